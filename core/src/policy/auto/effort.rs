@@ -1,49 +1,51 @@
-//! More than four products of rate and latency, where that helps, and less of the cache, where readahead leaves it unread.
+//! When the distance may exceed four times rate x latency, and when readahead uses less of the cache.
 //!
 //! ```text
-//!   late at the limit      the limit doubles, on trial ──rate 1/8 higher──► the next one may follow
+//!   late at the limit      the limit doubles, on trial ──rate 1/8 higher──► the next doubling may follow
 //!                                                      └─no─► it is taken back, and none is tried for 512 decisions
-//!   evicted before use     an eighth less of the cache for all streams;  64 decisions without that: a 64th more
+//!   evicted before use     an eighth less of the cache for all streams;  64 decisions without such a loss: a 64th more
 //! ```
-//! What is evicted before its reader comes shrinks the share of the cache that is used by an eighth, for all streams, and
-//! 64 decisions without that give a 64th back.
+//! If readahead is evicted before its reader arrives, the share of the cache that is used shrinks by an eighth, for all streams. After
+//! every 64 decisions without such a loss it grows by a 64th of the cache.
 //!
-//! Example: a store whose requests take 15 ms in the median and 150 ms at times. A reader is late at its limit of 60 MB and the limit
-//! doubles; no higher rate comes with it, and the reader has used more than 60 MB already: the limit doubles again, on trial.
+//! Example: a store whose requests take 15 ms in the median and 150 ms at times. A reader is late at its limit of 60 MB, and the limit
+//! doubles. The rate does not rise, but the reader has used more than 60 MB already, so the limit doubles again, on trial.
 //!
-//! Sources: doubling until the rate grows no more, and three rounds before that is believed: BBR. Figures: chosen on the baseline of the
-//! evaluation, and on 1 GiB in order.
+//! Sources: doubling until the rate no longer grows, and three rounds before that is believed: BBR. The figures were chosen on the baseline
+//! of the evaluation, and on sequential reads of 1 GiB.
 
 use crate::policy::SourceView;
 
-/// How often the limit may be doubled.
+/// The limit may be doubled this number of times.
 const MAX_RAISED: u32 = 3;
-/// Decisions after which a raise is judged, for each active stream, and after which another one is tried.
+/// Decisions for each active stream until a raise is judged, and decisions after a failed raise until the next is tried.
 const TRIAL: u64 = 4;
 const PAUSE: u64 = 512;
-/// Raises in a row without a higher rate after which it is the source that gives no more, for a lone stream that has used as much as it
-/// may be ahead: on a store whose requests take up to ten times the median, one window more seldom shows. Others have one.
+/// A lone stream that has used as many bytes as it may be ahead may raise the limit again after up to this number of raises without a
+/// higher rate; then the source is at its limit. On a store whose requests take up to ten times the median, the gain of one more window
+/// seldom shows. Other streams get one raise.
 const FAILURES: u32 = 2;
-/// Decisions after which the share of the cache may shrink again, and after which it grows.
+/// Decisions until the share of the cache may shrink again, and until it grows.
 pub const SHRINKS_AFTER: u64 = 8;
 const GROWS_AFTER: u64 = 64;
-/// Part of what is used that may leave the cache unread before the share shrinks.
+/// With many readers, the share shrinks only if more bytes are evicted unread than the used bytes divided by this.
 const TOLERATED: u64 = 11;
 
-/// How often the limit is doubled, and how much of the cache is used. Where requests take much longer than the median, four products of rate and latency do not
-/// keep a source busy: readers that are late at the limit raise it, for as long as the rate grows with it.
+/// The number of times that the limit is doubled, and the share of the cache that is used. If requests take much longer than the median,
+/// four times rate x latency does not keep a source busy. Readers that are late at the limit raise it, for as long as the rate grows with
+/// it.
 pub struct Effort {
     raised: u32,
-    /// Raises in a row that brought no rate.
+    /// Raises in a row after which the rate was no higher.
     failed: u32,
-    /// The rate before the latest raise, while that is on trial.
+    /// The rate before the latest raise, while that raise is on trial.
     before: Option<u64>,
-    /// Decision before which nothing changes.
+    /// The limit does not change before this decision.
     until: u64,
-    /// Part of the room of readahead that is used, of [`ALL`], and the decision at which it changed.
+    /// The share of the room for readahead that is used, in parts of [`ALL`], and the decision at which it changed.
     share: u64,
     changed: u64,
-    /// Bytes that had left the cache unread when it last shrank, and that had been used.
+    /// Bytes that had been evicted unread, and bytes that had been used, when the share last shrank.
     unused: u64,
     used: u64,
 }
@@ -67,18 +69,19 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// How often the limit is doubled now.
+    /// The number of times that the limit is doubled now.
     pub fn raised(&self) -> u32 {
         self.raised
     }
 
-    /// Part of the room of readahead that is used, in 64ths.
+    /// The share of the room for readahead that is used, in 64ths.
     pub fn share(&self) -> u64 {
         self.share
     }
 
-    /// A reader missed what was read ahead for it. An eighth less for all, if since the last time more than a part of what was used
-    /// has left the cache unread; otherwise it was refused, or such losses are rare. `are_many`: more readers than requests ahead.
+    /// Records that a reader missed bytes which had been read ahead for it. The share shrinks by an eighth for all streams. With
+    /// `are_many`, more readers than requests ahead, it shrinks only if enough bytes were evicted unread since the last time; otherwise
+    /// the readahead was refused, or such losses are rare.
     pub fn thrashed(&mut self, clock: u64, are_many: bool, source: &SourceView) {
         let (unused, used) = (
             source.unused_bytes.saturating_sub(self.unused),
@@ -91,7 +94,7 @@ impl Effort {
         }
     }
 
-    /// A decision without such a loss: after 64 of them a 64th more.
+    /// Records a decision without such a loss. After 64 of them the share grows by a 64th.
     pub fn calm(&mut self, clock: u64) {
         if clock > self.changed + GROWS_AFTER && self.share < ALL {
             self.share += 1;
@@ -99,7 +102,7 @@ impl Effort {
         }
     }
 
-    /// A reader was late though it is as far ahead as it may be. `is_proven`: it is the only one, and has used as much before.
+    /// Records that a reader was late at the limit. `is_proven` says that it is the only reader, and has used as many bytes as the limit.
     pub fn late(&mut self, rate: u64, clock: u64, active: u64, is_proven: bool) {
         if clock < self.until {
             return;
@@ -122,7 +125,7 @@ impl Effort {
 mod tests {
     use super::*;
 
-    /// A raise that brings no rate is taken back.
+    /// A raise after which the rate is no higher is taken back.
     #[test]
     fn effort_follows_the_rate() {
         let mut effort = Effort::default();

@@ -1,22 +1,23 @@
-//! From file to file: the files behind the one that is read, where a program goes through the order of a listing.
+//! Readahead from file to file: reads the files after the current one, if a program goes through them in listing order.
 //!
-//! A *walk* is a reader that opens one file after the other in that order. The source has a rate: of the files that were opened and
-//! have one before them, the part whose predecessor was among the last 16 files opened, by the rule of succession:
+//! A *walk* is a reader that opens one file after the other in that order. Each source has a rate. Of the opened files that have a
+//! predecessor in the order, it is the part whose predecessor was among the last 16 files opened, estimated by the rule of succession:
 //!
 //! ```text
-//!   each    = (run + 2 x rate) / (run + 2)         the chance that the next file is opened, too; `run` files were opened in a row;
+//!   each    = (run + 2 x rate) / (run + 2)         the chance that the next file is opened, after `run` files opened in a row;
 //!                                                  at most the rate, or (run + 1) / (run + 2) if that is more
-//!   chance  = each ^ n                             of the n-th file; at least that of survival.rs, which depends on its bytes
+//!   chance  = each ^ n                             of the n-th file; at least what survival.rs requires, which depends on its bytes
 //!   each   >= 1/2                                  below that nothing is read ahead
 //! ```
-//! The files go out whole, or their first part where runs from the start of a file end early (`survival.rs`). What is ahead counts against
-//! the distance (`distance.rs`) and, by the chance that it is wasted, against the credit (`credit.rs`). Every eighth
-//! of what is ahead has a mark, at which the walk goes on. Files of a caller's list are certain: distance and room alone limit them.
+//! Files are read ahead whole, or only their first part if runs from the start of a file end early (`survival.rs`). The bytes read ahead
+//! count against the distance (`distance.rs`) and, weighted by the chance that they are wasted, against the credit (`credit.rs`). After
+//! every eighth of the files read ahead there is a mark, at which the walk continues. Files of a caller's list are certain to be read: only
+//! distance and room limit them.
 //!
-//! Example: files of 12 KiB on a store of 15 ms. The second file opened is behind the first: the rate is 2/3, and so is `each`. Here a file
-//! is worth reading ahead if its chance is at least 1/33. That of the 8th is (2/3)^8 = 1/26, that of the 9th too low, so 8 files are read
-//! ahead. After 20 files `each` is 21/22 and it is 74 files. Where files are opened at random the rate is next to 0, and nothing is read
-//! ahead of them.
+//! Example: files of 12 KiB in a store with 15 ms latency. The second file opened follows the first: the rate is 2/3, and so is `each`.
+//! Here a file is worth reading ahead if its chance is at least 1/33. The chance of the 8th file is (2/3)^8 = 1/26, and that of the 9th is
+//! too low, so 8 files are read ahead. After 20 files, `each` is 21/22 and 74 files are read ahead. If files are opened at random, the rate
+//! is close to 0, and no files are read ahead.
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
@@ -26,20 +27,21 @@ use super::{
 use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
-/// Files that a walk may be ahead: its bookkeeping has a limit.
+/// A walk may be this number of files ahead, which limits its bookkeeping.
 const MAX_FILES: usize = 1024;
-/// Of what is ahead the part that is read between two marks.
+/// Marks among the files that are read ahead.
 const MARKS: usize = 8;
-/// Part of the length of a read that is forgotten at each decision.
+/// At each decision, the remembered read length shrinks by one part in this number.
 const LEN_FORGOTTEN: u64 = 16;
-/// Requests of at most `SHORT` bytes that may be ahead for each one that may be in flight, whatever their bytes.
+/// A walk may be ahead by this number of requests of at most `SHORT` bytes for each request that may be in flight, whatever the distance.
 const SLOTS: u64 = 4;
 const SHORT: u64 = 128 << 10;
-/// A file of more is not read ahead where fetches are answered one at a time: a seek is less than its transfer, and delays the file before it.
+/// A larger file is not read ahead if the source answers one fetch at a time: its transfer takes longer than the seek that is saved, and
+/// delays the file before it.
 const LARGE: u64 = 1 << 20;
 
 impl Auto {
-    /// A mark in a file of which only the first part was read ahead: the reader becomes a stream.
+    /// Makes the reader a stream if it reached a mark in a file of which only the first part was read ahead.
     pub(super) fn begin_in_walk(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let end = ask.request.end().min(ask.file_size);
         let is_part = |entry: &WalkFile| entry.planned < ask.file_size && end < ask.file_size;
@@ -58,7 +60,7 @@ impl Auto {
         }
     }
 
-    /// Reads ahead the files behind the one that is read.
+    /// Reads ahead the files after the current one.
     pub(super) fn follow(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let Some(next) = ask.probe.next_file(ask.file) else {
             return;
@@ -97,7 +99,7 @@ impl Auto {
         let left = walk.holding.held + price.left;
         let (mut chance, mean) = chain(each, walk.files);
         let mut bet = walk.holding.held.saturating_mul(ONE - mean) / ONE;
-        // With a limit: files that are cached are passed over, and an order may be a circle.
+        // The loop is bounded, because cached files are skipped and an order may be circular.
         for _ in 0..MAX_FILES {
             let Some(next) = ask.probe.next_file(walk.end) else {
                 break;
@@ -107,7 +109,7 @@ impl Auto {
             let first = walk.len.clamp(1, size.max(1));
             let threshold = price.threshold(first);
             let len = (first + self.survival.ahead(RunKind::Start, first, threshold)).min(size);
-            // Only a file that is larger than all that may be ahead is cut.
+            // Cut a file only if it alone exceeds the limit.
             let len = if walk.bytes == 0 {
                 len.min(limit.max(first))
             } else {
@@ -123,7 +125,7 @@ impl Auto {
             let is_safe = walk.holding.held + len <= walk.used / ahead::PROVEN;
             let is_likely =
                 each >= ONE / 2 && chance >= threshold && (is_safe || bet + more <= price.free);
-            // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
+            // Small files take many requests for few bytes. Some requests must wait for a slot, so that the source stays busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);
             let is_apart = source.single_rate == 0 && size > LARGE && !planned;
@@ -176,7 +178,7 @@ impl Auto {
         }
     }
 
-    /// Plans the head of the next file of a walk and keeps account of it.
+    /// Plans reading the first part of the next file of a walk, and records it.
     fn list(&mut self, walk: &mut Walk, ask: &Ask<'_>, head: ListedHead, answer: &mut Answer) {
         let ListedHead {
             file,
@@ -214,19 +216,20 @@ impl Auto {
     }
 }
 
-/// The head of a file that a walk comes to: what is planned of it.
+/// The first part of a file of a walk, as planned.
 struct ListedHead {
     file: FileId,
     size: u64,
     len: u64,
-    /// Bytes of the walk with it, in whole pages.
+    /// Bytes that the walk is ahead with this file, in whole pages.
     bytes: u64,
-    /// Bytes that its stream would go on with.
+    /// Bytes that the reader is expected to read of the file.
     far: u64,
     missing: u64,
 }
 
-/// Plans the first `len` bytes of a file of `size` bytes. Of a part the second half has a mark, too: there its stream goes on.
+/// Plans to read the first `len` bytes of a file of `size` bytes. If these are only a part of the file, their second half gets a mark,
+/// too, at which a stream continues.
 fn read_head(
     file: FileId,
     (len, size): (u64, u64),
@@ -242,7 +245,7 @@ fn read_head(
     answer.read_file(file, (0, len), is_marked.then_some(0));
 }
 
-/// The chance of the file `files` further on, and the mean of those up to it.
+/// The chance that the file `files` places further on is opened, and the mean chance of the files up to it.
 fn chain(each: u64, files: usize) -> (u64, u64) {
     let (mut chance, mut sum) = (ONE, 0);
     for _ in 0..files {

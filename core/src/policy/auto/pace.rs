@@ -1,40 +1,41 @@
 //! How far ahead is enough for a reader that is slower than its source.
 //!
-//! A distance grows by the waits of a reader and never shrinks by itself. A reader that asks for 20 MB/s of a source of 200 MB/s waits
-//! only at its start, and would stay 24 MB ahead until its end: memory, and bytes that nothing reads where it stops. Its *pace* is looked at in
-//! spans, which begin and end at decisions:
+//! A distance grows whenever its reader waits, and never shrinks by itself. A reader that reads 20 MB/s from a source of 200 MB/s waits
+//! only at its start, but its readahead would stay 24 MB ahead until its end. That costs memory, and bytes that nothing reads if the reader
+//! stops. Its *pace* is therefore measured in spans, which begin and end at decisions:
 //!
 //! ```text
 //!   span     two latencies or longer, at least 12 ms
-//!   pace     what was read in a span, per two latencies; or in its first two latencies, if that is more: a burst
-//!   calm     16 latencies and four spans without a wait: the limit is four times the greatest of them, but no less than a quarter of what it was
-//!   a wait   no limit; the next one takes twice as much calm
+//!   pace     bytes read in a span, per two latencies; or bytes read in its first two latencies, if that is more: a burst
+//!   calm     16 latencies and four spans without a wait: the limit becomes four times the largest pace, but at least 1/4 of the last one
+//!   a wait   removes the limit; the next limit needs twice as much calm
 //! ```
-//! Example: 30 ms, 20 MB/s. A span is 60 ms or, where marks are 8 MB apart, 420 ms; the pace is 1.2 MB. After 1.7 s without a wait a quarter of
-//! 24 MB is enough, after half a second more 4.8 MB. A loader that reads 8 MB at once every two seconds, by marks 1 MB apart, has a pace of
-//! 8 MB: its distance stays.
+//! Example: a latency of 30 ms and a reader of 20 MB/s. A span is 60 ms or, if marks are 8 MB apart, 420 ms; the pace is 1.2 MB. After 1.7
+//! s without a wait, a quarter of 24 MB is enough; after half a second more, 4.8 MB. A loader that reads 8 MB at once every two seconds,
+//! with marks 1 MB apart, has a pace of 8 MB, so its distance stays.
 //!
-//! It holds for sources that deliver in parts. A disk that delivers a request at a time loses a seek for each request that is shorter.
+//! The limit applies to sources that deliver fetches in parts. A disk that answers one request at a time would lose a seek for each request
+//! that gets shorter.
 //!
-//! Sources: a hold before a distance shrinks, PostgreSQL 19 read_stream; a distance that covers a burst, data loaders. The factors are chosen:
-//! on a mount with a reader at 20 MB/s, and so that no cell of the evaluation becomes slower.
+//! Sources: a hold before a distance shrinks: PostgreSQL 19 read_stream; a distance that covers a burst: data loaders. The factors were
+//! chosen on a mount with a reader at 20 MB/s, and so that no cell of the evaluation becomes slower.
 
 use crate::policy::SourceView;
 use crate::units::mul_div;
 
-/// Length of a span in latencies, and the least in nanoseconds: below that the scheduler of the machine shows.
+/// Length of a span in latencies, and its minimum in nanoseconds: shorter spans would measure the scheduler of the machine.
 const SPAN: u64 = 2;
 const MIN_SPAN_NS: u64 = 12_000_000;
-/// Calm before a limit is set or lowered, in spans and in the least length of one.
+/// Calm before a limit is set or lowered: a number of spans, and a time in multiples of the minimum span.
 const CALM: u32 = 4;
 const CALM_SPANS: u64 = 8;
-/// What is enough, in what is read in two latencies, and the least part of what it was before.
+/// The limit as a multiple of the largest pace, and the divisor of the previous limit that gives the lowest new one.
 const ENOUGH: u64 = 4;
 const LEAST_PART: u64 = 4;
-/// How often the calm that it takes is doubled at most: 31 s at 30 ms.
+/// The required calm is doubled at most this number of times: 31 s at 30 ms.
 const MAX_DOUBLED: u32 = 6;
 
-/// How far a reader had run, and when.
+/// The length of a reader's run at a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
     run: u64,
@@ -44,26 +45,27 @@ struct Point {
 /// The pace of one stream's reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
-    /// Where the calm began, where the span began, and the latest decision.
+    /// The start of the calm, the start of the span, and the latest decision.
     calm_from: Point,
     from: Point,
     latest: Point,
-    /// Spans of the calm, and the greatest pace of them in bytes.
+    /// Number of spans in the calm, and the largest of their paces in bytes.
     spans: u32,
     greatest: u64,
-    /// 0: none.
+    /// The limit in bytes; 0 if there is none.
     limit: u64,
-    /// Waits that came while there was a limit.
+    /// Number of waits while there was a limit.
     regrets: u32,
 }
 
 impl Pace {
-    /// A limit is set.
+    /// Whether the reader has a limit.
     pub fn is_slow(&self) -> bool {
         self.limit > 0
     }
 
-    /// The reader has run `run` bytes and `has_waited` since it was asked last. Returns how far ahead is enough, at least `least`.
+    /// Records that the run is `run` bytes long at the time `ns`. `has_waited` says whether the reader has waited since the last call.
+    /// Returns how far ahead is enough, at least `least`.
     pub fn at(
         &mut self,
         (run, ns): (u64, u64),
@@ -113,7 +115,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A reader of 20 MB/s whose marks are an eighth of what it is ahead apart, at that number of them. Returns what is enough.
+    /// Runs a reader of 20 MB/s over `marks` marks, each an eighth of the readahead apart. Returns how far ahead is enough.
     fn paced(pace: &mut Pace, (run, now, enough): &mut (u64, u64, u64), marks: u32) -> u64 {
         let store = SourceView {
             latency_ns: 30 * MS,
@@ -140,7 +142,7 @@ mod tests {
         assert_eq!(paced(&mut pace, &mut at, 100), 4_800_000);
     }
 
-    /// After a wait nothing limits it, and the next limit takes twice as long.
+    /// A wait removes the limit, and the next limit takes twice as long.
     #[test]
     fn a_wait_ends_the_limit() {
         let store = SourceView {

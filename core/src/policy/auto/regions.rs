@@ -1,26 +1,29 @@
-//! What is read near a first read: the rest of a small file, of a library that is mapped, of a boot's extent.
+//! What is read near a first read: the rest of a small file, of a mapped library, or of a part of a boot image.
 //!
-//! A file is cut into regions of 1 MiB. The first read there that goes on with no stream makes a region *active*; a bit for each page of
-//! 4 KiB says what is then read of it. Around the first read are blocks that double in length, each with another half.
+//! A file is divided into regions of 1 MiB. The first read in a region that continues no stream makes the region *active*. From then on,
+//! one bit for each page of 4 KiB records what is read. Around the first read there are blocks that double in length, each with another
+//! half (`blocks.rs`).
 //!
 //! ```text
-//!   active, at most 64 or those that fit into the cache     [######..##]  [#.........]  [####......]
-//!   over: the one that was not read for longest           ──► what is known of files of its kind (`blocks.rs`)
+//!   active, at most 64 or as many as fit into the cache     [######..##]  [#.........]  [####......]
+//!   over: the one whose last read is oldest               ──► counted for files of its kind (`blocks.rs`)
 //! ```
-//! A miss reads its block and, level by level, each half next to that whose chance pays: at least 9/20, down to 1/4 on a disk, and what
-//! `survival.rs` asks for at the measured price of a wait and of a byte. The expected waste is a bet (`credit.rs`). Kinds are files that are read and files that are
-//! mapped, in five sizes; a file of at most 16 MiB whose reads are shorter than a page counts as mapped (a loader looks at the head first).
+//! On a miss, the policy reads the block of the miss. Level by level it adds each adjacent half that is likely enough to be read. The
+//! chance must be at least 9/20 (down to 1/4 on a disk), and at least what `survival.rs` requires at the measured price of a wait and of a
+//! byte. The expected waste is a bet (`credit.rs`). There are ten kinds of files: files that are read and files that are mapped, each in
+//! five sizes. A file of at most 16 MiB whose reads are shorter than a page counts as mapped, because a loader reads the header first.
 //!
-//! A mark is in the middle of what is read ahead. Where all from the first read up to a mark or a miss was read, 256 KiB or more, the
-//! reader becomes a stream with that run.
+//! A mark is placed in the middle of what is read ahead. If nearly everything from the first read up to a mark or a miss was read, and that
+//! is 256 KiB or more, the reader becomes a stream with that run.
 //!
-//! Example: a library of 2 MiB is mapped, and the first fault is on page 5. The prior for what is behind it is 80 to 85 % up to 64 KiB, 58 %
-//! for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB; for the pages before it 50, 45 and 30 %. Pages 4 to 128 are read.
-//! A virtual machine boots; 90 % of each zone of 8 MiB is read, in no order: after some regions each miss reads all of its region.
-//! Blocks at random all over a large file leave regions of one read each: the chance is next to 0.
+//! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after it, the prior chances are 80 to 85 % up to
+//! 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before it, they are 50, 45 and 30 %. Pages 4 to
+//! 128 are read.
+//! A virtual machine boots, and reads 90 % of each zone of 8 MiB in no particular order: after some regions, each miss reads its whole
+//! region. Random blocks all over a large file leave regions with one read each, so the chance is close to 0.
 //!
-//! Source: spatial memory streaming (Somogyi et al., ISCA 2006), which remembers what of a region was read after its first read. The
-//! priors are means over the development half of the recorded programs (154 recordings); the other figures are chosen on it.
+//! Source: spatial memory streaming (Somogyi et al., ISCA 2006), which remembers which parts of a region were read after its first read.
+//! The priors are means over the development half of the recorded programs (154 recordings); the other figures were chosen on it.
 
 use super::{
     Auto, Birth, Holding, Readers, RunKind, Streams, ahead,
@@ -31,32 +34,33 @@ use crate::policy::{Answer, Ask, SourceView, Why};
 use crate::units::{ByteRange, mul_div};
 use alloc::vec::Vec;
 
-/// Regions of a file that are active.
+/// The largest number of active regions of a file.
 const MAX_ACTIVE: usize = 64;
-/// An active region counts once this number of others began: of the latest more is to come than has been read.
+/// An active region counts once this number of others have begun after it: most reads of a younger region are still to come.
 const YOUNG: u64 = 8;
-/// Pages in a row that make a reader in a region one that goes on in order.
+/// After this number of pages in a row, a reader in a region counts as sequential.
 const MIN_RUN: u64 = 64;
-/// A request for less than this part of what is near is not worth it.
+/// Readahead is not worth a request if it is shorter than the read divided by this.
 const MIN_MISSING: u64 = 4;
 
-/// The least chance of a half: with less, more would be wasted than it is worth at any price. With 1/2 programs take 1.06 of the time and
-/// read 0.95 of the bytes, with 2/5 0.92 and 1.07.
+/// The least chance at which a half is read: below it, more bytes would be wasted than any price of a wait justifies. With 1/2, programs
+/// take 1.06 of the time and read 0.95 of the bytes; with 2/5, 0.92 and 1.07.
 const MIN_CHANCE: u64 = survival::ONE * 9 / 20;
-/// The least chance where one fetch after the other keeps the source busy, and what comes in this many waits is as long as a region: there
-/// a byte costs time alone. With 1/8 as much is gained, with 1/3 three quarters. The rate is no lower than a disk's, since short
-/// reads show a lower one.
+/// The least chance for a source that one fetch at a time keeps busy, if it can transfer a region within this many waits: there a byte
+/// costs only time. With 1/8 the gain is the same, with 1/3 three quarters of it. The rate is taken to be at least that of a disk, since
+/// short reads show a lower one.
 const MIN_CHANCE_DISK: u64 = survival::ONE / 4;
 const WAITS: u64 = 4;
 const DISK_RATE: u64 = 100_000_000;
-/// What may be read near reads of a file before any of it was used: what a round trip brings, or the kernel's default window. The rate that a
-/// source has shown is twice as much for a file that is read; a mapped one, of which programs read more than of others, is taken for one of a fast source.
+/// Bytes that may be read near the reads of a file before any of them was used: what one round trip transfers, and at least the kernel's
+/// default window. For a file that is read, twice the rate that the source has shown is used. A mapped file, of which programs read more,
+/// is treated as if the source were fast while its rate is unknown.
 const MIN_TRIAL: u64 = 128 << 10;
 const TRIAL_PRODUCTS: u64 = 2;
-/// The largest file of which a read that is shorter than a page is a look at its head.
+/// In a file of up to this size, a read shorter than a page is taken for a read of its header.
 const HEAD_SIZE: u64 = 16 << 20;
 
-/// The least chance of a half, where `product` is rate x latency in bytes.
+/// The least chance at which a half is read; `product` is rate x latency in bytes.
 fn least_chance(product: u64, source: &SourceView) -> u64 {
     if source.single_rate > 0 {
         return MIN_CHANCE;
@@ -67,22 +71,22 @@ fn least_chance(product: u64, source: &SourceView) -> u64 {
     (survival::ONE * REGION / REGION.saturating_add(waits)).clamp(MIN_CHANCE_DISK, MIN_CHANCE)
 }
 
-/// Those of one file.
+/// The regions of one file.
 #[derive(Default)]
 pub struct Regions {
     active: Vec<Region>,
     kind: Kind,
-    /// Of the regions that are over.
+    /// What was read in the regions that are over.
     sums: Sums,
     begun: u64,
     clock: u64,
-    /// Bytes that were read ahead near reads, and those of them that were used.
+    /// Bytes that were read ahead near reads, and how many of them were used.
     planned: u64,
     used: u64,
 }
 
 impl Regions {
-    /// Bytes at `at` were demanded: its region if it is active.
+    /// Records that bytes at `at` were demanded. Returns their region if it is active.
     fn demanded(&mut self, at: u64, bytes: u64) -> Option<&mut Region> {
         let region = self
             .active
@@ -94,7 +98,8 @@ impl Regions {
         Some(region)
     }
 
-    /// A read of `bytes` bytes that goes on with no stream; gives back the region that is over now. `room`: the size of the cache.
+    /// Makes the region of a read of `bytes` bytes active. Returns the region that is over because of that. `room` is the size of the
+    /// cache.
     fn begin(&mut self, (at, bytes): (u64, u64), file_size: u64, room: u64) -> Option<Region> {
         let index = at / REGION;
         if 2 * bytes > REGION || self.active.iter().any(|region| region.index == index) {
@@ -118,7 +123,7 @@ impl Regions {
         over
     }
 
-    /// What the file's regions have shown, but for the latest.
+    /// What was read in the file's regions, except the youngest.
     fn shown(&self) -> Sums {
         let mut sums = self.sums;
         let old = |region: &&Region| region.begun + YOUNG <= self.begun;
@@ -129,7 +134,7 @@ impl Regions {
         sums
     }
 
-    /// Nearly all from the first read of the region before `at` up to there was read, and it is long enough: the region.
+    /// Returns the region that ends at or contains `at` if nearly everything from its first read up to `at` was read, and is long enough.
     fn run_before(&mut self, at: u64) -> Option<&mut Region> {
         let before = at.checked_sub(1)?;
         let upto = (before % REGION).div_ceil(PAGE);
@@ -141,7 +146,7 @@ impl Regions {
         })
     }
 
-    /// Bytes that may be read near the next read: a trial, and twice what earlier ones have brought.
+    /// Bytes that may be read near the next read: a first trial, plus twice the bytes that were used, less those that were not.
     fn trial(&self, source: &SourceView) -> u64 {
         let first = if self.kind.is_mapped {
             distance::product(source)
@@ -152,14 +157,14 @@ impl Regions {
         (first.max(MIN_TRIAL) + 2 * self.used).saturating_sub(lost)
     }
 
-    /// All active regions: the file is closed.
+    /// Removes all active regions, because the file is closed.
     fn take(&mut self) -> Vec<Region> {
         core::mem::take(&mut self.active)
     }
 }
 
 impl Auto {
-    /// Bytes of a region were demanded that were cached; true if they are of its readahead.
+    /// Records that cached bytes of a file were demanded. Returns whether they are readahead of a region.
     pub(super) fn used_by_region(&mut self, file: u32, at: u64, bytes: u64) -> bool {
         let region = self
             .files
@@ -175,14 +180,14 @@ impl Auto {
         true
     }
 
-    /// Bytes that are neither here nor in flight were demanded.
+    /// Records that bytes which are neither cached nor in flight were demanded.
     pub(super) fn missed_in_region(&mut self, file: u32, start: u64, end: u64) {
         if let Some(file) = self.files.get_mut(&file) {
             file.regions.demanded(start, end - start);
         }
     }
 
-    /// The file is closed: its regions are over.
+    /// Ends the regions of a file that is closed.
     pub(super) fn regions_end(&mut self, mut regions: Regions) {
         for region in regions.take() {
             self.kinds.of(regions.kind).add(&region);
@@ -190,7 +195,7 @@ impl Auto {
         }
     }
 
-    /// All of a region up to `start` was read: its reader becomes a stream.
+    /// Makes the reader of a region a stream if nearly everything up to `start` was read. Returns whether it did.
     pub(super) fn run_from_region(
         &mut self,
         ask: &Ask<'_>,
@@ -224,7 +229,7 @@ impl Auto {
         true
     }
 
-    /// What readahead near a read of `len` bytes may cost.
+    /// The limits for readahead near a read of `len` bytes.
     fn purse(&mut self, len: u64, source: &SourceView) -> Purse {
         let price = self.credit.price(source);
         let held = source.unread_bytes.min(self.credit.held());
@@ -237,7 +242,7 @@ impl Auto {
         }
     }
 
-    /// A read that goes on with no stream: true if what is near it is read ahead.
+    /// Handles a read that continues no stream. Returns whether bytes near it are read ahead.
     pub(super) fn read_region(
         &mut self,
         ask: &Ask<'_>,
@@ -246,8 +251,8 @@ impl Auto {
         answer: &mut Answer,
     ) -> bool {
         let source = &ask.source;
-        // Then streams share the room by `distance.rs`, and a region for each would take it. One reader takes all slots where there
-        // is one.
+        // With many readers, streams share the room by `distance.rs`, and a region for each would fill it. With a single slot, few readers
+        // already use all slots.
         let is_crowd = |active: Readers| active.link > ahead::FEW && active.are_many(source);
         if !is_mapped && is_crowd(self.active()) {
             return false;
@@ -280,7 +285,7 @@ impl Auto {
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
         let mut purse = self.purse(end - start, source);
-        // A program that begins at the start reads files whole more often than not.
+        // A program that starts at the beginning of a file usually reads all of it.
         if start > 0 {
             let trial = |file: &Streams| file.regions.trial(source);
             purse.room = purse.room.min(self.files.get(&ask.file.0).map_or(0, trial));
@@ -317,7 +322,7 @@ impl Auto {
             file.regions.planned += missing;
         }
         answer.max_fetch = REGION;
-        // Where half of what is behind the read has been read, it may be the beginning of a run.
+        // When half of the bytes after the read have been read, it may be the start of a run.
         let mark = (to > end + MIN_RUN * PAGE).then(|| end + (to - end) / 2 / PAGE * PAGE);
         answer.read(from, to - from, mark);
         answer.why = Some(Why::Region);
@@ -336,7 +341,7 @@ mod tests {
         regions.shown().chance(level, is_after, 0, 2) * 100 / survival::ONE
     }
 
-    /// Regions that are read whole make the chance of the next ones; one read each makes it nothing.
+    /// Regions that are read whole raise the chance for the next ones; regions with one read each lower it to nothing.
     #[test]
     fn regions_that_are_read_whole_are_known_by_those_before() {
         let mut regions = Regions::default();
@@ -362,7 +367,7 @@ mod tests {
         assert!(near < 45 && far < 20, "blocks at random: {near} {far}");
     }
 
-    /// What was read up to a place is a run where it is long and without holes.
+    /// The bytes read up to an offset are a run if they are long and have no holes.
     #[test]
     fn a_region_read_in_order_is_a_run() {
         let mut regions = Regions::default();
@@ -373,8 +378,8 @@ mod tests {
         assert!(regions.run_before(2 * MIB).is_none(), "half of it was read");
     }
 
-    /// A disk of 10 ms reads as much in four waits as four regions are long; NBD or RBD of 0.7 ms and 62 MB/s does not, and other
-    /// sources have bytes that cost more than time.
+    /// A disk with 10 ms latency reads as much in four waits as four regions are long; NBD or RBD at 0.7 ms and 62 MB/s does not. On other
+    /// sources, bytes cost more than time.
     #[test]
     fn bytes_of_a_disk_are_cheap() {
         let disk = |latency_ns, single_rate| SourceView {
@@ -387,7 +392,7 @@ mod tests {
         assert_eq!(least_chance(1 << 20, &disk(10_000_000, 1)), MIN_CHANCE);
     }
 
-    /// A long read says nothing of what is near it, and a small cache keeps few regions.
+    /// A long read starts no region, and with a small cache few regions are active.
     #[test]
     fn limits() {
         let mut regions = Regions::default();

@@ -1,16 +1,16 @@
-//! The bookkeeping of walks: which reader goes from file to file, what was read ahead of it, and what came of that.
+//! The bookkeeping of walks: which reader goes from file to file, what was read ahead for it, and how much of that was used.
 //!
 //! ```text
-//!   opened 7 behind 6     a walk begins        run 1         planned: 8 9 10 11        end: 11
-//!   opened 8              the walk goes on     run 2         ahead:     9 10 11
-//!   opened 30             not behind a file that was opened lately: no walk
-//!   closed 8              the entry goes; what was not read of it is wasted
+//!   opened 7 after 6      a walk begins        run 1         planned: 8 9 10 11        end: 11
+//!   opened 8              the walk continues   run 2         ahead:     9 10 11
+//!   opened 30             its predecessor was not opened recently: no walk
+//!   closed 8              its entry is removed; bytes of it that were not read are wasted
 //! ```
-//! A file that the reader has passed without opening it is waited for until 16 more were opened. A walk ends when 256 files were opened
-//! and none of them was its own, or when a ninth one begins; what is ahead of it is wasted then (`credit.rs`).
+//! If the reader skips a file, the walk keeps its entry until 16 more files were opened. A walk ends if none of its files was among the
+//! last 256 files opened, or if a ninth walk begins. What it has read ahead is then wasted (`credit.rs`).
 //!
-//! Example: four programs take files in turn from one list: files 4 to 7 are open together, each of them behind one of the last 16, and
-//! the four are one walk.
+//! Example: four programs take files in turn from one list. Files 4 to 7 are open together, and the predecessor of each is among the last
+//! 16 files opened, so the four programs are one walk.
 //!
 //! Source: the project's own design.
 
@@ -19,20 +19,20 @@ use crate::units::FileId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Walks of a source: their bookkeeping has a limit.
+/// The largest number of walks of a source, which limits their bookkeeping.
 const MAX_WALKS: usize = 8;
-/// Files opened last that a file is looked for behind: as many readers may go through a listing in turn.
+/// A file continues a walk if its predecessor is among this number of files opened last. So many readers may go through a listing in turn.
 const RECENT: usize = 16;
-/// Files opened after which a walk that went on with none of them has ended.
+/// A walk has ended if it continued with none of this number of files opened last.
 const IDLE_OPENS: u64 = 256;
 
 /// A file that was read ahead.
 pub struct WalkFile {
     pub walk: u32,
-    /// Its first bytes that were planned, and those of them that no read has demanded.
+    /// The number of its first bytes that were planned, and how many of them no read has demanded.
     pub planned: u64,
     pub unread: u64,
-    /// Bytes of whole pages that they take in the cache, and bytes that its reader is expected to read.
+    /// Bytes that the planned pages occupy in the cache, and bytes of the file that its reader is expected to read.
     pub held: u64,
     pub far: u64,
     pub opened: bool,
@@ -41,29 +41,29 @@ pub struct WalkFile {
 /// A reader that goes from file to file.
 pub struct Walk {
     pub number: u32,
-    /// The file that it opened last, and the last one that was planned.
+    /// The file that it opened last, and the last file that was planned.
     pub at: FileId,
     pub end: FileId,
-    /// Files that it opened in a row.
+    /// Number of files that it opened in a row.
     pub run: u64,
-    /// Files that were planned, oldest first; some of them are closed.
+    /// Files that were planned, oldest first; some of them may be closed.
     pub queue: VecDeque<u32>,
-    /// Those that are not opened yet, the bytes that they take in the cache, and those that the reader is expected to read
-    /// before it comes to the next one.
+    /// Number of planned files that are not opened yet, the bytes that they occupy in the cache, and the bytes that the reader is expected
+    /// to read of them.
     pub files: usize,
     pub bytes: u64,
     pub far: u64,
     pub unmarked: usize,
-    /// Length of its reads: the last one of a file is shorter.
+    /// Length of its reads. The last read of a file may be shorter and lowers it only slowly.
     pub len: u64,
     pub used: u64,
     pub holding: Holding,
-    /// Files opened when it last went on.
+    /// The source's count of opened files when the walk last continued.
     pub seen: u64,
 }
 
 impl Walk {
-    /// The reader has come to a file, or has passed it.
+    /// Records that the reader has reached or passed a file.
     fn reached(&mut self, entry: &WalkFile) {
         self.files = self.files.saturating_sub(1);
         (self.bytes, self.far) = (
@@ -73,7 +73,7 @@ impl Walk {
     }
 }
 
-/// All of a source.
+/// The walks of a source.
 #[derive(Default)]
 pub struct Walks {
     pub all: Vec<Walk>,
@@ -81,31 +81,31 @@ pub struct Walks {
     recent: VecDeque<FileId>,
     pub opened: u64,
     number: u32,
-    /// Opened files with one before them, and those whose predecessor was opened just before.
+    /// Number of opened files that have a predecessor, and how many of these predecessors were opened recently.
     judged: u64,
     followed: u64,
 }
 
 impl Walks {
-    /// The part of files that follow the one before them; 1/2 while nothing is known.
+    /// The part of opened files whose predecessor was opened recently; 1/2 while nothing is known.
     fn rate(&self) -> u64 {
         survival::ONE * (self.followed + 1) / (self.judged + 2)
     }
 
-    /// The chance of each next file.
+    /// The chance that the next file of a walk is opened.
     pub fn each(&self, walk: &Walk) -> u64 {
         let (rate, run) = (self.rate(), walk.run);
         let own = survival::ONE * (run + 1) / (run + 2);
-        // The files of a long walk are in the rate, too: the two together must not count them twice.
+        // The files of a long walk are also part of the rate, and must not count twice.
         ((run * survival::ONE + 2 * rate) / (run + 2)).min(rate.max(own))
     }
 
-    /// Walks that went on lately.
+    /// Number of walks that have files read ahead.
     pub fn active(&self) -> u64 {
         self.all.iter().filter(|walk| walk.files > 0).count() as u64
     }
 
-    /// Bytes at `start` of this file were read ahead by a walk.
+    /// Whether a walk planned to read the bytes at `start` of this file ahead.
     pub fn has(&self, file: FileId, start: u64) -> bool {
         self.listed
             .get(&file.0)
@@ -116,7 +116,7 @@ impl Walks {
         self.all.iter_mut().find(|walk| walk.number == number)
     }
 
-    /// The walk that this file is of.
+    /// The index of the walk to which this file belongs.
     pub fn position(&self, file: FileId) -> Option<usize> {
         let number = self.listed.get(&file.0).map(|listed| listed.walk);
         self.all
@@ -126,7 +126,7 @@ impl Walks {
 }
 
 impl Auto {
-    /// A file was opened, and `before` is the one before it in the order.
+    /// Records that a file was opened; `before` is its predecessor in the order.
     pub(super) fn opened(&mut self, file: FileId, before: Option<FileId>) {
         let walks = &mut self.walks;
         let follows = before.is_some_and(|before| walks.recent.contains(&before));
@@ -149,7 +149,7 @@ impl Auto {
         }
     }
 
-    /// A walk opens a file.
+    /// Records that a walk opened a file.
     fn go_to(&mut self, at: usize, (file, before): (FileId, Option<FileId>), follows: bool) {
         let Walks {
             all,
@@ -166,11 +166,11 @@ impl Auto {
                 walk.reached(entry);
             }
             Some(_) => {}
-            // The reader has overtaken its readahead, which goes on from here.
+            // The reader has overtaken its readahead, which continues from here.
             None if Some(walk.end) == before => walk.end = file,
             None => {}
         }
-        // Files that it has passed without opening them are not waited for.
+        // The walk gives up files that the reader skipped long ago.
         let here = walk
             .queue
             .iter()
@@ -189,7 +189,7 @@ impl Auto {
             .for_each(|other| self.give_up(FileId(other), false));
     }
 
-    /// A new walk, in place of the one that went on longest ago where there are too many. Walks that have ended go.
+    /// Adds a walk and removes walks that have ended. If there are too many, the new walk replaces the one that continued longest ago.
     pub(super) fn start_walk(&mut self, file: FileId, run: u64) -> usize {
         let walks = &mut self.walks;
         let opened = walks.opened;
@@ -223,7 +223,7 @@ impl Auto {
         walks.all.len() - 1
     }
 
-    /// What was read ahead of a file is expected no more. With `learns` how far it was read counts as a run from its start.
+    /// Gives up what was read ahead of a file. If `learns` is set, the part that was read counts as a run from the start of the file.
     pub(super) fn give_up(&mut self, file: FileId, learns: bool) {
         let Some(entry) = self.walks.listed.remove(&file.0) else {
             return;
@@ -245,7 +245,7 @@ impl Auto {
         }
     }
 
-    /// Bytes that were read ahead of a file by its walk were demanded.
+    /// Records that bytes which a walk had read ahead were demanded.
     pub(super) fn used_by_walk(&mut self, file: FileId, bytes: u64) {
         let Some(entry) = self
             .walks
@@ -263,7 +263,8 @@ impl Auto {
         }
     }
 
-    /// A stream in this file takes over what its walk has read ahead behind `pos`: up to where, and the unread bytes.
+    /// Lets a stream in this file take over what a walk has read ahead after `pos`. Returns the end of that readahead, and its unread
+    /// bytes.
     pub(super) fn take_over(&mut self, file: FileId, pos: u64) -> Option<(u64, u64)> {
         let entry = self
             .walks
@@ -286,7 +287,7 @@ impl Auto {
 mod tests {
     use super::*;
 
-    /// The example of `files.rs`, and a source where few files follow the one before them.
+    /// The example of `files.rs`, and a source where files are seldom opened in listing order.
     #[test]
     fn a_long_walk_is_believed() {
         let mut auto = Auto::new(1265);
@@ -303,7 +304,7 @@ mod tests {
             (auto.walks.all.len(), auto.walks.all[0].run, each(&auto)),
             (1, 20, survival::ONE * 21 / 22)
         );
-        // Files at random are no walk, and lower the rate.
+        // Files opened at random are no walk, and lower the rate.
         (0..200).for_each(|n| auto.opened(FileId(1000 + 100 * n), Some(FileId(999 + 100 * n))));
         assert_eq!(auto.walks.all.len(), 1);
         assert!(auto.walks.rate() < survival::ONE / 8 && each(&auto) > survival::ONE * 9 / 10);
@@ -315,7 +316,7 @@ mod tests {
         );
     }
 
-    /// A ninth walk ends the oldest one.
+    /// A ninth walk ends the oldest walk.
     #[test]
     fn walks_have_a_limit() {
         let mut auto = Auto::new(1265);
