@@ -1,77 +1,79 @@
-//! The windows of a stream that went on: how far it may be ahead now, and what is missing up to there.
+//! The windows of a stream that continues: how far it may be ahead now, and which bytes are missing up to there.
 //!
 //! ```text
-//!   distance   doubles when a read waited for readahead; at least what is worth it (`survival.rs`); at most distance::most
-//!   safe       used / 8 + run / 64: a stream that has proved itself needs no credit for that
-//!   ahead      the distance, but no more than what is worth it or safe, than half of the cache for all streams, and than
-//!              safe + free credit / expected waste of a byte; a run that began elsewhere than at the start of its file: a quarter of it
-//!   beside a reader at random   no more than rate x latency, in two requests: each waits behind at most one latency of readahead
+//!   distance   doubles if a read waited for readahead; at least what is worth it (`survival.rs`); at most distance::most
+//!   safe       used / 8 + run / 64: a stream that has proved itself needs no credit for these bytes
+//!   ahead      the distance, but at most what is worth it or safe, at most half of the cache for all streams, and at most
+//!              safe + free credit / expected waste of a byte; a run that did not begin at the start of its file: a quarter of that credit
+//!   beside a reader at random   at most rate x latency, in two requests: each random read waits for at most one latency of readahead
 //! ```
-//! Behind the last mark nothing asks again. Where the distance has fallen below what is ahead there, half of it more goes out.
+//! After the last mark, nothing calls the policy again. If the distance has fallen below what is ahead there, half of the distance more is
+//! read ahead.
 //!
-//! What idle streams hold leaves the cache before anything else, so that it takes none of the half of the cache, as far as there is credit for it. A
-//! stride is ahead by three times what it has run up to 1 MiB, and by as much as it has run beyond that.
+//! Readahead of idle streams is evicted before anything else. As far as there is credit for it, it therefore does not count against the
+//! half of the cache. A stride is ahead by three times the length of its run up to 1 MiB, and beyond that by the length of its run.
 //!
-//! What is missing goes out as several windows with a mark at the start of each, so that the stream is asked about again when the
-//! first of them is reached. A run that is short beside what is missing gets a first window of an eighth: its distance
-//! is about to grow. With many readers it is one window, and its mark is where the lead begins (`distance.rs`). Windows end at multiples
-//! of the length of a request, rounded down to a power of two, so that requests lie within the units of the storage and of the buffers.
+//! The missing bytes are requested as several windows with a mark at the start of each, so that the policy is called again when the reader
+//! reaches the first of them. If a run is shorter than the missing bytes, its first window is an eighth of them, since its distance is
+//! about to grow. With many readers there is one window, whose mark is where the lead begins (`distance.rs`). Windows end at multiples of
+//! the request length, rounded down to a power of two, so that requests do not cross the units of storage and buffers.
 //!
-//! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
-//! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
+//! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead gets windows of 1 MiB, 4 MiB and 3 MiB. The reader reaches the
+//! first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
 
 use super::{Auto, Holding, Pace, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
-/// A stream may be ahead by this part of what it made use of without credit, and by this part of its run. Without it a stream
-/// that runs while there is no credit would never earn any. Both are parts of what the inequality of `credit.rs` allows.
+/// Without credit, a stream may be ahead by its used readahead divided by `PROVEN`, plus its run divided by `UNPROVEN`. Otherwise a stream
+/// that runs while there is no credit would never earn any. Both parts are within what the inequality of `credit.rs` allows.
 pub const PROVEN: u64 = 8;
 const UNPROVEN: u64 = 64;
-/// Bytes that may be ahead for each byte of free credit, however likely they are to be read.
+/// At most this number of bytes may be ahead for each byte of free credit, however likely they are to be read.
 pub const MAX_LEVERAGE: u64 = 8;
-/// The first window of a short run, as a part of what is missing. Each next one may be as many times as long.
+/// The first window of a short run is the missing bytes divided by this. Each next window may be longer by this factor.
 const FIRST_PART: u64 = 8;
 
-/// One bet of a run that did not begin at the start of its file takes at most this part of the free credit. A whole one was spent
-/// on the first runs of a boot, and those after it had none.
+/// One bet of a run that did not begin at the start of its file takes at most the free credit divided by this. Without this limit, the
+/// first runs of a boot spent all credit, and later runs had none.
 pub const BET_PART: u64 = 4;
 
-/// How far a stride is read ahead, in what it has run, and up to which length.
+/// A stride is read ahead by this multiple of its run, up to this number of bytes.
 const FIRST_STRIDE: u64 = 3;
 const MAX_FIRST_STRIDE: u64 = 1 << 20;
 
-/// With more streams than this, one may be slow because its reader waits in another one: a limit took 1.08 times as long for 16 streams in turns.
+/// With more streams than this, one may be slow because its reader waits in another stream: with a limit, 16 streams in turns took 1.08
+/// times as long.
 pub const FEW: u64 = 4;
 
-/// What else reads from the source.
+/// The other readers of the source, and what this stream holds.
 struct Others {
-    /// Streams that went on lately.
+    /// Streams that continued recently.
     active: Readers,
-    /// Bytes that this stream has read ahead and not read, and what the credit counts of it.
+    /// Bytes that this stream has read ahead and not used, and how many the credit counts.
     unread: u64,
     held: u64,
-    /// A reader that no stream serves waits for its own reads: see [`Auto::disturbs`].
+    /// Another reader reads at random and waits for its own reads: see [`Auto::disturbs`].
     are_disturbed: bool,
 }
 
 /// How far a stream may be ahead.
 struct Reach {
     ahead: u64,
-    /// The same if there were room for it.
+    /// How far it would be ahead if there were enough room.
     wanted: u64,
-    /// Behind its last mark nothing asks again, and what is missing is little.
+    /// The stream has passed its last mark, so even a small missing part is read ahead now.
     is_last: bool,
     /// Bytes that need no credit.
     safe: u64,
-    /// Part of the others that is expected to be wasted, in 1/65536.
+    /// Part of the other bytes that is expected to be wasted, in 1/65536.
     waste: u64,
-    /// Why not even the next read is worth reading ahead, if it is not.
+    /// The reason, if not even the next read is read ahead.
     short: Why,
 }
 
 impl Auto {
-    /// The stream has advanced: its distance is set and its readahead topped up.
+    /// Sets the distance of a stream that has advanced, and tops up its readahead.
     pub(super) fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, answer: &mut Answer) {
         let at = self.join(ask, at);
         let before = answer.windows.len();
@@ -82,7 +84,7 @@ impl Auto {
         let mut stream = file.all[at].clone();
         (stream.seen, stream.clock) = (file.misses, clock);
         if stream.stride.is_none() && matches!(why, Why::WindowEnd | Why::Thrashed) {
-            // A refusal, an eviction or a joined stream leaves a hole: what is ahead ends there.
+            // A refusal, an eviction or an absorbed stream may leave a hole: the readahead ends there.
             let look = stream.ahead().min(ask.source.room);
             let hole = ask.probe.next_hole(stream.pos, look);
             stream.end = hole.map_or(stream.end, |hole| hole.max(stream.pos));
@@ -116,7 +118,7 @@ impl Auto {
         }
         match stream.stride {
             None => {
-                // A lead beyond what is wanted would leave windows of one page.
+                // A lead longer than the wanted readahead would leave windows of one page.
                 let most = stream.distance.min(reach.wanted);
                 let lead = distance::lead(most, stream.len, active, &ask.source);
                 if lead.is_some() {
@@ -162,7 +164,7 @@ impl Auto {
         }
     }
 
-    /// Sets the distance of a stream, and says how much of that it may be ahead now.
+    /// Sets the distance of a stream. Returns how much of it the stream may be ahead now.
     fn reach(
         &mut self,
         stream: &mut Stream,
@@ -182,7 +184,7 @@ impl Auto {
         let threshold = price.threshold(stream.len);
         let mut worth = self.survival.ahead(stream.class, stream.run, threshold);
         if stream.stride.is_some() {
-            // A program that reads 8 MB backwards and no more would waste 50 MB of a far store.
+            // Without this limit, a program that reads 8 MB backwards and stops would waste 50 MB of a distant store.
             worth = worth.min(
                 stream
                     .run
@@ -190,7 +192,7 @@ impl Auto {
             );
         }
         let late = core::mem::take(&mut stream.late);
-        // A reader that waited because it was taken for a slow one needs no more than its distance.
+        // A reader that waited because it was considered slow needs no larger distance.
         let was_slow = stream.pace.is_slow();
         if stream.is_past_hold() && late && !was_slow && stream.distance > 0 {
             let is_alone = others.active.link <= 1;
@@ -209,7 +211,7 @@ impl Auto {
             stream.hold = stream.end;
         }
         let floor = match stream.stride {
-            // Many readers keep the source busy without it.
+            // Many readers keep the source busy without a floor.
             None if !others.active.are_many(source) => self.credit.floor(stream.run),
             _ => 0,
         };
@@ -262,15 +264,15 @@ impl Auto {
         }
     }
 
-    /// Bytes of the cache that a stream may be ahead, where `free` bytes may be expected to be wasted.
+    /// Bytes that a stream may be ahead because of the cache size, if the free credit is `free` bytes.
     fn room(&self, source: &SourceView, others: &Others, free: u64) -> u64 {
         if others.active.are_many(source) {
-            // What has left the cache unread stays held until its stream goes on.
+            // Bytes evicted unread stay held until their stream continues.
             let unread = source.unread_bytes.saturating_sub(others.unread);
             let held = unread.max(self.credit.held().saturating_sub(others.held));
             distance::room(source, &self.effort).saturating_sub(held)
         } else {
-            // What idle streams hold leaves the cache first. It takes room only as far as the credit does not cover it.
+            // Readahead of idle streams is evicted first. It takes room only as far as the credit does not cover it.
             let idle = self.credit.held().saturating_sub(others.active.held);
             let idle = idle.saturating_sub(free);
             others.unread
@@ -280,8 +282,9 @@ impl Auto {
     }
 }
 
-/// How far ahead is enough for the pace of its reader. Behind the last mark nothing asks again: then it is at least as much more.
-/// A pace that does not count is forgotten, so that it neither limits nor keeps the distance of a reader that waits from growing.
+/// How far ahead is enough for the pace of the stream's reader. After the last mark nothing calls the policy again, so there the result is
+/// at least half more than what is ahead. A pace that does not count is forgotten, so that it neither limits the distance nor keeps it
+/// from growing when the reader waits.
 fn enough(
     stream: &mut Stream,
     readers: u64,
@@ -304,7 +307,7 @@ fn enough(
     }
 }
 
-/// Reads ahead of a stream in order when half of a window is missing.
+/// Reads ahead for a sequential stream when half of a window is missing.
 fn top_up(
     stream: &mut Stream,
     reach: &Reach,
@@ -334,7 +337,7 @@ fn top_up(
     } else {
         to
     };
-    // With many readers the part up to a multiple is little at almost any time.
+    // With many readers, the part up to the last aligned offset is nearly always small.
     let (missing, whole_missing) = (until.saturating_sub(at), to.saturating_sub(at));
     let is_little = !reach.is_last
         && 2 * if lead.is_some() {
@@ -343,7 +346,7 @@ fn top_up(
             missing
         } < whole
         && to < file_size;
-    // A part of a read saves no wait: the rest of it is waited for.
+    // Reading ahead only a part of the next read saves no wait: the reader waits for the rest.
     let is_sliver = until < file_size && until < stream.pos.saturating_add(stream.len);
     if missing == 0 || is_sliver || (is_little && (at > stream.pos || lead.is_some())) {
         return;
@@ -356,13 +359,13 @@ fn top_up(
         whole
     };
     while at < to {
-        // A last part that is less than half of a window goes with the one before it.
+        // A last part of less than half a window is added to the window before it.
         let len = if to - at < window + window / 2 {
             to - at
         } else {
             aligned(at, at + window, unit) - at
         };
-        // The mark is where the next window has to go out: early on, or with the lead that is left.
+        // The mark is where the next window must be requested: at the start of this one, or where only the lead is left.
         let early = lead.map_or(len, |lead| lead.next_multiple_of(page).min(len));
         stream.last_mark = at + len - early;
         answer.urgency = Some(Urgency {
@@ -376,14 +379,14 @@ fn top_up(
     stream.end = to;
 }
 
-/// The last multiple of a request's length up to `end`, if one is behind `at`. Requests between such multiples do not cross the borders of a
-/// storage's own units (objects of RBD, stripes, buffers), which are powers of two.
+/// The last multiple of a request's length up to `end`, or `end` if none is after `at`. Requests between such multiples do not cross the
+/// boundaries of the storage's units (RBD objects, stripes, buffers), which are powers of two.
 fn aligned(at: u64, end: u64, unit: u64) -> u64 {
     let down = end / unit * unit;
     if down > at { down } else { end }
 }
 
-/// Reads ahead the next blocks of a stride, with a mark each.
+/// Reads ahead the next blocks of a stride, each with a mark.
 fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, answer: &mut Answer) {
     let blocks = ahead / stream.len;
     let planned = stream.end.abs_diff(stream.pos) / stride.unsigned_abs().max(1);

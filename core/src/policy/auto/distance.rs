@@ -1,96 +1,98 @@
-//! How far ahead a stream reads: as far as its reader had to wait, and no farther than the source can use.
+//! How far ahead a stream reads: as far as is needed so that its reader does not wait, but no farther than the source can use.
 //!
-//! A stream starts with what is worth it (`survival.rs`). When a read reaches a mark whose page is still in flight, readahead was late: the
-//! distance doubles, and does not double again before the reader has passed what was read ahead by then. It ends at
+//! A stream starts with the distance that is worth it (`survival.rs`). If a read reaches a mark whose page is still in flight, the
+//! readahead was late, and the distance doubles. It does not double again before the reader has passed the readahead of that moment. The
+//! limits are:
 //!
 //! ```text
-//!   most    = 4 x rate x latency, at least 512 KiB and 4 reads, shared by the streams that are active where fetches run beside
-//!             each other; half of the cache at most
-//!   request = rate of one fetch x latency, 8 times that where one fetch gets the whole rate; between an eighth and a half of the
+//!   most    = 4 x rate x latency, at least 512 KiB and 4 reads; active streams share it if the source answers fetches
+//!             in parallel; at most half of the cache
+//!   request = rate of one fetch x latency, 8 times that if one fetch gets the whole rate; between an eighth and a half of the
 //!             distance, at least 128 KiB
 //! ```
-//! Twice the product keeps the source busy; four times covers requests that take longer than the median. A request of `rate of
-//! one fetch x latency` spends as long on its bytes as on its latency: shorter ones waste latency, longer ones concurrency.
-//! Where one fetch of 20 takes more than four latencies, a quarter of its time is taken for the latency in both, but not of a disk.
+//! Twice rate x latency keeps the source busy; four times covers requests that take longer than the median. A request of `rate of one fetch
+//! x latency` takes as long for its bytes as for its latency: shorter requests waste latency, longer ones concurrency. If one fetch in 20
+//! takes more than four latencies, a quarter of its time replaces the latency in both formulas, but not for a disk.
 //!
-//! Streams that share a link which one fetch fills have three requests of a distance: two would come all at once, and each reader waits for both.
+//! If one fetch can fill a link that several streams share, a distance is split into at least three requests. With two, all bytes would
+//! arrive at once, and each reader would wait for both requests.
 //!
-//! The rate grows with the distance, so the limit moves up until the source delivers no more (`effort.rs`: raises, and the share of the
-//! cache that is used).
+//! The rate grows with the distance, so the limit rises until the source delivers no more (see `effort.rs` for raises, and for the share of
+//! the cache that is used).
 //!
-//! With more readers than requests that may be ahead the source is busy whatever is read ahead, and only longer requests help. Then
-//! a stream asks for all of its part of the room in one window, and for the next one when its *lead* is left. The part is at least four
-//! reads: where the room does not suffice for all streams, those that come first have it. The share shrinks only when more than
-//! an eleventh of what was used has left the cache unread, since each reader loses some of it by chance.
+//! With more readers than requests that may be ahead, the source is always busy, and only longer requests help. Then a stream requests its
+//! whole part of the room in one window, and the next window when only its *lead* is left. That part is at least four reads. If the room is
+//! too small for all streams, the first ones get it. The share of the cache shrinks only if more than an eleventh of the bytes used was
+//! evicted unread, since each reader loses some readahead by chance.
 //!
-//! Example: a store of 15 ms that delivers 160 MB/s: 9.6 MB. At 1.1 GB/s it is 66 MB; 16 streams then have 16.5 MB, the product
-//! itself, each, or 8 MiB of a cache of 256 MiB. One fetch gets 100 MB/s, so its requests are 1.4 MiB long.
-//! 100 readers of 32 KiB on a disk with a cache of 256 MiB: 512 KiB each, raised to their 1.3 MiB of the room while the rate grows,
+//! Example: a store with 15 ms latency that delivers 160 MB/s: the limit is 9.6 MB. At 1.1 GB/s it is 66 MB. Each of 16 streams then has
+//! rate x latency, 16.5 MB, or 8 MiB with a cache of 256 MiB. One fetch gets 100 MB/s, so its requests are 1.4 MiB long.
+//! 100 readers of 32 KiB on a disk with a cache of 256 MiB: 512 KiB each, raised to 1.3 MiB, their part of the room, while the rate grows,
 //! with a lead of one read.
 //!
-//! Sources: lateness as the only reason to grow: PostgreSQL 19 read_stream, ZFS #13452, mountpoint-s3; doubling until the rate
-//! grows no more: BBR; the product: Little's law; a lead of rate x service time and all else in the window: AMP (Gill and Bathen,
-//! FAST 2007). Figures: chosen on the baseline of the evaluation, and on its 100 streams.
+//! Sources: lateness as the only reason to grow: PostgreSQL 19 read_stream, ZFS #13452, mountpoint-s3; doubling until the rate no longer
+//! grows: BBR; rate x latency: Little's law; a lead of rate x service time with everything else in the window: AMP (Gill and Bathen, FAST
+//! 2007). The figures were chosen on the baseline of the evaluation, and on its 100 streams.
 
 use super::effort::{ALL, Effort};
 use crate::policy::SourceView;
 use crate::units::mul_div;
 
-/// Rate that a source is taken for while it has not been busy, in bytes a second: that of an object store over 10 Gbit/s.
+/// The rate assumed for a source that has not been busy yet, in bytes per second: that of an object store over 10 Gbit/s.
 const PRIOR_RATE: u64 = 1_000_000_000;
-/// Fetches of a busy source after which its rate is known.
+/// The rate of a source is known after this number of fetches while it was busy.
 const KNOWN_AFTER: u32 = 16;
-/// Fetches after which a rate is all that a source delivers which delivers in parts. Until then it may be that of windows that were short, and is
-/// taken for this many times as much: 24 MB in flight of a store that delivers 75 show 300 MB/s.
+/// For a source that delivers fetches in parts, the rate is final after this number of fetches. Until then it may reflect windows that
+/// were too short, and is multiplied by [`GROWTH`]: a store that delivers 75 MB in a round trip shows 300 MB/s with 24 MB in flight.
 const GROWN_AFTER: u32 = 128;
 const GROWTH: u64 = 3;
-/// The distance that such a rate allows, in lengths of the run: only one that has shown to be long is worth it.
+/// The distance that such a rate allows is this number of times the length of the run: only a long run is worth it.
 const RUNS: u64 = 2;
-/// Products of rate and latency that streams may be ahead together.
+/// All streams together may be ahead by this number of times rate x latency.
 const PRODUCTS: u64 = 4;
-/// Products of rate and latency, shared by the streams, that a reader of a crowded source has left when the next window goes out.
+/// With many readers, the next window is requested when this number of times rate x latency is left ahead; the streams share these bytes.
 const LEAD_PRODUCTS: u64 = 2;
-/// The least limit.
+/// The limit is at least this number of bytes and of reads.
 const MIN_MOST: u64 = 512 << 10;
 const MIN_READS: u64 = 4;
-/// Requests of a distance, and the least of one.
+/// The most and the fewest requests in a distance, and the shortest request.
 const MAX_REQUESTS: u64 = 8;
 const MIN_REQUESTS: u64 = 2;
 const MIN_REQUEST: u64 = 128 << 10;
-/// The least number where streams share a link that one fetch alone can fill, and from which distance on.
+/// The fewest requests if streams share a link that one fetch alone can fill, for distances from [`MIN_SHARED`] on.
 const SHARED_REQUESTS: u64 = 3;
 const MIN_SHARED: u64 = 3 << 20;
-/// Length of a request in products, where one fetch alone gets the whole rate: then others in flight hide no latency, and an
-/// eighth of the time is spent on it.
+/// Length of a request, as a multiple of rate x latency, if one fetch alone gets the whole rate. Then other requests in flight hide no
+/// latency, and about an eighth of the time is spent on it.
 const SERIAL_PRODUCTS: u64 = 8;
 
-/// This number of readers keeps a source busy, however many requests may be ahead.
+/// This number of readers keeps a source busy, however many requests may be ahead of them.
 const MANY: u64 = 16;
 
-/// How many readers there are.
+/// The number of readers of a source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readers {
-    /// Those that share the rate of the source.
+    /// Readers that share the rate of the source.
     pub link: u64,
-    /// Those that share the room of readahead.
+    /// Readers that share the room for readahead.
     pub room: u64,
-    /// Bytes that streams hold which went on lately.
+    /// Bytes held by streams that continued recently.
     pub held: u64,
 }
 
 impl Readers {
-    /// They keep the source busy whatever is read ahead: more than the requests that may be ahead. One alone does not.
+    /// Whether the readers keep the source busy without readahead: they are as many as the requests that may be ahead, and at least two.
     pub fn are_many(self, source: &SourceView) -> bool {
         source.ahead_slots > 0 && self.link >= u64::from(source.ahead_slots).clamp(2, MANY)
     }
 }
 
-/// The source has been busy for long enough to show its rate.
+/// Whether the source has been busy for long enough to show its rate.
 fn is_known(source: &SourceView) -> bool {
     source.busy >= KNOWN_AFTER
 }
 
-/// Rate x latency in bytes, with the prior while the rate is not known.
+/// Rate x latency in bytes. While the rate is not known, it is taken to be at least [`PRIOR_RATE`].
 pub fn product(source: &SourceView) -> u64 {
     let rate = if is_known(source) {
         source.rate
@@ -100,8 +102,8 @@ pub fn product(source: &SourceView) -> u64 {
     bytes(rate, source.latency_ns)
 }
 
-/// The latency, or the part of a slow fetch's time that the products of a distance make whole: where one fetch of 20 takes ten times the
-/// latency, four products of rate and latency would stall behind each.
+/// The latency that a distance must cover: the usual one, or a quarter of a slow fetch's time if that is longer. If one fetch in 20 takes
+/// ten times the latency, a distance of four times rate x latency would stall at each of them.
 fn wait_ns(source: &SourceView) -> u64 {
     if source.single_rate == 0 {
         source.latency_ns
@@ -110,7 +112,7 @@ fn wait_ns(source: &SourceView) -> u64 {
     }
 }
 
-/// The same of a rate that may still grow.
+/// Like [`product`], but with growth added if the rate may still grow.
 fn product_to_come(source: &SourceView) -> u64 {
     let product = product(source);
     if !is_known(source) || source.busy >= GROWN_AFTER || source.single_rate == 0 {
@@ -120,7 +122,7 @@ fn product_to_come(source: &SourceView) -> u64 {
     product.saturating_mul(GROWTH).min(prior)
 }
 
-/// The rate once it is known, else 0.
+/// The rate if it is known, otherwise 0.
 pub fn known_rate(source: &SourceView) -> u64 {
     if is_known(source) { source.rate } else { 0 }
 }
@@ -129,22 +131,22 @@ fn bytes(rate: u64, ns: u64) -> u64 {
     mul_div(rate, ns, 1_000_000_000)
 }
 
-/// Rate x latency as far as it is measured.
+/// The measured rate x latency.
 pub fn measured(source: &SourceView) -> u64 {
     bytes(source.rate, source.latency_ns)
 }
 
-/// What one round trip has shown to bring: by all fetches together, or by one.
+/// Bytes that one round trip can transfer, as measured: by all fetches together, or by one fetch.
 pub fn shown(source: &SourceView) -> u64 {
     bytes(source.rate.max(source.single_rate), source.latency_ns)
 }
 
-/// Bytes that all streams together may be ahead: half of the cache, or the share of it that was not evicted unread.
+/// Bytes that all streams together may be ahead: half of the cache, or less if readahead was evicted unread.
 pub fn room(source: &SourceView, effort: &Effort) -> u64 {
     source.room / 2 * effort.share() / ALL
 }
 
-/// The least limit for reads of `len` bytes.
+/// The smallest limit for reads of `len` bytes.
 pub fn least(len: u64) -> u64 {
     MIN_MOST.max(len.saturating_mul(MIN_READS))
 }
@@ -162,23 +164,24 @@ pub fn most(source: &SourceView, (len, run): (u64, u64), active: Readers, effort
     let product = product(source)
         .max(slow)
         .max(product_to_come(source).min(RUNS * run / PRODUCTS));
-    // What one fetch after the other keeps busy (a disk) loses a seek at each change of the stream: no sharing.
+    // A source that one fetch at a time keeps busy (a disk) loses a seek whenever the stream changes, so its streams do not share the
+    // limit.
     let shared = if source.single_rate == 0 { 1 } else { active };
     let link = (product.saturating_mul(PRODUCTS) / shared).max(product);
     let all = room(source, effort);
-    // Where that is less than some reads for each stream, those that come first have it.
+    // If the room is less than some reads for each stream, the first streams get it.
     let room = (all / sharing).max(len.saturating_mul(MIN_READS)).min(all);
     (link.max(least(len)) << effort.raised()).min(room).max(len)
 }
 
-/// Whether one fetch alone gets all that the source delivers.
+/// Whether one fetch alone gets most of the rate of the source.
 fn is_serial(source: &SourceView) -> bool {
     source.single_rate == 0 || is_known(source) && source.rate < 2 * source.single_rate
 }
 
-/// With more readers than requests that may be ahead the source is busy whatever is read ahead, and each request costs it the same
-/// overhead: then a window is all that a stream may be ahead but for the bytes that its reader needs while the window comes.
-/// These bytes, or none where the readers alone do not keep the source busy.
+/// With more readers than requests that may be ahead, the source is always busy, and each request costs the same overhead. Then a window
+/// has all the bytes that a stream may be ahead, except those that its reader needs until the window arrives. Returns these bytes, or
+/// `None` if the readers alone do not keep the source busy.
 pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Option<u64> {
     active.are_many(source).then(|| {
         (product(source).saturating_mul(LEAD_PRODUCTS) / active.room)
@@ -187,15 +190,15 @@ pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Optio
     })
 }
 
-/// One fetch alone gets nearly all that the source delivers, though there was room for four: requests beside it come no sooner,
-/// however late they are.
+/// Whether one fetch alone gets nearly the whole rate of the source, though there was room for four fetches: then more requests in flight
+/// do not arrive sooner.
 pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
     let single = source.single_rate;
     let was_room = distance / PRODUCTS >= bytes(single, source.latency_ns);
     single > 0 && is_known(source) && was_room && source.rate < single + single / 4
 }
 
-/// Length of a request of a window.
+/// Length of the requests of a window.
 pub fn request(distance: u64, streams: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 {
         source.single_rate
@@ -287,7 +290,7 @@ mod tests {
         assert_eq!(request(0, 1, &store), 128 << 10);
     }
 
-    /// A slow fetch of 20 takes 160 ms: 64 MB instead of 24, in longer requests.
+    /// If one fetch in 20 takes 160 ms, the limit is 64 MB instead of 24 MB, in longer requests.
     #[test]
     fn a_long_tail_needs_more() {
         let store = SourceView {
@@ -318,7 +321,7 @@ mod tests {
         );
     }
 
-    /// An eighth less for each loss, and slowly back.
+    /// The share shrinks by an eighth for each loss, and slowly recovers.
     #[test]
     fn what_is_evicted_unread_shrinks_the_share() {
         let mut effort = Effort::default();
@@ -341,7 +344,7 @@ mod tests {
         assert_eq!(most(&effort), 8 << 20);
     }
 
-    /// A rate that is young may grow, but not for a short run, nor where fetches land whole.
+    /// A rate that was measured from few fetches may grow, but not for a short run, and not if fetches arrive whole.
     #[test]
     fn a_young_rate_may_grow() {
         let most = |busy, run, single_rate| {
@@ -369,7 +372,7 @@ mod tests {
         );
     }
 
-    /// The second example of the header: AMP's window and lead, and neither for few readers.
+    /// The second example of the header: AMP's window and lead, which few readers do not get.
     #[test]
     fn many_readers_have_long_windows() {
         let disk = SourceView {
@@ -407,7 +410,7 @@ mod tests {
             128 << 10,
             "four reads"
         );
-        // Many readers lose some by chance; a 32nd of what they used is no reason.
+        // Many readers lose some readahead by chance; a 32nd of the bytes used does not shrink the share.
         let mut effort = Effort::default();
         let lost = |unused_bytes| SourceView {
             unused_bytes,

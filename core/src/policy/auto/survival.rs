@@ -1,47 +1,47 @@
-//! How far ahead a run of reads is worth reading: what runs of its length have done before.
+//! How far ahead a run of reads is worth reading, judged by earlier runs of its length.
 //!
-//! For each octave of length the table counts the runs that reached it and those that ended in it. A run that reached an octave
-//! ends in it with the chance `(ended + 2 x below) / (reached + 2)`, where `below` is that of the octave below and 1/2 at
-//! first: a run of unknown kind goes on for as long again, and one that has passed many octaves passes the next one, too. Reading ahead to the end of an octave pays as long as the chance that the run
-//! gets there is at least
+//! For each octave of length, the table counts the runs that reached it and the runs that ended in it. A run that reached an octave ends in
+//! it with the chance `(ended + 2 x below) / (reached + 2)`. Here `below` is the chance of the octave below, and 1/2 for the lowest octave.
+//! So a run of unknown kind is expected to continue for as long again, and a run in octaves that most runs passed is expected to pass the
+//! next one, too. Reading ahead to the end of an octave pays as long as the chance that the run gets there is at least
 //!
 //! ```text
-//!   least = len / (len + rate x latency)                         a wasted byte costs its transfer, a byte of use saves latency
-//!   price = least + (4/5 - least) x 9/8 x wasted / allowed       4/5: use earns a quarter, so such bets pay for themselves
+//!   least = len / (len + rate x latency)                         a wasted byte costs its transfer, a used byte saves latency
+//!   price = least + (4/5 - least) x 9/8 x wasted / allowed       4/5: used bytes earn a quarter, so such bets pay for themselves
 //! ```
-//! Example: reads of 128 KiB from a store of 15 ms and 256 MB/s. The product is 3.8 MB, the least chance 1/31. After 256 KiB four
-//! octaves of a chance of 1/2 each are good: 256 KiB x (2^4 - 1) = 3.8 MB are read ahead of a run from the start of its file, 1.8 MB of another once one of that
-//! kind has grown. After eight runs of ten that
-//! ended in this octave it and all above are passed with 1/4: two octaves, 768 KiB. When all that may be wasted is wasted, the
-//! chance must be 4/5: nothing.
+//! Example: reads of 128 KiB from a store with 15 ms latency and 256 MB/s. Rate x latency is 3.8 MB, so the least chance is 1/31. After 256
+//! KiB, four octaves with a chance of 1/2 each are worth it. For a run from the start of its file, 256 KiB x (2^4 - 1) = 3.8 MB are read
+//! ahead; for another run, 1.8 MB once a run of its kind has grown. If eight of ten runs ended in this octave, the chance to pass it, and
+//! each octave above, is 1/4: then two octaves, 768 KiB, are read ahead. When all that may be wasted is wasted, the chance must be 4/5, and
+//! nothing is read ahead.
 //!
-//! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of
-//! succession for the prior; the figures chosen on the baseline of the evaluation.
+//! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of succession for
+//! the prior; the figures were chosen on the baseline of the evaluation.
 
 use crate::storage::RunKind;
 use crate::units::mul_div;
 
-/// Octaves from 512 bytes up: more than any run has.
+/// Number of octaves from 512 bytes up: more than any run reaches.
 const OCTAVES: usize = 64;
-/// Counts are halved when they reach this, so that old runs, regions and readers are forgotten.
+/// Counts are halved when they reach this number, so that old runs, regions and readers are forgotten.
 pub const HALVED_AT: u32 = 256;
-/// Octaves that one decision may look ahead: 31 times a run from the start of its file, 7 times another one. Programs that read
-/// pieces all over a file waste 31 times each piece before their ends are counted.
+/// Octaves that one decision may read ahead: 31 times the length of a run from the start of its file, 7 times that of another run. With 31
+/// times, programs that read pieces all over a file would waste 31 times each piece before the ends of these runs are counted.
 const MAX_AHEAD: usize = 5;
 const MAX_AHEAD_ELSEWHERE: usize = 3;
-/// More where runs have shown them to be passed with this chance.
+/// More octaves are allowed if earlier runs passed them with at least this chance.
 const PASSED: u64 = ONE * 7 / 8;
-/// And as much again as it has run while no run of its kind has grown.
+/// While no run of a kind has grown, one octave: as many bytes again as the run has.
 const MAX_AHEAD_NEW: usize = 1;
-/// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
+/// The least chance for a single read that follows cached bytes: three runs that end are enough to stop such bets.
 const MIN_NEXT: u64 = ONE / 4;
-/// Runs in an octave after which its chance is known.
+/// The chance of an octave is known after this number of runs.
 const KNOWN_AFTER: u32 = 4;
-/// The chance to end that is assumed at least of an octave that no run has reached.
+/// An octave that no run has reached is assumed to end a run with at least this chance.
 const MIN_GONE: u64 = ONE / 16;
-/// One in fixed point.
+/// The number 1 in fixed point.
 pub const ONE: u64 = 1 << 16;
-/// The least chance that is ever enough is one in 33: see [`threshold`].
+/// A chance below one in 33 is never enough: see [`threshold`].
 const MAX_PRODUCT: u64 = 32;
 
 #[derive(Clone, Copy, Default)]
@@ -51,25 +51,25 @@ struct Octave {
 }
 
 pub struct Survival {
-    /// Whether a run of this kind has ever grown: a source of random reads has adjacent ones now and then.
+    /// Whether a run of each kind has ever grown: even random reads are adjacent now and then.
     grown: [bool; 3],
     classes: [[Octave; OCTAVES]; 3],
-    /// Runs that are over, and those of them that went on after they had been found. Halved like the octaves.
+    /// The number of runs that are over, and of those that continued after they had been detected. Halved like the octaves.
     pub over: (u32, u32),
 }
 
-/// The octave of a run of `bytes` bytes.
+/// The octave in which a run of `bytes` bytes is.
 pub fn octave(bytes: u64) -> u32 {
     (bytes >> 9).checked_ilog2().unwrap_or(0)
 }
 
-/// The chance from which on a byte is worth reading ahead, in 1/65536. `product` is rate x latency in bytes, `wasted` what was
-/// wasted of the `allowed` bytes.
+/// The least chance at which a byte is worth reading ahead, in 1/65536. `product` is rate x latency in bytes; `wasted` of the `allowed`
+/// bytes were wasted.
 pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
     let len = len.max(1);
     let product = product.clamp(len, len.saturating_mul(MAX_PRODUCT));
     let least = mul_div(ONE, len, len.saturating_add(product));
-    // An eighth early: bets that were made before the price rose are still to be lost.
+    // Count an eighth more, because bets made before the price rose may still be lost.
     let wasted = wasted.saturating_add(wasted / 8).min(allowed);
     least + (ONE * 4 / 5).saturating_sub(least) * (wasted >> 9) / (allowed >> 9).max(1)
 }
@@ -83,7 +83,7 @@ impl Survival {
         }
     }
 
-    /// A run has grown from one octave into another; `from` is none at its birth.
+    /// Records that a run has grown into the octave `to`; `from` is `None` for a new run.
     pub fn grew(&mut self, class: RunKind, from: Option<u32>, to: u32) {
         self.grown[class as usize] |= from.is_some();
         for at in from.map_or(to, |o| o + 1)..=to {
@@ -95,7 +95,7 @@ impl Survival {
         }
     }
 
-    /// A run is over; `went_on`: after it had been found.
+    /// Records that a run is over; `went_on` says whether it continued after it had been detected.
     pub fn is_over(&mut self, went_on: bool) {
         let (all, on) = self.over;
         self.over = (all + 1, on + u32::from(went_on));
@@ -104,13 +104,13 @@ impl Survival {
         }
     }
 
-    /// A run has ended in this octave, and not at the end of its file.
+    /// Records that a run has ended in this octave, before the end of its file.
     pub fn ended(&mut self, class: RunKind, at: u32) {
         self.classes[class as usize][at as usize].ended += 1;
     }
 
-    /// The octaves from `first` on: the chance that a run which reached one leaves it alive, and whether enough runs have
-    /// reached it to know. What an octave has not shown yet is as in the one below.
+    /// For each octave from `first` on: the chance that a run which reached it passes it, and whether enough runs have reached it to know.
+    /// While an octave has few runs, the chance of the octave below is used.
     fn octaves(&self, class: RunKind, first: u32) -> impl Iterator<Item = (u64, bool)> + '_ {
         let step = |gone: &mut u64, octave: &Octave| {
             let ended = ONE * u64::from(octave.ended.min(octave.reached));
@@ -123,7 +123,7 @@ impl Survival {
             .skip(first as usize)
     }
 
-    /// Bytes beyond a run of `run` bytes that are worth reading.
+    /// Bytes after a run of `run` bytes that are worth reading ahead.
     pub fn ahead(&self, class: RunKind, run: u64, threshold: u64) -> u64 {
         let most = if class == RunKind::Start {
             MAX_AHEAD
@@ -156,8 +156,8 @@ impl Survival {
         run.saturating_mul((1 << octaves) - 1)
     }
 
-    /// The part of `ahead` bytes beyond a run of `run` bytes that is expected to be wasted, in 1/65536: the chance that the run
-    /// ends before them.
+    /// The part of `ahead` bytes after a run of `run` bytes that is expected to be wasted, in 1/65536: the chance that the run ends before
+    /// their end.
     pub fn waste(&self, class: RunKind, run: u64, ahead: u64) -> u64 {
         let (mut chance, mut reach, goal) = (ONE, run.max(1), run.saturating_add(ahead));
         for (survives, _) in self.octaves(class, octave(run)) {
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(table.ahead(RunKind::Start, 256 << 10, dear), 0);
     }
 
-    /// A run of 1 MiB with the prior: half of it more is wasted with a chance of 1/4, as much again with 1/2.
+    /// A run of 1 MiB with the prior: half of its length more is wasted with a chance of 1/4, its whole length with 1/2.
     #[test]
     fn expected_waste() {
         let table = Survival::new();
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096 * 31);
     }
 
-    /// A fast source wants one half: as much again while nothing is known, nothing when most runs end.
+    /// A fast source requires a chance of 1/2: the run's length is read ahead while nothing is known, and nothing once most runs end.
     #[test]
     fn without_latency_it_must_be_likely() {
         let mut table = Survival::new();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// 100 MB were wasted, far more than may be. A run of 256 KiB is ahead by 256 KiB all the same.
+/// Even after 100 MB were wasted, far more than is allowed, a run of 256 KiB is read ahead by 256 KiB.
 #[test]
 fn a_run_is_read_ahead_whatever_was_wasted() {
     let mut auto = Auto::new(2000);
@@ -29,7 +29,7 @@ fn a_run_is_read_ahead_whatever_was_wasted() {
     assert_eq!(reach.ahead, run);
 }
 
-/// A reader of 1 MB/s, alone: it is slow after eight spans. When more than four streams go on, it is not any more.
+/// A single reader of 1 MB/s is slow after eight spans. It is no longer slow once more than four streams are active.
 #[test]
 fn one_of_many_streams_is_not_slow() {
     let store = SourceView {
