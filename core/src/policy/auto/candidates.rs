@@ -1,26 +1,26 @@
-//! The beginnings of streams: reads of a file that go on with none of its streams.
+//! Where streams start: reads of a file that continue none of its streams.
 //!
-//! A *candidate* is a place where something was missed. The second read that goes on there makes it a stream; one that leaves
-//! holes of up to a quarter does so too, with a third read. Reads that go on nowhere are looked at together: two equal
-//! distances in a row are a stride, forwards or backwards. Candidates that become streams in the order in which they were found are those of a
-//! reader that takes turns: after three, as many of the next ones become streams before their second read.
+//! A *candidate* is a place where a read missed. The second read that continues there makes it a stream. If the reads leave holes of up to
+//! a quarter, a third read may be needed. Reads that continue nothing are compared with each other: two equal distances in a row are a
+//! stride, forward or backward. If candidates become streams in the order in which they were found, their reads come from a reader that
+//! takes turns. After three of them, the same number of following candidates become streams before their second read.
 //!
 //! ```text
-//!   miss ──► a candidate's next bytes?  promote it                1 read before it: a run of two
-//!        ──► where one went?            the same, and the tables were too small
-//!        ──► two equal distances?       a strided stream          -64K, -64K: backwards
-//!        ──► a new candidate            the oldest goes, and where it ended is kept
+//!   miss ──► does it continue a candidate?        promote the candidate: a run of two reads
+//!        ──► or a displaced run?                  promote it, and count: the tables are too small
+//!        ──► two equal distances?                 a strided stream; -64K, -64K is backward
+//!        ──► none of these: a new candidate       the oldest candidate goes, and the place where it ended is remembered
 //! ```
-//! The tables hold 16 streams and 32 candidates at first. Of what they displace the last 512 places are kept. Four reads of 256 that go on
-//! at the end of a displaced run double them, up to 512 and 1,024: as many readers go through one file in turns.
+//! At first the tables hold 16 streams and 32 candidates. The ends of the last 512 displaced runs are remembered. If four of 256 reads
+//! continue at such an end, the tables double, up to 512 streams and 1,024 candidates: that many readers go through one file in turns.
 //!
-//! Example: reads at 128K, 0, 384K, 256K of 128 KiB. The second joins the first below, the third joins above and leaves a hole of
-//! a quarter: a stream at 512K.
-//! 16 places of a file in turns: each is missed once. In the second round the first three are missed again, the next three are read ahead by then,
-//! one is missed, and so on: 7 round trips instead of 16.
+//! Example: reads of 128 KiB at 128K, 0, 384K and 256K. The second read joins the first from below, the third joins from above and leaves a
+//! hole of a quarter: a stream with its next read at 512K.
+//! A reader visits 16 places of a file in turns, and each place misses once. In the second round, the first three miss again. By then the
+//! next three are read ahead, one more misses, and so on: 7 round trips instead of 16.
 //!
-//! Sources: TaP (FAST 2008) for the table of candidates, Leap (ATC 2020) for strides, ZFS for holes; ARC (FAST 2003) for sizes that follow hits
-//! among what was displaced.
+//! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for sizes that follow
+//! hits on displaced entries.
 
 use super::{Auto, Holding, RunKind, Stream, ahead, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
@@ -28,19 +28,21 @@ use crate::units::ByteRange;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Streams of a file at first and at most, which is also how many displaced runs are known, and candidates for each.
+/// The initial and the largest number of streams of a file, and the number of candidates for each stream. The largest number is also that
+/// of displaced runs that are remembered.
 const STREAMS: (usize, usize) = (16, 512);
 const CANDIDATES_EACH: usize = 2;
-/// How many displaced runs must go on within how many reads before the tables grow.
+/// The tables grow if this number of displaced runs continue within this number of reads.
 const GROWS_AFTER: u32 = 4;
 const WITHIN: u32 = 256;
-/// Candidates that became streams in turn before the next ones are taken for streams.
+/// The next candidates become streams early after this number of candidates became streams in turn.
 const MIN_IN_TURN: usize = 3;
-/// A stride is at most this multiple of the read, or this, whichever is more: interleaved readers are far apart.
+/// The largest stride: this multiple of the read's length or this number of bytes, whichever is more. Interleaved readers are farther
+/// apart.
 const MAX_STRIDE_READS: u64 = 32;
 const MAX_STRIDE: u64 = 1 << 20;
 
-/// A place where something was missed.
+/// A place where a read missed.
 #[derive(Clone, Copy)]
 struct Candidate {
     low: u64,
@@ -50,7 +52,7 @@ struct Candidate {
     downs: u32,
 }
 
-/// A displaced run: where it ended, up to where it was read ahead, and its bytes.
+/// A displaced run: where it ended, where its readahead ended, and its length.
 #[derive(Clone, Copy)]
 pub struct DisplacedRun {
     pub pos: u64,
@@ -58,39 +60,41 @@ pub struct DisplacedRun {
     pub run: u64,
 }
 
-/// What a read that goes on with no stream is.
+/// What a read that continues no stream was found to be.
 pub enum Detection {
-    /// Nothing yet.
+    /// Nothing is known yet.
     Nothing,
-    /// The run of `run` bytes that a candidate has become; it ends at `high`.
+    /// A candidate or displaced run has become a run of `run` bytes that ends at `high`.
     Run { high: u64, run: u64 },
-    /// Two equal distances.
+    /// A stride: two equal distances.
     Stride(i64),
 }
 
-/// Those of one file.
+/// The candidates of one file.
 #[derive(Default)]
 pub struct Candidates {
     all: Vec<Candidate>,
-    /// The latest reads that went on nowhere.
+    /// The latest reads that continued nothing, with start and length.
     lone: [(u64, u64); 3],
     gone: VecDeque<DisplacedRun>,
-    /// How often the tables were doubled; reads since it was last looked at, and those that went on with a displaced run.
+    /// How often the tables were doubled; the number of reads since the count last restarted, and how many of them continued a displaced
+    /// run.
     doubled: u32,
     reads: u32,
     missed: u32,
-    /// Where the candidate behind the latest one that became a stream is, and how many did so in the order in which they were found.
+    /// The index of the candidate after the one that last became a stream, and how many became streams in the order in which they were
+    /// found.
     next: usize,
     in_turn: usize,
 }
 
 impl Candidates {
-    /// Streams that the file may have.
+    /// The number of streams that the file may have.
     pub fn max_streams(&self) -> usize {
         (STREAMS.0 << self.doubled).min(STREAMS.1)
     }
 
-    /// A run has lost its place.
+    /// Remembers a displaced run.
     pub fn displaced(&mut self, gone: DisplacedRun) {
         if self.gone.len() == STREAMS.1 {
             self.gone.pop_front();
@@ -98,14 +102,14 @@ impl Candidates {
         self.gone.push_back(gone);
     }
 
-    /// The displaced run in whose readahead, or where it ends, a read begins: it goes on.
+    /// Removes and returns the displaced run that a read continues: the read begins at the end of the run, or in its readahead.
     pub fn take_gone(&mut self, start: u64, end: u64) -> Option<DisplacedRun> {
         let at = self
             .gone
             .iter()
             .rposition(|gone| (gone.pos..=gone.end).contains(&start))?;
         let gone = self.gone.remove(at)?;
-        // Two reads may follow each other by chance, three hardly.
+        // Two reads may be adjacent by chance, but hardly three.
         if gone.run >= 2 * (end - start) {
             self.missed += 1;
             if self.missed == GROWS_AFTER && self.max_streams() < STREAMS.1 {
@@ -115,7 +119,7 @@ impl Candidates {
         Some(gone)
     }
 
-    /// A read that begins here goes on with a displaced run or a candidate.
+    /// Whether a read that begins at `start` continues a displaced run or a candidate.
     pub fn has(&self, start: u64) -> bool {
         self.gone
             .iter()
@@ -123,7 +127,7 @@ impl Candidates {
             || self.all.iter().any(|c| c.high == start)
     }
 
-    /// A miss that goes on with no stream. `careful` wants one more read before a run counts.
+    /// Classifies a miss that continues no stream. With `careful`, a run needs one more read.
     pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Detection {
         if let Some(found) = self
             .join(start, end, careful)
@@ -146,7 +150,7 @@ impl Candidates {
         Detection::Nothing
     }
 
-    /// A read that goes on nowhere.
+    /// Records a read that continues nothing.
     pub fn is_lone(&mut self, start: u64, end: u64) {
         self.lone.rotate_right(1);
         self.lone[0] = (start, end - start);
@@ -164,7 +168,7 @@ impl Candidates {
         self.all.push(candidate);
     }
 
-    /// A read that goes on where a displaced run ended.
+    /// Detects a read that continues a displaced run.
     fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
         self.reads += 1;
         if self.reads == WITHIN {
@@ -185,21 +189,22 @@ impl Candidates {
         Some(Detection::Run { high: end, run })
     }
 
-    /// A candidate has become a stream.
+    /// Removes a candidate that has become a stream.
     fn promote(&mut self, at: usize) {
         self.all.remove(at);
         self.in_turn = if at == self.next { self.in_turn + 1 } else { 0 };
         self.next = at;
     }
 
-    /// A read goes on where a candidate ended.
+    /// Promotes the candidate that ended at `start`, where a read has continued.
     pub fn went_on(&mut self, start: u64) {
         if let Some(at) = self.all.iter().position(|c| c.high == start) {
             self.promote(at);
         }
     }
 
-    /// The candidates that are next, where the latest ones have become streams in turn: as many again, by their ends and bytes.
+    /// If the latest candidates have become streams in turn, removes the same number of next candidates. Returns the end and the length of
+    /// each.
     pub fn take_next(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let many = if self.in_turn >= MIN_IN_TURN {
             self.in_turn
@@ -212,7 +217,7 @@ impl Candidates {
             .map(|c| (c.high, c.bytes.min(c.high - c.low)))
     }
 
-    /// A read that goes on with a candidate, exactly or with few holes.
+    /// Detects a read that continues a candidate, exactly or with small holes.
     fn join(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
         let len = end - start;
         let fits = |c: &Candidate| {
@@ -245,7 +250,7 @@ impl Candidates {
         Some(Detection::Nothing)
     }
 
-    /// Two equal distances between reads of one length.
+    /// Detects two equal distances between reads of the same length.
     fn stride(&self) -> Option<i64> {
         let [a, b, c] = self.lone.map(|(start, len)| (start as i64, len));
         let step = a.0 - b.0;
@@ -257,7 +262,7 @@ impl Candidates {
 }
 
 impl Auto {
-    /// Streams that were found in turn go on in turn: the next read of each that will be one is read ahead.
+    /// Streams that were found in turn continue in turn. For each of the next candidates, starts a stream and reads its next read ahead.
     pub(super) fn begin_in_turn(&mut self, ask: &Ask<'_>, len: u64, answer: &mut Answer) {
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
@@ -298,7 +303,8 @@ impl Auto {
 mod tests {
     use super::*;
 
-    /// Three equal reads, one 512 KiB behind the other, are a stride, and so are three neighbours backwards. A hole between those needs a fourth.
+    /// Three equal reads at distances of 512 KiB are a stride, and so are three adjacent reads backward. With a hole between adjacent
+    /// reads, a fourth read is needed.
     #[test]
     fn three_reads_are_a_stride() {
         let look = |reads: &[u64]| {
@@ -321,7 +327,7 @@ mod tests {
         assert_eq!(look(&[1024, 960, 880, 816]), [0, 0, 0, -64]);
     }
 
-    /// The fourth of 16 places and the two behind it are expected once three went on in turn; places in another order are not.
+    /// After three of 16 places continued in turn, the next three are expected; if they continued in another order, none are.
     #[test]
     fn places_in_turn_are_expected() {
         let next = |order: [u64; 3]| {
@@ -339,7 +345,7 @@ mod tests {
         assert_eq!(next([0, 2, 1]), []);
     }
 
-    /// 100 readers in turns: the third read of some finds where their candidates went, and the tables grow until they hold all.
+    /// 100 readers in turns: the third read of some continues a displaced candidate, and the tables grow until they hold all readers.
     #[test]
     fn tables_grow_with_the_readers() {
         let mut candidates = Candidates::default();
@@ -360,7 +366,7 @@ mod tests {
         );
     }
 
-    /// Blocks at random, a few of which follow each other by chance.
+    /// Random blocks, a few of which are adjacent by chance.
     #[test]
     fn random_reads_do_not_grow_them() {
         let (mut candidates, mut at) = (Candidates::default(), 1_u64);

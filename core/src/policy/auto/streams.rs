@@ -1,29 +1,32 @@
-//! The streams of a file: which read goes on with which run.
+//! The streams of a file: which run a read continues.
 //!
 //! ```text
-//!   read ──► a stream's next bytes?     go on                     ahead of pos up to end and a gap, or a step of a stride
-//!        ──► else `candidates.rs`       the beginning of one?
+//!   read ──► does it continue a stream?      yes: in its readahead, at most a gap beyond it, or at a step of a stride
+//!        ──► no: see `candidates.rs`         does it start a stream?
 //! ```
-//! A read beyond a stream's next bytes goes on with it only if at least two thirds of what it jumps over has been read: a stream whose
-//! readahead covers much of a file would otherwise take every random read for its own.
+//! A read beyond a stream's next bytes continues the stream only if at least two thirds of the bytes that it skips have been read.
+//! Otherwise a stream whose readahead covers much of a file would claim every random read.
 //!
-//! Three equal distances between reads of what was read ahead are a stride, if nothing else reads: three reads that miss would show it later.
+//! Three equal distances between reads of readahead are a stride, if no other read is in progress. Reads that miss would reveal the stride
+//! only later.
 //!
-//! A file has at first 16 streams. Only a promotion displaces one, so random reads displace none. One that was displaced is kept as the place
-//! where it ended; when reads go on there the streams are too few, and there may be twice as many (`candidates.rs`).
+//! A file has at most 16 streams at first. Only the promotion of a candidate displaces a stream, so random reads displace none. The place
+//! where a displaced stream ended is remembered. If reads continue there, there are too few streams, and their number may double
+//! (`candidates.rs`).
 //!
-//! Example: 100 clients of one image read in order, in turns. The seventeenth displaces the first, whose next read finds the place where it
-//! ended. After four such reads there are 32 streams, and after twelve 128.
+//! Example: 100 clients read one image sequentially, in turns. The seventeenth displaces the first, whose next read continues at the
+//! remembered place. After four such reads there may be 32 streams, and after twelve 128.
 //!
-//! Sources: TaP (FAST 2008) for the table of candidates, ZFS for never-hit first.
+//! Sources: TaP (FAST 2008) for the table of candidates; ZFS for displacing first the streams that never continued.
 
 use super::{Candidates, DisplacedRun, Holding, Pace, Regions, RunKind, survival};
 use alloc::vec::Vec;
 
-/// How near to a run a read must be, as a multiple of its length, and within which bounds.
+/// The largest distance from a read to its run: this multiple of the read's length, within these bounds.
 const NEAR_READS: u64 = 4;
 const NEAR: (u64, u64) = (16 << 10, 16 << 20);
-/// Misses of the file after which a stream that went on nowhere has ended: this many, and this many times the streams that it may have.
+/// A stream that did not continue has ended after this number of misses in its file, and at least this many for each stream that the file
+/// may have.
 const IDLE_MISSES: u64 = 256;
 const IDLE_TURNS: u64 = 4;
 
@@ -31,22 +34,22 @@ pub fn near(len: u64) -> u64 {
     len.saturating_mul(NEAR_READS).clamp(NEAR.0, NEAR.1)
 }
 
-/// How far reads of what is read ahead were apart: three equal distances are a stride.
+/// The distances between reads of readahead: three equal distances are a stride.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {
     /// The latest read.
     start: u64,
     end: u64,
-    /// The latest distance, and how often it came in a row.
+    /// The latest distance, and how often it occurred in a row.
     step: u64,
     equal: u32,
 }
 
-/// Distances that make a stride.
+/// Number of equal distances that make a stride.
 const MIN_STEPS: u32 = 3;
 
 impl Steps {
-    /// None, behind a read.
+    /// No distances yet, after a read from `start` to `end`.
     fn after(start: u64, end: u64) -> Steps {
         Steps {
             start,
@@ -55,7 +58,7 @@ impl Steps {
         }
     }
 
-    /// Bytes at `at` were read.
+    /// Records a read of `bytes` bytes at `at`.
     pub fn note(&mut self, at: u64, bytes: u64) {
         if at == self.end {
             self.end += bytes;
@@ -70,7 +73,7 @@ impl Steps {
         (self.start, self.end, self.step) = (at, at + bytes, step);
     }
 
-    /// The step, where a read at `start` is the latest one of a stride or the next one.
+    /// The step of the stride, if a read at `start` is its latest read or the next one.
     fn to(&self, start: u64) -> Option<u64> {
         let is_next = start == self.start || start == self.start + self.step;
         (is_next && self.step > 0 && self.equal >= MIN_STEPS).then_some(self.step)
@@ -81,65 +84,65 @@ impl Steps {
 #[derive(Clone, Debug)]
 pub struct Stream {
     pub class: RunKind,
-    /// Bytes from one read to the next; none: in order.
+    /// Bytes from one read to the next; `None` for a sequential stream.
     pub stride: Option<i64>,
     /// Distinguishes it from the other streams of the file.
     pub id: u32,
     /// Length of a read.
     pub len: u64,
-    /// Where it began.
+    /// Where the run began.
     pub from: u64,
-    /// Where the next read is expected; for a stride the start of the latest one.
+    /// Where the next read is expected; for a stride, the start of the latest read.
     pub pos: u64,
-    /// Up to where has been read ahead; for a stride the start of the last one.
+    /// The end of the readahead; for a stride, the start of its last block.
     pub end: u64,
-    /// Bytes that it has run.
+    /// Length of the run so far, in bytes.
     pub run: u64,
-    /// Bytes of readahead that it made use of.
+    /// Bytes of readahead that its reader used.
     pub used: u64,
-    /// Bytes between `pos` and `end` that reads made use of since `pos` was set.
+    /// Bytes between `pos` and `end` that reads used since `pos` was set.
     pub touched: u64,
-    /// How those reads were apart.
+    /// The distances between those reads.
     pub steps: Steps,
-    /// How far it reads ahead.
+    /// How far the stream reads ahead, in bytes.
     pub distance: u64,
-    /// It does not grow again before this place.
+    /// The distance does not grow again before the reader has passed this offset.
     pub hold: u64,
     /// Its part of the credit.
     pub holding: Holding,
-    /// The octave of its run that is counted.
+    /// The octave of its run that the survival table has counted.
     pub octave: u32,
-    /// A read waited for what was read ahead.
+    /// A read waited for readahead.
     pub late: bool,
-    /// Where it asks for more for the last time; in order alone.
+    /// The offset of its last mark, where it reads ahead for the last time; only for sequential streams.
     pub last_mark: u64,
     /// How fast its reader is.
     pub pace: Pace,
-    /// It went on at least once since it was made.
+    /// The stream continued at least once since it was created.
     pub hit: bool,
-    /// Misses of the file when it last went on.
+    /// Number of misses of the file when the stream last continued.
     pub seen: u64,
-    /// Decisions of the source when it last went on.
+    /// Number of decisions of the source when the stream last continued.
     pub clock: u64,
 }
 
-/// All of one file.
+/// The streams of one file, and what else is known of its reads.
 #[derive(Default)]
 pub struct Streams {
     pub all: Vec<Stream>,
     pub candidates: Candidates,
     pub regions: Regions,
     pub misses: u64,
-    /// Streams that it has had.
+    /// Number of streams that the file has had.
     made: u32,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: u64,
     /// The caller said that its reads are random.
     pub off: bool,
 }
 
 impl Stream {
-    /// A run of `run` bytes with reads of `len` bytes.
+    /// A stream for a run of `run` bytes with reads of `len` bytes.
     pub fn new(class: RunKind, stride: Option<i64>, pos: u64, run: u64, len: u64) -> Stream {
         Stream {
             class,
@@ -166,7 +169,7 @@ impl Stream {
         }
     }
 
-    /// Its reader has passed what was ahead when its distance last grew.
+    /// Whether the reader has passed the readahead of the moment when the distance last grew.
     pub fn is_past_hold(&self) -> bool {
         let forward = self.stride.is_none_or(|s| s > 0);
         self.hold == 0
@@ -177,7 +180,7 @@ impl Stream {
             }
     }
 
-    /// A stream in order is asked about again before its reader has passed all of it.
+    /// Whether a sequential stream has a mark that its reader has not reached yet.
     pub fn has_mark_ahead(&self) -> bool {
         self.pos < self.last_mark
     }
@@ -190,7 +193,7 @@ impl Stream {
         }
     }
 
-    /// Whether a read of `len` bytes at `start` goes on with it, at most `gap` beyond what was read ahead.
+    /// Whether a read of `len` bytes at `start` continues the stream, at most `gap` bytes beyond its readahead.
     fn takes(&self, start: u64, len: u64, gap: u64) -> bool {
         match self.stride {
             None => {
@@ -216,17 +219,17 @@ impl Stream {
         }
     }
 
-    /// A read that ends at `end` is behind it.
+    /// Whether a read that ends at `end` is before the stream's position.
     pub fn is_past(&self, end: u64) -> bool {
         self.stride.is_none() && end <= self.pos
     }
 
-    /// Its next read is from `start` to `end`.
+    /// Records that the stream's next read is from `start` to `end`.
     pub fn advance(&mut self, start: u64, end: u64) {
         match self.stride {
             None => {
                 self.used += end.min(self.end).saturating_sub(self.pos);
-                // Cached reads are not seen: all up to here has been read, but for what is beyond the readahead.
+                // Cached reads do not call the policy. Count everything up to this read as read, except a gap beyond the readahead.
                 let from = if start > self.end { start } else { self.pos };
                 self.touched = self.touched.saturating_sub(end.saturating_sub(self.pos));
                 self.run += end.saturating_sub(from);
@@ -253,7 +256,7 @@ impl Stream {
         self.hit = true;
     }
 
-    /// Whether readahead at `at` is one of its, or was a few reads ago.
+    /// Whether the offset `at` is in the stream's readahead, or was a few reads ago.
     pub fn holds(&self, at: u64) -> bool {
         (self.pos.min(self.end).saturating_sub(near(self.len))..=self.pos.max(self.end))
             .contains(&at)
@@ -261,7 +264,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// The stream that a read at `start` goes on with: the nearest one. `gap` is of the run's own length at most a quarter.
+    /// The nearest stream that a read at `start` continues. The gap is at most `max_gap`, and at most a quarter of the run's length.
     pub fn find(&self, (start, len): (u64, u64), max_gap: u64) -> Option<usize> {
         let taking = self
             .all
@@ -279,14 +282,15 @@ impl Streams {
             .or_else(|| self.find((start, len), 0))
     }
 
-    /// The stream of whose readahead equal steps were read up to `start`, and the step.
+    /// The stream whose readahead was read in equal steps up to `start`, and the step.
     pub fn stepping(&self, start: u64) -> Option<(usize, i64)> {
         let step = |s: &Stream| s.steps.to(start).filter(|_| s.stride.is_none());
         let at = self.all.iter().position(|s| step(s).is_some())?;
         Some((at, i64::try_from(step(&self.all[at])?).ok()?))
     }
 
-    /// Adds a stream; gives back the one that has to go for it: one that never went on, else the one that did so longest ago.
+    /// Adds a stream. Returns its index, and the stream that it displaces, if any: one that never continued, otherwise the one that
+    /// continued longest ago.
     pub fn add(&mut self, mut stream: Stream) -> (usize, Option<Stream>) {
         self.made = self.made.wrapping_add(1);
         stream.id = self.made;
@@ -307,7 +311,7 @@ impl Streams {
         (self.all.len() - 1, gone)
     }
 
-    /// A stream that has not gone on for long.
+    /// Removes and returns a stream that has not continued for a long time.
     pub fn take_idle(&mut self) -> Option<Stream> {
         let idle = IDLE_MISSES.max(IDLE_TURNS * self.candidates.max_streams() as u64);
         let at = self.all.iter().position(|s| s.seen + idle < self.misses)?;
@@ -319,7 +323,7 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// Read ahead from 64K to 1M: a read at 512K is another one's unless the bytes before it were read.
+    /// With readahead from 64K to 1M, a read at 512K does not continue the stream unless the bytes before it were read.
     #[test]
     fn a_jump_over_unread_bytes_is_no_continuation() {
         let mut stream = Stream::new(RunKind::Start, None, 64 << 10, 64 << 10, 4096);
