@@ -1,28 +1,29 @@
-//! The disk cache below the memory cache: fetched bytes remain after the process has ended, and are shared with other processes.
+//! The disk cache below the memory cache: it keeps fetched bytes after the process has ended, and shares them with other processes.
 //!
-//! It caches sources with an exact version ([`Source::exact_version`]): objects with a strong ETag or a
-//! generation. Other sources bypass it. The file system is the index: nothing needs repair, and nothing is read
-//! before the first byte.
+//! It caches sources with an exact version ([`Source::exact_version`]): objects with a strong ETag or a generation. Other sources bypass
+//! it. The file system is the index: the cache needs no repair, and opening it reads no index.
 //!
 //! ```text
 //!   reader ──► engine (memory, readahead) ──► CachedSource ──► files below DIR/foreread-cache-2
 //!                                               └─ absent ──► the source, and a copy is written in the background
 //! ```
 //! | file | is about |
-//! |---|---|
-//! | folder, account, claims | the folder: paths without links, total bytes, running fetches |
+//! | file | content |
+//! | folder, account, claims | the folder: access without following links, total bytes, fetches in progress |
 //! | hash, object | names and checksums; the two files of a version |
 //! | whole | versions that the kernel reads by FUSE passthrough |
 //! | cached, sinks | split a fetch into parts from disk and from the store |
-//! | tier, disk, bucket, runs | a folder or a bucket as the place of bytes |
+//! | tier, disk, bucket, runs | the interface of a tier; its two kinds, a folder and a bucket |
 //! | parts | a tier with its writer, and the shared tier below it |
 //! | writer, evict | background writes, and eviction |
 //! | speed | bypasses a disk that is slower than the store |
-//! | fill | all objects below a prefix, fetched before they are read |
-//! | names, latest, kept_tree | the names of folders, shown by the next mount before the store has answered; the version that was read last |
-//! | inspect | listing and verification for the command |
+//! | fill | fetches all objects below a prefix before they are read |
+//! | names, kept_tree | cached folder listings, which the next mount shows before the store has answered |
+//! | latest | the version of each object that was read last |
+//! | inspect | lists and verifies the cache for the `foreread cache` command |
 //!
-//! Never: fails a read because of the disk, trusts a file without its checksums, or follows a link below the folder.
+//! It never fails a read because of a disk error, never uses cached bytes without verifying their checksums, and never follows a link below
+//! the folder. Only FUSE passthrough reads without verifying each time (see `whole`).
 
 mod account;
 #[cfg(feature = "object")]
@@ -77,10 +78,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use writer::Writer;
 
-/// The variable that names the cache of commands: in [`NOTATION`].
+/// The environment variable that configures the disk cache of the commands. Its value is written in [`NOTATION`].
 pub const VARIABLE: &str = "FOREREAD_DISK_CACHE";
 
-/// A cache on disk. A clone is the same cache; so is one that is opened for the same folder with the same settings while it lives.
+/// A cache on disk. Clones share one cache. Opening the same folder again with the same settings returns the cache that is already open in
+/// this process.
 ///
 /// ```
 /// use foreread::source::disk_cache::{DiskCache, DiskCacheSettings};
@@ -98,10 +100,10 @@ pub struct DiskCache {
     parts: Arc<Parts>,
 }
 
-/// The function that opens the shared tier.
+/// Options for opening the shared tier.
 #[derive(Default)]
 struct OpenSettings {
-    /// Of a bucket. Default those of the environment.
+    /// Settings for a shared bucket. Default: from the environment.
     #[cfg(feature = "object")]
     objects: Option<super::object::ObjectSettings>,
 }
@@ -117,34 +119,34 @@ impl OpenSettings {
     }
 }
 
-/// Those that are open in this process.
+/// The caches that are open in this process.
 #[derive(Default)]
 pub(crate) struct OpenCaches(Vec<OpenCache>);
 
 struct OpenCache {
     settings: DiskCacheSettings,
-    /// A child of a fork has no threads of its parent.
+    /// The process that opened it: a forked child does not have its parent's threads.
     process: u32,
     disk: Weak<DiskTier>,
     parts: Weak<Parts>,
 }
 
-/// Those of this process, locked; also for a thread that is about to fork.
+/// Locks the list of open caches. A thread that is about to fork holds the lock, too.
 pub(crate) fn hold() -> MutexGuard<'static, OpenCaches> {
     static OPEN: Mutex<OpenCaches> = Mutex::new(OpenCaches(Vec::new()));
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DiskCache {
-    /// Opens a cache, and creates its folder if needed. The time does not depend on its content.
+    /// Opens a cache, and creates its folder if needed. The time that this takes does not depend on the size of the cache.
     ///
     /// # Errors
-    /// The folder cannot be made or written, or other users may write it.
+    /// Returns an error if the folder cannot be created or written, or if other users may write to it.
     pub fn open(settings: DiskCacheSettings) -> Result<DiskCache, SourceOpenError> {
         DiskCache::open_by(settings, &OpenSettings::default())
     }
 
-    /// The same with other settings for a bucket that it shares than those of the environment.
+    /// Like [`DiskCache::open`], but accesses a shared bucket with these settings instead of those of the environment.
     ///
     /// # Errors
     /// See [`DiskCache::open`].
@@ -207,8 +209,8 @@ impl DiskCache {
         Ok(DiskCache { disk, parts })
     }
 
-    /// Opens a source by its name. Of an object whose first bytes this cache has, no bytes are asked for while it is the version that was read last:
-    /// the store answers 304.
+    /// Opens a source by its name. If the cache has the first bytes of the version of an object that was read last, the request is
+    /// conditional: while that version is current, the store answers 304 and sends no bytes.
     ///
     /// # Errors
     /// See [`source::open`](super::open).
@@ -221,7 +223,7 @@ impl DiskCache {
         super::open(name)
     }
 
-    /// The same of an object, with other settings than those of the environment.
+    /// Like [`DiskCache::open_source`] for an object, but with these settings instead of those of the environment.
     ///
     /// # Errors
     /// See [`Object::open_with`](super::Object::open_with).
@@ -238,8 +240,9 @@ impl DiskCache {
         super::Object::open_unless(name, settings, &held)
     }
 
-    /// Opens a source as a tree. The folders of a prefix that an earlier mount has listed are shown as they were then, and checked before the
-    /// first file of them is opened ([`KeptNames`]); the store is asked when that begins.
+    /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before the first
+    /// file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). The store is contacted only when a check
+    /// begins.
     ///
     /// # Errors
     /// See [`source::open_tree`](super::open_tree).
@@ -251,7 +254,7 @@ impl DiskCache {
         super::open_tree(name)
     }
 
-    /// The same of a prefix, with other settings than those of the environment.
+    /// Like [`DiskCache::open_tree`] for a prefix, but with these settings instead of those of the environment.
     ///
     /// # Errors
     /// See [`Prefix::open_with`](super::object::Prefix::open_with).
@@ -277,22 +280,22 @@ impl DiskCache {
         CachedSource::over(source, &self.parts)
     }
 
-    /// Its counters for this process.
+    /// The counters of this cache in this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
         self.parts.tier.state().counts.now()
     }
 
-    /// The tier shared by several machines, if any.
+    /// The tier that is shared by several machines, if any.
     #[must_use]
     pub fn shared(&self) -> Option<&SharedTier> {
         self.parts.below.as_ref()
     }
 
-    /// The cache named by a text in [`NOTATION`]; `None` for an empty text.
+    /// Opens the cache that a text in [`NOTATION`] describes. Returns `None` if the text is empty.
     ///
     /// # Errors
-    /// A line with the problem of the text or the folder.
+    /// Returns an error if the text is invalid or the folder cannot be used.
     pub fn named(text: &str) -> Result<Option<DiskCache>, SourceOpenError> {
         if text.is_empty() {
             return Ok(None);
@@ -308,8 +311,8 @@ impl DiskCache {
         DiskCache::open(settings).map(Some)
     }
 
-    /// The same for a server: if the folder cannot be used now, it continues without and reports that once. An invalid text or a refused folder
-    /// because others may write it stays an error.
+    /// Like [`DiskCache::named`], but for a server: if the folder cannot be used now, it logs one warning and returns `None`, so that the
+    /// server runs without a disk cache. An invalid text, and a folder that other users may write to, are still errors.
     ///
     /// # Errors
     /// See [`DiskCache::named`].
@@ -328,19 +331,19 @@ impl DiskCache {
         })
     }
 
-    /// Total bytes of its files, over all processes; `None` if unknown.
+    /// Total bytes of the cache's files, written by all processes. Returns `None` if unknown.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.disk.bytes()
     }
 
-    /// Its settings.
+    /// The settings of this cache.
     #[must_use]
     pub fn settings(&self) -> &DiskCacheSettings {
         &self.disk.settings
     }
 
-    /// Its folder.
+    /// The folder that was given in the settings.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.settings().dir
@@ -351,7 +354,7 @@ impl DiskCache {
         self.parts.bound_queues(bytes);
     }
 
-    /// Waits until all fetched data is written, at most this long. Returns whether it is.
+    /// Waits at most this long until all fetched data is written. Returns whether it is.
     pub fn flush(&self, most: Duration) -> bool {
         self.parts.flush(most)
     }
@@ -418,7 +421,7 @@ mod tests {
     use super::*;
     use crate::{Engine, Options};
 
-    /// What waits to be written is memory, too.
+    /// Data that is queued for the disk also uses memory.
     #[test]
     fn a_small_cache_in_memory_has_a_short_queue_to_the_disk() {
         let dir = tempfile::tempdir().expect("a folder");

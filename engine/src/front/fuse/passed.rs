@@ -1,12 +1,12 @@
 //! FUSE passthrough (FUSE_PASSTHROUGH, Linux 6.9): the kernel reads local files that hold complete objects.
 //!
 //! ```text
-//!   open ──► is the number open? ── yes ──► as its other handles are
-//!              └─ no ──► a whole file? ── yes, and the kernel takes it ──► passed
+//!   open ──► is the inode open? ── yes ──► passed or not, like its other handles
+//!              └─ no ──► a whole file? ── yes, and the kernel accepts it ──► passed
 //!                                      └─ no ──► read through foreread
 //! ```
-//! The kernel refuses a handle that is passed beside one of the same number that is not, and two files for one number. So a number is
-//! passed from its first handle to its last one, or not at all.
+//! For one inode, the kernel refuses to mix passthrough handles with other handles, and to use two backing files. So from its first open
+//! handle to its last one, an inode is either passed through or not.
 
 use crate::source::WholeFile;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Open files by inode number. `I` is the kernel's identifier of a backing file.
 pub struct PassedFiles<I> {
     numbers: Mutex<HashMap<u64, OpenNumber<I>>>,
-    /// The kernel has refused: it does not know how, or this process may not.
+    /// The kernel has refused passthrough: it does not support it, or this process lacks the permission.
     is_refused: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ struct OpenNumber<I> {
     passed: Option<Arc<PassedFile<I>>>,
 }
 
-/// A file that the kernel has taken. It is closed, and may be evicted, once no handle of its number is open.
+/// A backing file that the kernel has accepted. It stays open, and cannot be evicted, until the last handle of its inode is closed.
 pub struct PassedFile<I> {
     pub id: I,
     _file: WholeFile,
@@ -41,8 +41,8 @@ impl<I> Default for PassedFiles<I> {
 }
 
 impl<I> PassedFiles<I> {
-    /// Counts one more handle of a number. Returns the file that the kernel is to read for it; `file` and `take` are asked where it is the first
-    /// handle.
+    /// Counts one more open handle of an inode. Returns the file that the kernel reads for this handle, or `None` if foreread serves the
+    /// reads. Only the first handle uses `file` and `take`: `take` registers `file` with the kernel.
     pub fn open(
         &self,
         number: u64,
@@ -73,7 +73,7 @@ impl<I> PassedFiles<I> {
         open.passed.clone()
     }
 
-    /// A handle of a number was closed, or could not be opened.
+    /// Call this when a handle of the inode was closed or could not be opened.
     pub fn release(&self, number: u64) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = numbers.get_mut(&number) else {
@@ -87,7 +87,7 @@ impl<I> PassedFiles<I> {
         }
     }
 
-    /// May a file be passed?
+    /// Returns whether files may be passed through: the kernel has not refused so far.
     pub fn may_pass(&self) -> bool {
         !self.is_refused.load(Ordering::Relaxed)
     }

@@ -1,9 +1,10 @@
-//! Counts the bytes of a cache's files on disk, over all processes that write it: a number for each of its 256 folders, changed
-//! under a lock.
+//! Counts the bytes of a cache's files on disk, including the files of all other processes that write it. The account file has one number
+//! for each of the 256 folders of the cache, which is changed under a lock.
 //!
-//! A process counts its writes and adds them now and then. Writes that a killed process had not added, and files that are removed by
-//! hand, are corrected folder by folder: each scan of a folder (evict.rs) sets its number, and a writing process scans one folder after
-//! the other. So no process must scan all of them, and a damaged account file is soon correct again.
+//! A process counts its writes and adds them to the account now and then. The account becomes wrong if a process is killed before it has
+//! added its writes, or if files are removed by hand. It is corrected folder by folder: each scan of a folder (evict.rs) sets the folder's
+//! number, and a writing process scans one folder after the other. So no process has to scan all folders at once, and a damaged account
+//! file is soon correct again.
 
 use super::folder::{CacheFolder, read_full};
 use crate::source::descriptor::{lock, write_all};
@@ -15,11 +16,11 @@ use std::time::Duration;
 
 const FILE: &str = "size";
 pub const FOLDERS: usize = 256;
-/// How often the lock is tried, 2 ms apart.
+/// Number of attempts to get the lock, 2 ms apart.
 const LOCK_TRIES: u32 = 50;
 
 pub struct Account {
-    /// A lock of an open description keeps out other processes, and not other threads of this one.
+    /// A file lock excludes other processes, but not other threads of this process; the mutex does that.
     file: Mutex<OwnedFd>,
 }
 
@@ -31,14 +32,14 @@ impl Account {
         Ok(Account { file })
     }
 
-    /// Bytes in all.
+    /// Total bytes of the cache.
     pub fn bytes(&self) -> u64 {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |sum: u64, bytes: &u64| sum.saturating_add(*bytes);
         read(&file).iter().fold(0, sum)
     }
 
-    /// Adds the bytes written to each folder, or removed.
+    /// Adds a change in bytes to the number of each folder; a change is negative if files were removed.
     pub fn add(&self, changes: &[i64; FOLDERS]) {
         self.change(|numbers| {
             for (number, change) in numbers.iter_mut().zip(changes) {
@@ -47,14 +48,14 @@ impl Account {
         });
     }
 
-    /// A folder has this many bytes.
+    /// Sets the number of a folder, after a scan.
     pub fn set(&self, folder: usize, bytes: u64) {
         self.change(|numbers| numbers[folder] = bytes);
     }
 
     fn change(&self, change: impl FnOnce(&mut Numbers)) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // If the file system has no locks, or a process was stopped while it held one, a number may miss concurrent writes.
+        // If the file system has no locks, or a stopped process holds the lock, a number may miss concurrent writes.
         for _ in 0..LOCK_TRIES {
             match lock(&*file, libc::F_WRLCK, 0, 0) {
                 Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => {
@@ -66,7 +67,7 @@ impl Account {
         let mut numbers = read(&file);
         change(&mut numbers);
         let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
-        // A disk that is full: the numbers are set by later looks.
+        // This fails if the disk is full; later scans of the folders set the numbers.
         let _ = write_all(&file, &bytes, 0);
         let _ = lock(&*file, libc::F_UNLCK, 0, 0);
     }

@@ -1,21 +1,22 @@
 //! A nearby bucket as a cache shared by machines: `shared=s3://BUCKET/PREFIX`.
 //!
-//! Each object below the prefix has a run of blocks of a version, at most 1 MiB. A listing of the version finds them; it
-//! is started at the first read, and again while reads go to the store. Data fetched from the store is uploaded in the background.
+//! Each object below the prefix holds a run of consecutive blocks of a version, at most 1 MiB. A listing of the version finds the runs. It
+//! is started at the first read of the version, and repeated while reads go to the store. Data fetched from the store is uploaded in the
+//! background.
 //!
 //! ```text
 //!   PREFIX/foreread-cache-2/ab/abcd.../100.20     32 blocks of 4 KiB from block 256 on:
 //!     16 version | 8 checksum of the checksums | 8 checksum of each block | the bytes
 //!
 //!   read ──► listing (waits for the first one, 1.5 s at most) ── not listed ──► the store, and a PUT in the background
-//!              │ on it
+//!              │ listed
 //!              ▼
-//!            GET of checksums and blocks ── gone, wrong ──► forgotten, the store
+//!            GET of checksums and blocks ── gone, wrong ──► run forgotten, the store
 //!                                        └─ late, refused ──► the store; the bucket is not used for a while
 //! ```
-//! A bucket has no claims: machines that start on the same data at the same time each fetch it. Nothing is deleted, and it has
-//! no size limit; a lifecycle rule should expire old objects. Invalid runs are replaced by empty objects. Never: fails a read, or waits longer
-//! than 1.5 s for a listing, for one run, or to set one aside.
+//! A bucket has no claims: machines that start on the same data at the same time each fetch it. foreread deletes nothing in the bucket and
+//! enforces no size limit; let a lifecycle rule expire old objects. An invalid run is replaced by an empty object. The bucket never makes a
+//! read fail. A read waits at most 1.5 s for a listing, for a run, or for the replacement of an invalid run.
 
 use super::OpenSettings;
 use super::claims::Claim;
@@ -38,9 +39,9 @@ use std::time::{Duration, Instant};
 pub const WRITERS: usize = 4;
 /// Time limit of a PUT.
 const PUT_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a refusing bucket is not used.
+/// How long the bucket is not read after it has refused.
 const READ_PAUSE: Duration = Duration::from_secs(30);
-/// The bytes before a range in its run are fetched with it if they are no more than this.
+/// If a range starts inside a run, the bytes before it are fetched too, unless they are more than this.
 const FRONT_BYTES: u64 = 128 << 10;
 
 pub struct BucketTier(Arc<Bucket>);
@@ -53,7 +54,7 @@ struct Bucket {
 }
 
 impl BucketTier {
-    /// Asks nothing yet.
+    /// Prepares access to the bucket; sends no request yet.
     pub fn open(
         shared: &SharedBucket,
         own: &DiskCacheSettings,
@@ -72,7 +73,7 @@ impl BucketTier {
         }))))
     }
 
-    /// Starts to list a version, unless a listing is running.
+    /// Starts to list a version, unless a listing is already running.
     fn list(&self, version: &Arc<CachedVersion>) {
         {
             let mut state = version.listing.hold();
@@ -97,7 +98,7 @@ impl Bucket {
     async fn list(&self, version: &CachedVersion) {
         let folder = folder_of(version.hash);
         let listed = self.keys.names(&folder, self.patience, |name, size| {
-            // An empty one was set aside.
+            // An empty object marks an invalid run.
             let Some(run) = BlockRun::of_name(name).filter(|_| size > 0) else {
                 return;
             };
@@ -115,8 +116,8 @@ impl Bucket {
         }
     }
 
-    /// The bucket gave no answer, or refuses: it is not read for a while, since each read would wait for it. A refusal that may be of one
-    /// object, such as one in an archive, counts as much at the third in a row.
+    /// Stops reading from the bucket for a while, because it did not answer or refused: otherwise each read would wait for it. A refusal
+    /// that may concern only one object, such as an archived one, has this effect only the third time in a row.
     fn read_failed(&self, what: &str, refusal: &KeyRefusal, may_be_of_one: bool) {
         Counts::add(&self.tier.counts.read_errors, 1);
         if may_be_of_one && !self.tier.reads.failed() {
@@ -127,7 +128,7 @@ impl Bucket {
         self.tier.report(what, &why, "the store is read instead");
     }
 
-    /// Some blocks of a run, whose checksums are right.
+    /// Reads some blocks of a run and verifies their checksums.
     fn blocks(
         &self,
         version: &CachedVersion,
@@ -168,8 +169,8 @@ impl Bucket {
         Err(Fault::Wrong(Some(blocks.start)))
     }
 
-    /// Replaces an invalid run by an empty object: in a listing it would hide valid shorter runs. This completes before the read continues,
-    /// so that it cannot overwrite the PUT of the refetched data.
+    /// Replaces an invalid run by an empty object: in a listing, the invalid run would hide valid shorter runs. The replacement completes
+    /// before the read continues, so that it cannot overwrite the PUT of the refetched data.
     fn set_aside(&self, key: &str) {
         if !self.tier.writes.is_on() {
             return;
@@ -233,7 +234,7 @@ impl Tier for BucketTier {
         !self.0.reads_slow && self.0.tier.speeds.passes_over_disk(bytes)
     }
 
-    /// There are no claims; data put by others meanwhile is listed during the fetch.
+    /// A bucket has no claims. Runs that other machines upload meanwhile are found by a listing during the fetch.
     fn claim(&self, version: &Arc<CachedVersion>, _: &Range<u64>) -> Claim {
         if self.0.tier.reads.is_on() && version.listing.is_due() {
             self.list(version);
@@ -280,7 +281,7 @@ fn object_of(hash: VersionHash, run: BlockRun, bytes: &[u8]) -> Bytes {
     object.into()
 }
 
-/// Whether these are the blocks from `first` on, with their checksums starting at this index.
+/// Returns whether these bytes are the blocks from `first` on. `head` has the checksums of the run; theirs start at `index`.
 fn has_blocks(
     head: &[u8],
     hash: VersionHash,
