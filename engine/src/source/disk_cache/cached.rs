@@ -1,14 +1,14 @@
-//! A source with a disk cache: reads cached bytes from disk, the rest from the source below, and caches that.
+//! A source with a disk cache: reads cached bytes from disk and the rest from the source below, and caches the rest.
 //!
 //! ```text
-//!   fetch ──► which version is it exactly? ── not known ──► the source below
+//!   fetch ──► is the exact version known? ── no ──► the source below
 //!                 │
 //!                 ▼ part after part (tier.rs)
 //!             cached ──► read and verified ── gone or invalid: fetched from the store
 //!             absent ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
 //!                                        └─ yes: waits while that process lives
 //! ```
-//! Never: fails a read because of the disk, mixes two versions, or makes a reader wait for a write.
+//! It never fails a read because of the disk, never mixes two versions, and never makes a reader wait for a write.
 
 use super::claims::{CLAIM_BYTES, Claim};
 use super::parts::Parts;
@@ -30,26 +30,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a fetch waits for another process that has claimed the range without progress. The kernel releases the claims of an ended process,
-/// so this is for one that is stopped.
+/// How long a fetch waits for another process that has claimed the range but makes no progress. The kernel releases the claims of a process
+/// that ends, so this limit is for a process that is stopped.
 const STOPPED_AFTER: Duration = Duration::from_secs(30);
-/// Poll intervals for the other process's data: initial and later.
+/// Interval between checks for the other process's data: the first, and the longest.
 const LOOK_EVERY: Range<Duration> = Duration::from_millis(1)..Duration::from_millis(20);
-/// A shorter range of a larger object is not claimed: to wait for another process would cost more than the bytes.
+/// A range shorter than this is not claimed if the object is larger: waiting for another process would cost more than fetching the bytes.
 const CLAIMED_BYTES: u64 = 64 << 10;
 
-/// A version up to this size is verified before passthrough when it is opened, a larger one in the background.
+/// Versions up to this size are verified for passthrough when they are opened. Larger versions are verified in the background.
 const LOOKED_AT_ONCE: u64 = 1 << 20;
-/// One with more than this part of the machine's memory is not: that would take all of the page cache.
+/// A version larger than this fraction (one quarter) of the machine's memory is not verified: reading it would fill the page cache.
 const LARGE_PART: u64 = 4;
 
 pub struct CachedSource {
     below: Arc<dyn Source>,
     parts: Arc<Parts>,
     version: Mutex<Option<Arc<CachedVersion>>>,
-    /// Whether bytes of that version came from the disk.
+    /// Whether bytes of the version being read came from the disk.
     has_served: AtomicBool,
-    /// Counts versions, so that a version that returns is distinguished from its earlier occurrence.
+    /// Counts version changes, so that a version that comes back is not taken for its earlier occurrence.
     accepted: Arc<AtomicU64>,
 }
 
@@ -69,7 +69,7 @@ impl CachedSource {
         })
     }
 
-    /// The version being read, if it is known exactly.
+    /// The version being read. Returns `None` if it is not known exactly.
     fn current(&self) -> Result<Option<Arc<CachedVersion>>, SourceError> {
         let exact = self.below.exact_version();
         let mut held = self.version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,8 @@ impl CachedSource {
         Ok(held.clone())
     }
 
-    /// Checks that the source still has the version whose bytes came from disk. If it no longer knows its exact version, it is asked.
+    /// Checks that the source still has the version whose bytes came from disk. Asks the store if the source no longer knows its exact
+    /// version.
     fn is_still(&self, version: &CachedVersion) -> Result<(), SourceError> {
         match self.below.exact_version() {
             Some(exact) if exact == version.exact => Ok(()),
@@ -148,7 +149,7 @@ impl CachedSource {
             };
             let goes_on = match part {
                 Part::Here(..) if tier.passes_over(range.end - at) => {
-                    // All of it at once: more is likely to be there.
+                    // Bypass the disk for the whole rest of the range: probably more of it is cached.
                     Counts::add(&shared.counts.passed_over_bytes, range.end - at);
                     self.fetch(None, at..range.end, place)?
                 }
@@ -168,7 +169,7 @@ impl CachedSource {
         Ok(())
     }
 
-    /// Reads a cached part; what the disk does not deliver is fetched from the store.
+    /// Reads a cached part. Bytes that the disk does not deliver are fetched from the store.
     fn read_here(
         &self,
         version: &Arc<CachedVersion>,
@@ -180,7 +181,7 @@ impl CachedSource {
         let shared = tier.state();
         self.has_served.store(true, Ordering::Relaxed);
         let from = place.at;
-        // To open it counts as well: what its header waits for, the kernel reads ahead.
+        // The measured time includes opening the file: while the header is read, the kernel already reads ahead.
         let timed = shared.speeds.disk(end - from);
         let done = tier.read(version, sums, place, end);
         if let Some(mut timed) = timed {
@@ -224,7 +225,7 @@ impl CachedSource {
         }
     }
 
-    /// Waits for another process's fetch, up to the end of a megabyte. Then the data is read, or fetched here.
+    /// Waits for another process's fetch, up to the next 1 MiB boundary. Then the data is read from disk, or fetched here.
     fn await_other(
         &self,
         version: &Arc<CachedVersion>,
@@ -252,8 +253,8 @@ impl CachedSource {
         self.fetch_rest(version, range, claimed, place)
     }
 
-    /// Fetches the first part of a range that is not here; another process may have written it a moment ago. The rest is given back where it
-    /// was claimed.
+    /// Fetches the first part of an absent range. First checks the disk again, because another process may just have written the range. If
+    /// the range was claimed, the claim on the rest is released.
     fn fetch_rest(
         &self,
         version: &Arc<CachedVersion>,
@@ -268,7 +269,7 @@ impl CachedSource {
             Part::Store(end) => end,
         };
         if claimed && end < range.end {
-            // A megabyte is claimed as a whole.
+            // Claims cover whole megabytes.
             let rest = end.next_multiple_of(CLAIM_BYTES).min(range.end)..range.end;
             let rest = if end == range.start {
                 range.clone()
@@ -283,8 +284,8 @@ impl CachedSource {
         }
     }
 
-    /// Asks the source below. What arrives is kept for the version, and given back if it was claimed. Breaks where the source ends before
-    /// the range does.
+    /// Fetches from the source below. Arriving bytes are queued for the disk, and any claim on them is released. Breaks if the source ends
+    /// before the range does.
     fn fetch(
         &self,
         keep: Option<(&Arc<CachedVersion>, bool)>,
@@ -428,12 +429,12 @@ impl Source for CachedSource {
         if !is_large && !version.is_looked_at.swap(true, Ordering::Relaxed) {
             let tier = Arc::clone(tier);
             let looks = move || {
-                // As long as a reader has the version open.
+                // Verify only while a reader has the version open.
                 let is_open = || Arc::strong_count(&version) > 1;
                 tier.whole(&version, Look::Verify(&is_open));
                 version.is_looked_at.store(false, Ordering::Relaxed);
             };
-            // Without a thread it is read the ordinary way.
+            // If no thread can be started, the version is read without passthrough.
             let _ = spawn("foreread-look", looks);
         }
         None
@@ -455,7 +456,7 @@ struct StorePart<'p, 's> {
     place: &'p mut FillPlace<'s>,
     end: u64,
     tee: Option<Tee>,
-    /// Of a long part.
+    /// `None` if the part is too short to be measured.
     timed: Option<TimedRead<'p>>,
 }
 

@@ -1,15 +1,15 @@
-//! Claims: processes that share a folder fetch each byte once.
+//! Claims: of several processes that share a folder, only one fetches each byte.
 //!
-//! A process that is about to fetch a range locks it, and unlocks each part when it is written. Another that wants the same range finds it
-//! locked, waits for the lock, and finds the bytes. All locks are byte ranges of one empty file: a version's hash gives its offset,
-//! a megabyte one byte. Two versions that share a place by chance wait for each other without need. The kernel ends the locks of a process
-//! with it.
+//! A process that is about to fetch a range locks it, and unlocks each part once that part is written. Another process that wants the same
+//! range finds it locked, waits for the lock, and then finds the bytes on disk. All locks are byte ranges of one empty file: the hash of
+//! the version gives an offset, and each megabyte of the object is one byte there. Two versions with the same offset sometimes wait for
+//! each other needlessly. When a process ends, the kernel releases its locks.
 //!
 //! ```text
 //!   hash of the version (38 bits) | megabyte of the object (24 bits)        a byte of `claims`
 //! ```
-//! Example: two processes read 4 GiB in order at the same time. The second is always a little behind, waits for the first's next megabyte,
-//! and reads it from the disk.
+//! Example: two processes read 4 GiB sequentially at the same time. The second is always slightly behind the first: it waits for the first
+//! one's next megabyte, and reads it from the disk.
 
 use super::folder::CacheFolder;
 use super::hash::VersionHash;
@@ -21,7 +21,7 @@ use std::ops::Range;
 
 const FILE: &str = "claims";
 const MEGABYTE_BITS: u32 = 24;
-/// The unit of claims.
+/// Size of the range that one lock byte stands for: claims cover whole units of it.
 pub const CLAIM_BYTES: u64 = 1 << 20;
 
 pub struct Claims {
@@ -32,7 +32,7 @@ pub struct Claims {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Taken,
-    /// Another process has some of it.
+    /// Another process has claimed some of it.
     Busy,
     /// The file system has no locks.
     Unknown,
@@ -44,7 +44,7 @@ impl Claims {
         Ok(Claims { file })
     }
 
-    /// Claims bytes of a version, if no other process has any of them.
+    /// Claims a range of a version, unless another process has claimed any of it.
     pub fn take(&self, version: VersionHash, bytes: &Range<u64>) -> Claim {
         match self.lock(libc::F_WRLCK, version, bytes) {
             Ok(()) => Claim::Taken,
@@ -53,7 +53,7 @@ impl Claims {
         }
     }
 
-    /// Gives bytes back.
+    /// Releases the claim on a range.
     pub fn give_back(&self, version: VersionHash, bytes: &Range<u64>) {
         if bytes.is_empty() {
             return;

@@ -23,10 +23,10 @@ use std::time::Duration;
 
 /// Maximum number of versions with open files.
 const MAX_OPEN: usize = 64;
-/// Number of whole files kept for the next open.
+/// Number of whole files (see `whole.rs`) that stay open for the next open.
 const MAX_WHOLE: usize = 16;
-/// A cached gap shorter than this between two absent ranges is fetched with them: a second request would cost a round trip, in which a
-/// server sends more.
+/// If a cached gap between two absent ranges is shorter than this, it is fetched with them. A second request would cost a round trip, in
+/// which the server can send more than the gap.
 const SPLIT_BYTES: u64 = 256 << 10;
 
 pub struct DiskTier {
@@ -42,15 +42,15 @@ pub struct DiskTier {
 
 #[derive(Default)]
 struct WholeFiles {
-    /// One was asked for: written versions are synced.
+    /// Whether a whole file was requested before; if so, written versions are synced.
     are_wanted: bool,
     kept: VecDeque<(VersionHash, Arc<WholeFile>)>,
 }
 
-/// The folder and the files of it that are locked.
+/// The folder, with the account and claims files that this process locks.
 pub struct OpenFolder {
     pub folder: CacheFolder,
-    /// `None` if the folder is read-only: then it is only read.
+    /// `None` if the folder is read-only; the cache is then only read.
     writable: Option<(Account, Claims)>,
 }
 
@@ -89,7 +89,7 @@ impl DiskTier {
         Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The folder was removed: create it again.
+    /// Opens the folder again after it was removed, and creates it.
     fn open_again(&self) -> bool {
         let Ok((opened, _)) = OpenFolder::open(&self.settings) else {
             return false;
@@ -106,7 +106,7 @@ impl DiskTier {
 
     fn evictor(&self) -> MutexGuard<'_, Evictor> {
         self.evictor.lock().unwrap_or_else(|poisoned| {
-            // State possibly damaged by a panic is recomputed.
+            // After a panic its state may be inconsistent; scans correct it.
             self.evictor.clear_poison();
             let mut evictor = poisoned.into_inner();
             *evictor = Evictor::default();
@@ -149,7 +149,7 @@ impl DiskTier {
         Ok(self.keep(version, &mut held, files))
     }
 
-    /// The same for writing; they are created if needed.
+    /// Like [`DiskTier::files`], but for writing: missing files are created.
     fn files_to_write(
         &self,
         opened: &OpenFolder,
@@ -183,7 +183,7 @@ impl DiskTier {
         drop(open);
         if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade())
             && !Arc::ptr_eq(&oldest, version)
-            // Another thread may hold it and wait for this one.
+            // Another thread may hold this lock and wait for this one's.
             && let Ok(mut held) = oldest.files.try_lock()
         {
             *held = None;
@@ -195,7 +195,7 @@ impl DiskTier {
         *version.files.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Removes invalid blocks, or an invalid version.
+    /// Removes an invalid block, or an invalid version.
     fn remove_wrong(
         &self,
         version: &CachedVersion,
@@ -210,7 +210,7 @@ impl DiskTier {
         }
         let held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = self.opened();
-        // Another thread may have created it again.
+        // Another thread may have created the file again.
         let is_wrong = || {
             let files = ObjectFiles::open(&opened.folder, version.hash, version.size);
             matches!(files, Err(Fault::Wrong(_)))
@@ -220,7 +220,7 @@ impl DiskTier {
         }
     }
 
-    /// The last read version of an object, if its first bytes are cached and the disk is to be used.
+    /// The version of an object that was read last. Returns `None` if its first bytes are not cached or the disk is paused.
     pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
         if !self.state.reads.is_on() {
             return None;
@@ -254,7 +254,7 @@ impl DiskTier {
         missing
     }
 
-    /// Writes blocks, for which there is room.
+    /// Writes blocks after room was made for them.
     fn put(
         &self,
         evictor: &mut Evictor,
@@ -272,7 +272,7 @@ impl DiskTier {
             Ok(())
         };
         match put() {
-            // The folder of the cache was removed.
+            // The cache's folder was removed.
             Err(Errno::NOENT | Errno::STALE) if self.open_again() => {
                 self.close(version);
                 put()
@@ -368,7 +368,7 @@ impl Tier for DiskTier {
         Counts::add(&self.state.counts.hit_bytes, place.at - from);
         match done {
             Err(Fault::Wrong(block)) => {
-                // Whether it was evicted or written meanwhile.
+                // Whether the block is unchanged: not evicted and not rewritten meanwhile.
                 let is_same = |block: u64| {
                     let was = sums.get((block - from / BLOCK_BYTES) as usize);
                     files.sums(block, 1).is_ok_and(|now| now.first() == was)
@@ -455,7 +455,7 @@ impl Tier for DiskTier {
                 Counts::add(&self.state.counts.verified, u64::from(file.is_verified));
                 let file = Arc::new(file);
                 let mut whole = self.wholes();
-                // A removed file takes its room until it is closed.
+                // The space of a removed file is freed only when the file is closed.
                 whole.kept.retain(|(known, _)| *known != version.hash);
                 whole.kept.push_back((version.hash, Arc::clone(&file)));
                 if whole.kept.len() > MAX_WHOLE {
@@ -482,7 +482,7 @@ impl Tier for DiskTier {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        // One that is gone was evicted.
+        // If the file is gone, the version was evicted.
         let _ = files.map(|files| files.note_use());
     }
 
@@ -493,13 +493,13 @@ impl Tier for DiskTier {
             version.hash.folder(),
             object::sums_name(version.hash)
         );
-        // Else it is noted with its first bytes.
+        // If the version is not on disk yet, it is noted when its first bytes are written.
         let is_held = opened
             .folder
             .open_file(&path, rustix::fs::OFlags::RDONLY)
             .is_ok();
         if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
-            // Then it is opened by its first bytes next time, as without a cache.
+            // Without the note, the next open fetches the first bytes, as it does without a cache.
             tracing::debug!("the version that was read last is not noted in the disk cache");
         }
     }
@@ -509,7 +509,7 @@ impl Tier for DiskTier {
         if self.is_writing() {
             let mut room = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
             if room.write(&opened.folder, &self.settings, listing).is_err() {
-                // Then the next mount lists the folder, as without a cache.
+                // Without the file, the next mount lists the folder, as it does without a cache.
                 tracing::debug!("the names of a folder are not kept in the disk cache");
             }
         }

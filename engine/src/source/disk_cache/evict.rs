@@ -1,13 +1,13 @@
-//! Eviction: the size limit, the free-space reserve, and the choice of versions.
+//! Eviction: the size limit, the free-space reserve, and the choice of the versions to evict.
 //!
-//! Versions are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994) without its list of names that are gone: those that were used once,
-//! by the read that fetched them, and those that were used again. The first kind is evicted first, oldest first, as long as they
-//! have more than a tenth of all; then the second, the least recently used before the others. So one scan of a large object pushes out
-//! data of other scans, not data that is reused.
+//! Versions are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994), but without 2Q's list of evicted names. The first queue has
+//! versions that were used once, by the read that fetched them; the second has versions that were used again. As long as the first queue
+//! has more than a tenth of all bytes, its oldest version is evicted; otherwise the least recently used version of the second queue is. So
+//! a scan of a large object evicts data of other scans, but not data that is reused.
 //!
-//! There is no list of all versions. A version's name is a hash, so each of the 256 folders is a random sample: an eviction scans as many
-//! folders, one after the other, as have a thousand versions, and takes from them. Up to a thousand versions that is exact; with a million
-//! it is the oldest of 4,000.
+//! There is no list of all versions. A version's name is a hash, so each of the 256 folders is a random sample. An eviction scans folders
+//! until it has found a thousand versions, and evicts from these. With up to a thousand versions the choice is exact; with a million, it is
+//! the oldest of about 4,000.
 //!
 //! ```text
 //!   no room ──► scan the next folders, up to 1,000 versions ──► still none? ──► remove the oldest
@@ -29,29 +29,29 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Number of versions scanned for an eviction.
+/// Number of versions that an eviction scans before it chooses.
 const SAMPLE: usize = 1000;
-/// The fraction of the limit freed by an eviction.
+/// An eviction frees the size limit divided by this.
 const FREED_PART: u64 = 16;
-/// The part of all that versions used once keep.
+/// Versions that were used once keep at least the total bytes divided by this.
 const ONCE_PART: u64 = 10;
-/// A version larger than this fraction of the limit is evicted in parts.
+/// A version larger than the size limit divided by this is evicted in parts.
 const LARGE_PART: u64 = 16;
 pub const PART_BYTES: u64 = 8 << 20;
-/// Maximum evictions for one write.
+/// Maximum number of evictions for one write.
 const EVICTIONS: u32 = 4;
-/// How long is waited between.
+/// The pause between two evictions for the same write.
 const HELD_FOR: Duration = Duration::from_millis(1);
-/// Tolerance of the account above the limit, for unscanned data of many writers.
+/// If the account is further above the limit than this, it is taken to be wrong. Several writers may exceed the limit by less.
 const SUSPECT_BYTES: u64 = 64 << 20;
-/// Written bytes are added to the account after so many, and room for them is looked for.
+/// After this many written bytes, they are added to the account, and the limit is checked.
 const STEP_BYTES: u64 = 256 << 10;
 
 /// Bytes written by this process that are not in the account yet.
 pub struct Evictor {
     changes: [i64; FOLDERS],
     pending: u64,
-    /// Bytes written since the last scan of a folder.
+    /// Bytes written since the last folder was scanned.
     written: u64,
     next: usize,
 }
@@ -62,13 +62,13 @@ impl Default for Evictor {
             changes: [0; FOLDERS],
             pending: 0,
             written: 0,
-            // Processes that live shortly do not all look at the same folders.
+            // The start is random, so that short-lived processes do not all scan the same folders.
             next: RandomState::new().hash_one(0) as usize % FOLDERS,
         }
     }
 }
 
-/// The cache that is evicted.
+/// The cache that an eviction works on.
 pub struct Place<'a> {
     pub folder: &'a CacheFolder,
     pub account: &'a Account,
@@ -77,18 +77,18 @@ pub struct Place<'a> {
     pub holder: &'a dyn FileHolder,
 }
 
-/// The holder of open files.
+/// Keeps files of the cache open.
 pub trait FileHolder {
-    /// Closes those that were removed: they take their room until then.
+    /// Closes removed files: their disk space is freed only then.
     fn close_removed(&self);
 }
 
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// Others have the disk.
+    /// The disk is full of other data.
     DiskFull,
-    /// The limit is smaller than the write, or nothing could be removed.
+    /// The limit is smaller than the write, or no version could be removed.
     Limit,
 }
 
@@ -96,7 +96,7 @@ fn name_of(folder: usize) -> String {
     format!("{folder:02x}")
 }
 
-/// Versions in the order in which they make way.
+/// Versions in the order in which they are evicted.
 #[derive(Default)]
 struct Sample {
     once: VecDeque<FoundObject>,
@@ -119,7 +119,7 @@ impl Sample {
         }
     }
 
-    /// The next one, which is taken out; one that makes way in parts is put back.
+    /// Takes the next version to evict out of its queue. A version that is evicted in parts is put back by the caller.
     fn next(&mut self) -> Option<FoundObject> {
         let from_once = self.once_bytes > self.bytes / ONCE_PART;
         let next = if from_once {
@@ -140,7 +140,7 @@ impl Sample {
 }
 
 impl Evictor {
-    /// Counts what was written of a version.
+    /// Counts bytes that were written for a version.
     pub fn wrote(&mut self, hash: VersionHash, bytes: u64) {
         self.change(hash, bytes.cast_signed());
         self.pending += bytes;
@@ -161,17 +161,17 @@ impl Evictor {
         self.pending = 0;
     }
 
-    /// Makes room for `bytes` if needed. It checks only now and then: each writing process may exceed the limit by some 100 KiB.
+    /// Makes room for `bytes` if needed. The limit is checked only now and then, so each writing process may exceed it by some 100 KiB.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is no room.
     pub fn make_room(&mut self, place: &Place<'_>, bytes: u64) -> Result<(), NoRoom> {
         if self.pending + bytes < STEP_BYTES.min(place.settings.size_bytes / 16) && self.pending > 0
         {
             return Ok(());
         }
         self.settle(place.account);
-        // The next small writes are not checked.
+        // Small writes that follow are not checked.
         self.pending = 1;
         if self.written >= place.settings.size_bytes / FOLDERS as u64 {
             self.written = 0;
@@ -183,10 +183,10 @@ impl Evictor {
         }
         let (over, _) = Evictor::lacking(place, bytes)?;
         if over > SUSPECT_BYTES.max(limit / 8) {
-            // No process writes so much more than the limit: the account is wrong.
+            // Writers never exceed the limit by that much, so the account must be wrong: scan all folders.
             (0..FOLDERS).for_each(|_| drop(self.look(place)));
         }
-        // A scan may find more than was known, and a reader may hold removed files for a moment.
+        // Several attempts: a scan may find more bytes than the account had, and a reader may keep removed files open for a moment.
         for time in 0..EVICTIONS {
             if time > 0 {
                 std::thread::sleep(HELD_FOR);
@@ -208,7 +208,7 @@ impl Evictor {
         }
     }
 
-    /// Bytes over the limit, and missing from the reserve, after writing this many more.
+    /// Returns how far writing `bytes` more would exceed the limit, and how far it would eat into the free-space reserve.
     fn lacking(place: &Place<'_>, bytes: u64) -> Result<(u64, u64), NoRoom> {
         let (free, total) = place.folder.free_bytes().map_err(|_| NoRoom::DiskFull)?;
         let reserve = place.settings.free.of(total);
@@ -217,14 +217,15 @@ impl Evictor {
         Ok((over, reserve.saturating_add(bytes).saturating_sub(free)))
     }
 
-    /// The disk was full despite the limit: evicts some versions. Returns whether there may be room now.
+    /// Evicts some versions because the disk was full although the limit was not reached. Returns whether there may be room now.
     pub fn refused(&mut self, place: &Place<'_>, bytes: u64) -> bool {
         self.settle(place.account);
         let wanted = bytes.max(place.account.bytes() / 64);
         self.evict(place, wanted, &mut |_| false) >= bytes.min(wanted)
     }
 
-    /// Removes versions until all have at most the limit, or `goes_on`, which gets the bytes that are left, says false. Returns these.
+    /// Removes versions until the cache is within its limit, or until `goes_on` returns false. `goes_on` gets the bytes that remain.
+    /// Returns the bytes that remain.
     pub fn trim(&mut self, place: &Place<'_>, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
         for _ in 0..FOLDERS {
             self.look(place);
@@ -238,7 +239,7 @@ impl Evictor {
         }
     }
 
-    /// Scans the next folder and sets its number.
+    /// Scans the next folder and sets its number in the account.
     fn look(&mut self, place: &Place<'_>) -> Vec<FoundObject> {
         let folder = self.next % FOLDERS;
         self.next = folder + 1;
@@ -249,7 +250,7 @@ impl Evictor {
         let Ok((found, mut bytes)) = object::found(place.folder, &name_of(folder)) else {
             return Vec::new();
         };
-        // Folders use space too. A folder that has become non-empty meanwhile stays.
+        // Folders use disk space, too. A folder that is no longer empty is not removed.
         if found.is_empty() && place.folder.remove_folder(&name_of(folder)).is_ok() {
             bytes = 0;
         }
@@ -258,7 +259,8 @@ impl Evictor {
         found
     }
 
-    /// Removes versions of that many bytes, if there are such, unless a look shows that this `is_enough`. Returns what was removed.
+    /// Removes versions of `wanted` bytes, or fewer if there are no more. Does nothing if the first scan shows that there `is_enough` room.
+    /// Returns the bytes removed.
     fn evict(
         &mut self,
         place: &Place<'_>,
@@ -272,12 +274,12 @@ impl Evictor {
                 found.extend(self.look(place));
                 looked += 1;
             }
-            // The account was wrong.
+            // The scan has corrected the account, and there is room after all.
             if freed == 0 && is_enough(place) {
                 return 0;
             }
             let mut sample = Sample::of(found);
-            // Of a part of all at most half, so that the oldest of the next part are compared with it.
+            // Evict at most half of a partial sample, so that its oldest versions are compared with the next sample.
             let most = if looked < FOLDERS {
                 sample.bytes / 2
             } else {
@@ -310,7 +312,7 @@ impl Evictor {
         freed
     }
 
-    /// Removes a version, or a part of a large one. Returns the bytes, and whether nothing is left of it.
+    /// Removes a version, or a part of a large version. Returns the bytes, and whether the version is done with: removed, or not removable.
     fn take(place: &Place<'_>, object: &FoundObject) -> (u64, bool) {
         let is_large =
             object.bytes > place.settings.size_bytes / LARGE_PART && object.bytes > PART_BYTES;
@@ -342,7 +344,7 @@ fn give_part(folder: &CacheFolder, hash: VersionHash) -> Option<u64> {
         .give_part(PART_BYTES)
 }
 
-/// Corrects the number of a version's folder, after some of it was removed by hand.
+/// Updates the account's number for a version's folder, after some of the version was removed by hand.
 pub fn recount(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
     let number = hash.folder_number();
     let (_, bytes) = object::found(folder, &name_of(number))?;
@@ -350,7 +352,7 @@ pub fn recount(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
     Ok(())
 }
 
-/// All versions, folder by folder. Counts the folders that cannot be read.
+/// Returns all versions, folder by folder, and the number of folders that cannot be read.
 pub fn all(folder: &CacheFolder) -> (Vec<FoundObject>, u64) {
     let (mut all, mut unreadable) = (Vec::new(), 0);
     for number in 0..FOLDERS {
