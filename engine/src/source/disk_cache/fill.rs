@@ -4,7 +4,7 @@
 //!   folders ──list──► objects ──open──► ranges that are not on the disk ──fetch──► writer ──► disk
 //!      └──── each thread takes the last of these that has work ────┘          └─ waits while a third of its queue is full
 //! ```
-//! Never: keeps data in memory, or fetches data that the cache's limit would evict again.
+//! It never keeps fetched data in memory, and never fetches data that the cache's size limit would evict again.
 
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
@@ -21,19 +21,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of one request; less where many requests at once would fill the writer's queue.
+/// Maximum bytes of one request. Requests are smaller if many concurrent ones would fill the writer's queue.
 const MAX_RANGE_BYTES: u64 = 8 << 20;
-/// Bytes that are taken from a reply at once, and forgotten.
+/// Size of the buffer that takes the bytes of a reply; its content is discarded.
 const SCRATCH_BYTES: usize = 256 << 10;
-/// Folders are listed before objects are opened while fewer names wait, so that the total is known early.
+/// While fewer names than this wait, folders are listed before objects are opened, so that the total is known early.
 const MAX_EARLY_NAMES: usize = 1 << 20;
-/// Folders that wait to be listed.
+/// Maximum number of folders that wait to be listed.
 const MAX_FOLDERS: usize = 1 << 20;
-/// Number of skipped names that are kept.
+/// Maximum number of skipped objects that are reported by name.
 const MAX_LEFT_OUT: usize = 1000;
-/// How often a thread that waits looks whether it is to end.
+/// How often a waiting thread checks whether it should stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long the last pieces may take to be written.
+/// How long to wait for the last writes at the end.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Threads that fill a cache.
@@ -42,56 +42,56 @@ pub struct CacheFiller {
     threads: Vec<Task<()>>,
 }
 
-/// How far a [`CacheFiller`] is.
+/// The progress of a [`CacheFiller`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheFillCounts {
-    /// Objects that are known so far.
+    /// Number of objects found so far.
     pub objects: u64,
-    /// Their bytes.
+    /// Total bytes of these objects.
     pub bytes: u64,
-    /// Bytes that were on the disk before.
+    /// Bytes that were in the cache before.
     pub held_bytes: u64,
-    /// Bytes fetched.
+    /// Bytes fetched so far.
     pub fetched_bytes: u64,
-    /// Whether all names are listed, so that the first two are final.
+    /// Whether all names are listed. `objects` and `bytes` are final then.
     pub is_listed: bool,
 }
 
-/// Objects that a [`CacheFiller`] has skipped.
+/// An object that a [`CacheFiller`] skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObjectLeftOut {
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// Why.
+    /// Why it was skipped.
     pub why: String,
 }
 
-/// Why a [`CacheFiller`] ended before all was read.
+/// Why a [`CacheFiller`] ended before it had fetched everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheFillEnd {
-    /// More does not fit: the limit of the cache.
+    /// The cache's size limit is reached.
     Full,
-    /// The disk did not take a piece: it is full, or failing.
+    /// The disk refused a write: it is full or failing.
     Refused,
     /// [`CacheFiller::stop`] was called.
     Stopped,
 }
 
-/// Counters of a [`CacheFiller`].
+/// The result of a [`CacheFiller`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheFillReport {
-    /// How far it got.
+    /// The progress at the end.
     pub counts: CacheFillCounts,
-    /// Objects and folders that could not be read: the first thousand.
+    /// The first thousand objects and folders that could not be read.
     pub left_out: Vec<ObjectLeftOut>,
-    /// Why it ended early; `None` if it did not.
+    /// Why it ended early. `None` if it did not.
     pub ended: Option<CacheFillEnd>,
-    /// Bytes of other pieces that made way.
+    /// Bytes of other data that were evicted to make room.
     pub evicted_bytes: u64,
-    /// Bytes that were fetched and not written, because the disk did not keep up.
+    /// Bytes that were fetched but not written, because the disk did not keep up.
     pub dropped_bytes: u64,
 }
 
@@ -99,7 +99,7 @@ struct FillWork {
     cache: DiskCache,
     tree: Arc<dyn Tree>,
     state: Mutex<FillState>,
-    /// Signalled when there is work, or no more.
+    /// Signalled when there is new work, or when there will be no more.
     changed: Condvar,
     stopped: AtomicBool,
     range_bytes: u64,
@@ -112,12 +112,12 @@ struct FillState {
     folders: Vec<PathBuf>,
     listings: Vec<UnopenedNames>,
     ranges: Vec<MissingRange>,
-    /// Files of the listings that were not opened yet.
+    /// Number of listed files that have not been opened yet.
     names: usize,
-    /// Threads that work, and those of them that list a folder.
+    /// Number of threads that are working; `listing` is the number of those that are listing a folder.
     busy: usize,
     listing: usize,
-    /// Bytes of the files that all this has and will have.
+    /// Bytes on disk of all files that this run found cached or has begun to write.
     file_bytes: u64,
     counts: CacheFillCounts,
     left_out: Vec<ObjectLeftOut>,
@@ -147,7 +147,7 @@ impl CacheFiller {
     /// Starts to fill a cache with all objects of a tree.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// Returns an error if a thread cannot be started.
     pub fn start(cache: &DiskCache, tree: Arc<dyn Tree>) -> std::io::Result<CacheFiller> {
         let requests = u64::from(tree.defaults().requests.max(1));
         let share = cache.parts.writer.most_queued() / 2 / requests / CLAIM_BYTES * CLAIM_BYTES;
@@ -175,24 +175,24 @@ impl CacheFiller {
         Ok(CacheFiller { work, threads })
     }
 
-    /// How far it is.
+    /// The progress so far.
     #[must_use]
     pub fn counts(&self) -> CacheFillCounts {
         self.work.hold().counts()
     }
 
-    /// Whether it is finished.
+    /// Whether all threads have ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.work.hold().is_done()
     }
 
-    /// Stops it; running requests are cancelled.
+    /// Stops the fill and cancels running requests.
     pub fn stop(&self) {
         self.work.end(CacheFillEnd::Stopped);
     }
 
-    /// Waits for the end of all threads, and for the pieces that are being written.
+    /// Waits until all threads have ended and the last data is written.
     #[must_use]
     pub fn end(self) -> CacheFillReport {
         while !self.is_done() {
@@ -281,14 +281,14 @@ impl FillWork {
     fn end(&self, why: CacheFillEnd) {
         let mut state = self.hold();
         state.ended.get_or_insert(why);
-        // Objects started before the limit still fit.
+        // Requests that began before the limit was reached still fit.
         let stops = why != CacheFillEnd::Full;
         self.stopped.fetch_or(stops, Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Has the disk not taken a piece?
+    /// Whether the disk has refused a write.
     fn has_refused(&self) -> bool {
         self.cache.counts().refused_writes > self.before.refused_writes
     }
@@ -318,7 +318,7 @@ impl FillWork {
         });
     }
 
-    /// One job. A panic in a source leaves its object out.
+    /// Does one job. If a source panics, its object is skipped.
     fn work(&self, job: FillJob, scratch: &mut [u8]) {
         let sound = |done: &mut dyn FnMut() -> Result<(), SourceError>| {
             catch_unwind(AssertUnwindSafe(done)).unwrap_or_else(|panic| Err(of_panic(&*panic)))
@@ -360,7 +360,7 @@ impl FillWork {
                 Kind::File => {
                     state.names += 1;
                     state.counts.objects += 1;
-                    // Sizes are the store's word: a sum of them must not overflow.
+                    // The store reports the sizes; their sum must not overflow.
                     let size = entry.meta.map_or(0, |meta| meta.size);
                     state.counts.bytes = state.counts.bytes.saturating_add(size);
                 }
@@ -384,7 +384,7 @@ impl FillWork {
         };
         let (source, exact) = match source.exact_version() {
             Some(exact) => (source, Some(exact)),
-            // A reply has more information than a listing.
+            // A reply has more information than a listing entry.
             None => {
                 let source = self.tree.open(path)?.0;
                 let exact = source.exact_version();
@@ -415,12 +415,12 @@ impl FillWork {
                 range,
             })
             .collect();
-        // The last is taken first.
+        // The last range is taken first.
         state.ranges.extend(ranges.into_iter().rev());
         Ok(())
     }
 
-    /// Requests of at most that many bytes.
+    /// Splits a range into requests of at most `range_bytes`.
     fn cut(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let step = self.range_bytes;
         let mut at = range.start;
@@ -449,14 +449,14 @@ impl FillWork {
             left: len,
             work: self,
         };
-        // A source with a cache streams.
+        // A source that has a disk cache streams.
         match missing.source.streaming() {
             Some(source) => source.stream(len, start, &mut sink).map(|_| ()),
             None => Ok(()),
         }
     }
 
-    /// The end of the part of a range that fits the cache's limit. If it is shorter, it is the last part.
+    /// The end of the part of a range that fits into the cache's limit. If not all of it fits, the fill ends with this part.
     fn fitting(&self, range: &Range<u64>) -> u64 {
         let mut state = self.hold();
         let limit = self.cache.settings().size_bytes;
@@ -466,7 +466,7 @@ impl FillWork {
         let end = if is_all {
             range.end
         } else {
-            // Whole pieces alone.
+            // Take whole megabytes only.
             (fits.min(range.end) / CLAIM_BYTES * CLAIM_BYTES).max(range.start)
         };
         state.file_bytes += in_files(end - range.start);
@@ -478,13 +478,13 @@ impl FillWork {
     }
 }
 
-/// Maximum bytes of the files for this many bytes of data.
+/// The most disk space that the cache's files need for this many bytes of data.
 fn in_files(bytes: u64) -> u64 {
     let blocks = bytes.div_ceil(BLOCK_BYTES);
     blocks * (BLOCK_BYTES + 8) + 2 * HEADER_BYTES
 }
 
-/// Takes bytes that the cache has seen.
+/// A sink that discards bytes; the cache has copied them before.
 struct Forgotten<'a> {
     scratch: &'a mut [u8],
     left: u64,

@@ -1,17 +1,17 @@
-//! All operations in a cache's folder: by descriptors that never follow a symbolic link or leave the folder.
+//! All file operations in a cache's folder. They use file descriptors, never follow a symbolic link, and never leave the folder.
 //!
 //! ```text
-//!   DIR/foreread-cache-2/        version of the format; folders with other numbers are not touched
-//!     CACHEDIR.TAG               so that backups pass it over
+//!   DIR/foreread-cache-2/        2 is the version of the format; folders of other versions are not touched
+//!     CACHEDIR.TAG               makes backup programs skip the folder
 //!     size                       bytes of each of the 256 folders, changed under a lock (account.rs)
-//!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
-//!     latest/0123...             which version of an object was read last (latest.rs)
+//!     claims                     empty; a process locks bytes of it while it fetches (claims.rs)
+//!     latest/0123...             the version of an object that was read last (latest.rs)
 //!     names/0123...              the last listing of a folder (names.rs)
 //!     ab/abcd....sums, .data     checksums and bytes of a version (object.rs)
 //! ```
-//! A member of a group that shares the folder may exchange names in it at any time. So a file or folder is opened by `openat2` first, is
-//! checked, and is changed only by its descriptor. Operations by name (create, remove, rename) use an open folder,
-//! by a name without a slash.
+//! If a group shares the folder, any member can replace names in it at any time. So a file or folder is first opened with `openat2`, then
+//! checked, and then changed only through its descriptor. Operations by name (create, remove, rename) use the descriptor of the containing
+//! folder and a name without a slash.
 
 use super::settings::DiskCacheSettings;
 use crate::source::descriptor::write_all;
@@ -25,32 +25,32 @@ use std::time::{Duration, SystemTime};
 
 /// The folder of this version of the format.
 pub const FORMAT_FOLDER: &str = "foreread-cache-2";
-/// The one before: named to the user, never read or changed.
+/// The folder of the previous format version. It is reported to the user, but never read or changed.
 pub const OLD_FOLDER: &str = "foreread-cache-1";
 /// Tells backup programs that the folder can be recreated (bford.info/cachedir).
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by foreread; it may be removed at any time.\n";
-/// Suffix of a file that is being written.
+/// Suffix of a file while it is being written.
 const NEW: &str = ".new";
-/// A file that is being written for longer was left by a writer that is gone.
+/// A file with that suffix that has not changed for this long was left behind by a process that has ended.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// How often a file is opened again that was not opened for a reason that passes.
+/// How often an open is tried if it fails for a temporary reason.
 const MAX_OPENS: u32 = 16;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// The folder of a cache.
 pub struct CacheFolder {
     root: OwnedFd,
-    /// Mode of created files: that of the folder without bits for others, if its writers are trusted.
+    /// Mode of created files: that of the folder, without access for others, unless its writers are trusted.
     mode: Mode,
-    /// A group shares it, whatever the umask of a process is.
+    /// Whether a group shares the folder; created files then ignore the umask.
     shares: bool,
-    /// A folder of the format before is beside it.
+    /// Whether a folder of the previous format version exists beside it.
     pub has_old: bool,
-    /// Numbers files that are being written.
+    /// Gives each file that is being written its own number.
     written: AtomicU64,
 }
 
-/// The error of an unusable folder, with a remedy.
+/// Why a folder cannot be used, with a remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FolderError {
     pub why: String,
@@ -75,7 +75,7 @@ fn open_below(folder: &OwnedFd, path: &str, flags: OFlags, mode: Mode) -> Result
         | ResolveFlags::NO_SYMLINKS
         | ResolveFlags::NO_MAGICLINKS
         | ResolveFlags::NO_XDEV;
-    // A signal may interrupt it, and a rename on the way. One that another user has leased stays so for long.
+    // A signal or a concurrent rename may interrupt the open. If another user holds a lease on the file, it fails for longer.
     let mut left = MAX_OPENS;
     loop {
         left -= 1;
@@ -92,7 +92,7 @@ impl CacheFolder {
     /// Opens the folder, and creates it if needed.
     ///
     /// # Errors
-    /// It cannot be made or opened, or others may write it.
+    /// Returns an error if the folder cannot be created or opened, or if other users may write to it.
     pub fn open(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
         let dir = &settings.dir;
         make(dir).map_err(|errno| FolderError::of("it cannot be made", errno))?;
@@ -103,7 +103,7 @@ impl CacheFolder {
         let mode = Mode::from_raw_mode(if shares { outer_mode & 0o770 } else { 0o700 });
         let is_made = match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
             Ok(()) => true,
-            // An existing read-only folder is used for reading.
+            // A read-only folder that exists can still be read.
             Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => false,
             Err(errno) => match open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()) {
                 Ok(_) => false,
@@ -123,7 +123,7 @@ impl CacheFolder {
             shares,
             written: AtomicU64::new(0),
         };
-        // Only backup programs use it.
+        // The tag matters to backup programs only, so an error is ignored.
         let _ = folder.replace("", "CACHEDIR.TAG", TAG.as_bytes(), false);
         Ok(folder)
     }
@@ -131,7 +131,7 @@ impl CacheFolder {
     /// Opens the folder if it contains a cache; creates nothing.
     ///
     /// # Errors
-    /// There is no cache, it cannot be opened, or other users may write it.
+    /// Returns an error if there is no cache, if it cannot be opened, or if other users may write to it.
     pub fn open_existing(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
         let failed = |why: &str, errno: Errno| FolderError {
             why: why.to_string(),
@@ -178,7 +178,7 @@ impl CacheFolder {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Errno::INVAL);
         }
-        // A second name may be outside of the folder.
+        // A file with a second hard link may also be a file outside the folder.
         if flags.contains(OFlags::RDWR) && stat.st_nlink > 1 {
             return Err(Errno::PERM);
         }
@@ -203,7 +203,7 @@ impl CacheFolder {
         Ok(file)
     }
 
-    /// Opens a regular file to lock or change it, and creates it if needed.
+    /// Opens a regular file of this folder to lock or change it. Creates it if needed.
     pub fn own_file(&self, name: &str) -> Result<OwnedFd, Errno> {
         match self.open_file(name, OFlags::RDWR) {
             Err(Errno::NOENT) => match self.make_file("", name) {
@@ -223,13 +223,13 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// Opens a folder below it; the empty name is its own.
+    /// Opens a subfolder. The empty name opens the cache's folder itself.
     pub fn open_folder(&self, name: &str) -> Result<OwnedFd, Errno> {
         let name = if name.is_empty() { "." } else { name };
         open_below(&self.root, name, DIRECTORY, Mode::empty())
     }
 
-    /// Writes a file atomically, and creates its folder if needed. `replaces`: whether an existing file is replaced; otherwise it stays.
+    /// Writes a file atomically, and creates its subfolder if needed. If the file exists, it is replaced only if `replaces` is true.
     pub fn replace(
         &self,
         folder: &str,
@@ -256,14 +256,14 @@ impl CacheFolder {
         done
     }
 
-    /// A file of at most `most` bytes, as text.
+    /// Reads a file of at most `most` bytes as text.
     pub fn small_text(&self, path: &str, most: usize) -> Result<String, Errno> {
         let (file, stat) = self.open_file(path, OFlags::RDONLY)?;
         let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
         if size > most {
             return Err(Errno::FBIG);
         }
-        // One more byte, to detect a file that grows meanwhile.
+        // The extra byte detects a file that has grown meanwhile.
         let mut bytes = vec![0; size + 1];
         let len = read_full(&file, &mut bytes, 0)?;
         bytes.truncate(len);
@@ -282,7 +282,8 @@ impl CacheFolder {
         rustix::fs::unlinkat(&self.root, name, AtFlags::REMOVEDIR)
     }
 
-    /// Calls `each` with the name and state of every entry of a folder, until it says false. What a writer that is gone has left is removed.
+    /// Calls `each` with the name and state of every entry of a subfolder, until it returns false. Removes unfinished files whose writer
+    /// has ended.
     pub fn entries(
         &self,
         folder: &str,
@@ -315,12 +316,12 @@ impl CacheFolder {
 
     // ---- room ----
 
-    /// Bytes that are free on the file system for this user, and all that it has.
+    /// Returns the bytes that are free for this user on the file system, and the file system's size.
     pub fn free_bytes(&self) -> Result<(u64, u64), Errno> {
         let stat = rustix::fs::fstatvfs(&self.root)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         let (mut free, total) = (bytes(stat.f_bavail), bytes(stat.f_blocks));
-        // A file system that is short of inodes is as short of room.
+        // If the file system is short of inodes, it has as little room as the fraction of free inodes says.
         if stat.f_files > 0 {
             let part = u128::from(stat.f_favail) * u128::from(total) / u128::from(stat.f_files);
             free = free.min(u64::try_from(part).unwrap_or(u64::MAX));
@@ -329,7 +330,7 @@ impl CacheFolder {
     }
 }
 
-/// Sets the folder's mode on files created by this process, independent of the umask.
+/// Gives a created file or folder this mode, whatever the umask is.
 fn make_shared(made: &OwnedFd, mode: Mode) {
     let own = rustix::process::geteuid().as_raw();
     if rustix::fs::fstat(made).is_ok_and(|stat| stat.st_uid == own) {
@@ -341,24 +342,24 @@ fn has_old(outer: &OwnedFd) -> bool {
     open_below(outer, OLD_FOLDER, DIRECTORY, Mode::empty()).is_ok()
 }
 
-/// Has a file not changed for so long that the process which made it has ended?
+/// Whether a file has not changed for so long that its writer must have ended.
 pub fn is_abandoned(stat: &Stat) -> bool {
     now_ns() - used_ns(stat) > ABANDONED.as_nanos() as i128
 }
 
-/// When a file was written or used last, in nanoseconds since 1970.
+/// When a file was last written or used, in nanoseconds since 1970.
 pub fn used_ns(stat: &Stat) -> i128 {
     i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
 }
 
-/// Bytes of a file on the disk.
+/// Bytes that a file uses on disk.
 pub fn disk_bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks)
         .unwrap_or(0)
         .saturating_mul(512)
 }
 
-/// Reads until the buffer is full or the file ends. Returns how much was read.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
 pub fn read_full(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut len = 0;
     while len < buffer.len() {
@@ -390,7 +391,7 @@ fn make(dir: &Path) -> Result<(), Errno> {
     made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// The mode of a folder; an error if other users may write it and are not trusted.
+/// Returns the mode of a folder. Returns an error if other users may write to it and are not trusted.
 fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     let stat = rustix::fs::fstat(folder);
     let stat = stat.map_err(|errno| FolderError {

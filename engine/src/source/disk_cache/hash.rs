@@ -2,12 +2,12 @@
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a block, the unit of checksums. It is a page of the engine, so that a fetch consists of whole blocks.
+/// Bytes of a block, the unit of checksums. A block is one page of the engine, so that a fetch consists of whole blocks.
 pub const BLOCK_BYTES: u64 = 4096;
-/// Letters of the name of a version that its folder has.
+/// A version's folder is named by this many letters of the version's name.
 const FIRST_LETTERS: usize = 2;
 
-/// The identifier of a version of a source: half of a SHA-256.
+/// Identifies a version of a source: half of a SHA-256 hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VersionHash([u8; 16]);
 
@@ -27,22 +27,22 @@ impl VersionHash {
         self.0
     }
 
-    /// Its hexadecimal digits.
+    /// The hash as hexadecimal digits: the name of the version's files.
     pub fn name(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Its folder, below that of the cache: the first letters of its name.
+    /// The version's subfolder of the cache: the first letters of its name.
     pub fn folder(self) -> String {
         self.name()[..FIRST_LETTERS].to_string()
     }
 
-    /// The number of its folder, from 0 to 255.
+    /// The number of the version's subfolder, from 0 to 255.
     pub fn folder_number(self) -> usize {
         usize::from(self.0[0])
     }
 
-    /// Reads its digits.
+    /// Parses the hexadecimal digits. Returns `None` if they are invalid.
     pub fn of_name(name: &str) -> Option<VersionHash> {
         let is_hex = name
             .bytes()
@@ -53,7 +53,7 @@ impl VersionHash {
             .map(|number| VersionHash(number.to_be_bytes()))
     }
 
-    /// A number that seldom is that of another version.
+    /// A number made from the hash; two versions rarely have the same one.
     pub fn number(self) -> u64 {
         self.0
             .iter()
@@ -61,8 +61,8 @@ impl VersionHash {
             .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     }
 
-    /// The checksum of a block of this version; never 0, which means that the block is absent. A block at another place or of another
-    /// version has another one.
+    /// The checksum of a block of this version. It is never 0, because 0 means that the block is absent. It covers the position and the
+    /// version, so the same bytes elsewhere have a different checksum.
     pub fn sum(self, block: u64, bytes: &[u8]) -> u64 {
         let place = (self.number() ^ block).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (checksum(bytes) ^ place).max(1)

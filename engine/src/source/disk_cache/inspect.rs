@@ -1,7 +1,7 @@
 //! Lists, verifies and removes the versions in a cache's folder.
 //!
-//! A cache in use may be inspected, verified and emptied at the same time: removed data is a miss for other processes.
-//! Nothing is created, and control characters in texts of the folder are escaped.
+//! It may inspect, verify and empty a cache while other processes use it: they see removed data as a miss. It creates nothing. Control
+//! characters in texts that it reads from the folder are replaced.
 //!
 //! ```text
 //!   DIR ──open──► CacheInspector ──versions──► [VersionSummary ..] ──► verify, remove      of one version
@@ -20,7 +20,7 @@ use super::{SourceName, SourceOpenError, refused};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Maximum characters shown of a source or a version. An S3 key has at most 1,024 bytes.
+/// Maximum number of characters shown of a source's name or version. An S3 key has at most 1,024 bytes.
 const MAX_TEXT: usize = 2048;
 
 /// Inspects the folder of a disk cache.
@@ -44,9 +44,9 @@ pub struct CacheInspector {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionList {
-    /// By source, and of one source the one that was used last first.
+    /// Sorted by source; versions of the same source by last use, the latest first.
     pub versions: Vec<VersionSummary>,
-    /// Folders that this user cannot read.
+    /// Number of folders that this user cannot read.
     pub unreadable: u64,
 }
 
@@ -54,26 +54,26 @@ pub struct VersionList {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionSummary {
-    /// Its files without their endings, below the folder of the cache.
+    /// Path of its files without their endings, relative to the cache's folder.
     pub file: String,
-    /// Its name without secrets; `None` if the file does not contain it.
+    /// Name of the source without secrets. `None` if the file does not contain it.
     pub source: Option<String>,
-    /// Its ETag or generation.
+    /// ETag or generation of the source.
     pub version: Option<String>,
-    /// Bytes of the source.
+    /// Size of the source in bytes.
     pub size_bytes: Option<u64>,
-    /// It was used again after it had been written.
+    /// Whether it was used again after it had been written.
     pub used_again: bool,
-    /// Bytes of the source that are there.
+    /// Number of the source's bytes that are cached.
     pub held_bytes: u64,
-    /// Bytes of the files on the disk.
+    /// Bytes that its files use on disk.
     pub file_bytes: u64,
-    /// When it was written or used last, in nanoseconds since 1970.
+    /// When it was last written or used, in nanoseconds since 1970.
     pub last_used_ns: Option<i128>,
 }
 
 impl VersionSummary {
-    /// Whether it belongs to the source with this name, or is below it if the name ends with a slash.
+    /// Returns whether this version belongs to the source with this name. If the name ends with a slash, all sources below it match.
     #[must_use]
     pub fn is_of(&self, name: &str) -> bool {
         self.source
@@ -82,26 +82,26 @@ impl VersionSummary {
     }
 }
 
-/// Blocks that were read for their checksums.
+/// Consecutive blocks that were verified together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckedBlocks {
-    /// The first of them: its place in the source.
+    /// Offset of the first block in the source.
     pub offset: u64,
-    /// Bytes of the source.
+    /// Number of the source's bytes in these blocks.
     pub bytes: u64,
-    /// The result.
+    /// Whether they are valid.
     pub state: BlockState,
 }
 
 /// The result of verifying blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// They are.
+    /// The blocks match their checksums.
     Right,
-    /// A block is invalid; or the version, whose header is invalid or whose bytes are gone.
+    /// The block is invalid. Or the whole version is: its header is invalid, or its data is missing.
     Wrong,
-    /// The disk cannot read them: an error number.
+    /// The disk cannot read them. The value is the errno.
     Unreadable(i32),
 }
 
@@ -109,21 +109,21 @@ pub enum BlockState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrimCounts {
-    /// Versions removed, or parts of large ones.
+    /// Number of versions removed; a removed part of a large version counts as one.
     pub removed: u64,
-    /// Their bytes on the disk.
+    /// Bytes that they used on disk.
     pub removed_bytes: u64,
-    /// Remaining bytes.
+    /// Bytes that remain in the cache.
     pub left_bytes: u64,
 }
 
-/// Room of the file system.
+/// Space of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskSpace {
     /// Bytes that are free for this user.
     pub free_bytes: u64,
-    /// All that it has.
+    /// Size of the file system.
     pub total_bytes: u64,
 }
 
@@ -131,7 +131,7 @@ impl CacheInspector {
     /// Opens the folder of a cache; creates nothing.
     ///
     /// # Errors
-    /// There is no cache in it, it cannot be read, or other users may write it.
+    /// Returns an error if the folder has no cache, if it cannot be read, or if other users may write to it.
     pub fn open(settings: DiskCacheSettings) -> Result<CacheInspector, SourceOpenError> {
         match CacheFolder::open_existing(&settings) {
             Ok(folder) => Ok(CacheInspector { folder, settings }),
@@ -145,7 +145,7 @@ impl CacheInspector {
         }
     }
 
-    /// Scans all files.
+    /// Scans all files of the cache.
     #[must_use]
     pub fn versions(&self) -> VersionList {
         let (found, unreadable) = evict::all(&self.folder);
@@ -193,7 +193,7 @@ impl CacheInspector {
         }
     }
 
-    /// Bytes whose blocks have a checksum.
+    /// Number of cached bytes: those of blocks with a checksum.
     fn held(&self, hash: VersionHash, size: u64) -> u64 {
         let Ok(files) = ObjectFiles::open(&self.folder, hash, size) else {
             return 0;
@@ -212,11 +212,11 @@ impl CacheInspector {
         held
     }
 
-    /// Reads every byte of a version, and calls `each` with what became of each part of it, until that says false. With `removes`, what is
-    /// wrong is removed; what the disk cannot read stays.
+    /// Reads every cached byte of a version. Calls `each` with the result for each group of blocks, until `each` returns false. With
+    /// `removes`, invalid blocks are removed; blocks that the disk cannot read stay.
     ///
     /// # Errors
-    /// Nothing can be removed from it.
+    /// Returns an error if nothing can be removed from the cache.
     pub fn verify(
         &self,
         version: &VersionSummary,
@@ -269,7 +269,7 @@ impl CacheInspector {
         Ok(())
     }
 
-    /// There are checksums without data.
+    /// Whether the version has checksums but no data.
     fn lacks_data(&self, hash: VersionHash) -> bool {
         let is_there = |name: String| {
             let path = inside(&hash.folder(), &name);
@@ -278,10 +278,10 @@ impl CacheInspector {
         is_there(object::sums_name(hash)) != is_there(object::data_name(hash))
     }
 
-    /// Removes a version. Returns the bytes of its files.
+    /// Removes a version. Returns the bytes that its files used.
     ///
     /// # Errors
-    /// Nothing can be removed from it.
+    /// Returns an error if nothing can be removed from the cache.
     pub fn remove(&self, version: &VersionSummary) -> Result<u64, SourceOpenError> {
         self.remove_files(self.hash(version)?)?;
         Ok(version.file_bytes)
@@ -293,11 +293,11 @@ impl CacheInspector {
         done.map_err(|errno| self.failed("change", &VersionSummary::default(), errno))
     }
 
-    /// Removes versions until all have at most this many bytes, those first that the cache would remove first. `goes_on` gets the bytes that
-    /// are left, and ends it by false.
+    /// Removes versions until the cache has at most this many bytes, in the order of the cache's own eviction. `goes_on` gets the bytes
+    /// that remain; the trim ends if it returns false.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn trim(
         &self,
         size_bytes: u64,
@@ -319,13 +319,13 @@ impl CacheInspector {
         })
     }
 
-    /// A folder in the previous format exists, which is no longer used.
+    /// Whether a folder of the previous format version exists. It is no longer used.
     #[must_use]
     pub fn has_old_folder(&self) -> bool {
         self.folder.has_old
     }
 
-    /// The names of folders that are kept, by folder.
+    /// Returns the cached listings, sorted by folder.
     #[must_use]
     pub fn listings(&self) -> Vec<ListingSummary> {
         let mut all = names::all(&self.folder);
@@ -334,25 +334,25 @@ impl CacheInspector {
         all
     }
 
-    /// Removes the names of a folder.
+    /// Removes the cached listing of a folder.
     ///
     /// # Errors
-    /// Its file cannot be removed.
+    /// Returns an error if its file cannot be removed.
     pub fn remove_listing(&self, listing: &ListingSummary) -> Result<(), SourceOpenError> {
         let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
         names::remove(&self.folder, &listing.file).map_err(failed)
     }
 
-    /// Removes the names of all folders.
+    /// Removes the cached listings of all folders.
     ///
     /// # Errors
-    /// A file cannot be removed.
+    /// Returns an error if a file cannot be removed.
     pub fn remove_listings(&self) -> Result<(), SourceOpenError> {
         let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
         names::remove_all(&self.folder).map_err(failed)
     }
 
-    /// Free space of the file system; `None` if unknown.
+    /// Free space of the file system. Returns `None` if unknown.
     #[must_use]
     pub fn space(&self) -> Option<DiskSpace> {
         let (free_bytes, total_bytes) = self.folder.free_bytes().ok()?;
@@ -388,7 +388,7 @@ impl std::fmt::Debug for CacheInspector {
     }
 }
 
-/// Without letters that move the cursor or turn the direction of text, and not too long: others may have written it.
+/// Shortens a text and replaces characters that move the cursor or change the text direction: other users may have written it.
 fn harmless(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     text.chars()
