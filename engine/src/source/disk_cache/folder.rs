@@ -40,7 +40,7 @@ const OTHERS_MAY_WRITE: u32 = 0o022;
 /// The folder of a cache.
 pub struct CacheFolder {
     root: OwnedFd,
-    /// Mode of created files: that of the folder, without access for others, unless its writers are trusted.
+    /// Mode of created files and folders. It never gives access to others than the owner and the group.
     mode: Mode,
     /// Whether a group shares the folder; created files then ignore the umask.
     shares: bool,

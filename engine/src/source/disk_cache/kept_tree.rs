@@ -1,16 +1,16 @@
 //! A prefix of a store with cached listings: folders are shown as an earlier mount listed them, before the store has answered.
 //!
 //! ```text
-//!   names(d) ──► names/<hash of d> on the disk? ── no, or listed by this mount already ──► the store, and a copy for the disk
-//!                  └─ yes ──► shown at once, and d is listed in the background ──► names that are another version by now, or gone
-//!   open(d/a), before that is done ──► waits for a listing of one page, or asks for a alone ── another version ──► looked up again
+//!   names(d) ──► names/<hash of d> on the disk? ── no, or this mount has listed d ──► the store, and a copy for the disk
+//!                  └─ yes ──► shown at once; d is listed in the background ──► finds names that have changed or are gone
+//!   open(d/a), before that is done ──► waits for a listing of one page, or requests a alone ── it has changed ──► looked up again
 //! ```
-//! The store is first asked when it is needed: not before the first folder that is not on the disk, the first check, the first open. A folder is
-//! shown from the disk once; a second listing has the store's answer as soon as the check is done. A check that the store refuses ends
-//! that for its folder.
+//! The store is contacted only when it is needed: for the first folder that is not on the disk, the first check, or the first open. A
+//! folder is shown from the disk once; a second listing of it shows the store's answer, once the check is done. If the store refuses the
+//! check of a folder, the check is not repeated.
 //!
-//! It never opens a file on the strength of a cached listing older than the user's limit ([`KeptNames::Believed`]), never
-//! reports a name as absent because a cached listing lacks it, and never waits for a check whose answer is no longer needed.
+//! It never opens a file because of a cached listing alone, unless the listing is younger than the user's limit ([`KeptNames::Believed`]).
+//! It never reports a name as absent because a cached listing lacks it. It never waits for a check whose answer is no longer needed.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;
@@ -31,32 +31,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Folders that are listed at once in the background.
+/// Maximum number of folders that are listed in the background at once.
 const CHECKERS: usize = 4;
-/// An open waits for a listing of up to this many names (one page). For more, it requests the single name.
+/// An open waits for a listing of up to this many names (one page). If the folder has more, it requests the single name.
 const PAGE: usize = 1000;
-/// Names that are held at once because they are not checked yet, or believed. More folders are shown by the store alone.
+/// Maximum number of names held in memory for unchecked or believed folders. Beyond it, folders are shown from the store only.
 const MAX_HELD: usize = 1 << 20;
-/// Folders that are known to have been listed. With more no folder is shown from the disk any more.
+/// Maximum number of folders in `settled`. Beyond it, no further folder is shown from the disk.
 const MAX_SETTLED: usize = 1 << 20;
-/// For one name a longer file is not read, and no folder listed.
+/// To look up one name, a cached listing longer than this is not read, and the folder is not listed.
 const LOOK_BYTES: usize = 1 << 20;
 /// Unchanged listings are rewritten after this time, so that they do not expire.
 const RENEWED_EACH: Duration = Duration::from_secs(86_400);
-/// How often a folder that is listed again and again is written.
+/// A folder that is listed again and again is written at most this often.
 const WRITTEN_EACH: Duration = Duration::from_secs(60);
 
-/// A prefix of a store with the names that the disk has.
+/// A prefix of a store, with the names that are cached on disk.
 pub struct KeptTree(Arc<KeptPrefix>);
 
 struct KeptPrefix {
     name: SourceName,
     settings: ObjectSettings,
-    /// For operations without a request to the store.
+    /// Serves operations that send no request to the store.
     unasked: Prefix,
     cache: DiskCache,
     state: Mutex<TreeState>,
-    /// The state of a folder or of the store has changed.
+    /// Signalled when the state of a folder or of the store has changed.
     changed: Condvar,
     hasher: RandomState,
     ended: Arc<AtomicBool>,
@@ -66,10 +66,10 @@ struct KeptPrefix {
 struct TreeState {
     store: StoreState,
     folders: HashMap<PathBuf, FolderState>,
-    /// Hashes of folders that this mount has listed or begun to show from the disk, and when a listing was kept last. One that is taken for
-    /// another is listed.
+    /// Hashes of the folders that this mount has listed or begun to show from the disk, and when each listing was last written. A folder
+    /// whose hash equals another's is listed from the store.
     settled: HashMap<u64, Option<Instant>>,
-    /// Names of `folders`.
+    /// Total number of names in `folders`.
     held: usize,
     /// Folders to be checked.
     queue: VecDeque<PathBuf>,
@@ -84,20 +84,20 @@ enum StoreState {
     Open(Arc<Prefix>),
 }
 
-/// Names of which another version is there by now, or nothing, with the version that the disk had.
+/// Names that have changed or are gone since the cached listing, each with its version in that listing.
 type OldVersions = HashMap<OsString, Arc<[u8]>>;
 
 enum FolderState {
-    /// Shown from the disk, and not known to be right.
+    /// Shown from the disk, and not checked yet.
     Unchecked {
         listing: KeptListing,
         check: CheckState,
-        /// As far as an open has found out.
+        /// Outdated names that opens have found so far.
         outdated: OldVersions,
     },
-    /// Young enough.
+    /// The listing is younger than the user's limit.
     Believed(KeptListing),
-    /// A listing was checked; these entries were stale.
+    /// The listing was checked; these names in it were outdated.
     Checked(OldVersions),
 }
 
@@ -127,7 +127,7 @@ impl FolderState {
         }
     }
 
-    /// The names that may be shown without the store.
+    /// The names that may be shown without contacting the store.
     fn shown(&self, ttl: Duration) -> Option<&Arc<FolderNames>> {
         match self {
             FolderState::Unchecked {
@@ -232,7 +232,7 @@ impl KeptPrefix {
         }
     }
 
-    /// The names of a folder on the disk.
+    /// Reads the cached listing of a folder from the disk.
     fn read(&self, folder: &Path, most: Option<usize>) -> Option<KeptListing> {
         let name = self.unasked.folder_name(folder)?;
         names::read(&self.cache.disk.opened().folder, &name, most)
@@ -249,7 +249,7 @@ impl KeptPrefix {
         }
     }
 
-    /// Waits until something has changed, as long as the answer is needed.
+    /// Waits until something has changed. Returns an error if the caller no longer needs the answer.
     fn wait<'a>(
         &self,
         state: MutexGuard<'a, TreeState>,
@@ -293,7 +293,7 @@ impl KeptPrefix {
 
     // ---- names ----
 
-    /// The names of a folder that may be shown without the store. `is_one`: for one name of it.
+    /// The names of a folder that may be shown without contacting the store. `is_one`: the caller looks up a single name.
     fn shown(self: &Arc<Self>, folder: &Path, is_one: bool) -> Option<Arc<FolderNames>> {
         let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
         {
@@ -314,7 +314,7 @@ impl KeptPrefix {
         let is_new = !state.settled.contains_key(&hash);
         state.settled.entry(hash).or_default();
         match state.folders.get(folder) {
-            // Another thread was first, or some of it is known to be outdated.
+            // Another thread was first, or some of the names are known to be outdated.
             Some(known @ (FolderState::Unchecked { .. } | FolderState::Checked(_))) => {
                 return known.shown(ttl).cloned();
             }
@@ -341,7 +341,7 @@ impl KeptPrefix {
         Some(names)
     }
 
-    /// The store's answer.
+    /// Lists a folder from the store, and keeps the answer.
     fn list(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         let listed_ms = now_ms();
         let listed = self.store().and_then(|store| store.names(folder));
@@ -361,7 +361,8 @@ impl KeptPrefix {
         listed
     }
 
-    /// Is this to be written: other names than the disk is known to have, or a date that counts? Then it counts as written.
+    /// Whether to write this listing to the disk: its names differ from those on the disk, or its date matters. If so, it counts as
+    /// written.
     fn is_news(&self, folder: &Path, names: &FolderNames) -> bool {
         let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
         let mut state = self.hold();
@@ -383,7 +384,7 @@ impl KeptPrefix {
         true
     }
 
-    /// The store's listing of a folder; `None`: the folder is gone.
+    /// Takes over the store's listing of a folder. `None`: the folder is gone.
     fn settle(&self, folder: &Path, names: Option<&FolderNames>) {
         let hash = self.hasher.hash_one(folder);
         let mut state = self.hold();
@@ -399,7 +400,7 @@ impl KeptPrefix {
             }
         };
         if let Some(names) = names {
-            // A restored version is the same as before.
+            // A name whose old version is back is no longer outdated.
             outdated.retain(|name, was| {
                 let now = names.find(name, usize::MAX).and_then(|at| names.meta(at));
                 now.is_none_or(|now| now.version != *was)
@@ -412,7 +413,7 @@ impl KeptPrefix {
         self.changed.notify_all();
     }
 
-    /// The store's answer about a path.
+    /// Takes over the store's answer about a path.
     fn is_now(&self, path: &Path, meta: &Meta) {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
             return;
@@ -429,13 +430,13 @@ impl KeptPrefix {
         }
     }
 
-    /// The cached answer about a path.
+    /// The cached metadata of a path.
     fn known(self: &Arc<Self>, path: &Path) -> Option<Meta> {
         let names = self.shown(path.parent()?, true)?;
         names.meta(names.find(path.file_name()?, usize::MAX)?)
     }
 
-    /// Checks that a listed file still has that version.
+    /// Checks that a listed file still has the version in `meta`.
     fn confirm(&self, path: &Path, meta: &Meta) -> Result<(), SourceError> {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
             return Ok(());
@@ -484,7 +485,7 @@ impl KeptPrefix {
             while_needed(Arc::new(need), || own.check_all());
         });
         if done.is_err() {
-            // Then each open sends a request for its file.
+            // Without a checker, each open sends a request for its file.
             self.hold().checkers -= 1;
         }
     }
@@ -518,7 +519,7 @@ impl KeptPrefix {
     }
 }
 
-/// The files of a listing that another one does not have, or has in another version, beside those that are known.
+/// Adds to the known outdated names the files of the first listing that the second one lacks, or has in another version.
 fn differing(
     old: &FolderNames,
     new: Option<&FolderNames>,

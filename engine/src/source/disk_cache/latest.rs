@@ -1,12 +1,12 @@
-//! The last read version of each object. An object opened by name is requested with that version (If-None-Match): while it is current,
-//! the reply is a 304 without a body, and its first bytes come from the disk.
+//! Notes the version of each object that was read last. When an object is opened by name, the request names that version (If-None-Match).
+//! If it is still current, the store replies 304 without a body, and the first bytes come from the disk.
 //!
 //! ```text
 //!   open s3://b/k ──► latest/HASH(s3://b/k) ── "e1f0 4096", and its first bytes are on the disk ──► GET, If-None-Match: "e1f0"
-//!                       └─ no file, a wrong one, no bytes ──► GET                      304: that version │ 206: another, and its first bytes
+//!                       └─ no file, an invalid one, no bytes ──► GET                   304: that version │ 206: another, and its first bytes
 //! ```
-//! A file is a line `HASH VERSION`. HASH is that of the source with this version (hash.rs), which detects torn and foreign files.
-//! An object that is opened from a listing needs no such file. Never: is written by the opening thread.
+//! A file is one line, `HASH VERSION`. HASH is the hash of the source with this version (hash.rs); it reveals torn and foreign files. An
+//! object that is opened from a listing needs no such file. The opening thread never writes the file; the cache's writer does.
 
 use super::folder::{CacheFolder, inside, is_abandoned};
 use super::hash::VersionHash;
@@ -23,17 +23,17 @@ fn name_of(source: &str) -> String {
     VersionHash::of(source, "").name()
 }
 
-/// The version of a source that was noted last.
+/// Reads the version that was last noted for a source.
 pub fn read(folder: &CacheFolder, source: &str) -> Option<String> {
     let text = text(folder, &name_of(source))?;
     let (hash, version) = text.split_once(' ')?;
     (hash == VersionHash::of(source, version).name()).then(|| version.to_string())
 }
 
-/// Notes the version of a source, unless it is noted already.
+/// Notes the version of a source, unless it is already noted.
 ///
 /// # Errors
-/// It cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn write(folder: &CacheFolder, version: &CachedVersion) -> Result<(), Errno> {
     let name = name_of(&version.exact.source);
     let line = format!("{} {}", version.hash.name(), version.exact.version);
