@@ -4,17 +4,17 @@
 //!   DIR/foreread-cache-2/names/<hash of the folder's name>
 //!     foreread-names 1 1f0c...                   version of the format, and the CRC-64/NVME of all that follows, in 16 hex digits
 //!     folder http://127.0.0.1:9000/bucket/data/  endpoint, bucket and key, without secrets
-//!     shown s3://bucket/data/                    the same as people write it
+//!     shown s3://bucket/data/                    the name of the folder, as shown to users
 //!     listed 1795757400123                       time of the request, in milliseconds since 1970
 //!     names 2
-//!     4096 > 1795750000 > "e1f0" 4096 > a.bin    a file: size, seconds since 1970, version, name. The sign is a tabulator
+//!     4096 > 1795750000 > "e1f0" 4096 > a.bin    a file: size, seconds since 1970, version, name. `>` is a tab
 //!     / > > > sub                                a folder
 //! ```
-//! All files together use at most a 32nd of the cache's limit. A new one evicts others: those not written for 30 days,
-//! then the oldest. Of several processes that write at once the last one has the file.
+//! All files together use at most a 32nd of the cache's limit. To make room for a new file, files that were not written for 30 days are
+//! removed, then the oldest. If several processes write the same file at once, the last one wins.
 //!
-//! Every file is validated. One that is torn, of another folder or format, too long, from the future, with an invalid file
-//! name or with names out of order is ignored. A listing that the format cannot represent is not cached.
+//! Every file is validated. It is ignored if it is torn or too long, belongs to another folder or format, has a time in the future, or has
+//! an invalid entry or unsorted names. A listing that the format cannot represent is not cached.
 
 use super::folder::{CacheFolder, inside, now_seconds, used_ns};
 use super::hash::{VersionHash, checksum};
@@ -29,14 +29,14 @@ use std::time::{Duration, SystemTime};
 /// The folder of the files.
 const FOLDER: &str = "names";
 const FIRST_WORD: &str = "foreread-names 1 ";
-/// Maximum bytes of a file: a million names of 60 bytes.
+/// Maximum size of a file: a million names of 60 bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// Maximum number of names in a folder, as for a prefix.
+/// Maximum number of names in a folder; a prefix has the same limit.
 const MAX_NAMES: usize = 1 << 20;
-/// Bytes of a name and of a version, at most.
+/// Maximum bytes of a name, and of a version.
 const MAX_NAME_BYTES: usize = 255;
 const MAX_VERSION_BYTES: usize = 2048;
-/// The part of the cache's limit that all files may have.
+/// All files together may use the cache's limit divided by this.
 const PART: u64 = 32;
 /// Maximum number of files.
 const MAX_FILES: usize = 1 << 16;
@@ -44,7 +44,7 @@ const MAX_FILES: usize = 1 << 16;
 const KEPT_S: u64 = 30 * DAY_S;
 const DAY_S: u64 = 86_400;
 const DAY_MS: u64 = 1000 * DAY_S;
-/// Files that this process writes before it looks again at what others have written.
+/// After writing this many files, a process scans the folder again for files of other processes.
 const LOOKS_EACH: u32 = 256;
 const NANOS: i128 = 1_000_000_000;
 
@@ -57,41 +57,41 @@ pub struct KeptListing {
 }
 
 impl KeptListing {
-    /// Whether it was requested less than `ttl` ago. One from the future was not.
+    /// Whether it was requested less than `ttl` ago. A time in the future does not count.
     pub fn is_younger(&self, ttl: Duration) -> bool {
         let age = now_ms().checked_sub(self.listed_ms);
         age.is_some_and(|age| u128::from(age) < ttl.as_millis())
     }
 }
 
-/// A listing for the writer; without names the folder is gone.
+/// A listing to be written. Without names, the folder is gone.
 pub struct NewListing {
     /// Endpoint, bucket and key.
     pub folder: String,
-    /// For people.
+    /// The name of the folder, as shown to users.
     pub shown: String,
     pub names: Option<Arc<FolderNames>>,
     pub listed_ms: u64,
 }
 
-/// A listing as people see it.
+/// Describes a cached listing to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListingSummary {
     /// The folder as a source, without secrets.
     pub source: String,
-    /// Its file, below the folder of the cache.
+    /// Path of its file, relative to the cache's folder.
     pub file: String,
-    /// How many names it has.
+    /// Number of names in it.
     pub names: u64,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub file_bytes: u64,
     /// The time of its request, in seconds since 1970.
     pub listed_s: u64,
 }
 
 impl ListingSummary {
-    /// Is it of the folder of this name, or below it? Such a name ends with a slash.
+    /// Whether the listing is of the folder with this name, or of a folder below it. The name ends with a slash.
     #[must_use]
     pub fn is_of(&self, name: &str) -> bool {
         name.ends_with('/') && self.source.starts_with(name)
@@ -112,7 +112,7 @@ fn path_of(folder_name: &str) -> String {
     inside(FOLDER, &name_of(folder_name))
 }
 
-// ---- the form ----
+// ---- the format ----
 
 fn is_line(text: &str, most: usize) -> bool {
     text.len() <= most && !text.chars().any(char::is_control)
@@ -126,7 +126,7 @@ fn is_name(name: &str) -> bool {
         && !name.contains('/')
 }
 
-/// `None` if the format cannot represent it.
+/// Formats a listing. Returns `None` if the format cannot represent it.
 fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
     let NewListing {
         folder,
@@ -150,7 +150,7 @@ fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
                 let version = std::str::from_utf8(&meta.version).ok();
                 let version = version.filter(|version| is_line(version, MAX_VERSION_BYTES))?;
                 let (size, seconds) = (meta.size, meta.mtime_ns / NANOS);
-                // The text must parse to the same listing.
+                // Parsing the text must give the same listing.
                 if Meta::listed_file(size, seconds, version.as_bytes()) != meta {
                     return None;
                 }
@@ -177,7 +177,7 @@ struct Head<'a> {
     rest: &'a str,
 }
 
-/// A line that begins so, and what is behind it.
+/// The rest of the first line, which must begin with `key`, and the text after that line.
 fn line<'a>(text: &'a str, key: &str) -> Option<[&'a str; 2]> {
     let (line, rest) = text.split_once('\n')?;
     Some([line.strip_prefix(key)?, rest])
@@ -197,7 +197,7 @@ fn head(text: &str, now_ms: u64) -> Option<Head<'_>> {
     let names = usize::try_from(names)
         .ok()
         .filter(|names| *names <= MAX_NAMES)?;
-    // A clock may be a day off.
+    // Clocks may differ by a day.
     if listed_ms > now_ms.saturating_add(DAY_MS) {
         return None;
     }
@@ -210,7 +210,7 @@ fn head(text: &str, now_ms: u64) -> Option<Head<'_>> {
     })
 }
 
-/// `None` if any of it is invalid, or there is no room for the names.
+/// Parses a listing. Returns `None` if any part of it is invalid, or if there is no memory for the names.
 fn parse(text: &str, folder_name: &str, now_ms: u64) -> Option<KeptListing> {
     let head = head(text, now_ms).filter(|head| head.folder == folder_name)?;
     let (mut names, mut before) = (FolderNames::default(), "");
@@ -246,7 +246,7 @@ fn parse(text: &str, folder_name: &str, now_ms: u64) -> Option<KeptListing> {
     })
 }
 
-/// A whole number in digits alone.
+/// Parses an integer that consists of digits only.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
@@ -254,14 +254,14 @@ fn number(text: &str) -> Option<u64> {
 
 // ---- the files ----
 
-/// The last listing of a folder; `None` without a valid file, or if it has more bytes than `most`.
+/// Reads the last listing of a folder. Returns `None` if there is no valid file, or if it is longer than `most` bytes.
 pub fn read(folder: &CacheFolder, folder_name: &str, most: Option<usize>) -> Option<KeptListing> {
     let most = most.unwrap_or(MAX_BYTES).min(MAX_BYTES);
     let text = folder.small_text(&path_of(folder_name), most).ok()?;
     parse(&text, folder_name, now_ms())
 }
 
-/// This process's knowledge of all files.
+/// What this process knows about the size of all files.
 #[derive(Default)]
 pub struct ListingsRoom {
     bytes: Option<u64>,
@@ -269,10 +269,10 @@ pub struct ListingsRoom {
 }
 
 impl ListingsRoom {
-    /// Keeps a listing, or removes that of a folder that is gone.
+    /// Writes a listing, or removes the listing of a folder that is gone.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Returns an error if it cannot be written.
     pub fn write(
         &mut self,
         folder: &CacheFolder,
@@ -309,7 +309,7 @@ impl ListingsRoom {
     }
 }
 
-/// Removes files until they have no more than `limit`: what was not written for long, then the oldest. Returns what is left.
+/// Removes files until they use at most `limit`: files that were not written for long, then the oldest. Returns the bytes that remain.
 fn trim(folder: &CacheFolder, limit: u64) -> u64 {
     let (mut kept, mut bytes, now_s) = (Vec::new(), 0_u64, now_seconds());
     for file in files(folder) {
@@ -325,7 +325,7 @@ fn trim(folder: &CacheFolder, limit: u64) -> u64 {
         return bytes;
     }
     kept.sort_unstable_by_key(|file| file.used_ns);
-    // A quarter more, so that the next ones have room.
+    // Shrink to three quarters of both limits, so that the next files have room.
     let (wanted, most) = (limit / 4 * 3, MAX_FILES / 4 * 3);
     let mut left = kept.len();
     for file in kept {
@@ -339,7 +339,7 @@ fn trim(folder: &CacheFolder, limit: u64) -> u64 {
     bytes
 }
 
-/// Removes listings down to their share of a cache of this size.
+/// Removes listings until they fit their share of a cache of this size.
 pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
     trim(folder, size_bytes / PART);
 }
@@ -366,7 +366,7 @@ fn files(folder: &CacheFolder) -> Vec<ListingFile> {
     found
 }
 
-/// All that are right, by folder.
+/// All valid listings, sorted by folder.
 pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
     let summary = |file: ListingFile| {
         let at = inside(FOLDER, &file.name);
@@ -388,7 +388,7 @@ pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
 /// Removes one listing.
 ///
 /// # Errors
-/// Its file cannot be removed.
+/// Returns an error if its file cannot be removed.
 pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
     let name = path
         .strip_prefix(FOLDER)
@@ -403,12 +403,12 @@ pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
 /// Removes all listings, including invalid files.
 ///
 /// # Errors
-/// A file cannot be removed.
+/// Returns an error if a file cannot be removed.
 pub fn remove_all(folder: &CacheFolder) -> Result<(), Errno> {
     for file in files(folder) {
         remove(folder, &inside(FOLDER, &file.name))?;
     }
-    // Leave files that are not ours.
+    // This leaves files that are not foreread's.
     let _ = folder.remove_folder(FOLDER);
     Ok(())
 }
@@ -502,7 +502,7 @@ mod tests {
             let mut names = FolderNames::default();
             assert!(names.push(OsStr::new(name), meta.kind, Some(&meta)));
             let text = text_of(&listing().0, &names);
-            // What is written is at least read as nothing.
+            // Even if such a text is written, parsing must reject it.
             let read = text.and_then(|text| parse(&text, NAME, NOW));
             assert!(read.is_none(), "{name:?} {meta:?}");
         }
@@ -511,7 +511,7 @@ mod tests {
         assert!(text_of(&listing().0, &names).is_none());
     }
 
-    /// Also with a right checksum: others may write a folder that is shared.
+    /// A matching checksum is not enough: others may write to a shared folder.
     #[test]
     fn an_invalid_listing_is_ignored_as_a_whole() {
         let (new, names) = listing();
