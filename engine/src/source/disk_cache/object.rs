@@ -1,20 +1,20 @@
-//! One version of a source on disk: a file of its bytes, and a file of their checksums.
+//! One version of a source on disk: a file with its bytes, and a file with their checksums.
 //!
 //! ```text
-//!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 size of the source | 16 version | 8 checksum of the header but for it and the next two
-//!                     48    8 where the next eviction of a part begins (evict.rs)
-//!                     56    8 the file of the bytes as it was when all of them were on the disk, 0 before (whole.rs)
-//!                     64    text for people: the name of the source without secrets, its version and its size
+//!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 size of the source | 16 version | 8 checksum of the header without itself and the next two
+//!                     48    8 offset where the next eviction of a part begins (evict.rs)
+//!                     56    8 identity of the data file when all of its bytes had been synced, 0 before (whole.rs)
+//!                     64    text for users: the name of the source without secrets, its version and its size
 //!                     2048  8 for each block of 4 KiB: its checksum, 0 where the block is absent
-//!                     ...   a last odd byte: the version was used again after it had been written
+//!                     ...   an extra last byte, which makes the length odd, if the version was used again after it had been written
 //!   ab/abcd....data   the bytes at their own offsets, sparse, as long as the source
 //! ```
-//! A source of at most 32 KiB has its bytes in the first file, behind the checksums, and no second one. Numbers are little-endian, checksums
-//! CRC-64/NVME with the place of the block. Bytes are written before their checksums, and nothing is synced: a block is there if its
-//! checksum is not 0 and matches. Every read verifies that, so a block that was torn, changed, exchanged or evicted counts as absent.
-//! Processes that write one block at the same time write the same bytes.
+//! A source of at most 32 KiB has only the first file: its bytes follow the checksums. Numbers are little-endian. Checksums are CRC-64/NVME
+//! and cover the position of the block. Bytes are written before their checksums, and nothing is synced: a block is cached if its checksum
+//! is not 0 and matches. Every read verifies that, so a block that was torn, changed, swapped or evicted counts as absent. If several
+//! processes write the same block at the same time, they write the same bytes.
 //!
-//! Example: of 100,000 bytes the second block is the bytes from 4096 on, and its checksum those from 2056 on.
+//! Example: in an object of 100,000 bytes, the second block begins at byte 4096 of `.data`, and its checksum at byte 2056 of `.sums`.
 
 use super::folder::{CacheFolder, disk_bytes, inside, read_full, used_ns};
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
@@ -36,25 +36,25 @@ const CURSOR_AT: u64 = 48;
 const SYNCED_AT: u64 = 56;
 const MAGIC: [u8; 8] = *b"foreobje";
 const FORMAT: u32 = 2;
-/// A source of so many bytes has one file.
+/// A source of at most this size has one file.
 pub const SMALL_BYTES: u64 = 32 << 10;
-/// The byte of the file of checksums that is locked while the bytes must not be removed: shared by processes that pass the file through,
-/// exclusively by the eviction of a part.
+/// The byte of the checksum file that is locked while the data must not be removed. Processes that use the file for passthrough take a
+/// shared lock; the eviction of a part takes an exclusive lock.
 pub const PIN_AT: i64 = 1 << 60;
 /// Number of blocks verified together.
 pub const MAX_BLOCKS: u64 = 4096;
-/// A file that another process has removed is found out that late.
+/// How often a process checks whether another process has removed an open file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Use is noted this often.
+/// A use is noted at most this often.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 
-/// Why bytes cannot be read here.
+/// Why bytes cannot be read from the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Io(Errno),
-    /// Not there.
+    /// The bytes are not cached.
     Absent,
-    /// Invalid checksum: this block, or the whole version.
+    /// The checksum does not match: that of this block, or of the whole version.
     Wrong(Option<u64>),
 }
 
@@ -62,7 +62,7 @@ impl From<Errno> for Fault {
     fn from(errno: Errno) -> Fault {
         match errno {
             Errno::NOENT | Errno::STALE => Fault::Absent,
-            // A link, a folder or a device in the place of a file.
+            // There is a link, a folder or a device instead of a file.
             Errno::LOOP | Errno::INVAL | Errno::NXIO | Errno::XDEV | Errno::ISDIR => {
                 Fault::Wrong(None)
             }
@@ -71,15 +71,15 @@ impl From<Errno> for Fault {
     }
 }
 
-/// The files of a version, open.
+/// The open files of a version.
 pub struct ObjectFiles {
     hash: VersionHash,
     size: u64,
     sums: OwnedFd,
-    /// Nothing for a small source.
+    /// `None` for a small source.
     data: Option<OwnedFd>,
     is_writable: bool,
-    /// Blocks that this process has written, if it has made the file of the bytes.
+    /// Number of blocks that this process has written; `None` if it did not create the data file.
     own_blocks: Option<AtomicU64>,
     looked: Mutex<Look>,
 }
@@ -97,7 +97,7 @@ pub fn data_name(hash: VersionHash) -> String {
     format!("{}.data", hash.name())
 }
 
-/// The version of a file, and whether it has the checksums.
+/// The version that a file name belongs to, and whether it is the file of checksums.
 pub fn of_name(name: &str) -> Option<(VersionHash, bool)> {
     let (hash, kind) = name.split_once('.')?;
     let hash = VersionHash::of_name(hash)?;
@@ -108,7 +108,8 @@ pub fn of_name(name: &str) -> Option<(VersionHash, bool)> {
     }
 }
 
-/// Removes the files of a version. The bytes go first: so they never have other checksums than those of which a process holds the lock.
+/// Removes the files of a version. The data file goes first: otherwise another process could create a new checksum file for data that is
+/// locked through the old one.
 pub fn remove(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
     let own = hash.folder();
     for name in [data_name(hash), sums_name(hash)] {
@@ -124,7 +125,7 @@ fn blocks_of(size: u64) -> u64 {
     size.div_ceil(BLOCK_BYTES)
 }
 
-/// Where a source ends in its file of checksums: also the place of the odd byte.
+/// The end of a source's checksum file, and the offset of the extra byte.
 fn end_of(size: u64) -> u64 {
     let small = if size <= SMALL_BYTES { size } else { 0 };
     HEADER_BYTES + 8 * blocks_of(size) + small.next_multiple_of(8)
@@ -161,7 +162,7 @@ impl ObjectHeader {
     pub fn read(sums: &OwnedFd, hash: VersionHash) -> Result<ObjectHeader, Fault> {
         let mut header = [0; HEADER_BYTES as usize];
         match read_full(sums, &mut header, 0)? {
-            // One that was made and is not written yet.
+            // The file was created and is not written yet.
             0 => return Err(Fault::Absent),
             len if len < header.len() => return Err(Fault::Wrong(None)),
             _ => {}
@@ -224,7 +225,7 @@ impl ObjectFiles {
         let file = |name: &str| match folder.make_file(&own, name) {
             Err(Errno::EXIST) => match folder.open_file(&inside(&own, name), OFlags::RDWR) {
                 Ok((file, _)) => Ok((file, false)),
-                // Removes a foreign file, but not a folder.
+                // Removes what is there instead of a file, but not a folder.
                 Err(Errno::LOOP | Errno::INVAL | Errno::NXIO | Errno::PERM) => {
                     folder.remove(&own, name)?;
                     folder.make_file(&own, name).map(|file| (file, true))
@@ -239,11 +240,11 @@ impl ObjectFiles {
             .transpose()?;
         let has_new_data = data.as_ref().is_some_and(|(_, is_new)| *is_new);
         let is_right = ObjectHeader::read(&sums, hash).is_ok_and(|header| header.size == size);
-        // Checksums without data are not trusted, like those after an invalid header.
+        // Checksums without data are not trusted; neither are those with an invalid header.
         if !is_right || has_new_data {
             rustix::fs::ftruncate(&sums, 0)?;
             write_all(&sums, &ObjectHeader::bytes(hash, size, text), 0)?;
-            // A small source of an odd size must not end at an odd byte: that is the mark of a second use.
+            // A small source of odd size must not make the length of the file odd: an odd length marks a second use.
             if size <= SMALL_BYTES {
                 rustix::fs::ftruncate(&sums, end_of(size))?;
             }
@@ -270,17 +271,17 @@ impl ObjectFiles {
         Ok((files, made))
     }
 
-    /// Can it be written, and is it still there under its name?
+    /// Whether the files are writable and still exist under their names.
     pub fn is_written(&self) -> bool {
         self.is_writable && self.is_linked()
     }
 
-    /// Is it still there under its name?
+    /// Whether the files still exist under their names.
     pub fn is_linked(&self) -> bool {
         rustix::fs::fstat(&self.sums).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
-    /// The same for a reader, which asks now and then: a file that was removed takes its room until it is closed.
+    /// Like [`ObjectFiles::is_linked`], but for readers, and checked only now and then. A removed file uses disk space until it is closed.
     pub fn is_current(&self) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.at.elapsed() < LOOK_EVERY {
@@ -290,7 +291,7 @@ impl ObjectFiles {
         self.is_linked()
     }
 
-    /// Blocks from here on have no checksum: the file ends before, whatever size its header says.
+    /// The first block whose checksum is beyond the end of the file. The header's size does not matter.
     pub fn end_of_sums(&self) -> u64 {
         let len = rustix::fs::fstat(&self.sums).map_or(0, |stat| stat.st_size.cast_unsigned());
         len.saturating_sub(HEADER_BYTES)
@@ -298,7 +299,7 @@ impl ObjectFiles {
             .min(blocks_of(self.size))
     }
 
-    /// Checksums of blocks from `first` on, as far as they are within the source.
+    /// Returns the checksums of `count` blocks from `first` on, or fewer at the end of the source.
     pub fn sums(&self, first: u64, count: u64) -> Result<Vec<u64>, Fault> {
         let count = count
             .min(MAX_BLOCKS)
@@ -317,8 +318,8 @@ impl ObjectFiles {
         (self.size - block * BLOCK_BYTES).min(BLOCK_BYTES) as usize
     }
 
-    /// Reads from where `place` is up to `end`; `sums` are those of the blocks from there on. What was read before an error is right and
-    /// stays.
+    /// Reads from the offset of `place` up to `end`; `sums` has the checksums of these blocks. Bytes that were read before an error are
+    /// valid and stay in `place`.
     pub fn read(&self, sums: &[u64], place: &mut FillPlace<'_>, end: u64) -> Result<(), Fault> {
         let first = place.at / BLOCK_BYTES;
         while place.at < end {
@@ -356,7 +357,7 @@ impl ObjectFiles {
         Ok(())
     }
 
-    /// Reads whole blocks and verifies each.
+    /// Reads whole blocks, and verifies each of them.
     pub fn read_blocks(&self, first: u64, buffer: &mut [u8], sums: &[u64]) -> Result<(), Fault> {
         let (file, data_at) = self.data();
         let len = read_full(file, buffer, data_at + first * BLOCK_BYTES)?;
@@ -373,7 +374,7 @@ impl ObjectFiles {
         Ok(())
     }
 
-    /// Writes blocks: all that is not at the end of the source is whole. Returns how many bytes of the disk that took, about.
+    /// Writes whole blocks; only the last block of the source may be shorter. Returns about how much disk space they take.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
         let first = offset / BLOCK_BYTES;
         let blocks = bytes.chunks(BLOCK_BYTES as usize).zip(first..);
@@ -402,7 +403,7 @@ impl ObjectFiles {
         Ok(absent as u64 * block)
     }
 
-    /// Has this process written all of the bytes?
+    /// Whether this process has written all of the bytes.
     pub fn is_own(&self) -> bool {
         let own = self.own_blocks.as_ref();
         own.is_some_and(|own| own.load(Ordering::Relaxed) == blocks_of(self.size))
@@ -416,12 +417,12 @@ impl ObjectFiles {
         rustix::fs::fstat(self.data().0)
     }
 
-    /// Waits until the bytes are on the disk.
+    /// Waits until the bytes are durable.
     pub fn sync(&self) -> Result<(), Errno> {
         rustix::fs::fdatasync(self.data().0)
     }
 
-    /// What [`ObjectFiles::note_synced`] has noted, or 0.
+    /// Returns the identity that [`ObjectFiles::note_synced`] has stored, or 0.
     pub fn synced(&self) -> Result<u64, Errno> {
         let mut identity = [0; 8];
         read_full(&self.sums, &mut identity, SYNCED_AT)?;
@@ -442,7 +443,7 @@ impl ObjectFiles {
         )
     }
 
-    /// Is its use to be noted now?
+    /// Whether the use of this version should be noted now.
     pub fn is_due(&self) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = looked
@@ -454,7 +455,7 @@ impl ObjectFiles {
         is_due
     }
 
-    /// It was used now, and not for the first time.
+    /// Notes that the version was used again.
     pub fn note_use(&self) -> Result<(), Errno> {
         let end = end_of(self.size);
         if rustix::fs::fstat(&self.sums)?.st_size.cast_unsigned() <= end {
@@ -471,7 +472,8 @@ impl ObjectFiles {
         rustix::fs::futimens(&self.sums, &times)
     }
 
-    /// Looks at the next blocks from `from` on that are here, up to a wrong one or the end of the buffer. Nothing where there are no more.
+    /// Verifies the next cached blocks from `from` on, until an invalid block or the end of the buffer. Returns `None` if there are no more
+    /// cached blocks.
     pub fn check(&self, from: u64, buffer: &mut [u8]) -> Option<(Range<u64>, Result<(), Fault>)> {
         let (mut first, most) = (
             from.div_ceil(BLOCK_BYTES),
@@ -497,23 +499,23 @@ impl ObjectFiles {
         let range = at(first)..at(first + sums.len() as u64);
         let buffer = &mut buffer[..(range.end - range.start) as usize];
         Some(match self.read_blocks(first, buffer, &sums) {
-            // Those before it are right.
+            // The blocks before the invalid one are valid.
             Err(Fault::Wrong(Some(wrong))) if wrong > first => (range.start..at(wrong), Ok(())),
             Err(Fault::Wrong(_)) => (at(first)..at(first + 1), Err(Fault::Wrong(Some(first)))),
             done => (range, done),
         })
     }
 
-    /// Gives pages of the kernel's cache back: all of a cache would push everything else out.
+    /// Drops the file's pages from the page cache: reading a whole cache would otherwise push out everything else.
     pub fn drop_pages(&self) {
         let (file, _) = self.data();
         let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
     }
 
-    // ---- parts that make way ----
+    // ---- eviction of parts ----
 
-    /// Gives the room of one range of `part` bytes back, the one behind those that were given back last. Nothing where that cannot be done:
-    /// the file system knows no holes, or a process passes the file through. Returns the bytes of the disk.
+    /// Frees the disk space of the next range of `part` bytes, after the range that was freed last. Returns the bytes freed. Returns `None`
+    /// if the file system cannot punch holes, or if a process uses the file for passthrough.
     pub fn give_part(&self, part: u64) -> Option<u64> {
         let data = self.data.as_ref()?;
         lock(&self.sums, libc::F_WRLCK, PIN_AT, 1).ok()?;
@@ -529,7 +531,7 @@ impl ObjectFiles {
         let from = Some(number(&cursor, 0)).filter(|from| *from < self.size);
         let next = |from| rustix::fs::seek(data, rustix::fs::SeekFrom::Data(from));
         let at = match next(from.unwrap_or(0)) {
-            // From the start again.
+            // The end was reached: begin again at the start.
             Err(Errno::NXIO) => next(0),
             done => done,
         }?;
@@ -539,7 +541,7 @@ impl ObjectFiles {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(data, hole, start, part)?;
         write_all(&self.sums, &(start + part).to_le_bytes(), CURSOR_AT)?;
-        // That was no use.
+        // This eviction must not count as a use.
         let time = Timespec {
             tv_sec: used.st_mtime,
             tv_nsec: used.st_mtime_nsec.cast_signed(),
@@ -553,7 +555,7 @@ impl ObjectFiles {
     }
 }
 
-/// To be written, or else to be read.
+/// Opens a file for writing, or for reading if it cannot be written. Returns whether it is writable.
 fn open_any(folder: &CacheFolder, path: &str) -> Result<(OwnedFd, bool), Fault> {
     match folder.open_file(path, OFlags::RDWR) {
         Ok((file, _)) => Ok((file, true)),
@@ -565,17 +567,17 @@ fn open_any(folder: &CacheFolder, path: &str) -> Result<(OwnedFd, bool), Fault> 
     }
 }
 
-/// What the scan of a cache folder finds out about one cached version of an object.
+/// A version that the scan of a subfolder found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundObject {
     pub hash: VersionHash,
-    /// Of both files, on the disk.
+    /// Bytes that both files use on disk.
     pub bytes: u64,
     pub used_ns: i128,
     pub used_again: bool,
 }
 
-/// Scans a folder: its versions, and its bytes including the folder itself.
+/// Scans a subfolder. Returns its versions, and the bytes that it uses, including the folder itself.
 pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64), Errno> {
     let mut objects: BTreeMap<VersionHash, FoundObject> = BTreeMap::new();
     let mut bytes = match folder.open_folder(own) {
@@ -638,7 +640,7 @@ mod tests {
         files
     }
 
-    /// What is read from `at` on, as far as it is right.
+    /// Reads from `at` on. Returns the valid bytes, and the result.
     fn read(files: &ObjectFiles, at: u64, len: usize) -> (Vec<u8>, Result<(), Fault>) {
         let end = at + len as u64;
         let first = at / BLOCK_BYTES;
@@ -753,7 +755,7 @@ mod tests {
         write_all(&files.sums, &header, 0).expect("written");
         let opened = ObjectFiles::open(&folder, hash, 5000);
         assert_eq!(opened.err(), Some(Fault::Wrong(None)));
-        // It is made anew, without the blocks.
+        // The file is created anew, without the blocks.
         let (files, _) = ObjectFiles::make(&folder, hash, 5000, "").expect("made");
         assert_eq!(files.sums(0, 9), Ok(vec![0, 0]));
     }
@@ -777,7 +779,7 @@ mod tests {
         assert!(evictor.give_part(8 << 20).is_some());
         assert_eq!(files.sums(2048, 1), Ok(vec![0]));
         assert!(opened_whole(&folder, hash, SIZE).is_err(), "not whole");
-        // What is fetched again is not what makes way next.
+        // A refetched block must not be the next to be evicted.
         files.write(0, &bytes(0, 4096)).expect("written");
         assert!(evictor.give_part(8 << 20).is_some());
         assert_eq!(read(&files, 0, 4096).1, Ok(()));
@@ -795,7 +797,7 @@ mod tests {
         assert!(opened_whole(&folder, hash, 100_000).is_err());
         let (again, _) = ObjectFiles::make(&folder, hash, 100_000, "").expect("made");
         assert_eq!(again.sums(0, 1), Ok(vec![0]));
-        // Bytes that are gone, beside checksums that are not.
+        // The data file is gone, but the checksums are not.
         folder
             .remove(&hash.folder(), &data_name(hash))
             .expect("removed");

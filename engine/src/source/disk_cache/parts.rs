@@ -6,7 +6,7 @@ use super::writer::Writer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A tier, what writes it, and the one below it.
+/// A tier, its writer, and the shared tier below it.
 pub struct Parts {
     pub tier: Arc<dyn Tier>,
     pub writer: Arc<Writer>,
@@ -14,13 +14,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Is a third of a queue full?
+    /// Whether a queue is more than a third full.
     pub fn is_behind(&self) -> bool {
         self.writer.queued_bytes() > self.writer.most_queued() / 3
             || self.below.as_ref().is_some_and(|below| below.0.is_behind())
     }
 
-    /// Each queue has at most this much from now on.
+    /// Limits each queue to this many bytes from now on.
     pub fn bound_queues(&self, bytes: u64) {
         self.writer.bound_queue(bytes);
         if let Some(below) = &self.below {
@@ -39,11 +39,11 @@ impl Parts {
     }
 }
 
-/// What several machines share, below a cache of this machine.
+/// The tier that several machines share, below the cache of this machine.
 pub struct SharedTier(pub(super) Arc<Parts>);
 
 impl SharedTier {
-    /// Its counters for this process.
+    /// The counters of this tier in this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
         self.0.tier.state().counts.now()

@@ -7,15 +7,16 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a version is listed again while reads of it go to the store, and the part of the time that this may take.
+/// While reads of a version go to the store, it is listed again at this interval. `LIST_PART`: the interval is at least this many times as
+/// long as the last listing took.
 const LIST_EVERY: Duration = Duration::from_secs(10);
 const LIST_PART: u32 = 20;
-/// Blocks of a run, at most.
+/// Maximum number of blocks of a run.
 const MAX_RUN: u64 = 256;
-/// Bytes before the checksums.
+/// Bytes of an object before the checksums.
 pub const FRONT: u64 = 24;
 
-/// A run of blocks of a version, as an object.
+/// A run of consecutive blocks of a version, stored as one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
     pub first: u64,
@@ -38,19 +39,19 @@ impl BlockRun {
         format!("{}{:x}.{:x}", folder_of(version), self.first, self.blocks)
     }
 
-    /// Its bytes in the source.
+    /// The range of the source that it holds.
     pub fn bytes(self, size: u64) -> Range<u64> {
         let at = |block: u64| (block * BLOCK_BYTES).min(size);
         at(self.first)..at(self.first + self.blocks)
     }
 
-    /// Where its bytes begin in the object.
+    /// The offset in the object where the blocks begin.
     pub fn data_at(self) -> u64 {
         FRONT + 8 * self.blocks
     }
 }
 
-/// The known content of a bucket for a version.
+/// The known runs of a version in a bucket.
 #[derive(Default)]
 pub struct VersionListing {
     state: Mutex<ListingState>,
@@ -59,17 +60,17 @@ pub struct VersionListing {
 
 #[derive(Default)]
 pub struct ListingState {
-    /// Blocks of the run that begins at a block.
+    /// The first block of each run, and the number of its blocks.
     pub runs: BTreeMap<u64, u64>,
     pub began: Option<Instant>,
     took: Duration,
-    /// The process that lists: a fork has none of its threads.
+    /// The process that is listing: a forked child does not have the thread that lists.
     pub runs_in: Option<u32>,
     has_ended: bool,
 }
 
 impl ListingState {
-    /// The run that has a block.
+    /// Returns a run that contains this block.
     pub fn run_of(&self, block: u64) -> Option<BlockRun> {
         let near = self.runs.range(block.saturating_sub(MAX_RUN)..=block).rev();
         let mut runs = near.map(|(&first, &blocks)| BlockRun { first, blocks });
@@ -91,7 +92,7 @@ impl VersionListing {
         self.hold().has_ended
     }
 
-    /// Is it to be listed again?
+    /// Whether it is time to list the version again.
     pub fn is_due(&self) -> bool {
         let state = self.hold();
         let pause = LIST_EVERY.max(state.took * LIST_PART);
@@ -106,7 +107,7 @@ impl VersionListing {
         self.ended.notify_all();
     }
 
-    /// Waits for the end of the first one; a long one goes on beside the reads.
+    /// Waits for the first listing to end, at most this long after it began. A longer listing continues while reads go on.
     pub fn await_first(&self, most: Duration) {
         let state = self.hold();
         let left = most.saturating_sub(state.began.map_or(most, |began| began.elapsed()));

@@ -5,10 +5,10 @@ use foreread_core::units::parse_size;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a cache on disk is written.
+/// The notation of a disk cache's settings.
 pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]";
 
-/// Chosen: as for another process that fetches the same.
+/// Default of [`SharedBucket::patience`]. Chosen, not measured.
 const BUCKET_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Settings of a [`super::DiskCache`].
@@ -16,42 +16,40 @@ const BUCKET_PATIENCE: Duration = Duration::from_millis(1500);
 pub struct DiskCacheSettings {
     /// The folder, created if needed. The cache is in its subfolder `foreread-cache-2`.
     pub dir: PathBuf,
-    /// Bytes of all pieces, at most; those that several processes keep in the folder count together, as far as their settings are the
-    /// same. From 1 MiB on. Default 50 GiB.
+    /// Maximum size of all cached data in bytes, at least 1 MiB. Processes that use the folder share this limit, provided that their
+    /// settings are the same. Default 50 GiB.
     pub size_bytes: u64,
-    /// Space to keep free on its file system. Default 10 %.
+    /// Space to keep free on the file system. Default 10 %.
     pub free: FreeSpace,
-    /// The folder may be one that other users may write: each of them can give any bytes to all that read it. Default false:
-    /// then such a folder is refused.
+    /// Accept a folder that other users may write to. Each of them can then make its readers get arbitrary bytes. Default false: such a
+    /// folder is refused.
     pub others_trusted: bool,
-    /// Always read cached data from disk, even if the store is faster: for a store that charges for reads.
-    /// Default false.
+    /// Always read cached data from disk, even if the store is faster. This is for stores that charge for reads. Default false.
     pub reads_slow_disk: bool,
-    /// How long the names of folders are believed that an earlier mount has listed. Default [`KeptNames::Checked`].
+    /// How long to trust the folder listings that an earlier mount has cached. Default [`KeptNames::Checked`].
     pub names: KeptNames,
-    /// A second tier below this folder, shared by machines. Its writers are trusted.
-    /// Default none.
+    /// A second tier below this folder, shared by several machines. Everyone who can write to it is trusted. Default none.
     pub shared: Option<SharedCache>,
 }
 
-/// What to do with listings of a store: a mount of a prefix caches them for the next mount.
+/// What to do with the listings of a store. A mount of a prefix can cache them for the next mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeptNames {
-    /// The next mount shows them at once and lists the folder in the background; before that is done, an open of one of its files asks the
-    /// store which version it is.
+    /// The next mount shows cached listings at once, and lists the folders again in the background. Until a folder has been listed again,
+    /// opening one of its files asks the store for the file's version.
     #[default]
     Checked,
-    /// The same, but those that were listed less than this ago are believed: a file is opened as the version that it was then.
+    /// Like [`KeptNames::Checked`], but listings younger than this are trusted: a file is opened as the version in the listing.
     Believed(Duration),
     /// Listings are not cached, and existing ones are not used.
     Off,
 }
 
 impl KeptNames {
-    /// Reads `check`, `off`, or a time in whole seconds, minutes, hours or days: `30s`, `10m`, `1h`, `1d`. `0s` is `check`.
+    /// Parses `check`, `off`, or a time in whole seconds, minutes, hours or days: `30s`, `10m`, `1h`, `1d`. `0s` means `check`.
     ///
     /// # Errors
-    /// A line with the expected notation.
+    /// Returns an error with the expected notation if the text is invalid.
     pub fn parse(text: &str) -> Result<KeptNames, String> {
         let wrong = || format!("{text} is not check, off or a time from 0s to 365d such as 10m");
         match text {
@@ -82,51 +80,51 @@ impl KeptNames {
     }
 }
 
-/// Maximum time to trust names: a year.
+/// Maximum time for which listings can be trusted: a year.
 const MAX_BELIEVED_S: u64 = 365 * 86_400;
 
 /// The shared tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedCache {
-    /// A folder, such as on a shared file system.
+    /// A folder, for example on a shared file system.
     Folder(SharedFolder),
-    /// What is below a prefix of a bucket; needs the feature `object`.
+    /// A prefix of a bucket. Needs the feature `object`.
     Bucket(SharedBucket),
 }
 
-/// A bucket shared by several machines, accessed with the credentials of the store's chain.
+/// A bucket that several machines share. It is accessed with the credentials that the store's credential chain finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedBucket {
-    /// Its name, with a prefix: `s3://BUCKET/PREFIX`, `gs://` or `az://`.
+    /// The bucket and a prefix: `s3://BUCKET/PREFIX`, `gs://` or `az://`.
     pub name: SourceName,
-    /// Its server, if it is not that of the objects (S3). Default: that of the environment.
+    /// The endpoint of the bucket's server (S3), if it differs from that of the objects. Default: from the environment.
     pub endpoint_url: Option<SourceName>,
-    /// A profile of the AWS tools for it. Default that of the environment.
+    /// An AWS profile for the bucket. Default: from the environment.
     pub profile: Option<String>,
-    /// How long a read waits for the first listing of a version, and for each piece. Default 1.5 s.
+    /// Time limit for the first listing of a version, and for each read of cached data. Default 1.5 s.
     pub patience: Duration,
 }
 
 /// A folder that several machines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedFolder {
-    /// Where it is.
+    /// Path of the folder.
     pub dir: PathBuf,
-    /// Bytes of all pieces in it, at most. Default 50 GiB.
+    /// Maximum size of all cached data in it, in bytes. Default 50 GiB.
     pub size_bytes: u64,
 }
 
-/// Space that stays free.
+/// Space that stays free on the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeSpace {
-    /// In bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// In percent of the file system, from 0 to 99.
+    /// A percentage of the file system's size, from 0 to 99.
     Percent(u8),
 }
 
 impl FreeSpace {
-    /// In bytes, on a file system of this size.
+    /// Converts it to bytes, for a file system of this size.
     pub(super) fn of(self, total: u64) -> u64 {
         match self {
             FreeSpace::Bytes(bytes) => bytes,
@@ -135,7 +133,7 @@ impl FreeSpace {
     }
 }
 
-/// Least bytes of a cache.
+/// Smallest size limit of a cache.
 const MIN_BYTES: u64 = 1 << 20;
 const DEFAULT_BYTES: u64 = 50 << 30;
 
@@ -154,10 +152,10 @@ impl DiskCacheSettings {
         }
     }
 
-    /// Reads a text in [`NOTATION`]. The folder is everything before the first comma that is followed by a key of the notation.
+    /// Parses a text in [`NOTATION`]. The folder is everything before the first comma that is followed by a key of the notation.
     ///
     /// # Errors
-    /// A line with the problem.
+    /// Returns an error with the reason if the text is invalid.
     ///
     /// ```
     /// use foreread::source::disk_cache::DiskCacheSettings;
@@ -254,7 +252,7 @@ impl DiskCacheSettings {
     }
 }
 
-/// Reads what `shared=` names. The line that says why not has none of it: a name may have keys of an account.
+/// Parses the value of `shared=`. The error never quotes the value: it may contain credentials.
 fn shared(text: &str) -> Result<SharedCache, String> {
     if text.is_empty() {
         return Err("shared= names no folder".to_string());
@@ -264,7 +262,7 @@ fn shared(text: &str) -> Result<SharedCache, String> {
         dir: text.into(),
         size_bytes: DEFAULT_BYTES,
     };
-    // `s3:/x` is a slip, not a folder.
+    // `s3:/x` is a typing error, not a folder.
     let is_url = text.contains("://")
         || ["s3:", "gs:", "az:"]
             .iter()
