@@ -14,29 +14,29 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(30);
 /// Pause of writes if the disk is full.
 const FULL_PAUSE: Duration = Duration::from_secs(60);
-/// Errors of reads in a row after which the disk is not read for a while: one may be of one sector.
+/// After this many read errors in a row, the disk is not read for a while. A single error may concern one sector only.
 const MAX_ERRORS: u32 = 3;
 
-/// A version of a source, as all readers of this process know it.
+/// A version of a source, shared by all readers of this process.
 pub struct CachedVersion {
     pub exact: ExactVersion,
     pub hash: VersionHash,
     pub size: u64,
-    /// Its files, while they are open.
+    /// The open files of this version, if any.
     pub files: Mutex<Option<Arc<ObjectFiles>>>,
-    /// An object was opened by its name as this version: it is noted as the latest one (latest.rs).
+    /// Whether an object was opened by its name as this version. If so, it is noted as the latest version (latest.rs).
     pub is_named: AtomicBool,
-    /// A thread looks at all of it, so that it may be passed through.
+    /// Whether a thread is verifying all of it for passthrough.
     pub is_looked_at: AtomicBool,
-    /// Other processes that fetch it are waited for again after that.
+    /// Until this time, reads do not wait for other processes that are fetching this version.
     pub waits_after: Mutex<Option<Instant>>,
-    /// The bucket's known content.
+    /// The version's known runs in the bucket.
     #[cfg(feature = "object")]
     pub listing: super::runs::VersionListing,
 }
 
 impl CachedVersion {
-    /// What people read of it.
+    /// A description for users, which the checksum file contains.
     pub fn about(&self) -> String {
         let (shown, version) = (line(&self.exact.shown), line(&self.exact.version));
         format!("version {version}\nsize {}\nsource {shown}\n", self.size)
@@ -53,7 +53,7 @@ impl CachedVersion {
         after.is_none_or(|after| Instant::now() >= after)
     }
 
-    /// They are not, for that long.
+    /// For this long, reads of this version do not wait for other processes.
     pub fn wait_after(&self, pause: Duration) {
         let after = Some(Instant::now() + pause);
         *self
@@ -69,16 +69,16 @@ fn line(text: &str) -> String {
         .collect()
 }
 
-/// What every tier has.
+/// State that every kind of tier has.
 pub struct TierState {
-    /// As a line of the log names it.
+    /// The name of the tier in log messages.
     name: String,
     pub counts: Counts,
     pub speeds: Speeds,
     pub writes: Switch,
     pub reads: Switch,
     versions: Mutex<HashMap<VersionHash, Weak<CachedVersion>>>,
-    /// When a warning was given.
+    /// When the last warning was logged.
     said: Mutex<Option<Instant>>,
 }
 
@@ -101,7 +101,7 @@ impl TierState {
         if let Some(known) = versions.get(&hash).and_then(Weak::upgrade) {
             return known;
         }
-        // Twice as many as are in use are remembered at most.
+        // Remember at most twice as many versions as are in use.
         if versions.len() >= versions.capacity() {
             versions.retain(|_, version| version.strong_count() > 0);
         }
@@ -120,7 +120,7 @@ impl TierState {
         version
     }
 
-    /// Bytes could not be read.
+    /// Call this when a read of the disk has failed.
     pub fn read_failed(&self, errno: Errno) {
         Counts::add(&self.counts.read_errors, 1);
         if self.reads.failed() {
@@ -129,13 +129,13 @@ impl TierState {
         }
     }
 
-    /// Bytes could not be written.
+    /// Call this when a write has failed.
     pub fn write_failed(&self, why: &str) {
         self.writes.off(PAUSE);
         self.report("writing", why, "reads continue from the store");
     }
 
-    /// Bytes could not be written to this disk.
+    /// Call this when a write to this disk has failed.
     pub fn disk_failed(&self, errno: Errno) {
         if !is_full(errno) {
             return self.write_failed(&errno_text(errno));
@@ -148,7 +148,7 @@ impl TierState {
         ));
     }
 
-    /// Bytes have no room.
+    /// Call this when there was no room for a write.
     pub fn no_room(&self, is_disk_full: bool) {
         let why = if is_disk_full {
             "the disk has no space beyond the reserve"
@@ -160,13 +160,13 @@ impl TierState {
         ));
     }
 
-    /// Bytes were written.
+    /// Call this when bytes were written.
     pub fn wrote(&self, bytes: u64) {
         Counts::add(&self.counts.written, 1);
         Counts::add(&self.counts.written_bytes, bytes);
     }
 
-    /// One line for all that goes wrong at about the same time.
+    /// Logs a warning, but only one for all errors of about the same time.
     pub fn say(&self, text: &str) {
         let now = Instant::now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,7 @@ impl TierState {
     }
 }
 
-/// Has the disk, or a quota, no room?
+/// Whether the error means that the disk or a quota is full.
 pub fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT)
 }
@@ -194,7 +194,7 @@ fn errno_text(errno: Errno) -> String {
     crate::source::errno_text(errno.raw_os_error())
 }
 
-/// On, or off for a while.
+/// A switch that is on, or off for a limited time.
 #[derive(Default)]
 pub struct Switch(Mutex<SwitchState>);
 
@@ -213,13 +213,13 @@ impl Switch {
         state.until.is_none()
     }
 
-    /// Off from now on, for that long.
+    /// Switches it off for this long.
     pub fn off(&self, pause: Duration) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (state.until, state.errors) = (Some(Instant::now() + pause), 0);
     }
 
-    /// One more error. Is it off now?
+    /// Counts one more error. Returns whether this has switched it off.
     pub fn failed(&self) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.errors += 1;
@@ -260,35 +260,35 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Parts of fetches that were read from the disk.
+    /// Number of parts of fetches that were read from the disk.
     hits,
-    /// Their bytes.
+    /// Bytes of these parts.
     hit_bytes,
-    /// Parts of fetches requested from the store.
+    /// Number of parts of fetches that were requested from the store.
     misses,
-    /// Their bytes.
+    /// Bytes of these parts.
     miss_bytes,
-    /// Runs of blocks written, each of at most 1 MiB.
+    /// Number of runs of blocks written. A run has at most 1 MiB.
     written,
-    /// Bytes of these.
+    /// Bytes of these runs.
     written_bytes,
     /// Bytes that were not written because the disk did not keep up.
     dropped_bytes,
-    /// Runs that were not written because of an error, or because there was no room.
+    /// Number of runs that were not written because of an error or for lack of room.
     refused_writes,
-    /// Reads of the disk that failed.
+    /// Number of disk reads that failed.
     read_errors,
-    /// Invalid blocks and headers, which were removed.
+    /// Number of invalid blocks and headers, which were removed.
     wrong,
-    /// Versions, or parts of large ones, removed to make room.
+    /// Number of versions removed to make room; a removed part of a large version counts as one.
     evicted,
-    /// Their bytes on the disk.
+    /// Bytes that they used on disk.
     evicted_bytes,
-    /// Cached bytes that were read from the store, because it is faster.
+    /// Cached bytes that were read from the store because it is faster than the disk.
     passed_over_bytes,
-    /// Fetches that waited for another process with the same fetch.
+    /// Number of fetches that waited for another process that was fetching the same data.
     waits,
-    /// Fully verified files, for FUSE passthrough.
+    /// Number of files that were fully verified for FUSE passthrough.
     verified,
 }
 

@@ -3,12 +3,12 @@
 use crate::source::Sink;
 use std::io::IoSliceMut;
 
-/// The place of the next byte in a sink whose buffers are filled by several parts.
+/// The position of the next byte in a sink whose buffers are filled by several parts.
 pub struct FillPlace<'s> {
     sink: &'s mut dyn Sink,
-    /// Of the source.
+    /// Offset in the source.
     pub at: u64,
-    /// Bytes in the buffer that the sink gives now.
+    /// Bytes already filled in the sink's current buffer.
     filled: usize,
 }
 
@@ -33,12 +33,12 @@ impl<'s> FillPlace<'s> {
         self.sink.is_cancelled()
     }
 
-    /// Does it take more?
+    /// Whether the sink takes more bytes.
     pub fn has_room(&mut self) -> bool {
         self.sink.room().is_some()
     }
 
-    /// Room for the next bytes, at most `most`.
+    /// The buffer for the next bytes, at most `most` of them. Returns `None` if the sink takes no more.
     pub fn room(&mut self, most: u64) -> Option<&mut [u8]> {
         let filled = self.filled;
         let room = self.sink.room()?;
@@ -47,7 +47,7 @@ impl<'s> FillPlace<'s> {
         Some(&mut room[filled..end])
     }
 
-    /// That many bytes of the room hold what belongs there.
+    /// Call this when so many bytes of the buffer were filled.
     pub fn advance(&mut self, bytes: usize) {
         self.filled += bytes;
         self.at += bytes as u64;
@@ -60,7 +60,7 @@ impl<'s> FillPlace<'s> {
         }
     }
 
-    /// No more comes.
+    /// Passes the last bytes to the sink.
     pub fn end(mut self) {
         if self.filled > 0 {
             self.sink.filled(std::mem::take(&mut self.filled));
@@ -68,7 +68,7 @@ impl<'s> FillPlace<'s> {
     }
 }
 
-/// Buffers of a read as a sink.
+/// A sink that fills the buffers of a read.
 pub struct Slices<'a, 'b> {
     slices: &'a mut [IoSliceMut<'b>],
     at: usize,

@@ -1,35 +1,36 @@
 //! Measured speed of the disk and the store: if the disk is slower, reads bypass it.
 //!
-//! Bytes count as they arrive, over the time in which any read delivers data: concurrent reads count together. The time
-//! before the first bytes of a read of the store is latency, which readahead hides: with it a store that is asked for one short range after the
-//! other would look slow and stay so. Old times count half each second of such time.
+//! A rate is the number of bytes that have arrived, divided by the time in which at least one read was delivering data. Concurrent reads
+//! are measured together. The time before a store read's first bytes is not counted: it is latency, which readahead hides. If it counted, a
+//! store that serves one short range after the other would look slow, and would then hardly be used. Older measurements lose half of their
+//! weight with each second of delivery time.
 //!
 //! ```text
-//!   disk not known ──► disk      slow, store not known ──► store      store faster ──► store, once a second the disk
-//!                                                                     not faster ──► disk, if that is slow each 5 s 8 ranges of the store
+//!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
+//!                                                                          not faster ──► disk; if it is slow, 8 ranges from the store every 5 s
 //! ```
-//! The unused side is measured now and then, so that a wrong figure does not persist.
+//! The side that is not used is measured now and then, so that a wrong rate does not persist.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Minimum bytes of a read for a rate measurement.
+/// Shorter reads are not measured.
 const LEAST_BYTES: u64 = 256 << 10;
-/// Bytes after which a rate is known, and the time that it takes at least.
+/// A rate is known after this many bytes; `KNOWN_TIME` is the least delivery time for it.
 const KNOWN_BYTES: u64 = 4 << 20;
 const KNOWN_TIME: Duration = Duration::from_millis(20);
-/// Time after which it is known from fewer bytes.
+/// After this much delivery time, a rate is known even from fewer bytes.
 const ENOUGH_TIME: Duration = Duration::from_millis(500);
-/// Time after which what was measured counts half: a volume that gives its first megabytes faster than the others is found out soon.
+/// After this much delivery time, earlier measurements count half. So a volume that is fast only for its first megabytes is soon detected.
 const HALVED_AFTER: Duration = Duration::from_secs(1);
-/// Where the store has not been measured, a disk that gives less has it measured: 8 MiB are asked of it. Chosen: below what a disk of
-/// today gives a busy machine, above a hard disk that several read and the smallest volumes of clouds.
+/// While the store's rate is unknown, a disk slower than this has the store measured: about 8 MiB are read from the store. Chosen: below
+/// the rate of a current disk in a busy machine, and above that of a hard disk with several readers or of the smallest cloud volumes.
 const SLOW_BYTES_PER_SECOND: u64 = 80_000_000;
-/// The store must be faster by this percentage, or the disk is used.
+/// The store is used if its rate is more than this percentage of the disk's rate.
 const FASTER_PERCENT: u64 = 125;
-/// How often a range is read from the disk that is passed over, so that it is noticed when that has become faster: a piece of 1 MiB.
+/// While the disk is bypassed, one range is read from it at this interval, to notice if it has become faster.
 const DISK_TRIED_EACH: Duration = Duration::from_secs(1);
-/// How often, and for how many ranges, the store is asked beside a disk that is slow and yet faster.
+/// While a slow disk is used because the store is not faster, `STORE_TRIES` ranges are read from the store at this interval.
 const STORE_TRIED_EACH: Duration = Duration::from_secs(5);
 const STORE_TRIES: u32 = 8;
 
@@ -38,25 +39,25 @@ struct Meter(Mutex<RateSample>);
 
 #[derive(Default)]
 struct RateSample {
-    /// Reads that bring bytes.
+    /// Number of reads that are delivering data now.
     bringing: u32,
     since: Option<Instant>,
     busy: Duration,
     bytes: u64,
 }
 
-/// A read that is measured until it is dropped.
+/// A read that is measured until this is dropped.
 pub struct TimedRead<'a> {
     meter: &'a Meter,
     began: Instant,
-    /// Bytes that were asked for.
+    /// Bytes requested.
     len: u64,
-    /// Its first bytes have come.
+    /// Whether its first bytes have arrived.
     brings: bool,
 }
 
 impl TimedRead<'_> {
-    /// That many bytes have arrived. The time of the first ones is latency, unless they are all.
+    /// Counts bytes that have arrived. The time before the first ones is latency and does not count, unless all bytes arrive at once.
     pub fn add(&mut self, bytes: u64) {
         let mut measured = self.meter.hold();
         measured.settle();
@@ -73,7 +74,7 @@ impl TimedRead<'_> {
 }
 
 impl Meter {
-    /// `brings`: its time counts from now on.
+    /// `brings`: the time counts from now on, not only from the first bytes on.
     fn begin(&self, len: u64, brings: bool) -> TimedRead<'_> {
         let mut measured = self.hold();
         measured.settle();
@@ -86,7 +87,7 @@ impl Meter {
         }
     }
 
-    /// Bytes a second, once that is known.
+    /// The rate in bytes per second. Returns `None` until it is known.
     fn rate(&self) -> Option<u64> {
         let measured = self.hold();
         let is_known = measured.bytes >= KNOWN_BYTES || measured.busy >= ENOUGH_TIME;
@@ -103,7 +104,7 @@ impl Meter {
 }
 
 impl RateSample {
-    /// Counts the time until now.
+    /// Adds the time until now.
     fn settle(&mut self) {
         let now = Instant::now();
         if let Some(since) = self.since.replace(now).filter(|_| self.bringing > 0) {
@@ -124,7 +125,7 @@ impl Drop for TimedRead<'_> {
     }
 }
 
-/// Of a cache: both.
+/// The measured rates of a cache: those of the disk and of the store.
 #[derive(Default)]
 pub struct Speeds {
     disk: Meter,
@@ -132,12 +133,12 @@ pub struct Speeds {
     tries: Mutex<Tries>,
 }
 
-/// The last measurement of the unused side.
+/// When the side that is not used was measured last.
 #[derive(Default)]
 struct Tries {
     disk: Option<Instant>,
     store: Option<Instant>,
-    /// Ranges that the store is still asked for.
+    /// Number of ranges that are still to be read from the store.
     store_left: u32,
 }
 
@@ -147,12 +148,12 @@ impl Speeds {
         (bytes >= LEAST_BYTES).then(|| self.disk.begin(bytes, true))
     }
 
-    /// The same of the store.
+    /// Like [`Speeds::disk`], but for a read from the store.
     pub fn store(&self, bytes: u64) -> Option<TimedRead<'_>> {
         (bytes >= LEAST_BYTES).then(|| self.store.begin(bytes, false))
     }
 
-    /// Is this range, which is on the disk, to be read from the store?
+    /// Whether to read this cached range from the store.
     pub fn passes_over_disk(&self, bytes: u64) -> bool {
         if bytes < LEAST_BYTES {
             return false;
@@ -164,7 +165,7 @@ impl Speeds {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         match store {
             None => {
-                // Both are known a moment later.
+                // The first interval of both tries begins when both rates are known.
                 let now = Instant::now();
                 (tries.disk, tries.store) = (Some(now), Some(now));
                 disk < SLOW_BYTES_PER_SECOND
@@ -185,7 +186,7 @@ impl Speeds {
     }
 }
 
-/// Is it time again? Then it is done now.
+/// Whether the interval has passed. If so, the next interval begins now.
 fn is_due(last: &mut Option<Instant>, each: Duration) -> bool {
     let now = Instant::now();
     let is_due = last.is_some_and(|last| now.duration_since(last) >= each);
@@ -250,7 +251,8 @@ mod tests {
         );
     }
 
-    /// A figure that was wrong once does not stay: one range of the disk, some of the store, and those of no disk that is fast.
+    /// A wrong rate does not persist: one range of the disk and some of the store are measured again. If the disk is fast, the store is not
+    /// measured.
     #[test]
     fn the_unused_side_is_measured_now_and_then() {
         let long_ago = Instant::now().checked_sub(60 * SECOND);

@@ -1,17 +1,17 @@
-//! Versions that are complete on the disk, as files for FUSE passthrough.
+//! Versions that are completely on disk, as files for FUSE passthrough.
 //!
-//! The kernel reads such a file without this process, so no checksum is compared then. A version is whole if
+//! The kernel reads such a file without this process, so nothing verifies checksums during these reads. A version is whole if
 //! - all of its blocks were verified when it was opened, or
-//! - it is *synced*: the process that wrote all of it has made the bytes durable, and the file has not been changed since.
+//! - it is *synced*: the process that wrote all of it has made the bytes durable, and the file has not changed since.
 //!
 //! ```text
-//!   last block is written ──► thread: fdatasync ──► identity of the file ──► header of the checksums, byte 56
-//!   open ──► is the identity in the header that of the file? ── yes ──► whole
+//!   last block is written ──► thread: fdatasync ──► identity of the file ──► header of the checksum file, byte 56
+//!   open ──► does the identity in the header match the file's? ── yes ──► whole
 //!              └─ no ──► verify all blocks ──► whole
 //! ```
-//! Example: a first mount writes an object of 1 GiB. A second mount opens it without reading it, where verifying would take half as long as
-//! to copy it. Any write, cut, exchange or restored copy of the file gives it another inode number or change time: then it is verified.
-//! Never: makes a write wait for a sync.
+//! Example: a first mount writes an object of 1 GiB. A second mount opens it without reading it; verifying it would take half as long as
+//! copying it. Any write, truncation, replacement or restored copy of the file changes its inode number or change time, and the file is
+//! then verified. A write never waits for a sync.
 
 use super::folder::{CacheFolder, inside};
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
@@ -26,40 +26,40 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes verified at a time: they stay in the processor's cache.
+/// Number of bytes verified at a time; they fit into the processor's cache.
 const STEP_BYTES: usize = 64 << 10;
-/// Number of blocks whose checksums are read together.
+/// Number of checksums read at a time.
 const STEP_SUMS: u64 = 4096;
-/// Maximum number of files that wait for their sync; others are verified when they are opened.
+/// Maximum number of files that wait to be synced. Further files are verified when they are opened.
 const MAX_WAITING: usize = 16;
 
-/// How a version is known to be right.
+/// How to make sure that a version is valid.
 #[derive(Clone, Copy)]
 pub enum Look<'a> {
-    /// Only a synced one is.
+    /// Only accept a synced version.
     Synced,
-    /// Else all blocks are verified, while this returns true.
+    /// If the version is not synced, verify all blocks for as long as this returns true.
     Verify(&'a dyn Fn() -> bool),
 }
 
-/// A whole version. It is locked while this is held.
+/// A whole version. Its data is locked while this exists.
 pub struct WholeFile {
     data: OwnedFd,
     files: ObjectFiles,
-    /// All blocks were verified by this process.
+    /// Whether this process verified all blocks.
     pub is_verified: bool,
 }
 
 impl WholeFile {
     /// # Errors
-    /// It is not whole.
+    /// Returns an error if the version is not whole.
     pub fn open(
         folder: &CacheFolder,
         hash: VersionHash,
         size: u64,
         look: Look<'_>,
     ) -> Result<WholeFile, Fault> {
-        // These are opened for this alone, so that the lock does not end with a writer's.
+        // These descriptors are used here only, so that the lock does not end together with a writer's.
         let files = ObjectFiles::open(folder, hash, size)?;
         lock(files.checksums(), libc::F_RDLCK, PIN_AT, 1).map_err(|_| Fault::Absent)?;
         let path = inside(&hash.folder(), &data_name(hash));
@@ -79,7 +79,7 @@ impl WholeFile {
             files,
             is_verified: verifies.is_some(),
         };
-        // Else a lock of this file keeps nothing.
+        // If the file was removed meanwhile, the lock protects nothing.
         if whole.is_linked() {
             Ok(whole)
         } else {
@@ -87,7 +87,7 @@ impl WholeFile {
         }
     }
 
-    /// Is it still there under its name?
+    /// Whether the file still exists under its name.
     pub fn is_linked(&self) -> bool {
         self.files.is_linked()
     }
@@ -99,7 +99,7 @@ impl AsFd for WholeFile {
     }
 }
 
-/// Fails unless all blocks are there, and right if they are to be verified.
+/// Returns an error unless all blocks are cached and, if they are verified, valid.
 fn look_at_all(
     files: &ObjectFiles,
     size: u64,
@@ -127,7 +127,7 @@ fn look_at_all(
     Ok(())
 }
 
-/// Differs after each change of a file. Never 0.
+/// A number that changes with each change of a file. Never 0.
 fn identity(stat: &Stat) -> u64 {
     let of = [
         stat.st_ino,
@@ -138,7 +138,7 @@ fn identity(stat: &Stat) -> u64 {
     checksum(of.map(u64::to_le_bytes).as_flattened()).max(1)
 }
 
-/// Syncs files of which this process has written all, one after the other.
+/// Syncs files that this process has written completely, one after the other.
 #[derive(Default)]
 pub struct Syncs {
     state: Mutex<SyncsState>,
@@ -148,7 +148,7 @@ pub struct Syncs {
 #[derive(Default)]
 struct SyncsState {
     waiting: VecDeque<Arc<ObjectFiles>>,
-    /// The process whose thread works: a fork has none.
+    /// The process whose thread syncs the files: a forked child does not have that thread.
     works_in: Option<u32>,
 }
 
@@ -182,7 +182,7 @@ impl Syncs {
         while let Some(files) = state.waiting.pop_front() {
             drop(state);
             if let Err(errno) = sync(&files) {
-                // Then it is verified when it is opened.
+                // The file is verified when it is opened.
                 tracing::debug!("a file of the disk cache is not synced: {errno}");
             }
             state = self.hold();
@@ -191,7 +191,7 @@ impl Syncs {
         self.done.notify_all();
     }
 
-    /// Waits until all is synced, at most this long. Returns whether it is.
+    /// Waits at most this long until all files are synced. Returns whether they are.
     pub fn wait(&self, most: Duration) -> bool {
         let here = Some(std::process::id());
         let waited = self
@@ -205,7 +205,7 @@ fn sync(files: &ObjectFiles) -> Result<(), Errno> {
     let before = files.data_stat()?;
     files.sync()?;
     let after = files.data_stat()?;
-    // Else another process writes the same bytes.
+    // If the identity has changed, another process is writing the same bytes.
     if identity(&before) == identity(&after) {
         files.note_synced(identity(&after))?;
     }

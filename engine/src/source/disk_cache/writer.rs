@@ -1,10 +1,10 @@
-//! Writes fetched data in the background: a bounded queue, and one thread, or a few if each waits for a server.
+//! Writes fetched data in the background: a bounded queue, and one thread, or several if writes wait for a server.
 //!
 //! ```text
-//!   fetch ──► Tee ──copies──► run of blocks, up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► tier, claim given back
+//!   fetch ──► Tee ──copies──► run of blocks, up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► tier, claim released
 //!                └─ queue full: skipped, counted                                         └─ no: skipped, counted
 //! ```
-//! A reader never waits here. At the end of a process, the queue is written within a few seconds, or dropped.
+//! A reader never waits for a write. When the process ends, the queue is written within a few seconds, or dropped.
 
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
@@ -21,44 +21,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of runs that wait or are being filled, at most, and the part of the machine's memory that they may be. Chosen: what 200 MB/s
-/// bring while the thread gets no processor for 0.6 s.
+/// Maximum bytes of runs that are queued or being filled; `QUEUED_PART`: they use at most this part of the machine's memory. Chosen: the
+/// data that arrives at 200 MB/s while the thread gets no processor for 0.6 s.
 const MAX_QUEUED_BYTES: u64 = 128 << 20;
 const QUEUED_PART: u64 = 16;
-/// The least that a small cache in memory leaves it: two runs that are filled while two are written.
+/// The queue keeps at least this much even if the memory cache is small: two runs that are being filled and two that are being written.
 const MIN_QUEUED_BYTES: u64 = 4 << 20;
-/// Buffers that are kept for the next runs, of those that are as long as one can be.
+/// Maximum number of full-size buffers that are kept for the next runs.
 const MAX_SPARE: usize = 8;
-/// Uses of versions that wait to be noted; more are not.
+/// Maximum number of queued notes; further notes are dropped.
 const MAX_NOTES: usize = 4096;
-/// Memory of a job beside its bytes.
+/// Memory that a job uses besides its bytes.
 const JOB_BYTES: u64 = 256;
 /// Pause of writes after a bug (panic).
 const PANIC_PAUSE: Duration = Duration::from_secs(30);
 
 enum Job {
     Write(Run),
-    /// A version was used.
+    /// Note that a version was used.
     Note(Arc<CachedVersion>),
-    /// An object was opened by its name, and is this version.
+    /// Note that an object was opened by its name as this version.
     Latest(Arc<CachedVersion>),
-    /// A folder of a store was listed.
+    /// Keep the listing of a folder.
     Names(NewListing),
 }
 
-/// Blocks to be written.
+/// Consecutive blocks to be written.
 struct Run {
     version: Arc<CachedVersion>,
     offset: u64,
     bytes: Vec<u8>,
-    /// Counted for them in the queue.
+    /// Bytes that the queue counts for this run.
     held: u64,
-    /// What was claimed for them.
+    /// The range that was claimed for this run.
     claimed: Range<u64>,
 }
 
 impl Job {
-    /// Bytes of memory that wait with it.
+    /// Memory that the queued job uses.
     fn held_bytes(&self) -> u64 {
         match self {
             Job::Write(run) => run.held,
@@ -67,7 +67,7 @@ impl Job {
         }
     }
 
-    /// What was claimed for it is fetched.
+    /// Releases the claim of this job.
     fn give_back(&self, tier: &dyn Tier) {
         if let Job::Write(run) = self
             && !run.claimed.is_empty()
@@ -80,7 +80,7 @@ impl Job {
 #[derive(Default)]
 struct WriteQueue {
     state: Mutex<QueueState>,
-    /// There is work, or an end.
+    /// Signalled when there is work, or when the writer ends.
     ready: Condvar,
     /// Signalled when the queue is empty and no write is running.
     done: Condvar,
@@ -92,10 +92,11 @@ struct QueueState {
     bytes: u64,
     spare: Vec<Vec<u8>>,
     notes: usize,
-    /// Something was done since the tier was told that nothing is queued.
+    /// Whether jobs were done since the last call of [`Tier::settle`].
     is_unsettled: bool,
     ends: bool,
-    /// Threads that take from it, those of them that work, and the process that they are of: a fork has none.
+    /// Number of threads of this queue. `working` is the number of those that are busy, and `threads_of` is their process: a forked child
+    /// has none of them.
     threads: usize,
     working: usize,
     threads_of: Option<u32>,
@@ -111,7 +112,7 @@ pub struct Writer {
     most_queued: AtomicU64,
     queue: Arc<WriteQueue>,
     tier: Arc<dyn Tier>,
-    /// Threads at most.
+    /// Maximum number of threads.
     most_threads: usize,
 }
 
@@ -126,7 +127,8 @@ impl Writer {
         }
     }
 
-    /// Takes what a fetch of this range brings. `claimed` says that other processes wait for it.
+    /// Returns a `Tee` that takes the data that a fetch of this range brings. `claimed`: the range is claimed, and other processes may wait
+    /// for it.
     pub fn tee(
         self: &Arc<Writer>,
         version: &Arc<CachedVersion>,
@@ -146,17 +148,17 @@ impl Writer {
         }
     }
 
-    /// A version was used.
+    /// Queues a note that a version was used.
     pub fn note(&self, version: &Arc<CachedVersion>) {
         self.push_note(Job::Note(Arc::clone(version)));
     }
 
-    /// An object was opened by its name, and is this version.
+    /// Queues a note that an object was opened by its name as this version.
     pub fn note_latest(&self, version: &Arc<CachedVersion>) {
         self.push_note(Job::Latest(Arc::clone(version)));
     }
 
-    /// A folder of a store was listed. It is left out where the queue has no room for its names.
+    /// Queues a listing of a folder. It is dropped if the queue has no room for its names.
     pub fn keep(&self, listing: NewListing) {
         let job = Job::Names(listing);
         let fits = {
@@ -171,23 +173,23 @@ impl Writer {
         }
     }
 
-    /// The most that [`Writer::queued_bytes`] may be.
+    /// The limit for [`Writer::queued_bytes`].
     pub fn most_queued(&self) -> u64 {
         self.most_queued.load(Ordering::Relaxed)
     }
 
-    /// The queue has at most this much from now on.
+    /// Limits the queue to this many bytes from now on.
     pub fn bound_queue(&self, bytes: u64) {
         let bytes = bytes.max(MIN_QUEUED_BYTES);
         self.most_queued.fetch_min(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of runs that wait or are being filled.
+    /// Bytes of runs that are queued or being filled.
     pub fn queued_bytes(&self) -> u64 {
         self.queue.hold().bytes
     }
 
-    /// Waits until all fetched data is written, at most this long. Returns whether it is.
+    /// Waits at most this long until all fetched data is written. Returns whether it is.
     pub fn flush(&self, most: Duration) -> bool {
         let state = self.queue.hold();
         if state.threads_of != Some(std::process::id()) {
@@ -199,7 +201,7 @@ impl Writer {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Room for that many bytes, if the queue has it, and what is counted for it.
+    /// Returns a buffer for `most` bytes, and the bytes that the queue counts for it. Returns `None` if the queue has no room.
     fn buffer(&self, most: u64) -> Option<(Vec<u8>, u64)> {
         let held = most + JOB_BYTES;
         let mut state = self.queue.hold();
@@ -215,7 +217,7 @@ impl Writer {
         Some((buffer, held))
     }
 
-    /// Queues what may be left out, where the tier takes such jobs and not too many wait.
+    /// Queues a job that may be dropped. Drops it if the tier does not take such jobs, or if too many wait.
     fn push_note(&self, job: Job) {
         if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
             self.push(job);
@@ -241,7 +243,7 @@ impl Writer {
         if spawn("foreread-cache", move || work(&queue, &*tier)).is_ok() {
             return;
         }
-        // Then nothing is written; the next run tries again.
+        // No thread could be started, so nothing is written. The next run tries again.
         let jobs = {
             let mut state = self.queue.hold();
             state.threads -= 1;
@@ -264,7 +266,7 @@ impl Drop for Writer {
     }
 }
 
-/// Which of the versions that a source has had is read.
+/// Tells whether the source still has the version that was being read.
 pub struct VersionCount {
     count: Arc<AtomicU64>,
     was: u64,
@@ -289,22 +291,22 @@ pub struct Tee {
     version: Arc<CachedVersion>,
     source: Arc<dyn Source>,
     now: VersionCount,
-    /// What has not come yet.
+    /// The part of the range that has not arrived yet.
     range: Range<u64>,
     claimed: bool,
-    /// Where the run begins, its bytes, and what is counted for them.
+    /// The run being filled: its offset, its bytes, and the bytes that the queue counts for it.
     run: Option<(u64, Vec<u8>, u64)>,
 }
 
 impl Tee {
-    /// Bytes from `at` on, which is where those before them ended.
+    /// Takes bytes that begin at `at`, the end of the bytes before.
     pub fn take(&mut self, at: u64, mut bytes: &[u8]) {
         if at != self.range.start {
             return;
         }
         while !bytes.is_empty() {
             let start = self.range.start;
-            // A run ends where a megabyte does.
+            // A run ends at each 1 MiB boundary.
             let run_end =
                 ((start / CLAIM_BYTES + 1) * CLAIM_BYTES).min(self.range.end.max(start + 1));
             let (taken, is_taken) = match &mut self.run {
@@ -327,7 +329,7 @@ impl Tee {
                         self.run = Some((start, run, held));
                         continue;
                     }
-                    // Without room, data is skipped up to the start of the next run.
+                    // If the queue has no room, data is skipped up to the start of the next run.
                     let left_out = (run_end - start).min(bytes.len() as u64);
                     if is_writing {
                         let counts = &self.writer.tier.state().counts;
@@ -354,7 +356,7 @@ impl Tee {
             // A partial block at the end is skipped.
             bytes.truncate(bytes.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize);
         }
-        // What arrived is of the version that the source has now, or of one before.
+        // The bytes may be of a version that the source had before.
         let is_same =
             self.now.is_same() && self.source.exact_version().as_ref() == Some(&self.version.exact);
         if !bytes.is_empty() && is_same {
