@@ -7,8 +7,8 @@
 //!   reader ──► engine (memory, readahead) ──► CachedSource ──► files below DIR/foreread-cache-2
 //!                                               └─ absent ──► the source, and a copy is written in the background
 //! ```
-//! | file | is about |
 //! | file | content |
+//! |---|---|
 //! | folder, account, claims | the folder: access without following links, total bytes, fetches in progress |
 //! | hash, object | names and checksums; the two files of a version |
 //! | whole | versions that the kernel reads by FUSE passthrough |
@@ -241,8 +241,8 @@ impl DiskCache {
     }
 
     /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before the first
-    /// file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). The store is contacted only when a check
-    /// begins.
+    /// file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). The store is contacted only when it is
+    /// needed.
     ///
     /// # Errors
     /// See [`source::open_tree`](super::open_tree).

@@ -1,5 +1,5 @@
 //! Counts the bytes of a cache's files on disk, including the files of all other processes that write it. The account file has one number
-//! for each of the 256 folders of the cache, which is changed under a lock.
+//! for each of the 256 folders of the cache. The numbers are changed under a lock.
 //!
 //! A process counts its writes and adds them to the account now and then. The account becomes wrong if a process is killed before it has
 //! added its writes, or if files are removed by hand. It is corrected folder by folder: each scan of a folder (evict.rs) sets the folder's

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 const FILE: &str = "claims";
 const MEGABYTE_BITS: u32 = 24;
-/// Size of the range that one lock byte stands for: claims cover whole units of it.
+/// Size of the range that one lock byte covers. Claims consist of whole ranges of this size.
 pub const CLAIM_BYTES: u64 = 1 << 20;
 
 pub struct Claims {

@@ -321,7 +321,7 @@ impl CacheFolder {
         let stat = rustix::fs::fstatvfs(&self.root)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         let (mut free, total) = (bytes(stat.f_bavail), bytes(stat.f_blocks));
-        // If the file system is short of inodes, it has as little room as the fraction of free inodes says.
+        // Few free inodes limit the room, too: each file needs one.
         if stat.f_files > 0 {
             let part = u128::from(stat.f_favail) * u128::from(total) / u128::from(stat.f_files);
             free = free.min(u64::try_from(part).unwrap_or(u64::MAX));

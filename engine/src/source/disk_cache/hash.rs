@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 /// Bytes of a block, the unit of checksums. A block is one page of the engine, so that a fetch consists of whole blocks.
 pub const BLOCK_BYTES: u64 = 4096;
-/// A version's folder is named by this many letters of the version's name.
+/// A version's subfolder is named by this many first letters of the version's name.
 const FIRST_LETTERS: usize = 2;
 
 /// Identifies a version of a source: half of a SHA-256 hash.
