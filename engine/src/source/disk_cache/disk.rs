@@ -220,7 +220,7 @@ impl DiskTier {
         }
     }
 
-    /// The version of an object that was read last. Returns `None` if its first bytes are not cached or the disk is paused.
+    /// The version of an object that was read last. Returns `None` if its first bytes would not be read from the disk.
     pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
         if !self.state.reads.is_on() {
             return None;

@@ -181,7 +181,7 @@ impl CacheFiller {
         self.work.hold().counts()
     }
 
-    /// Whether all threads have ended.
+    /// Whether the fill has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.work.hold().is_done()

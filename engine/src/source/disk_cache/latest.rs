@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   open s3://b/k ──► latest/HASH(s3://b/k) ── "e1f0 4096", and its first bytes are on the disk ──► GET, If-None-Match: "e1f0"
-//!                       └─ no file, an invalid one, no bytes ──► GET                   304: that version │ 206: another, and its first bytes
+//!                       └─ no file, an invalid one, no bytes ──► GET                 304: that version │ 206: another, and its first bytes
 //! ```
 //! A file is one line, `HASH VERSION`. HASH is the hash of the source with this version (hash.rs); it reveals torn and foreign files. An
 //! object that is opened from a listing needs no such file. The opening thread never writes the file; the cache's writer does.

@@ -1,7 +1,7 @@
 //! One version of a source on disk: a file with its bytes, and a file with their checksums.
 //!
 //! ```text
-//!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 size of the source | 16 version | 8 checksum of the header without itself and the next two
+//!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 source size | 16 version | 8 header checksum (skips itself and the next two)
 //!                     48    8 offset where the next eviction of a part begins (evict.rs)
 //!                     56    8 identity of the data file when all of its bytes had been synced, 0 before (whole.rs)
 //!                     64    text for users: the name of the source without secrets, its version and its size

@@ -21,8 +21,8 @@ pub struct DiskCacheSettings {
     pub size_bytes: u64,
     /// Space to keep free on the file system. Default 10 %.
     pub free: FreeSpace,
-    /// Accept a folder that other users may write to. Each of them can then make its readers get arbitrary bytes. Default false: such a
-    /// folder is refused.
+    /// Accept a folder that other users may write to. Any of these users can then feed arbitrary bytes to all readers of the cache.
+    /// Default false: such a folder is refused.
     pub others_trusted: bool,
     /// Always read cached data from disk, even if the store is faster. This is for stores that charge for reads. Default false.
     pub reads_slow_disk: bool,

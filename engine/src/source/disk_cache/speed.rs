@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
-//!                                                                          not faster ──► disk; if it is slow, 8 ranges from the store every 5 s
+//!                                                                          not faster ──► disk; if slow, 8 ranges from the store every 5 s
 //! ```
 //! The side that is not used is measured now and then, so that a wrong rate does not persist.
 

@@ -1,7 +1,8 @@
 //! Versions that are completely on disk, as files for FUSE passthrough.
 //!
-//! The kernel reads such a file without this process, so nothing verifies checksums during these reads. A version is whole if
-//! - all of its blocks were verified when it was opened, or
+//! The kernel reads such a file without this process, so nothing verifies checksums during these reads. A version is whole if one of
+//! these holds:
+//! - all of its blocks were verified when it was opened;
 //! - it is *synced*: the process that wrote all of it has made the bytes durable, and the file has not changed since.
 //!
 //! ```text
