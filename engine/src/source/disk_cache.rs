@@ -22,8 +22,8 @@
 //! | latest | the version of each object that was read last |
 //! | inspect | lists and verifies the cache for the `foreread cache` command |
 //!
-//! It never fails a read because of a disk error, never uses cached bytes without verifying their checksums, and never follows a link below
-//! the folder. Only FUSE passthrough reads without verifying each time (see `whole`).
+//! It never fails a read because of a disk error, and never follows a link below the folder. It verifies the checksums of all cached bytes
+//! that it serves; files for FUSE passthrough are only verified when they are opened, or were synced before (see `whole`).
 
 mod account;
 #[cfg(feature = "object")]
