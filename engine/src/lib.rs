@@ -14,7 +14,7 @@
 //! let mut buf = [0; 4096];
 //! let read = reader.read_at(&mut buf, 8192)?;
 //!
-//! Sequentially, with std::io::Read and Seek.
+//! // Sequentially, with std::io::Read and Seek.
 //! let mut all = Vec::new();
 //! reader.cursor().read_to_end(&mut all)?;
 //! # assert_eq!((read, all.len()), (4096, 1 << 20));

@@ -90,7 +90,7 @@ pub use rbd::{
 /// use std::io::IoSliceMut;
 /// use std::sync::Arc;
 ///
-/// A megabyte in which each byte is the lowest byte of its offset.
+/// // A megabyte in which each byte is the lowest byte of its offset.
 /// struct Counting;
 ///
 /// impl Source for Counting {
@@ -109,7 +109,7 @@ pub use rbd::{
 ///     }
 ///
 ///     fn defaults(&self) -> Defaults {
-/// Remote storage: a request takes long, and many requests may be in flight.
+///         // Remote storage: a request takes long, and many requests may be in flight.
 ///         Defaults::OBJECT
 ///     }
 /// }

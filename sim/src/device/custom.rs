@@ -215,7 +215,7 @@ mod tests {
             parse(&two, "x")
                 .expect_err("two kinds")
                 .to_string()
-                .contains("one table of")
+                .contains("exactly one of the tables")
         );
         for text in [
             "",
