@@ -43,9 +43,8 @@ fn uncheckable_profiles_are_refused() {
         (&["linux", "--check", &nonsense][..], "line 1"),
         (
             &["linux", "--check", RECORDING, "--cluster", "x"],
-            "are for 'conform rbd'",
+            "is for 'conform rbd'",
         ),
-        (&["linux", "--sequences", "5"], "are for 'conform rbd'"),
         (&["linux", "-o", "no/such/folder"], "create it first"),
         (&["linux", "--fs", "tmpfs"], "tmpfs"),
         (&["rbd", "--check", RECORDING], "for 'conform linux'"),

@@ -217,7 +217,7 @@ fn verify_finds_and_removes_invalid_blocks() {
     let moved = elsewhere.path().join("moved");
     fs::rename(&two, &moved).expect("moved");
     symlink(&moved, &two).expect("a link");
-    let kept = cache.json("verify", &["--keep"]);
+    let kept = cache.json("verify", &["--dry-run"]);
     assert_eq!(
         ["versions", "wrong", "removed"].map(|key| kept[key].as_u64()),
         [Some(3), Some(3), Some(0)]
@@ -334,7 +334,7 @@ fn texts_of_the_folder_cannot_harm_a_terminal() {
         file.write_all_at(text.as_bytes(), 64).expect("written");
     }
     for command in ["list", "stat", "verify"] {
-        let got = cache.run(command, &["--keep"][..usize::from(command == "verify")]);
+        let got = cache.run(command, &["--dry-run"][..usize::from(command == "verify")]);
         let is_plain = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
         assert!(got.out.chars().all(is_plain), "{:?}", got.out);
         assert!(got.out.len() < 10_000, "{} bytes", got.out.len());

@@ -167,12 +167,12 @@ fn every_range_that_strace_saw_is_in_the_trace() {
 }
 
 #[test]
-fn lost_events_are_counted_and_fail_with_strict() {
+fn lost_events_are_counted_and_fail_if_asked() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     let (input, json) = (format!("if={}", text(&data)), dir.path().join("j.json"));
     let command = ["dd", &input, "of=/dev/null", "bs=16", "status=none"];
-    let options = ["--buffer", "8K", "--strict", "--json", text(&json)];
+    let options = ["--memory", "8K", "--exit-code", "--json", text(&json)];
     let Some(got) = record(&trace, &options, &command) else {
         return;
     };
@@ -185,7 +185,7 @@ fn lost_events_are_counted_and_fail_with_strict() {
     );
     assert_eq!(got.code, Some(1), "{}", got.err);
     assert!(
-        got.err.contains("events were lost") && got.err.contains("--buffer"),
+        got.err.contains("events were lost") && got.err.contains("--memory"),
         "{}",
         got.err
     );
@@ -195,7 +195,7 @@ fn lost_events_are_counted_and_fail_with_strict() {
         all.iter()
             .all(|(_, offset, len)| offset + len <= (1 << 20) + 8192)
     );
-    let got = record(&trace, &["--strict"], &["true"]).expect("as before");
+    let got = record(&trace, &["--exit-code"], &["true"]).expect("as before");
     assert_eq!(got.code, Some(0), "{}", got.err);
 }
 

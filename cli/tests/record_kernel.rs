@@ -439,7 +439,7 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
          dd if='{of}' of=/dev/null bs=65536 status=none",
         text(&inner)
     );
-    let Some(got) = record(&outer, &["-q", "--strict"], &["sh", "-c", &script]) else {
+    let Some(got) = record(&outer, &["-q", "--exit-code"], &["sh", "-c", &script]) else {
         return;
     };
     assert_eq!(got.code, Some(0), "{}", got.err);
@@ -457,7 +457,7 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
     assert!(read >= 1 << 20, "{read} bytes");
 }
 
-/// Another program switches the recording off: it is reported, with what is missing, and with --strict it is a failure.
+/// Another program switches the recording off: it is reported, with what is missing, and with --exit-code it is a failure.
 #[test]
 fn a_recording_that_was_switched_off_is_reported() {
     let (dir, data) = scratch();
@@ -485,8 +485,12 @@ fn a_recording_that_was_switched_off_is_reported() {
         !steps(&trace, None).contains_key(text(&data)),
         "nothing was switched off"
     );
-    let got =
-        record(&trace, &["--strict", "--json", "-"], &["sh", "-c", &script]).expect("as before");
+    let got = record(
+        &trace,
+        &["--exit-code", "--json", "-"],
+        &["sh", "-c", &script],
+    )
+    .expect("as before");
     assert_eq!(got.code, Some(1), "{}", got.err);
     assert!(
         got.err.contains("tracing_on is 0") && got.err.contains("no other program uses tracefs"),

@@ -78,7 +78,7 @@ fn a_second_sweep_measures_only_what_is_missing() {
     let before = text();
     assert_eq!((first.len(), before.lines().count()), (2, 2));
     let missing = |policies: &str| {
-        let asked = ["sweep", "boot-virtio", "--on", "model:nvme", "--missing"];
+        let asked = ["sweep", "boot-virtio", "--on", "model:nvme", "--dry-run"];
         let more = ["--resume", &path, "--policy", policies];
         let got = foreread(asked.iter().chain(&more));
         serde_json::from_str::<Vec<Value>>(got.is_done()).expect("JSON")
@@ -106,7 +106,7 @@ fn a_second_sweep_measures_only_what_is_missing() {
 /// At the end of a sweep its threads and workers wait for a short cell.
 #[test]
 fn missing_cells_of_large_traces_are_listed_first() {
-    let asked = ["sweep", "--on", "model:nvme", "--missing"];
+    let asked = ["sweep", "--on", "model:nvme", "--dry-run"];
     let got = foreread(asked.iter().chain(&TRACES));
     let missing: Vec<Value> = serde_json::from_str(got.is_done()).expect("JSON");
     let bytes: Vec<_> = missing

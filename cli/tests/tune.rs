@@ -110,7 +110,7 @@ fn a_command_is_recorded_and_gets_advice() {
         "5",
         "--only",
         "data",
-        "--details",
+        "--why",
     ];
     let Some(got) = bench.tune(&options, &IN_ORDER) else {
         return;

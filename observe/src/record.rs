@@ -253,7 +253,7 @@ impl Capture {
         let lost = self.lost.overrun + self.lost.dropped;
         if lost > 0 {
             notes.push(format!(
-                "{lost} events were lost, in {} gaps; record with a larger --buffer",
+                "{lost} events were lost, in {} gaps; record with a larger --memory",
                 counts.gaps
             ));
         }

@@ -1,6 +1,6 @@
 """`lab.sweep`: every trace with every policy, device and cache, on the cores of this machine or on a Dask cluster.
 
-    sweep ──► foreread sweep --missing: which cells are not in out/cells.jsonl
+    sweep ──► foreread sweep --dry-run: which cells are not in out/cells.jsonl
       ├─ no client: foreread sweep --resume, over the cores, with its progress bar
       └─ client:    tasks in that order, each some short cells of a trace or one long: `foreread sweep` of them, on a worker
                                                                                         └─► lines, appended to the file
@@ -164,8 +164,8 @@ def sweep(
     asked = _arguments([os.fspath(trace) for trace in traces], list(policies), list(devices), sizes, runs, seed)
     asked += ["--resume", path]
     if client is not None:
-        _on_cluster(client, json.loads(command(*asked, "--missing")), path, progress)
-        if left := json.loads(command(*asked, "--missing")):
+        _on_cluster(client, json.loads(command(*asked, "--dry-run")), path, progress)
+        if left := json.loads(command(*asked, "--dry-run")):
             raise RuntimeError(f"{len(left)} measured cells are missing in {path}; does another program write to this file?")
     cells = _cells(asked, progress and client is None and sys.stderr.isatty())
     rows = [_row(cell) for cell in cells]

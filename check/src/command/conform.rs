@@ -51,7 +51,7 @@ Examples:
   foreread check conform linux
   foreread check conform linux --fs xfs-16k,xfs-64k --read-ahead-kb 128 --mmap yes --operations 100000
   foreread check conform linux --check ext4-128.jsonl.gz
-  foreread check conform rbd --sequences 1000 --seed 7")]
+  foreread check conform rbd --operations 1000 --seed 7")]
 pub struct ConformArgs {
     /// The system to check against
     #[arg(value_name = "WHAT")]
@@ -71,9 +71,6 @@ pub struct ConformArgs {
     /// rbd: a ceph.conf [default: a new cluster]
     #[arg(long, value_name = "CONF", hide_short_help = true)]
     pub cluster: Option<PathBuf>,
-    /// rbd: random sequences in addition to the tables [default: 200]
-    #[arg(long, value_name = "N", hide_short_help = true)]
-    pub sequences: Option<u64>,
     /// Seed of the reads [default: random for linux, 1 for rbd]
     #[arg(long, value_name = "N", conflicts_with = "check")]
     pub seed: Option<u64>,
@@ -90,13 +87,11 @@ const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 /// printed.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     match args.what {
-        ConformWhat::Linux if args.cluster.is_some() || args.sequences.is_some() => {
-            Err(Fail::input(
-                "--cluster and --sequences are for 'conform rbd'",
-                "",
-                "remove them",
-            ))
-        }
+        ConformWhat::Linux if args.cluster.is_some() => Err(Fail::input(
+            "--cluster is for 'conform rbd'",
+            "",
+            "remove it",
+        )),
         ConformWhat::Linux if args.check.is_none() => conform_live::run(&args.live, args.seed),
         ConformWhat::Linux => linux(args),
         ConformWhat::Rbd if args.check.is_some() => Err(Fail::input(
@@ -105,7 +100,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
             "librbd is always checked live: remove these options",
         )),
         ConformWhat::Rbd if args.live.is_asked() => Err(Fail::input(
-            "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'",
+            "--fs, --read-ahead-kb, --mmap, -o and --json are for 'conform linux'",
             "",
             "remove them",
         )),
@@ -199,7 +194,7 @@ fn on_cluster(
     use crate::conform::rbd_cases::{published, random};
     use foreread_cli::progress::Bar;
     use foreread_report::progress::Progress;
-    let sequences: Vec<_> = (0..args.sequences.unwrap_or(SEQUENCES))
+    let sequences: Vec<_> = (0..args.live.operations.unwrap_or(SEQUENCES))
         .map(|nth| random(args.seed.unwrap_or(1), nth))
         .collect();
     let tables = published();

@@ -73,7 +73,7 @@ pub struct ConformLiveArgs {
         conflicts_with = "check"
     )]
     pub mmap: Option<ConformMmap>,
-    /// linux, live: operations for each combination of these three [default: 10000]
+    /// linux, live: operations for each combination of these three [default: 10000]; rbd: random sequences besides the tables [default: 200]
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
     /// linux: keep the recordings in this folder
@@ -85,18 +85,18 @@ pub struct ConformLiveArgs {
 }
 
 impl ConformLiveArgs {
-    /// Whether one of these options is given.
+    /// Whether an option that only `conform linux` has is given.
     pub fn is_asked(&self) -> bool {
         let ConformLiveArgs {
             fs,
             read_ahead_kb,
             mmap,
-            operations,
+            operations: _,
             out,
             json,
         } = self;
         let chosen = !fs.is_empty() || !read_ahead_kb.is_empty() || mmap.is_some();
-        chosen || operations.is_some() || out.is_some() || json.is_some()
+        chosen || out.is_some() || json.is_some()
     }
 }
 

@@ -100,9 +100,9 @@ pub struct StatArgs {
 pub struct VerifyArgs {
     #[command(flatten)]
     pub part: PartArgs,
-    /// Remove nothing
+    /// Remove nothing; print what would be removed
     #[arg(long)]
-    pub keep: bool,
+    pub dry_run: bool,
     #[command(flatten)]
     pub output: JsonArgs,
 }
@@ -467,7 +467,7 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
     let AskedVersions {
         cache, versions, ..
     } = asked(&args.part)?;
-    let removes = !args.keep;
+    let removes = !args.dry_run;
     let mut found = VerifyJson {
         schema: "foreread.cache-verify/1",
         versions: 0,

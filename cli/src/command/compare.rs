@@ -32,7 +32,7 @@ use std::time::Duration;
 /// a minute. --on model:NAME uses a model instead. The runs are paired and interleaved: run i of every policy has the
 /// same reads and, on a model, the same random numbers. A policy is called the fastest only if the difference is more
 /// than noise, and two are called equal only if the confidence interval of the ratio of their times is within 5 %;
-/// --details shows how that was tested.
+/// --why shows how that was tested.
 ///
 /// If the source is a file, the policies read it with O_DIRECT, bypassing the page cache. The row 'kernel' does the
 /// same reads through the page cache, with the device's own read_ahead_kb; the file's cached pages are dropped before
@@ -120,7 +120,7 @@ pub struct CompareArgs {
     /// Adds a line below the table: the statistical test, the correction for multiple tests, the number of pairs of
     /// rows, and the significance level.
     #[arg(long)]
-    pub details: bool,
+    pub why: bool,
     /// Write a page with charts to this file
     ///
     /// A single, self-contained HTML file without scripts. It shows times with 95 % confidence intervals, bytes,
@@ -146,7 +146,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let html = ("html", args.html.as_deref());
     let outputs = Outputs::new(&[json, html])?;
     let missing = match &args.vary {
-        Some(text) => series(text, &plan, &outputs, args.details)?,
+        Some(text) => series(text, &plan, &outputs, args.why)?,
         None => tables(args, &plan, &outputs)?,
     };
     match signalled.load(Ordering::Relaxed) {
@@ -203,7 +203,7 @@ fn print(
 ) -> Result<(), Fail> {
     let style = table::Style {
         bold: out::may_style(),
-        details: args.details,
+        details: args.why,
     };
     // Whether 'foreread run' could help: it works on files of this machine.
     let is_here = |on: &CompareOn| on.path().is_some() || on.is_simulated();

@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// say how many.
 ///
 /// The command runs in the foreground of the terminal. The exit code is that of the command, or 128 plus the signal that
-/// ended it. Before it runs: 2 bad input, 3 not possible on this machine. After it: 1 with --strict if events were lost or another program
+/// ended it. Before it runs: 2 bad input, 3 not possible on this machine. After it: 1 with --exit-code if events were lost or another program
 /// stopped the recording, 2 if the trace cannot be written.
 ///
 /// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'; or import
@@ -67,10 +67,10 @@ pub struct RecordArgs {
     pub by: Option<By>,
     /// Total memory for event buffers of all CPUs
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
-    pub buffer: u64,
+    pub memory: u64,
     /// Exit with 1 if events were lost or the recording was stopped
     #[arg(long)]
-    pub strict: bool,
+    pub exit_code: bool,
     /// Record the kernel's own readahead too
     ///
     /// It is recorded as reads with flag 1 (readahead), which a replay skips.
@@ -102,7 +102,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let decisions = args.kernel_decisions;
     let asked = RecordOptions {
         target,
-        buffer_bytes: args.buffer,
+        buffer_bytes: args.memory,
         decisions,
         folder,
     };
@@ -139,12 +139,12 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     }
     let json = || outcome.to_json(bytes, &out, &left_out, status);
     outputs.emit(String::new, json, &[])?;
-    if outcome.lost > 0 && args.strict {
+    if outcome.lost > 0 && args.exit_code {
         let what = format!("{} events were lost", outcome.lost);
-        let remedy = "record with a larger --buffer";
+        let remedy = "record with a larger --memory";
         return Err(Fail::check(what, out.display(), remedy));
     }
-    if let Some(off) = outcome.off.as_ref().filter(|_| args.strict) {
+    if let Some(off) = outcome.off.as_ref().filter(|_| args.exit_code) {
         let remedy = "record it again while no other program uses tracefs";
         return Err(Fail::check(off.to_string(), out.display(), remedy));
     }
@@ -270,9 +270,9 @@ impl RecordOutcome {
         let c = &self.trace.counts;
         let mut text = String::new();
         if self.lost > 0 {
-            let buffer = size_of(args.buffer);
+            let buffer = size_of(args.memory);
             text.push_str(&format!(
-                "events were lost, so the trace has gaps: use a --buffer larger than {buffer}\n"
+                "events were lost, so the trace has gaps: use a --memory larger than {buffer}\n"
             ));
         }
         text.push_str(&format!(

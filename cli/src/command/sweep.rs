@@ -80,7 +80,7 @@ pub struct SweepArgs {
     ///
     /// For programs that distribute the cells to other machines.
     #[arg(long, hide_short_help = true)]
-    pub missing: bool,
+    pub dry_run: bool,
     /// Write JSON to a file, or to stdout
     ///
     /// One line for each cell, including those from the file.
@@ -127,7 +127,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     let cells = cells(args, file.as_ref())?;
     let is_missing = |key: &&CellKey| file.as_ref().is_none_or(|file| file.get(key).is_none());
     let missing: Vec<&CellKey> = cells.keys.iter().filter(is_missing).collect();
-    if args.missing {
+    if args.dry_run {
         return out::print(json::pretty(&missing));
     }
     let (measured, begun) = (missing.len(), Instant::now());
@@ -171,7 +171,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     )
 }
 
-/// All requested cells. Large traces come first, so that threads, or workers of `--missing`, wait only for a short cell
+/// All requested cells. Large traces come first, so that threads, or workers of `--dry-run`, wait only for a short cell
 /// at the end.
 fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cells, Fail> {
     let policies = policies(args.policy.as_deref().unwrap_or(POLICIES))?;

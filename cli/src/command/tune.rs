@@ -91,7 +91,7 @@ pub struct TuneArgs {
     /// Adds a line below the table: the statistical test, the correction for multiple tests, the number of pairs of
     /// rows, and the significance level.
     #[arg(long)]
-    pub details: bool,
+    pub why: bool,
     /// Write a page with charts to this file
     ///
     /// A single, self-contained HTML file without scripts. It shows the verdict, the settings to change, times with 95 %
@@ -170,7 +170,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     };
     let style = Style {
         bold: out::may_style(),
-        details: args.details,
+        details: args.why,
     };
     outputs.emit(
         || tune::render(&tuned, style),

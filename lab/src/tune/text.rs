@@ -273,7 +273,7 @@ pub fn render(tuned: &TuneReport, style: Style) -> String {
     } else {
         let rows = number::plural(tuned.report.rows.len() as u64, "row");
         blocks.push(Block::Screen(format!(
-            "--details shows every step and the table of {rows}."
+            "--why shows every step and the table of {rows}."
         )));
     }
     block::text(blocks, width::columns(), style.bold)
