@@ -62,7 +62,7 @@ pub struct Arguments {
     pub mount_timeout: Duration,
     /// Allow inline volumes, in which pods name their source
     ///
-    /// They get only the credentials of their Secret.
+    /// Inline volumes get only the credentials of their Secret.
     #[arg(long)]
     pub inline: bool,
     /// Allow inline volumes with sources without TLS

@@ -41,9 +41,10 @@ pub enum BenchCells {
 
 /// Compare policies in many cells; shows lost cells first
 ///
-/// A cell is a workload on a simulated device with a cache. The best opponent of each cell is chosen with other seeds than it is
-/// judged with, and fetches at most 1.25 times the demanded bytes. A cell is lost if the judged policy takes more than 1.05
-/// times as long, with statistical significance. docs/benchmarks.md explains how to read the result.
+/// A cell is a workload on a simulated device with a cache. In each cell, the judged policy is compared with the best
+/// of several other policies (the opponents) that fetches at most 1.25 times the demanded bytes. That opponent is
+/// chosen with other seeds than those of the comparison. A cell is lost if the judged policy takes more than 1.05 times
+/// as long as that opponent, with statistical significance. docs/benchmarks.md explains how to read the result.
 ///
 /// Ctrl-C finishes running simulations and reports complete cells; the exit code is then 128 plus the number of
 /// the signal.
@@ -59,7 +60,7 @@ pub struct BenchPoliciesArgs {
     pub cells: Option<BenchCells>,
     /// Only these cells: WORKLOAD, @DEVICE or WORKLOAD@DEVICE
     ///
-    /// May be repeated. A workload without parameters also selects it with any parameters.
+    /// May be repeated. The name of a workload without parameters selects its cells with all parameters.
     #[arg(long, value_name = "CELLS")]
     pub only: Vec<String>,
     /// Run a recorded workload on each device and cache instead
@@ -77,13 +78,13 @@ pub struct BenchPoliciesArgs {
     pub draw: Option<u64>,
     /// The policy to judge [default: auto]
     ///
-    /// May be repeated. The opponents are those of the set of cells.
+    /// May be repeated. The policies to compare it with (the opponents) are fixed by the set of cells.
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
     /// Append finished runs to this file, and reuse those in it
     ///
-    /// One line of JSON for each run. After a new build of foreread the judged policies run again. One run of each opponent is repeated: the
-    /// file is refused if a figure differs.
+    /// One line of JSON for each run. With a new build of foreread, the judged policies run again, the others do not.
+    /// One run of each opponent is repeated as a test: if a figure differs from the file, the file is refused.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<OsString>,
     /// Number of concurrent runs [default: the number of processors]

@@ -31,21 +31,23 @@ pub enum ConformLevel {
 ///
 /// linux: the running kernel executes random operations on a temporary loop device, and its decisions are
 /// recorded from tracepoints. The policy linux-6.18 then executes every operation of this or an earlier recording.
-/// After a difference the check continues with the next episode. It needs the tracepoints
-/// of Linux 6.18. When memory is short, the kernel makes smaller
-/// folios and reclaims marked pages: episodes under memory pressure are marked, and their differences are counted separately.
+/// After a difference the check continues with the next episode. The check needs the tracepoints of Linux 6.18. When
+/// memory is short, the kernel makes smaller folios and reclaims marked pages: episodes under memory pressure are
+/// marked, and their differences are counted separately.
 ///
-/// At the level 'full' each operation must agree with the kernel's in its decisions, in the folios inserted and their
-/// order, in the marks and in the state of the descriptor; the cache is probed as in the kernel. It covers every
-/// recording. At the level 'pages' the operations go to the engine's state machine, with exact probes, and the fetched
-/// pages and the marks must agree. It covers reads and hints without large folios (ext4 with data=journal).
+/// At the level 'full', each operation must agree with the kernel's in its decisions, in the folios inserted and their
+/// order, in the marks and in the state of the descriptor; cached pages are looked up with the kernel's own method.
+/// This level works for every recording. At the level 'pages', the engine's state machine executes the operations and
+/// looks up cached pages exactly, and only the fetched pages and the marks must agree. This level works for reads and
+/// hints without large folios (ext4 with data=journal).
 ///
-/// rbd: the same reads go through librbd (cache policy writeback) and through rbd-aligned, and each extent in librbd's log
-/// and both of its counters must agree: the published tables one read at a time, random sequences one and four at a
-/// time. For that it starts and stops a cluster on this machine, or creates small images on yours.
+/// rbd: the same reads go through librbd (cache policy writeback) and through rbd-aligned, and each extent in librbd's
+/// log and both of its counters must agree. The reads are those of the published tables, one at a time, and random
+/// sequences, one and four at a time. The check starts a temporary Ceph cluster on this machine, or, with --cluster,
+/// creates small images on an existing one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit code 1: a divergence. 3: none but under memory pressure, which proves none.
+Exit codes: 1 decisions differ; 3 they differ only under memory pressure, which proves nothing.
 
 Examples:
   foreread check conform linux

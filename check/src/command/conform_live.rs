@@ -40,7 +40,7 @@ pub enum ConformMmap {
     No,
     /// Page faults and readahead(2), with reads in between
     Yes,
-    /// One run of each
+    /// One run with mappings, and one without
     Both,
 }
 
@@ -73,7 +73,7 @@ pub struct ConformLiveArgs {
         conflicts_with = "check"
     )]
     pub mmap: Option<ConformMmap>,
-    /// linux, live: operations for each combination of these three [default: 10000]; rbd: random sequences besides the tables [default: 200]
+    /// linux, live: operations per --fs, --read-ahead-kb and --mmap [default: 10000]; rbd: random sequences [default: 200]
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
     /// linux: keep the recordings in this folder

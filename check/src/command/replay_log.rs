@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 /// Replay an event log on a fresh core, compare the actions
 ///
-/// The engine can log every event for its core and every action of the core. A fresh core with the same
-/// events must give the same actions, so the simulator predicts the engine.
+/// The engine can log every event for its core and every action of the core. A fresh core that gets the same events
+/// must give the same actions. This shows that the simulator, which runs the same core, predicts the engine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Prints 'identical: N events, M actions', or the first difference (exit code 1).

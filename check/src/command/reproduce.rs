@@ -17,12 +17,12 @@ fn papers() -> PossibleValuesParser {
 
 /// Reproduce published tables next to the printed figures
 ///
-/// The tables are from five posts and a commit. Each printed figure is shown with ours, their ratio and a kind: 'blind' (predicted by a model that does not use the
-/// post's figures), 'left-out' (predicted by a model fitted to other rows of the table), 'formula' (the model is
-/// the published formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (an
-/// input of the model), 'shown' (no verdict; the reason says why). The score by kind comes first. The exit code is 1 if a check is
-/// missed that is not a recorded miss.
-/// bench/reproduce-real runs three of the experiments on this machine's hardware.
+/// The tables are from five publications and a commit. Each published figure is shown with ours, their ratio and a
+/// kind: 'blind' (predicted by a model that does not use the publication's figures), 'left-out' (predicted by a model
+/// fitted to other rows of the table), 'formula' (the model is the published formula), 'order' (which of two is
+/// larger), 'fit' (a model or a workload was fitted to it), 'input' (an input of the model), 'shown' (no verdict; the
+/// reason says why). The output begins with the score of each kind. The exit code is 1 if a check is missed that is not
+/// listed as a known miss. bench/reproduce-real runs three of the experiments on this machine's hardware.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ pub struct ReproduceArgs {
     pub paper: String,
     /// Maximum number of runs of each experiment
     ///
-    /// Default: as needed for the table, 1 without random numbers, up to 20 with them.
+    /// Default: 1 for experiments without random numbers; for others as many as the table needs, up to 20.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Write JSON to a file, or to stdout

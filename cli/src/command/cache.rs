@@ -94,8 +94,8 @@ pub struct StatArgs {
 
 /// Read every byte and remove invalid blocks
 ///
-/// Readers verify every block that they read. This command finds a failing disk earlier. Ctrl-C stops it and prints
-/// what was found so far. The exit code is 1 if a block is invalid.
+/// Readers verify every block that they read anyway, but this command finds a failing disk earlier. Ctrl-C stops it and
+/// prints what was found so far. The exit code is 1 if a block is invalid.
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     #[command(flatten)]

@@ -23,7 +23,7 @@ use std::process::Stdio;
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct CheckArgs {
-    /// Its arguments; -h lists them
+    /// The arguments of the check; -h lists them
     #[arg(
         value_name = "ARGUMENTS",
         trailing_var_arg = true,

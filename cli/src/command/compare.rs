@@ -80,7 +80,7 @@ pub struct CompareArgs {
     ///
     /// The size of the engine's cache. For a workload that uses mappings ('mapped-random', 'mapped-lookup', 'compile')
     /// on a model, it is the size of the kernel's page cache: the part of the memory limit that programs leave free. In
-    /// the JSON, refault_bytes counts bytes that were read again because there was no room to keep them.
+    /// the JSON, refault_bytes counts bytes that were read again because this memory was too small to keep them.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Size of a cache page: a power of two from 512 to 1M
@@ -112,7 +112,7 @@ pub struct CompareArgs {
     ///
     /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'memory', or 'policy.KEY' for a parameter of each policy
     /// that has it ('policy.max=32K,128K,512K'). It needs one workload and one source, and takes at most 64 values.
-    /// Prints a row for each value and a column for each policy, with the fastest of each row marked.
+    /// Prints a row for each value and a column for each policy, and marks the fastest policy of each row.
     #[arg(long, value_name = "KEY=V,...")]
     pub vary: Option<String>,
     /// Print how differences were tested

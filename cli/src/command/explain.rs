@@ -37,10 +37,10 @@ pub struct ExplainArgs {
     /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
     /// Takes the same values as --on of 'foreread compare'. A file or block device is only read, bypassing the page
-    /// cache. The files of the trace are mapped onto it one after the other, so it must be as large as all of them
-    /// together; otherwise select one file with --only. Such a run is explained from its event log, which is kept in an
-    /// unnamed temporary file until the end. 'foreread list models' lists the models; 'foreread probe PATH -o
-    /// FILE.toml' makes a model of your storage.
+    /// cache. The files of the trace are mapped one after the other onto the file or device, which must be as large as
+    /// all of them together; otherwise select one file with --only. A run on a file or device is explained from its
+    /// event log, which is kept in an unnamed temporary file until the end. 'foreread list models' lists the models;
+    /// 'foreread probe PATH -o FILE.toml' makes a model of your storage.
     #[arg(long, value_name = "SOURCE", default_value = "model:rbd")]
     pub on: SourceName,
     /// Policy to explain [default: auto]
@@ -69,14 +69,14 @@ pub struct ExplainArgs {
     pub seed: u64,
     /// Write a page with charts to this file
     ///
-    /// A single, self-contained HTML file without scripts. It shows hits, late reads and misses of each file, how
-    /// long the reads waited, the rules and every value, and embeds the JSON.
+    /// A single, self-contained HTML file without scripts. It shows hits, late reads and misses of each file, how long
+    /// the reads waited, the policy's rules and a table of all values, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.explain/1. It always contains every file, regardless of --file and --limit. With '-', the JSON
-    /// replaces the text.
+    /// Schema foreread.explain/1. The JSON always contains every file, regardless of --file and --limit. With '-', the
+    /// JSON replaces the text.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }

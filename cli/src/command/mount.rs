@@ -41,9 +41,9 @@ use std::time::Duration;
 /// file in it. Each open file has its own readahead state; all share one cache. If a file changes, a process that has it open keeps reading the version that it
 /// opened, or gets an error. A later open gets the new version, at the latest after --attr-ttl.
 ///
-/// The files belong to the mounting user; --allow-other lets other users read them, as permissions allow. A line is
-/// printed when the mount is ready. Ctrl-C, SIGTERM and SIGHUP unmount; if files are open, the mount is only detached,
-/// and a second Ctrl-C ends the process at once.
+/// The files belong to the mounting user; --allow-other lets other users read them, as permissions allow. foreread
+/// prints a line when the mount is ready. Ctrl-C, SIGTERM and SIGHUP unmount; if files are open, the mount is only
+/// detached, and a second Ctrl-C ends the process at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -80,8 +80,8 @@ pub struct MountArgs {
     /// How long to trust folder listings of an earlier mount: TIME, check, off [default: check]
     ///
     /// The disk cache keeps the listings of a prefix. check: the next mount shows a kept listing at once and lists the
-    /// folder in the background; until that is done, an open checks with the store. TIME, such as 10m: files in
-    /// listings younger than that open without a request. off: no listings are kept.
+    /// folder in the background; until the listing is complete, an open checks with the store. TIME, such as 10m: files
+    /// in listings younger than that open without a request. off: no listings are kept.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = names)]
     pub disk_cache_names: Option<String>,

@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 /// replay' reads the ranges into the page cache while the program runs; 'serve --plan' and 'mount --plan' read them
 /// into foreread's own cache.
 ///
-/// A plan from several runs has the ranges that at least two thirds of the runs read (--at-least). With --format no
-/// recording is needed, because the headers of model and table files say where their parts are. A file that has changed
-/// since the recording is left out and reported.
+/// A plan from several runs contains the ranges that at least two thirds of the runs read (change this with
+/// --at-least). With --format no recording is needed, because the headers of model and table files say where their
+/// parts are. A file that has changed since the recording is left out and reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub struct PlanArgs {
     pub at_least: (u32, u32),
     /// Maximum size of all ranges; keeps those with the longest waits
     ///
-    /// Ranges are ranked by wait time per byte, then by time.
+    /// Ranges are ranked by wait time per byte, then by the time at which they were read.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
     pub max: Option<u64>,
     /// Read headers: safetensors, gguf, parquet, zip or zarr

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Only reads. Latency and throughput are measured for each combination of request size and queue depth, in short time
 /// slices over several rounds, so that a slow minute affects all combinations equally. The model has four parameters:
 /// the latency of a read, the transfer rate of a single read, how many reads the storage serves at once (lanes), and
-/// the total rate of all reads (link). The model's error is printed beside them.
+/// the total rate of all reads (link). The model's error is printed beside these parameters.
 ///
 /// With --verify nothing is fitted: the same reads run on the source and on the model file, and the ratio of their times is printed.
 #[derive(Debug, clap::Args)]

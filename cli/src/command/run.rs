@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// Watches the reads and page faults of the command and its children, and reads what comes next into the page cache:
 /// the next parts of files that are read or mapped, and the next files of a folder. The kernel's own readahead stays
-/// on, and cached data is not read again. As root it uses the kernel's tracepoints. Otherwise it samples what the
+/// on, and cached data is not read again. As root it uses the kernel's tracepoints. Without root it samples what the
 /// command's threads are waiting for, and sees the reads that block. If there is nothing to gain, it stops watching,
 /// and says so at the end.
 ///

@@ -31,11 +31,11 @@ use tempfile::NamedTempFile;
 
 /// Simulate many traces, policies and device models on all cores
 ///
-/// Each combination is a cell. It has the results that 'foreread compare' shows for that policy. --resume appends each
-/// finished cell to a file, as a line of JSON (schema foreread.cell/1). With that file an interrupted sweep continues
-/// where it stopped, and a sweep with more traces or policies measures only the missing cells. A trace whose size has
-/// changed is measured again. A trace may be an object (s3://BUCKET/KEY), which is copied to a temporary file during
-/// its measurement.
+/// Each combination is a cell; its results are those that 'foreread compare' shows for that policy. --resume appends
+/// each finished cell to a file, as a line of JSON (schema foreread.cell/1). With --resume an interrupted sweep
+/// continues where it stopped, and a sweep with more traces or policies measures only the missing cells. A trace whose
+/// size has changed is measured again. A trace may be an object (s3://BUCKET/KEY), which is copied to a temporary file
+/// during its measurement.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

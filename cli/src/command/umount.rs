@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Unmount mounts of 'foreread mount'
 ///
-/// Works like 'fusermount3 -u DIR' or 'umount DIR'. The command that serves the mount then saves its state and ends. A
-/// busy mount stays mounted, and the programs that use it are listed as far as this user may see them. With --lazy the
-/// mount is detached at once, and ends when the last file is closed.
+/// Works like 'fusermount3 -u DIR' or 'umount DIR'. The 'foreread mount' process of that mount then saves its state and
+/// ends. A busy mount stays mounted, and the programs that use it are listed as far as this user may see them. With
+/// --lazy the mount is detached at once, and ends when the last file is closed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

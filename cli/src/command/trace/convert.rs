@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Convert a trace of any known format to foreread's format
 ///
-/// The format is recognised by content; if that is ambiguous, name it with --format. Units
-/// become nanoseconds and bytes. The header notes fields that the format lacks, and skipped records are counted.
+/// The format is recognised by content; if that is ambiguous, name it with --format. Times are converted to
+/// nanoseconds, and sizes to bytes. The header notes fields that the format lacks, and skipped records are counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
