@@ -225,7 +225,7 @@ fn in_order(object: &Arc<Object>, limit: u64, rate: &mut Option<f64>) -> Result<
             .read_at(&mut buf[..len], at)
             .map_err(|error| error.to_string())?;
         if n == 0 {
-            return Err(format!("it ended after {at} of {wanted} bytes"));
+            return Err(format!("the read ended after {at} of {wanted} bytes"));
         }
         if at == 0 && read(object, 0, n)? != buf[..n] {
             return Err("the bytes differ from those of a single read".to_string());

@@ -370,7 +370,7 @@ impl Config {
         if !self.readahead_from.is_empty() {
             let from = self.readahead_from.join("; ");
             notes.push(format!(
-                "Set for policies without max or min, not on models ({from})"
+                "Applies to policies without max or min, but not on models: {from}"
             ));
         }
         Site {

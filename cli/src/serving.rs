@@ -191,7 +191,7 @@ pub fn note_cache(engine: &Engine, asked: u64) {
         let [got, memory] = [got, memory].map(amount);
         let asked = size_b(asked);
         note(format!(
-            "the cache has {got}, not {asked}: all caches get {memory} of the memory of this machine or control group"
+            "the cache has {got}, not {asked}: all caches together get at most {memory} of the memory of this machine or control group"
         ));
     }
 }
@@ -204,7 +204,7 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 pub fn end_disk_cache(engine: &Engine) {
     #[cfg(feature = "object")]
     if let Some(cache) = engine.disk_cache() {
-        ends::waits_for("pieces for the cache on disk");
+        ends::waits_for("writes to the disk cache");
         cache.flush(WRITE_PATIENCE);
         say(disk_line(cache));
     }
@@ -231,10 +231,10 @@ fn disk_line(cache: &DiskCache) -> String {
         amount(counts.evicted_bytes),
     );
     for (count, what) in [
-        (counts.dropped_bytes, "not written, the disk was too slow"),
+        (counts.dropped_bytes, "not written, because the disk was too slow"),
         (
             counts.passed_over_bytes,
-            "read from the store, the disk was slower",
+            "read from the store, because the disk was slower",
         ),
     ] {
         if count > 0 {

@@ -16,7 +16,7 @@ pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
         && path.is_file()
     {
         let remedy = format!(
-            "name it first, and the storage after --on: foreread compare {name} --on model:NAME"
+            "name the trace first, and the storage after --on: foreread compare {name} --on model:NAME"
         );
         return Err(Fail::input(
             "a trace is not a storage device",

@@ -266,6 +266,6 @@ fn a_cache_is_no_larger_than_the_control_group_allows() {
     });
     let said = running.ended_by("-TERM");
     drop((std::fs::remove_dir(&inner), std::fs::remove_dir(&outer)));
-    let note = "foreread: the cache has 14.7 MB, not 1G: all caches get 16.8 MB of the memory";
+    let note = "foreread: the cache has 14.7 MB, not 1G: all caches together get at most 16.8 MB of the memory";
     assert!(said.contains(note), "{said}");
 }

@@ -153,7 +153,7 @@ impl Results {
             workload, device, ..
         } = &first.cell;
         Some(format!(
-            "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread check bench policies{} --only \
+            "{} of {} runs wasted more than the credit allows; the first is {} in {}, seed {}; 'foreread check bench policies{} --only \
              {workload}@{device}' repeats it",
             over.len(),
             self.runs[0],
@@ -404,7 +404,7 @@ fn notes(
     let mut notes = Vec::new();
     if runs[0] < runs[1] {
         notes.push(format!(
-            "Stopped after {} of {} runs: the figures are of the {} of {} cells whose runs are all done",
+            "Stopped after {} of {} runs: the figures cover the {} of {} cells whose runs are all done",
             runs[0], runs[1], cells[0], cells[1]
         ));
     }

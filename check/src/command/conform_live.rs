@@ -215,7 +215,7 @@ pub fn judge(
             ),
             "",
             format!(
-                "repeat it with more memory free (see /proc/pressure/memory). The first: {first}"
+                "repeat the check with more memory free (see /proc/pressure/memory). The first: {first}"
             ),
         )),
     }

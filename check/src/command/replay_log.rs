@@ -47,7 +47,7 @@ pub fn run(args: &ReplayLogArgs) -> Result<(), Fail> {
         Err(difference @ ReplayError::Differs { .. }) => Err(Fail::check(
             "different",
             format!("{place}: {difference}"),
-            "the log is of another version, or it is a bug",
+            "the log was written by another version of foreread, or this is a bug",
         )),
         Err(error) => Err(Fail::input(
             "bad event log",

@@ -51,7 +51,7 @@ impl FigureKind {
         match self {
             FigureKind::Blind => ["blind", "predicted blind"],
             FigureKind::LeftOut => ["left-out", "predicted by a fit to other rows"],
-            FigureKind::Formula => ["formula", "the model is the formula"],
+            FigureKind::Formula => ["formula", "the model is the published formula"],
             FigureKind::Order => ["order", "which of two is larger"],
             FigureKind::Fit => ["fit", "fitted to the figure"],
             FigureKind::Input => ["input", "put in as published"],

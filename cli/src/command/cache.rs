@@ -194,7 +194,7 @@ fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
         let remedy = if has_below {
             format!("write {below} for all sources below it")
         } else {
-            format!("'foreread cache list {}' has all names", part.dir)
+            format!("'foreread cache list {}' lists all names", part.dir)
         };
         return Err(Fail::input(
             "no version of it is in the cache",
@@ -612,9 +612,9 @@ fn trim(args: &TrimArgs) -> Result<(), Fail> {
     let signal = signalled.load(Ordering::Relaxed);
     ended(signal, "run the same command again to continue")?;
     if trimmed.left_bytes > args.size {
-        let remedy = "run it again: other processes write there, or this user may not remove files";
+        let remedy = "run the command again: other processes write to the cache, or this user may not remove its files";
         return Err(Fail::check(
-            "the cache is still larger than that",
+            "the cache is still larger than the given size",
             &args.dir,
             remedy,
         ));

@@ -326,7 +326,7 @@ fn fill(plan: Plan, cache: u64) -> Result<Arc<Filler>, Fail> {
 /// Listens for lists of file names.
 fn control(path: &Path, mount: &Mount, engine: &Engine) -> Result<Control, Fail> {
     if !engine.follows_order() {
-        note("this policy ignores the order of files; auto uses it");
+        note("this policy ignores the announced order of files; auto follows it");
     }
     Control::start(path, mount.planner()).map_err(|error| {
         Fail::input(

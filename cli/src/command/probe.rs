@@ -106,7 +106,7 @@ fn check(args: &ProbeArgs, on: &CompareOn, model: &str) -> Result<(), Fail> {
     if on.path().is_none() {
         let remedy = "name the file or block device that was probed";
         return Err(Fail::input(
-            "a model is compared with storage",
+            "a model can only be compared with real storage",
             &args.source,
             remedy,
         ));

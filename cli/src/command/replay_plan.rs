@@ -98,7 +98,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let plan = opened(&args.plan)?;
     if let Some(source) = objects(&plan) {
         let remedy = format!(
-            "use it with 'foreread mount {source} DIR --plan {}'",
+            "use the plan with 'foreread mount {source} DIR --plan {}'",
             args.plan.display()
         );
         return Err(Fail::input(
@@ -168,7 +168,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     match code {
         // With a command, the exit code is the command's.
         None if fails => {
-            let remedy = "make it again with 'foreread plan'";
+            let remedy = "make the plan again with 'foreread plan'";
             let what = "every file of the plan was left out";
             Err(Fail::check(what, args.plan.display(), remedy))
         }
@@ -306,7 +306,7 @@ fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
             size_of(judged.unused_bytes),
         );
         text.push_str(&format!(
-            "; of the fetched: {used} used, {late} of it late, {unused} unused"
+            "; of the fetched bytes: {used} used, {late} of it late, {unused} unused"
         ));
         if judged.metadata_bytes > 0 {
             let metadata = size_of(judged.metadata_bytes);

@@ -121,7 +121,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let mut running = start(&options)?;
     let status = signals.until_end(running.pid(), || running.wait(&enough));
     let status = status.map_err(cannot_wait)?;
-    ends::waits_for("the kernel's tracing, or a storage");
+    ends::waits_for("the kernel's tracing, or the storage");
     let report = running.finish();
     #[cfg(feature = "otlp")]
     send(began.elapsed(), &report, status);

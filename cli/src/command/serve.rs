@@ -211,7 +211,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower
         .collect();
     let Some(ranges) = ranges_for(&opened, &names, reader.size()) else {
         let what = format!(
-            "{}: no file of {} bytes for {}",
+            "{}: it contains no file of {} bytes, the size of {}",
             plan.display(),
             reader.size(),
             args.source

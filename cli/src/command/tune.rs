@@ -187,7 +187,7 @@ fn named(text: &OsStr) -> Result<PathBuf, Fail> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut programs = std::env::split_paths(&path).map(|folder| folder.join(text));
     if !Path::new(text).exists() && programs.any(|program| program.is_file()) {
-        let remedy = "a command follows two dashes: foreread tune -- CMD";
+        let remedy = "to record a command, write it after two dashes: foreread tune -- CMD";
         return Err(Fail::input("no such trace", text.display(), remedy));
     }
     match reads::parse(Some(text))? {
@@ -347,7 +347,7 @@ fn storage(name: &SourceName) -> Result<CompareOn, Fail> {
         Some(preset) => (
             "tune accepts a file, a block device or a model",
             format!(
-                "use --on model:{}, which is the same in virtual time",
+                "use --on model:{}, which simulates the same device in virtual time",
                 preset.name
             ),
         ),

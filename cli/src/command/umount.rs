@@ -108,7 +108,8 @@ fn away(host: &Host, mount: &Mount, lazy: bool) -> Result<(), Fail> {
     let users = host.programs_in(mount);
     let place = shown(&mount.point);
     if users.is_empty() {
-        let remedy = "run this as the user that mounted it or as root; if it is busy, end its users or add --lazy";
+        let remedy = "run the command as root or as the user that mounted it; if the mount is busy, end the programs \
+             that use it, or add --lazy";
         return Err(Fail::cannot(
             "not unmounted",
             format!("{place}: {said}"),

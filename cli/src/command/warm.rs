@@ -134,7 +134,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     let signal = signalled.load(Ordering::Relaxed);
     if signal > 0 {
         note(format!(
-            "stopped with {} to do; run the same command again to continue",
+            "stopped with {} left to read; run the same command again to continue",
             size_of(rest)
         ));
         return Err(Fail::Passed(128 + signal as u8));

@@ -59,7 +59,7 @@ fn lost_cells(results: &Results, policy: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     if !rows.is_empty() {
         let why = match rows.len() > MAX_REASONS {
-            true => format!("Why, for the worst {MAX_REASONS} (--json has the figures of all):"),
+            true => format!("Reasons for the worst {MAX_REASONS} cells (--json has the figures of all cells):"),
             false => "Why:".to_string(),
         };
         let reason = |row: &Row| format!("{}: {}", row.cell, why_lost(results, row));
@@ -259,7 +259,7 @@ fn notes(results: &Results) -> Vec<String> {
         ),
         format!(
             "Mean: geometric, over the cells, against {ONE_SETTING}. Oracle's gain: ln(none / policy) / ln(none / oracle), \
-             the sum of the first over that of the second in {shared}. Times are of the simulator."
+             the sum of the first over that of the second in {shared}. All times are simulated."
         ),
     ];
     notes.extend(oracle_beaten(results));

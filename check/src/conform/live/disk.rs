@@ -330,7 +330,7 @@ fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, Liv
                     kind.block_bytes()
                 );
                 return Err(LiveError::Unsupported(format!(
-                    "{what}: Linux can since 6.12; leave it out with --fs"
+                    "{what}: Linux supports this since 6.12; leave it out with --fs"
                 )));
             }
             Err(error) => {

@@ -180,7 +180,7 @@ fn in_file(path: &Path) -> Result<Vec<(String, String)>, Fail> {
         Fail::input(
             "cannot read the variables",
             what,
-            "name a file of lines NAME=VALUE",
+            "name a file that contains lines NAME=VALUE",
         )
     })?;
     let mut all = Vec::new();

@@ -31,7 +31,7 @@ pub fn is_asked(args: &WarmArgs) -> Result<bool, Fail> {
     let file = paths().find(|path| !is_object(path));
     let place = file.map_or(String::new(), |path| path.display().to_string());
     if objects > 0 {
-        let remedy = "warm files and objects one after the other";
+        let remedy = "warm files and objects in separate commands";
         return Err(Fail::input("a file among objects", place, remedy));
     }
     if args.disk_cache.is_some() {
@@ -99,7 +99,7 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
         .collect();
     let Some(cache) = config::load()?.disk_cache(args.disk_cache.as_deref())? else {
         return Err(Fail::input(
-            "objects need a disk cache, and none is named",
+            "objects need a disk cache, and none is given",
             &sources[0],
             "add --disk-cache DIR",
         ));
@@ -197,7 +197,7 @@ fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
     let rest = amount(sum.left_bytes());
     if signal > 0 {
         note(format!(
-            "stopped with {rest} to do; run the same command again to continue"
+            "stopped with {rest} left to fetch; run the same command again to continue"
         ));
         return Err(Fail::Passed(128 + signal as u8));
     }
@@ -219,7 +219,7 @@ fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
         }
         Some(CacheFillEnd::Stopped) | None if sum.dropped_bytes > 0 => {
             let dropped = amount(sum.dropped_bytes);
-            let place = format!("{dropped} were fetched and not written to {dir}");
+            let place = format!("{dropped} were fetched but not written to {dir}");
             Err(Fail::check(
                 "the disk was too slow",
                 place,
