@@ -231,7 +231,10 @@ fn disk_line(cache: &DiskCache) -> String {
         amount(counts.evicted_bytes),
     );
     for (count, what) in [
-        (counts.dropped_bytes, "not written, because the disk was too slow"),
+        (
+            counts.dropped_bytes,
+            "not written, because the disk was too slow",
+        ),
         (
             counts.passed_over_bytes,
             "read from the store, because the disk was slower",

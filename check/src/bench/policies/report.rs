@@ -59,7 +59,9 @@ fn lost_cells(results: &Results, policy: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     if !rows.is_empty() {
         let why = match rows.len() > MAX_REASONS {
-            true => format!("Reasons for the worst {MAX_REASONS} cells (--json has the figures of all cells):"),
+            true => format!(
+                "Reasons for the worst {MAX_REASONS} cells (--json has the figures of all cells):"
+            ),
             false => "Why:".to_string(),
         };
         let reason = |row: &Row| format!("{}: {}", row.cell, why_lost(results, row));

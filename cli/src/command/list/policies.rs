@@ -22,7 +22,10 @@ pub fn run(args: &JsonArgs) -> Result<(), Fail> {
 fn entry(info: &Info) -> Entry {
     let (scope, whose) = match info.scope {
         Scope::Open => ("open", "Keeps one state for each open file description."),
-        Scope::File => ("file", "Keeps one state for all readers of a file together."),
+        Scope::File => (
+            "file",
+            "Keeps one state for all readers of a file together.",
+        ),
         Scope::Source => ("source", "Keeps one state for all files of the source."),
     };
     let page = info
