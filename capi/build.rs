@@ -1,7 +1,7 @@
 //! Writes the SONAME into the shared library: `libforeread.so.0.1` for version 0.1.4.
 //!
-//! Before 1.0 each minor version may change the ABI, so the minor version is part of the name. From 1.0 on, only the major version
-//! is. `capi/install` and `cargo cinstall` install the library under this name.
+//! Before 1.0 each minor version may change the ABI, so the minor version is part of the name. From 1.0 on, only the
+//! major version is part of the name. `capi/install` and `cargo cinstall` install the library under this name.
 
 use std::env::var;
 

@@ -1,6 +1,6 @@
 //! foreread for C. The header `include/foreread.h` documents the functions; this file implements them.
 //!
-//! No panic crosses the boundary, no pointer of a caller is kept beyond the call, and every failure sets errno and leaves a line. A
+//! No panic crosses into C, no pointer of a caller is kept after the call, and every failure sets errno and stores a one-line message. A
 //! caller that breaks the rules of the header (a closed reader, a buffer that is too small) also breaks the rules of C; no check
 //! here can detect that.
 //!
@@ -96,7 +96,7 @@ fn boxed(reader: Reader) -> *mut Handle {
     Box::into_raw(Box::new(Handle(reader)))
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `source` and `policy` are NULL or end with a zero byte.
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn foreread_open(
     })
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `from` is NULL, or a reader from this library that is not closed.
@@ -161,7 +161,7 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
     from.read_at(buf, offset).map_err(Failure::from)
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `from` is NULL, or a reader from this library that is not closed; `buf` has room for `len` bytes.
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn foreread_pread(
     })
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// See [`foreread_pread`]; `iov` points to `iovcnt` entries, each with room for its length.
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn foreread_preadv(
     })
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `from` is NULL, or a reader from this library that is not closed.
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn foreread_allow_appends(from: *mut Handle) -> c_int {
     })
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `from` is NULL, or a reader from this library that is not closed.
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
     })
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `from` is NULL, or a reader from this library that is not closed.
@@ -284,11 +284,11 @@ pub unsafe extern "C" fn foreread_advise(
     })
 }
 
-/// The counters, in the header's order.
+/// The counters of a reader, in the order of `foreread.h`.
 #[repr(C)]
 pub struct CStats([u64; 11]);
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `from` is NULL, or a reader from this library that is not closed; `stats` has room for `size` bytes.
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn foreread_get_stats(
     })
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `from` is NULL, or a reader from this library that is not closed and that no other thread uses in a call.
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn foreread_close(from: *mut Handle) {
     });
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn foreread_error() -> *const c_char {
     ERROR
@@ -360,7 +360,7 @@ pub extern "C" fn foreread_error() -> *const c_char {
         .unwrap_or(c"".as_ptr())
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `settings` is NULL or ends with a zero byte.
@@ -402,7 +402,7 @@ fn disk_cache() -> Result<Option<foreread::source::disk_cache::DiskCache>, Failu
     cache.map_err(|error| OpenError::from(error).into())
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 ///
 /// # Safety
 /// `settings` is NULL or ends with a zero byte.
@@ -432,7 +432,7 @@ fn configure_disk_cache(_settings: Option<&str>) -> Result<(), Failure> {
     Err(Failure(libc::ENOTSUP, line.to_string()))
 }
 
-/// See the header.
+/// `include/foreread.h` documents this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn foreread_version() -> *const c_char {
     const { concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast() }

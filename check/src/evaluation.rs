@@ -12,8 +12,8 @@
 //!                                                    Figures ──────┘
 //! ```
 //! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with
-//! `linux-6.18:max=64M`. The latter is chosen on seed 1 and takes 0.35 s on seeds 4 and 5, so the ratio of `linux-6.18`
-//! in this cell is 36.
+//! `linux-6.18:max=64M`. `linux-6.18:max=64M` is chosen as the best opponent on seed 1, and takes 0.35 s on seeds 4 and
+//! 5, so the ratio of `linux-6.18` in this cell is 36.
 //!
 //! | file | holds |
 //! |---|---|
@@ -28,7 +28,7 @@
 //! | `verdict.rs` | cells and totals from runs |
 //! | `targets.rs` | the targets of a policy, and its results |
 //!
-//! It does not print and uses no file: [`foreread_lab::grid`] runs the cells and keeps the results.
+//! This module does not print and uses no file: [`foreread_lab::grid`] runs the cells and keeps the results.
 
 pub mod cells;
 pub mod devices;

@@ -1,7 +1,7 @@
 //! Arguments that all commands share, and the one-line error for a wrong command line.
 //!
 //! `-h` shows the first paragraph of each comment and fits 24 lines of 80 columns; `--help` shows all of it.
-//! This module reads no file and no registry: the command interprets its arguments.
+//! This module reads no file and looks up no names: each command interprets its own arguments.
 
 pub mod values;
 

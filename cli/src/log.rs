@@ -66,7 +66,7 @@ impl From<LogLevel> for LevelFilter {
 /// Starts the log on stderr.
 ///
 /// # Errors
-/// `FOREREAD_LOG` is not a level.
+/// The variable `FOREREAD_LOG` does not contain a log level.
 pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     let level = match asked {
         Some(level) => level,

@@ -160,7 +160,7 @@ where
     Some(layer.with_filter(ours.with_max_level_hint(LevelFilter::TRACE)))
 }
 
-/// Sends the values of this table at each interval.
+/// Starts to send the metrics of this table to the receiver, at each interval.
 pub fn send_metrics(table: impl Fn() -> Vec<Metric> + Send + Sync + 'static) {
     let Some(provider) = METRICS.get() else {
         return;

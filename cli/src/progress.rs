@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// A bar that disappears when it is dropped.
+/// A progress bar that disappears when it is dropped.
 pub struct Bar {
     bar: ProgressBar,
     /// Whether this stage has advanced at least once.
@@ -29,7 +29,7 @@ impl Default for Bar {
 }
 
 impl Bar {
-    /// A bar on stderr, or a hidden one.
+    /// Creates a progress bar on stderr, or a hidden one.
     pub fn new() -> Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}")
     }

@@ -143,7 +143,7 @@ impl Front {
     }
 }
 
-/// Also sends metrics, if the environment names a receiver.
+/// Also sends metrics by OpenTelemetry, if the environment names a receiver.
 pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + 'static) {
     #[cfg(feature = "otlp")]
     {
@@ -154,7 +154,7 @@ pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + '
     let _ = (engine, front);
 }
 
-/// Serves Prometheus metrics until it is dropped.
+/// Starts a server of Prometheus metrics, which ends when the returned value is dropped.
 #[cfg(feature = "metrics")]
 pub fn metrics(
     address: Option<NetworkAddress>,

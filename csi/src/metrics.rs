@@ -85,7 +85,8 @@ struct MetricFamily {
     samples: Vec<String>,
 }
 
-/// Merges the pages of several volumes and adds the label `volume` to each sample. Families stay together, as the format requires.
+/// Merges the pages of several volumes and adds the label `volume` to each sample. The samples of a metric family stay together, as the
+/// format requires.
 pub fn merged(pages: &[(String, String)]) -> String {
     let mut families: BTreeMap<String, MetricFamily> = BTreeMap::new();
     for (volume, page) in pages {

@@ -157,7 +157,7 @@ impl MountTable {
         changed("cannot bind the mount on", &place, bound.await)
     }
 
-    /// Unmounts all mounts of foreread at a path. `lazily`: also if they are in use.
+    /// Unmounts all mounts of foreread at a path. With `lazily`, mounts in use are detached too.
     pub async fn unmount(&self, place: &Path, lazily: bool) -> Result<(), Status> {
         for _ in 0..MAX_STACKED {
             let Some(mount) = self.at(place) else {

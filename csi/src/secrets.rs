@@ -101,7 +101,7 @@ pub const CREDENTIALS: [&str; 36] = [
     "IDENTITY_HEADER",
 ];
 
-/// The secrets of a request. It has no `Debug`.
+/// The secrets of a request. This type has no `Debug`, so that they are never printed.
 #[derive(Default)]
 pub struct SecretKeys {
     values: Vec<(&'static str, String)>,
@@ -109,7 +109,7 @@ pub struct SecretKeys {
     key_file: Option<String>,
 }
 
-/// The keys for a process. It has no `Debug`.
+/// The keys for a mounting process. This type has no `Debug`, so that they are never printed.
 pub struct KeyDelivery {
     pub variables: Vec<(&'static str, String)>,
     pub files: Vec<KeyFile>,
@@ -233,7 +233,7 @@ impl SecretKeys {
         self.values.is_empty() && self.key_file.is_none()
     }
 
-    /// Whether they contain the first link of this scheme's credential chain, so that no other link is used.
+    /// Whether these secrets contain the first link of this scheme's credential chain, so that no other link is used.
     pub fn has_credentials_of(&self, scheme: &str) -> bool {
         let has = |variable: &&str| match *variable {
             KEY_FILE => self.key_file.is_some(),

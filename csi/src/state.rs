@@ -94,7 +94,7 @@ impl StateFolder {
         private_file(&self.0.join(name).join(NOTE), &text)
     }
 
-    /// The note; `None` if it is missing or damaged.
+    /// Reads the stored note about a mount; an empty note if it is missing or damaged.
     pub fn note(&self, name: &str) -> MountNote {
         let path = self.0.join(name).join(NOTE);
         let text = read_small_text(&path, MAX_NOTE).unwrap_or_default();
@@ -181,7 +181,7 @@ impl<T> Claims<T> {
 }
 
 impl<T: Ord + Clone> Claims<T> {
-    /// `None` while another call holds it.
+    /// Takes the lock for a volume or path; returns `None` while another call holds it.
     pub fn claim(&self, what: &T) -> Option<Claim<T>> {
         self.all().insert(what.clone()).then(|| Claim {
             all: self.clone(),
@@ -189,7 +189,7 @@ impl<T: Ord + Clone> Claims<T> {
         })
     }
 
-    /// Waits until it is free.
+    /// Takes the lock for a volume or path, and waits until it is free.
     pub async fn claimed(&self, what: &T) -> Claim<T> {
         loop {
             let mut freed = std::pin::pin!(self.0.freed.notified());

@@ -36,7 +36,7 @@ unsafe extern "C" {
     fn PyBuffer_Release(view: *mut View);
 }
 
-/// A writable buffer. It must be dropped with the interpreter attached, because it holds a `Bound`.
+/// A writable buffer. Drop it with the interpreter attached, because it holds a `Bound`.
 pub struct WritableBuffer<'py> {
     // Boxed, because Python may keep a pointer into it.
     view: Box<View>,
@@ -44,7 +44,7 @@ pub struct WritableBuffer<'py> {
 }
 
 impl<'py> WritableBuffer<'py> {
-    /// The buffer of an object.
+    /// Gets the writable buffer of a Python object.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<WritableBuffer<'py>> {
         // SAFETY: a struct of pointers and numbers, for all of which zero is a valid value.
         let mut view: Box<View> = Box::new(unsafe { std::mem::zeroed() });

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 static ENDING: AtomicBool = AtomicBool::new(false);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// A running call.
+/// A running call into Python; it ends when this value is dropped.
 pub struct Call(());
 
 impl Call {

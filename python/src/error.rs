@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a call. A panic becomes EIO.
+/// Runs `work`, and converts a panic in it to an `OSError` with EIO.
 pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(of_errno(libc::EIO, PANIC, None)))
 }

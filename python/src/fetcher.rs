@@ -1,8 +1,8 @@
 //! A source that reads through a Python function: `fetch(start, end)` returns the bytes of that range.
 //!
 //! The engine calls it from several threads at once. Each thread attaches to the interpreter for the call, and releases it for the
-//! copy. Without a GIL the calls run in parallel. An exception fails the reads that need these bytes. It is kept, so that the reader
-//! can raise it.
+//! copy. Without a GIL the calls run in parallel. An exception fails the reads that need these bytes. The exception is kept, so that the
+//! reader can raise it.
 
 use crate::calls::Call;
 use foreread::source::{Defaults, Source, SourceError};

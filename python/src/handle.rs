@@ -4,7 +4,7 @@
 //!   call ──► lend: the reader, or ValueError (closed), or a new one (this is a forked child)
 //!        ──► wait::read without the interpreter ──► bytes, or the exception of the fetch, or OSError
 //! ```
-//! The engine is never called with the interpreter attached. Without a GIL many threads are attached at once, and an attached thread
+//! The engine is only called with the interpreter released. Without a GIL many threads are attached at once, and an attached thread
 //! that waits for an engine lock would block a fork or a garbage collection, which must stop all threads.
 
 use crate::buffer::{WritableBuffer, new_bytes};

@@ -11,8 +11,8 @@
 //! ```
 //! The state is locked only briefly and with the interpreter attached, and the engine is called with it released. So the state is
 //! consistent during a fork: with a GIL no other thread is attached, and without one Python first stops all attached threads
-//! (`PyOS_BeforeFork`). An attached thread must not block, or the fork would wait for it, forever if it blocks on a lock held by
-//! the fork, because `Fork::prepare` locks what engines share.
+//! (`PyOS_BeforeFork`). An attached thread must not block, because the fork would wait for that thread. It would wait forever if the
+//! thread blocks on a lock that the fork holds: `Fork::prepare` locks what engines share.
 
 use crate::calls;
 use crate::fetcher;
@@ -68,7 +68,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Changes with each fork, in the child.
+/// A number that increases in the child at each fork.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }

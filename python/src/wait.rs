@@ -4,7 +4,7 @@
 //!   main thread:   poll ──► ready                    other threads: Reader::read_at, without the interpreter
 //!                   └─ pending ──► sleep at most 50 ms, or until woken ──► signals? ──► KeyboardInterrupt: the read is dropped
 //! ```
-//! In both cases the interpreter is released (`detach`) while bytes are copied or awaited.
+//! In the main thread and in others, the interpreter is released (`detach`) while bytes are copied or awaited.
 
 use crate::{error, process};
 use foreread::{ReadError, Reader};

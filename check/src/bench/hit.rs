@@ -1,6 +1,6 @@
 //! `foreread check bench hit`: cached reads per second of the engine, compared with `pread` from the page cache.
 //!
-//! Rates are of this machine in this minute, so no test has them. The rows are in `docs/benchmarks/local.csv`.
+//! The rates depend on the machine and on its load, so no test checks them. The published rates are in `docs/benchmarks/local.csv`.
 
 use super::sim::{Figure, PAGE, ROUNDS, median, random_offsets};
 use foreread::source::FileSource;

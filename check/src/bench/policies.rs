@@ -1,4 +1,4 @@
-//! `foreread check bench policies`: runs the grid of the cells of [`crate::evaluation`], and gives a verdict.
+//! `foreread check bench policies`: runs policies in all cells of [`crate::evaluation`], and decides which cells a policy loses.
 //!
 //! ```text
 //!   options ──► keys ──► grid::run: all that are not in the file, on all threads ──► verdict, targets ──► Results ──► text, JSON
@@ -8,9 +8,9 @@
 //! remaining runs.
 //!
 //! A run depends only on its key: cell, policy, seed, and the recording that it reads. The key of a judged policy also
-//! includes the build of foreread, so that after a change `auto` runs again and its opponents do not. Opponents must
-//! not have changed: for each one, the run with the fewest requests in the file is repeated, and the file is refused
-//! unless every figure is the same.
+//! includes the build of foreread, so that after a change `auto` runs again and its opponents do not. The results of opponents must not
+//! have changed: for each opponent, the run with the fewest requests in the file is repeated, and the file is refused unless every figure
+//! is the same.
 
 mod report;
 
@@ -74,7 +74,7 @@ impl CellFilter {
         }
     }
 
-    /// Whether `only` selects a cell of a recording; if `only` is empty, it does.
+    /// Whether the filters `only` select the cell of a recorded workload; true if there are no filters.
     pub fn any_of(only: &[CellFilter], recording: &str, draw: u64) -> bool {
         let cells = Design::Validation.cells_of_traces([recording], draw);
         let is_named = |cell: &Cell| only.iter().any(|filter| filter.matches(cell));
@@ -96,7 +96,7 @@ impl std::fmt::Display for CellFilter {
     }
 }
 
-/// Why nothing, or no further run, could be measured.
+/// The reason why the benchmark could not start, or could not continue.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A policy that does not exist.
@@ -187,7 +187,7 @@ impl Results {
         document.to_string() + "\n"
     }
 
-    /// For people, `width` columns wide.
+    /// The report as text, `width` columns wide.
     pub fn to_text(&self, width: usize) -> String {
         report::text(self, width)
     }

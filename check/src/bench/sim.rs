@@ -1,6 +1,6 @@
 //! `foreread check bench sim`: decisions of the core and reads of the simulator in a second, and the core's state for a page.
 //!
-//! Rates are of this machine in this minute, so no test has them. The rows are in `docs/benchmarks/sim.csv`.
+//! The rates depend on the machine and on its load, so no test checks them. The published rates are in `docs/benchmarks/sim.csv`.
 
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
@@ -15,17 +15,19 @@ use std::time::Instant;
 pub const PAGE: u64 = 4096;
 /// What is resident while hits are counted.
 const RESIDENT: u64 = 1 << 30;
-/// Rounds of which the median is taken.
+/// Number of rounds; each figure is the median of the rounds.
 pub const ROUNDS: usize = 7;
 
-/// A name and a number.
+/// The name of a figure, and its value.
 pub type Figure = (String, Option<f64>);
 
-/// Measures the core and the simulator with `linux-6.18`, and with `auto`:
-/// hits, 4 KiB reads of resident pages that the core decides in a second, in random order;
-/// timed reads, that the simulator carries out in a second with clock and device, the first pass of eight cold;
-/// bytes of state for a page when 1 GiB is resident, and when one page in 64 is.
-/// Errors: a built-in name that is missing: a bug of the program.
+/// Measures the core and the simulator, with `linux-6.18` and with `auto`. The figures are:
+///
+/// - hits per second: 4 KiB reads of resident pages, in random order, that the core decides;
+/// - timed reads per second: reads that the simulator executes with clock and device, in eight passes, the first one cold;
+/// - bytes of state per page when 1 GiB is resident, and when one page in 64 is resident.
+///
+/// Errors: a built-in policy or device is missing, which is a bug in foreread.
 pub fn sim() -> Result<Vec<Figure>, SpecError> {
     let mut figures = Vec::new();
     for (name, policy) in [("", "linux-6.18"), ("auto_", "auto")] {

@@ -97,7 +97,7 @@ pub struct BenchPoliciesArgs {
     pub json: Option<OsString>,
 }
 
-/// Measures and prints.
+/// Runs the benchmark and prints its report.
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     let mut outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let resume = args.resume.as_deref();

@@ -1,6 +1,7 @@
 //! `foreread check conform linux` without a recording: compares the running kernel's decisions with ours, as a table or as JSON.
 //!
-//! Nothing is left behind. The first signal ends the check after the current episode, the second at once.
+//! The check leaves no device, mount or file on the machine. The first signal ends the check after the current episode, the second at
+//! once.
 
 use crate::conform::live::{CellOutcome, CellOutcomes, CellSelection, FileSystem, check, table};
 use clap::ValueEnum;
@@ -23,7 +24,7 @@ const READ_AHEAD_KIB: [u64; 7] = [0, 4, 65, 128, 1000, 1024, 8192];
 /// All combinations together take about three minutes.
 const OPERATIONS: u64 = 10_000;
 
-/// The value of `--fs` for all file systems, in addition to the names of [`FileSystem::ALL`].
+/// The value of `--fs` that selects all file systems; the other values are the names of [`FileSystem::ALL`].
 pub const ALL_FS: &str = "all";
 
 fn file_systems() -> PossibleValuesParser {
@@ -199,8 +200,8 @@ fn wanted(args: &ConformLiveArgs, seed: u64) -> CellSelection {
     }
 }
 
-/// Evaluates a comparison: a divergence is a failed check. Differences only under memory pressure are neither a failure
-/// nor agreement.
+/// Evaluates a comparison: a divergence is a failed check. If decisions differ only under memory pressure, the check neither fails nor
+/// passes.
 pub fn judge(
     first: Option<String>,
     pressed: u64,

@@ -1,5 +1,5 @@
-//! The results of the kernel's two probes on large folios, where its cursor gets out of step with the page number. Not
-//! a policy.
+//! Predicts the results of the kernel's two cache look-ups on large folios, for which the kernel's position in the
+//! index gets out of step with the page number.
 //!
 //! ```text
 //!   page number   8   9  10  11  12 ..          a probe that begins at page 9, inside the folio of page 8
@@ -7,7 +7,7 @@
 //!                     ▲ begins here             until the slots cross a multiple of 64
 //! ```
 //!
-//! It never changes the cache. For a cache without large folios its answers are exact.
+//! This module never changes the cache. Without large folios, the kernel's look-ups are exact.
 //!
 //! Source: docs/spec/linux-readahead.md 4.9. For folios of at least 128 pages, and for multiples of 4096, the source is
 //! recordings of 6.18.44 (`conform linux`), which are in the tests.
@@ -19,8 +19,8 @@ use foreread_core::policy::kernel::{Folios, Sight, counted};
 /// reaches the page's leaf (recorded on 6.18.44: from page 7678 of the folio 7168..7680 the first hole is 7686).
 const LEAF: u64 = 64;
 
-/// 4.9: the results of the kernel's probes. The kernel's cursor is on the first slot of a large folio while its page
-/// number stays unchanged, until the slots cross a leaf of the index.
+/// The results of the kernel's cache look-ups (docs/spec/linux-readahead.md 4.9). The kernel's cursor is on the first
+/// slot of a large folio while its page number stays unchanged, until the slots cross a leaf of the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, S> {
     pub folios: &'a Folios,

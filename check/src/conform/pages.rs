@@ -89,7 +89,7 @@ impl PageMachine {
         (added, marks)
     }
 
-    /// Folios left the cache.
+    /// Removes the pages of folios that the kernel evicted.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let range = ByteRange::between(first * PAGE, (first + (1 << order)) * PAGE);

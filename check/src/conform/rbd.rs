@@ -1,7 +1,8 @@
 //! Compares librbd with `rbd-aligned`: the same reads go through both, on a real cluster.
 //!
-//! librbd logs and counts its decisions; ours come from the machine. The two lists must be equal, extent by extent, and
-//! so must the counts. Nothing is adjusted to the other side, and only images created here are read.
+//! librbd logs and counts its decisions; foreread's state machine returns ours. The two lists must be equal, extent by
+//! extent, and so must the counts. Our side uses none of librbd's answers, and the check reads only images that it
+//! created.
 //!
 //! ```text
 //!   Case ──► machine with rbd-aligned ─────────► windows, ra_planned ─┐

@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Read};
 
-/// The kernel's page.
+/// The size of a kernel page, in bytes.
 pub const PAGE: u64 = 4096;
 /// Maximum length of a line. A line lists every page that the operation brought in; the longest seen is 60 kB.
 const MAX_LINE: usize = 16 << 20;
@@ -135,7 +135,7 @@ impl Default for Advice {
     }
 }
 
-/// An entry of [`Op::calls`].
+/// One call of the kernel's readahead code during an operation, in [`Op::calls`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "lowercase")]
 pub enum Call {
@@ -232,7 +232,7 @@ enum RecordingLine {
     Op(Box<Op>),
 }
 
-/// One line, which agrees with the lines before it.
+/// One parsed line, already checked against the lines before it.
 pub enum Item {
     /// The first line.
     Header(Header),

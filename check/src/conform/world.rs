@@ -234,7 +234,7 @@ impl World {
             && maps.all(|at| self.maps[at] == other.maps[at])
     }
 
-    /// Folios left the cache.
+    /// Removes folios that the kernel evicted.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let end = first + (1 << order);

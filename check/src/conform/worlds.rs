@@ -1,5 +1,5 @@
-//! The possible worlds in which a recording was made. There is one, until something matters that the recording does not
-//! contain:
+//! The kernel states ("worlds") in which a recording may have been made. There is only one world until a detail matters
+//! that the recording does not contain:
 //!
 //! ```text
 //!   mmap without `va`:   each world ──► 16 worlds, the mapping one page further in each

@@ -7,10 +7,11 @@
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
 //! ```
-//! `validation` has the recordings of `check/recordings`, each on two devices of its own that are drawn from a seed,
-//! and 24 cells of small files that are read at random, each on a drawn device.
+//! `validation` has the recordings of `check/recordings`, each on two devices that are drawn at random from a seed and
+//! used for no other recording, and 24 cells of small files that are read at random, each on a drawn device.
 //!
-//! With 12 devices and steps of 5 from 3 i, the three devices differ, and neighbours in the list get other workloads.
+//! Because the step is 5 and there are 12 devices, a workload never gets the same device twice, and neighbouring
+//! devices in the list get different workloads.
 //!
 //! Weights: every cell counts once in the geometric means. Source of the lists: issue 18 and its evaluation plan.
 
@@ -153,7 +154,7 @@ impl Design {
         }
     }
 
-    /// The cells of its generated workloads, without those that do not fit their device.
+    /// The cells of this design's generated workloads, without those whose workload does not fit the device.
     pub fn cells(self) -> Vec<Cell> {
         let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
         workloads.extend(workloads::NAMES);

@@ -85,7 +85,7 @@ pub(crate) fn measure_workload(
     Ok(Some(simulate(workload, &device, key, &policy)))
 }
 
-/// One run of a policy that need not be in a list.
+/// Executes one run of any policy, even one that no list contains.
 pub fn simulate(
     workload: &Workload,
     device: &devices::DeviceChoice,

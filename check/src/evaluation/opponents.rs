@@ -1,4 +1,4 @@
-//! The policies to compare with, and the conversion of a name to a policy.
+//! The opponents (the policies with which a judged policy is compared), and the conversion of a name to a policy.
 //!
 //! `BASELINE` has the settings that a user of foreread could choose before `auto`, and the imitation that wins most
 //! often. `EIGHT` has four of them and four adaptive policies.

@@ -8,8 +8,8 @@
 //!   share of the oracle's gain = ln(none / policy) / ln(none / oracle); over several cells: sum / sum
 //! ```
 //! Example: the best opponent of the cell takes 2.0 s, the policy 2.2 s, none 8 s, the oracle 1.6 s. The ratio is 1.1,
-//! so the cell is lost; the share is ln(3.64) / ln(5) = 0.80. With a second cell that gains 0.1 of 0.2, the share of
-//! both is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of shares would mostly reflect cells with almost nothing to gain.
+//! so the cell is lost; the share is ln(3.64) / ln(5) = 0.80. With a second cell, in which the policy gains 0.1 of the possible 0.2, the
+//! share over both cells is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of shares would mostly reflect cells with almost nothing to gain.
 //! All times are those of the first judging seed, which is the oracle's.
 //!
 //! The oracle is the result of a search and not a bound: if a device has random latencies, a policy that makes other
@@ -19,8 +19,8 @@
 //! demanded bytes, whichever is more. So a policy that reads more is compared with others that read as much. The ratio
 //! against the best within 1.25 is also given.
 //!
-//! The unrestricted best, chosen on the judging seeds themselves, is given in addition. It may read any number of
-//! useless bytes, and the totals of `baseline` are based on it.
+//! The unrestricted best, chosen on the judging seeds themselves, is given in addition. This opponent may read any number of useless
+//! bytes, and the totals of `baseline` are based on it.
 
 use super::measure::{Figures, Key, is_within_credit};
 use super::{Cell, Design};
@@ -45,7 +45,7 @@ const SAME_BYTES: f64 = 1.01;
 /// Maximum time of a policy relative to the best.
 pub(crate) const MAX_RATIO: f64 = 1.05;
 
-/// The gain is counted only if the logarithm of none / oracle is at least this: 2 %. Below it, the share is noise (a
+/// The gain is counted only if the logarithm of none / oracle is at least this: 2 %. Below this limit, the share is noise (a
 /// sequential reader on `rbd` has nothing to gain, so a policy that costs 1 % would have a share of minus thousands).
 pub const MIN_GAIN: f64 = 0.02;
 
@@ -53,7 +53,7 @@ pub const MIN_GAIN: f64 = 0.02;
 /// of its optimum.
 pub(crate) const BEATEN: f64 = 0.999;
 
-/// A policy in a cell, over the judging seeds. In JSON, a row of the oracle has a time and a share, and otherwise
+/// The result of a policy in a cell, over the judging seeds. In JSON, a row of the oracle has a time and a share, and otherwise
 /// zeros, because its other figures cannot be compared with a policy's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -108,7 +108,7 @@ impl Gains {
     }
 }
 
-/// A policy over all cells. Means are geometric.
+/// The result of a policy over all cells. Means are geometric.
 #[derive(Clone, Debug, Serialize)]
 pub struct Total {
     pub policy: String,

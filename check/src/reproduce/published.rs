@@ -10,7 +10,7 @@
 //! `ours` is an expression ([`super::experiment`]). `holds` is the target ([`super::verdict::Target`]). If `known` is
 //! `miss`, the row was missed before: it is listed as a miss, but only a new miss makes the command fail.
 //!
-//! It contains none of our results.
+//! These files contain none of our results.
 
 use super::verdict::FigureKind;
 use serde::Deserialize;

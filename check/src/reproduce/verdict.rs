@@ -7,7 +7,8 @@
 //!   formula    our model is the published formula or rule: only our mistakes could differ
 //!   order      which of two is larger, or that neither is; the ratio is also shown
 //! ```
-//! These four have verdicts. Kinds are never added up: agreement with a formula says nothing about predictions.
+//! Figures of these four kinds have verdicts. The scores of different kinds are never added up: agreement with a
+//! formula says nothing about predictions.
 //!
 //! A figure used to fit a model or a workload never counts as a check, because that would be circular.
 

@@ -1,5 +1,5 @@
 //! `foreread check` runs another program, `foreread-check`, found as cargo and git find their subcommands:
-//! beside this program, then on the PATH. It replaces this process by exec.
+//! beside this program, then on the PATH. The other program replaces this process (exec).
 //!
 //! ```text
 //!   foreread check reproduce all ──► foreread-check reproduce all

@@ -1,6 +1,6 @@
 //! `foreread doctor`: runs the checks of the attach crate on this machine's readahead, and prints the results.
 //!
-//! This file decides nothing.
+//! The rules are in the attach crate, not here.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;

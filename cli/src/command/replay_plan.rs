@@ -1,4 +1,4 @@
-//! `foreread replay`: reads the ranges of a plan into the page cache, while a command runs or alone.
+//! `foreread replay`: reads the ranges of a plan into the page cache, while a command runs or without a command.
 //!
 //! ```text
 //!   CMD starts ──► the plan is read ──► CMD ends ──► reading stops ──► report

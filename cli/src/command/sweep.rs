@@ -1,6 +1,7 @@
-//! `foreread sweep`: builds a grid from its options, lets the lab measure the cells that are not in the file, and prints all cells.
+//! `foreread sweep`: builds a grid from its options, lets the lab measure the cells that are not in the `--resume` file
+//! yet, and prints all cells.
 //!
-//! The thread that measures the first missing cell of a trace loads it; the last cell frees it.
+//! A trace is loaded by the thread that measures its first missing cell, and freed after its last cell.
 
 use crate::args::values::size;
 use crate::fail::{Fail, one_line};

@@ -1,5 +1,5 @@
-//! One file system with one `read_ahead_kb`, read or mapped: recorded by one thread, and compared by others
-//! concurrently.
+//! Checks one combination of file system, `read_ahead_kb` and access (reads or mappings): one thread records the
+//! kernel, and other threads compare the recording at the same time.
 //!
 //! ```text
 //!   recorder, on one CPU ──► Tee ─┬─pipe─► check, level full
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Scope, sleep};
 use std::time::{Duration, Instant};
 
-/// The requested combinations: all of the first three fields.
+/// The requested combinations: every combination of values in the first three fields.
 #[derive(Clone, Debug)]
 pub struct CellSelection {
     pub file_systems: Vec<FileSystem>,
@@ -110,8 +110,8 @@ pub struct CellOutcomes {
     pub left_out: Vec<String>,
 }
 
-/// Records and compares all requested combinations. Errors: this machine cannot do it, a file of ours could not be
-/// used, or `stop` was set.
+/// Records and compares all requested combinations. Errors: this machine cannot run the check, a temporary file of the
+/// check could not be used, or `stop` was set.
 pub fn check(
     wanted: &CellSelection,
     stop: &AtomicBool,

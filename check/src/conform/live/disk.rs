@@ -160,7 +160,7 @@ impl Disk {
         Ok(set / page)
     }
 
-    /// The largest command, in pages.
+    /// The largest request that the device accepts, in pages.
     pub fn io_pages(&self) -> Result<u64, LiveError> {
         let of_device = || Host::here().device(self.number).max_request;
         self.io_pages
@@ -170,8 +170,8 @@ impl Disk {
             })
     }
 
-    /// Waits until nothing is in flight: a page that has not arrived can neither be dropped nor mapped by a neighbour's
-    /// fault.
+    /// Waits until no request to the device is in flight: a page that has not arrived can neither be dropped nor be
+    /// mapped by a fault on a neighbouring page.
     pub fn settle(&self) -> Result<(), LiveError> {
         let mut text = [0; 512];
         for look in 0..LOOKS {

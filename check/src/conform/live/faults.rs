@@ -1,6 +1,6 @@
 //! Patterns of page faults: a mapping, touches of its pages, and reads in between.
 //!
-//! It never touches a page beyond the end of the file, which would raise a signal.
+//! These patterns never touch a page beyond the end of the file, which would raise a signal.
 
 use super::steps::Step;
 use super::story::{DrawSteps, Story, hint, length, place, spread};

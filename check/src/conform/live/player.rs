@@ -2,8 +2,8 @@
 //!
 //! `foreread-check` has no `unsafe`, but touching a mapping of a file needs it. Python is available on nearly every
 //! system, and its ctypes can map at a chosen address and read one byte. One episode is played by a single process, so
-//! descriptors need not be shared. Without Python, those patterns are left out, and the report lists them.
-//! The two players are never used in the same episode.
+//! descriptors need not be shared. Without Python, patterns that need mappings or readahead(2) are left out, and the
+//! report lists them. The two players are never used in the same episode.
 //!
 //! ```text
 //!   Step ─┬─► Native: pread, posix_fadvise
@@ -43,7 +43,7 @@ impl Native {
         self.files = files;
     }
 
-    /// Returns the result of pread(2), otherwise 0.
+    /// Executes a step. Returns the result of pread(2) if the step is a read, otherwise 0.
     pub fn play(&mut self, step: &Step) -> Result<u64, LiveError> {
         let file = &self.files[step.fd() as usize];
         match *step {

@@ -5,8 +5,8 @@
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of new folios ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
-//! If an episode is disturbed from outside (the kernel reclaimed pages, or the trace lost events), it ends before that
-//! step and is counted. Every written line consists only of the kernel's own answers.
+//! If an episode is disturbed from outside (the kernel reclaimed pages, or the trace lost events), the recorded episode
+//! ends before the disturbed step, and is counted. Every written line consists only of the kernel's own answers.
 
 use super::LiveError;
 use super::disk::{Disk, SIZES};
@@ -111,7 +111,8 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Must be called in the thread that plays. Without a helper there are no faults and no readahead(2).
+    /// Must be called in the thread that will play the episodes. Without a helper process, patterns with page faults
+    /// and readahead(2) are left out.
     pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
         let thread = rustix::thread::gettid()
             .as_raw_nonzero()

@@ -1,4 +1,4 @@
-//! Formats the results of a check for people.
+//! Formats the results of a check as text.
 //!
 //! A difference is shown as completely as in the JSON.
 
