@@ -1,5 +1,6 @@
 //! Verification: checks foreread against publications, the kernel and librbd, and measures the quality of its policies.
-//! It is a separate binary, `foreread-check`, which `foreread` runs for `check`, `reproduce`, `conform` and `bench`.
+//! The crate is a separate binary, `foreread-check`, which `foreread` runs for `check`, `reproduce`, `conform` and
+//! `bench`.
 //!
 //! ```text
 //!   command/ ──► reproduce    the tables of publications, reproduced
@@ -7,13 +8,13 @@
 //!            ├─► store        tests of a real object store
 //!            └─► bench        reads per second; policies against opponents in many cells ──► evaluation
 //! ```
-//! It measures with the lab, and uses `foreread-cli` for errors, output, progress and signals.
+//! The checks measure with the lab, and use `foreread-cli` for errors, output, progress and signals.
 
 #![cfg_attr(
     test,
     allow(
         clippy::disallowed_methods,
-        reason = "a test may panic where a thread is refused"
+        reason = "a test may panic if a thread cannot be started"
     )
 )]
 

@@ -1,7 +1,7 @@
 //! Tests of a real object store: `foreread check store URL` checks the properties on which foreread depends.
 //!
-//! It only reads, and it reads at most a given number of bytes. A prefix is listed first, and one of its files is read;
-//! an object is read directly.
+//! The test writes nothing, and it reads at most a given number of bytes. A prefix is listed first, and one of its
+//! files is read; an object is read directly.
 //!
 //! ```text
 //!   prefix ──► list ──► look-ups agree with it ──► a file of it ─┐
@@ -144,7 +144,7 @@ fn version(object: &Object) -> Result<String, String> {
     let size = object.check().map_err(|error| error.to_string())?;
     if size != object.size() {
         return Err(format!(
-            "{size} bytes, and {} when it was opened",
+            "{size} bytes now, but {} when it was opened",
             object.size()
         ));
     }

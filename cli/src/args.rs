@@ -80,7 +80,7 @@ pub struct StoreArgs {
 
 #[cfg(feature = "object")]
 impl StoreArgs {
-    /// Applies the options to this process. They override FOREREAD_OBJECT, which overrides the settings files.
+    /// Applies the options to this process. These options override FOREREAD_OBJECT, which overrides the settings files.
     pub fn set(&self) -> Result<(), Fail> {
         object::configure_by(config::stores);
         let named = [

@@ -108,7 +108,7 @@ pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
 }
 
-/// Settings of object stores. They are read when a store is opened, because other commands do not need them.
+/// Settings of object stores. These settings are read when a store is opened, because other commands do not need them.
 #[cfg(feature = "object")]
 pub fn stores() -> Result<String, String> {
     let config = load().map_err(|fail| fail.line())?;
@@ -327,7 +327,7 @@ impl Config {
     /// Values for policies whose `max` or `min` is not set.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
-        allow(dead_code, reason = "servers alone take it here")
+        allow(dead_code, reason = "only servers call this function")
     )]
     pub fn readahead(&self) -> Vec<Readahead> {
         self.readahead.clone()

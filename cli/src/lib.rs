@@ -1,9 +1,9 @@
 //! The command `foreread`. The binary and the Python package call [`main`].
 //!
-//! It parses the command line, calls the lab or the engine, and prints. Results go to stdout, progress and errors to
-//! stderr; an error is one line, `foreread: what: where; remedy`. Exit codes: 0 done, 1 a check failed, 2 bad usage or
-//! bad input, 3 not possible on this machine, 70 a bug of foreread. Measuring, deciding and formatting numbers happen
-//! in other crates.
+//! The command parses its command line, calls the lab or the engine, and prints. Results go to stdout, progress and
+//! errors to stderr; an error is one line, `foreread: what: where; remedy`. Exit codes: 0 done, 1 a check failed, 2 bad
+//! usage or bad input, 3 not possible on this machine, 70 a bug of foreread. Measuring, deciding and formatting numbers
+//! happen in other crates.
 //!
 //! ```text
 //!   args ──► command/: one file for each ──► lab or engine

@@ -30,7 +30,7 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
     let mut policies = Vec::new();
     for text in &texts {
         if text == "kernel" {
-            let remedy = "remove it: for a file the kernel's row is added automatically";
+            let remedy = "remove it: for a file, the row 'kernel' is added automatically";
             return Err(Fail::input(
                 "not a policy of foreread",
                 "'kernel' in --policy",

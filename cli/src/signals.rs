@@ -6,7 +6,7 @@
 //!   warm, replay without CMD    the first signal stops the reading     ──► the second one ends us at once
 //!   serve, mount, watch, bench  the first signal starts the shutdown   ──► the second one ends us at once
 //! ```
-//! At its end a command may block on a file system that does not answer. Then a signal must end it, so no handler
+//! At its end a command may block on a file system that does not answer. A signal must be able to end a blocked command, so no handler
 //! stays installed longer than needed.
 //!
 //! A closed terminal sends SIGHUP. If `nohup` made the process ignore it, it stays ignored: exec would reset a handler,

@@ -67,7 +67,7 @@ pub struct Arguments {
     pub inline: bool,
     /// Allow inline volumes with sources without TLS
     ///
-    /// Then any user that may create a pod can make the plugin send requests to every HTTP server that it can reach.
+    /// With this option, any user that may create a pod can make the plugin send requests to every HTTP server that it can reach.
     #[arg(long, requires = "inline")]
     pub inline_http: bool,
     /// Accept volumes with a writing access mode, and mount them read-only

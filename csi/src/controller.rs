@@ -4,7 +4,7 @@
 //!   StorageClass models, source: s3://models/  +  claim in a namespace  ──►  volume foreread-pvc-9f0e..., source: s3://models/
 //! ```
 //! The controller creates and deletes nothing in a store. A volume is only its identifier and the class's parameters, so there is no
-//! state. Its capacity is unknown (0), and any requested capacity gives the same volume.
+//! state. A volume's capacity is unknown (reported as 0), and any requested capacity gives the same volume.
 
 use crate::arguments::Arguments;
 use crate::refusal::{invalid, refused};

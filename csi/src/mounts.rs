@@ -4,8 +4,8 @@
 //!   mountinfo   0:52 / .../globalmount  fuse.foreread s3://models/      the mount that `foreread mount` made
 //!               0:52 / .../pods/.../mount fuse.foreread s3://models/    a bind mount of it: the same device
 //! ```
-//! A system call on a hung mount may never return. So each call runs on a thread that is abandoned after a time limit, and a path with
-//! such a thread does not get a second one.
+//! A system call on a hung mount may never return. Therefore each call runs on its own thread that is abandoned after a time limit, and a
+//! path with such a thread does not get a second one.
 
 use crate::refusal::{one_line, refused};
 use crate::state::Claims;

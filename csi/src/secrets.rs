@@ -6,8 +6,8 @@
 //!   key.json                       ──► STATE/NAME/key.json, 0600    GOOGLE_APPLICATION_CREDENTIALS names it
 //!   AWS_REGION, AZURE_STORAGE_KEY, ... ──► the same                 in the environment of `foreread mount`
 //! ```
-//! A process rereads a file when its store refuses the old keys, but cannot reread its environment. So a running mount picks up keys in a file
-//! after its Secret has changed.
+//! A process rereads a file when its store refuses the old keys, but cannot reread its environment. Therefore a running mount picks up
+//! changed keys if they are in a file, but not if they are in its environment.
 //!
 //! A name that is not in the table is refused, so that a Secret cannot set PATH or LD_PRELOAD of a node's process.
 //!

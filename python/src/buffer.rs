@@ -1,8 +1,8 @@
 //! Python memory that a read fills, through the buffer protocol (in the limited API since Python 3.11).
 //!
-//! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"). There they are exported but not
-//! part of the limited API, so they are declared here. While a [`WritableBuffer`] exists, Python neither frees the memory nor
-//! changes its size: a `bytearray` refuses to grow, and a `memoryview` refuses to be released.
+//! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"). Python 3.10 exports them, but not in
+//! its limited API, so they are declared here. While a [`WritableBuffer`] exists, Python neither frees the memory nor changes its size: a
+//! `bytearray` refuses to grow, and a `memoryview` refuses to be released.
 
 #![allow(unsafe_code)]
 
@@ -133,8 +133,8 @@ impl Room {
     }
 }
 
-/// A `bytes` object of at most `len` bytes that `fill` writes in place. It is cut to the length that `fill` returns; that length is
-/// returned too. Errors: the errors of `fill`, or there is no memory.
+/// A `bytes` object of at most `len` bytes that `fill` writes in place. The object is cut to the length that `fill` returns; that length
+/// is returned too. Errors: the errors of `fill`, or there is no memory.
 pub fn new_bytes<'py>(
     py: Python<'py>,
     len: usize,

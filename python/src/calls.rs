@@ -1,7 +1,8 @@
 //! Counts calls into Python from the engine's threads, so that no call is running when the interpreter ends.
 //!
-//! When the interpreter ends, it stops threads that try to attach, in the middle of Rust frames. So a function registered with
-//! `atexit` first forbids new calls, which then fail with EIO, and waits for running calls for at most [`PATIENCE`].
+//! When the interpreter ends, it stops threads that try to attach, in the middle of Rust frames. Therefore a function
+//! registered with `atexit` first forbids new calls, which then fail with EIO, and waits for running calls for at most
+//! [`PATIENCE`].
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -62,8 +62,8 @@ impl Fetcher {
         }
     }
 
-    /// Its references for Python's garbage collector: the function, and exceptions, whose frames refer to the file that owns this.
-    /// Skips the exceptions if they are locked, because a collection may run at any point.
+    /// Reports references to Python's garbage collector: the function, and stored exceptions, whose frames refer to the file that owns
+    /// this fetcher. Skips the exceptions if they are locked, because a collection may run at any point.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fetch)?;
         let Ok(failed) = self.failed.try_lock() else {

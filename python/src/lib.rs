@@ -1,7 +1,7 @@
 //! foreread for Python: the extension module `foreread._native`. The package `foreread` builds its Python objects on it.
 //!
-//! It never waits with the interpreter attached, no panic crosses into Python, and engines of the process that forked this one are
-//! never used.
+//! This module never waits with the interpreter attached, no panic crosses into Python, and engines of the process that forked this one
+//! are never used.
 //!
 //! ```text
 //!   foreread/_file.py: File(io.RawIOBase) ──► Handle ──► foreread::Reader ──► engine of its kind (process.rs)

@@ -239,7 +239,7 @@ impl Slot {
         opened.into_iter().for_each(close);
     }
 
-    /// Its references for Python's garbage collector. It reports none if the slot is locked, because a collection may run at any
+    /// Reports references to Python's garbage collector. It reports none if the slot is locked, because a collection may run at any
     /// point, and none while the engine may call the function: the collector clears objects first, and calling a cleared function
     /// crashes the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -7,7 +7,7 @@
 //!   position 0    A: read(10) claims 0..10      position 10    B: read(10) claims 10..20      position 20
 //!   A fails or is interrupted before another read claims: back to 0
 //! ```
-//! It is an atomic number without a lock, so it is consistent in a forked child, whatever other threads did at that moment.
+//! The position is an atomic number without a lock, so it is consistent in a forked child, whatever other threads did at that moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

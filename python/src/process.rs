@@ -9,7 +9,7 @@
 //!   fork ──► parent: nothing changes
 //!        └─► child:  generation + 1; old engines and readers are neither used nor dropped
 //! ```
-//! The state is locked only briefly and with the interpreter attached, and the engine is called with it released. So the state is
+//! The state is locked only briefly and with the interpreter attached, and the engine is called with it released. Therefore the state is
 //! consistent during a fork: with a GIL no other thread is attached, and without one Python first stops all attached threads
 //! (`PyOS_BeforeFork`). An attached thread must not block, because the fork would wait for that thread. It would wait forever if the
 //! thread blocks on a lock that the fork holds: `Fork::prepare` locks what engines share.

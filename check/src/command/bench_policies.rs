@@ -83,8 +83,9 @@ pub struct BenchPoliciesArgs {
     pub policy: Vec<String>,
     /// Append finished runs to this file, and reuse those in it
     ///
-    /// One line of JSON for each run. With a new build of foreread, the judged policies run again, the others do not.
-    /// One run of each opponent is repeated as a test: if a figure differs from the file, the file is refused.
+    /// The file has one line of JSON for each run. With a new build of foreread, the judged policies run again, the
+    /// others do not. One run of each opponent is repeated as a test: if a figure differs from the file, the file is
+    /// refused.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<OsString>,
     /// Number of concurrent runs [default: the number of processors]
@@ -177,7 +178,7 @@ fn recordings(
         if args.recordings.is_some() || args.draw.is_some() {
             let remedy = "add --cells validation";
             return Err(Fail::input(
-                "this option needs the validation",
+                "this option needs the cells of the validation",
                 "--recordings, --draw",
                 remedy,
             ));
@@ -188,14 +189,14 @@ fn recordings(
     if args.trace.is_some() {
         let remedy = "remove --trace, or choose another set of cells";
         return Err(Fail::input(
-            "the validation has its own traces",
+            "the cells of the validation have their own traces",
             "--trace",
             remedy,
         ));
     }
     let folder = args.recordings.as_deref().unwrap_or(Path::new(RECORDINGS));
     let index = folder.join("index.csv");
-    let remedy = "name their folder with --recordings; check/record-programs makes one";
+    let remedy = "give the folder of the recordings with --recordings; check/record-programs makes such a folder";
     let refused = |what: &str, why: &dyn std::fmt::Display| {
         Fail::input(what, format!("{}: {why}", index.display()), remedy)
     };

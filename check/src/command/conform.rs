@@ -21,9 +21,9 @@ pub enum ConformWhat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformLevel {
-    /// Fetched pages and marks
+    /// Compare only the fetched pages and the marks
     Pages,
-    /// Every decision, folio, mark and state
+    /// Compare every decision, folio, mark and state
     Full,
 }
 

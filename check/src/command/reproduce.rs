@@ -30,7 +30,7 @@ Examples:
   foreread check reproduce crume-2014
   foreread check reproduce wu-2010b --json - | jq '.tables[].rows[] | select(.ok | not)'")]
 pub struct ReproduceArgs {
-    /// The publication, or all of them
+    /// The publication to reproduce, or 'all'
     #[arg(value_name = "PAPER", default_value = ALL, value_parser = papers())]
     pub paper: String,
     /// Maximum number of runs of each experiment

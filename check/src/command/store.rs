@@ -19,8 +19,8 @@ const DOLLARS_A_GB: f64 = 0.09;
 
 /// Test reads from your object store; writes nothing
 ///
-/// Tests an object or a prefix (s3://BUCKET/PREFIX/, gs://, az://, https://), reads at most --bytes, and reports the cost. It uses the
-/// same credentials as other commands (docs/stores.md). Add its output to bug reports.
+/// Tests an object or a prefix (s3://BUCKET/PREFIX/, gs://, az://, https://), reads at most --bytes, and reports the
+/// cost. The check uses the same credentials as other commands (docs/stores.md). Add its output to bug reports.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

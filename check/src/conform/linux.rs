@@ -100,7 +100,7 @@ pub fn check(
             Item::Header(read) => {
                 if level == Level::Pages && (read.large_folios || read.min_order > 0 || read.mmap) {
                     let what =
-                        "the level 'pages' has neither large folios nor page faults".to_string();
+                        "the level 'pages' cannot check large folios or page faults".to_string();
                     return Err(CheckError::Level {
                         line: lines.number(),
                         what,
@@ -283,7 +283,7 @@ fn differs_in_pages(op: &Op, added: &BTreeSet<u64>, marks: &BTreeSet<u64>) -> Op
                 theirs.difference(added).collect(),
             );
             return Some(format!(
-                "pages only ours {more:?}, only the kernel's {less:?}"
+                "pages fetched only by us {more:?}, only by the kernel {less:?}"
             ));
         }
     }

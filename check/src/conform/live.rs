@@ -1,7 +1,7 @@
 //! Tests the running kernel: executes seeded operations on a temporary file system, records the kernel's decisions from
 //! tracepoints, and compares the recording.
 //!
-//! It never touches other devices, pages of other files, or other traces, and leaves nothing behind, however the
+//! The test never touches other devices, pages of other files, or other traces, and leaves nothing behind, however the
 //! process ends.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! The level *pages*: passes an episode to the machine as a reader would, with an empty cache that is large enough for
 //! everything.
 //!
-//! It does not look inside a policy: it compares the fetched pages and the marks in the cache.
+//! This level does not look inside a policy: it compares the fetched pages and the marks in the cache.
 //!
 //! ```text
 //!   op ──► event ──► machine ──► Submit (answered at once): pages added     marks: the machine's cache

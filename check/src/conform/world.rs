@@ -7,7 +7,7 @@
 //!               ▲──────────── again, until the page is mapped ┴──────────────────────────────────────┘
 //! ```
 //!
-//! It does not use the kernel's answers, except the folios evicted from the cache.
+//! The model does not use the kernel's answers, except the folios evicted from the cache.
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 

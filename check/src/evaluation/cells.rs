@@ -89,7 +89,8 @@ pub(crate) const BASELINE_WORKLOADS: [&str; 21] = [
 /// Sizes of the cache: one that holds a workload of 128 MiB, and one that does not.
 pub(crate) const CACHES: [u64; 2] = [256 << 20, 16 << 20];
 
-/// Prefix of the names of recorded workloads. Their reads are not known beforehand, so their cells are not predictable.
+/// Prefix of the names of recorded workloads. The reads of a recorded workload are not known beforehand, so its cells
+/// are not predictable.
 pub const TRACE: &str = "trace:";
 
 /// Workloads whose next read follows from earlier ones.

@@ -1,7 +1,7 @@
 //! Devices of the evaluation: the presets, and five whose speed changes or is limited.
 //!
-//! A setting that is right for a device may be wrong after the device has changed. So an adaptive policy must also be
-//! tested on a device that changes. All five use one network model of 200 MB/s:
+//! A setting that is right for a device may be wrong after the device has changed. An adaptive policy must therefore
+//! also be tested on devices that change. The five devices use one network model of 200 MB/s:
 //!
 //! ```text
 //!   http-30ms   30 ms, 200 MB/s                            the store of the fsspec figures

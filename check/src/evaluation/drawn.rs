@@ -5,10 +5,10 @@
 //!                                         └─► a mechanical disk, in one of four
 //! ```
 //! Each figure is drawn uniformly on a log scale: latency 0.05 to 300 ms; its 99th percentile 1.5 to 30 times that;
-//! rate of one connection 5 to 2,000 MB/s; rate of the shared link from that of one connection (at least 20 MB/s) to
-//! 5,000 MB/s; 1 to 128 concurrent requests. With a probability of one half there is a limit of 100 to 10,000 requests
-//! per second. A disk has 3,600 to 15,000 revolutions per minute, 30 to 300 MB/s at its outer edge, and a queue of 1 to
-//! 32.
+//! rate of one connection 5 to 2,000 MB/s; rate of the shared link at least that of one connection (and at least 20
+//! MB/s), at most 5,000 MB/s; 1 to 128 concurrent requests. With a probability of one half there is a limit of 100 to
+//! 10,000 requests per second. A disk has 3,600 to 15,000 revolutions per minute, 30 to 300 MB/s at its outer edge, and
+//! a queue of 1 to 32.
 //!
 //! Example: `drawn-1-0` is the first device of seed 1. The same name gives the same device in every run and on every
 //! machine.

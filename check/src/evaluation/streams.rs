@@ -10,10 +10,10 @@
 //! ```
 //! Example: with 16 MiB and no pauses, windows of 4 MiB do not fit 100 times: they are refused, or evicted unread.
 //!
-//! The disk is `hdd-7200`; the publication had five SCSI disks. There are 100 files of 4 MiB. That is long enough for
-//! AMP's degree, which grows by the size of a read for each part, to reach its final value in the two smaller caches.
-//! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007 (100 concurrent
-//! streams); sizes chosen.
+//! The disk is `hdd-7200`; the publication had five SCSI disks. Each of the 100 readers reads a file of 4 MiB. A file
+//! of this size is long enough for AMP's degree of readahead, which grows by the size of a read for each part, to reach
+//! its final value in the two smaller caches. Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a
+//! Shared Cache", FAST 2007 (100 concurrent streams); sizes chosen.
 
 use super::measure::{Figures, Key, is_within_credit, simulate};
 use super::verdict::JUDGED;

@@ -13,10 +13,11 @@
 //! All times are those of the first judging seed, which is the oracle's.
 //!
 //! The oracle is the result of a search and not a bound: if a device has random latencies, a policy that makes other
-//! requests than the oracle may draw shorter latencies. Then the share in a cell is above 1, and [`Row::oracle_ratio`] is below 1.
+//! requests than the oracle may draw shorter latencies. If a policy beats the oracle, its share in that cell is above 1, and
+//! [`Row::oracle_ratio`] is below 1.
 //!
 //! In the design `validation`, an opponent may read as much as the judged policy did in the cell, or 1.25 times the
-//! demanded bytes, whichever is more. So a policy that reads more is compared with others that read as much. The ratio
+//! demanded bytes, whichever is more. A policy that reads more is therefore compared with others that read as much. The ratio
 //! against the best within 1.25 is also given.
 //!
 //! The unrestricted best, chosen on the judging seeds themselves, is given in addition. This opponent may read any number of useless

@@ -1,6 +1,7 @@
 //! Workloads that exist only in the evaluation, and the size at which each is run.
 //!
-//! They are patterns from benchmarks of other projects, or patterns that are difficult for adaptive readahead:
+//! These workloads are patterns from benchmarks of other projects, or patterns that are difficult for adaptive
+//! readahead:
 //!
 //! ```text
 //!   fsspec-*          the seven patterns of the fsspec comparison: 64 KiB or 1 MiB reads on 64 MiB
@@ -13,8 +14,8 @@
 //!   antagonist        a random reader next to a scan; only the random reader's latency counts
 //!   streams-100       100 concurrent readers, one file each (AMP, FAST 2007)
 //! ```
-//! All others are those of [`foreread_sim::workload`]. Sources: the named projects; sizes chosen so that a run takes
-//! well under a second.
+//! All other workloads of the evaluation are those of [`foreread_sim::workload`]. Sources: the named projects; sizes
+//! chosen so that a run takes well under a second.
 
 use super::devices;
 use foreread_core::policy::SpecError;

@@ -169,7 +169,7 @@ pub(super) fn experiment(name: &str, arguments: &[&str]) -> Option<Experiment> {
 fn rows<T: DeserializeOwned>(csv: &str) -> Vec<T> {
     let rows = csv::Reader::from_reader(csv.as_bytes()).into_deserialize();
     rows.collect::<Result<_, _>>()
-        .expect("a file of ours, which the tests read")
+        .expect("the file is part of this program, and the tests read it")
 }
 
 /// Letters and digits in lower case; each run of other characters becomes a dash.

@@ -1,4 +1,4 @@
-//! Parsers for argument values: sizes, times, addresses, hints. They accept no trailing text.
+//! Parsers for argument values: sizes, times, addresses, hints. The parsers accept no trailing text.
 
 use foreread::MIN_MEMORY_BYTES;
 #[cfg(feature = "lab")]

@@ -3,7 +3,7 @@
 //! ```text
 //!   list, stat   read names and dates       verify   reads every byte       trim, remove   delete files
 //! ```
-//! It creates no folder and deletes only files that belong to the cache.
+//! The command creates no folder, and deletes only files that belong to the cache.
 
 use crate::args::JsonArgs;
 use crate::fail::{Fail, note};

@@ -111,7 +111,7 @@ pub struct CompareArgs {
     /// Repeat for each of several values of a parameter
     ///
     /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'memory', or 'policy.KEY' for a parameter of each policy
-    /// that has it ('policy.max=32K,128K,512K'). It needs one workload and one source, and takes at most 64 values.
+    /// that has it ('policy.max=32K,128K,512K'). --vary needs one workload and one source, and takes at most 64 values.
     /// Prints a row for each value and a column for each policy, and marks the fastest policy of each row.
     #[arg(long, value_name = "KEY=V,...")]
     pub vary: Option<String>,
@@ -123,7 +123,7 @@ pub struct CompareArgs {
     pub why: bool,
     /// Write a page with charts to this file
     ///
-    /// A single, self-contained HTML file without scripts. It shows times with 95 % confidence intervals, bytes,
+    /// A single, self-contained HTML file without scripts. The page shows times with 95 % confidence intervals, bytes,
     /// latencies and every value, and embeds the JSON. With --vary it also marks the first value whose throughput is at
     /// least 98 % of the best.
     #[arg(long, value_name = "FILE", hide_short_help = true)]

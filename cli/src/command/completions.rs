@@ -15,7 +15,7 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Prints the script. It is generated in memory first, because the generator panics on a closed pipe.
+/// Prints the script. The script is generated in memory first, because the generator panics on a closed pipe.
 pub fn run(args: &CompletionsArgs, command: &mut clap::Command, program: &str) -> Result<(), Fail> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, program, &mut script);

@@ -105,11 +105,11 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
         },
     };
     if args.to.is_some() && args.devices.is_empty() {
-        let remedy = "name one, such as 'foreread doctor --fix sdb --to 1M'";
+        let remedy = "name a device, such as 'foreread doctor --fix sdb --to 1M'";
         return Err(Fail::input("--to needs a device", "--to", remedy));
     }
     if args.fix && args.devices.is_empty() && !args.all {
-        let remedy = "name one, such as 'foreread doctor --fix sdb', or use --all";
+        let remedy = "name a device, such as 'foreread doctor --fix sdb', or use --all";
         return Err(Fail::input("--fix needs a device", "--fix", remedy));
     }
     if args.fix {

@@ -98,8 +98,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
         .as_ref()
         .filter(|_| !explained.files.iter().any(|f| view.shows(&f.name)))
     {
-        let remedy =
-            "a part of a name, with * for any text ('foreread trace info TRACE' lists files)";
+        let remedy = "give a part of a file name, with * for any text ('foreread trace info TRACE' lists the files)";
         return Err(Fail::input(
             "no file of the trace has such a name",
             format!("--file '{pattern}'"),

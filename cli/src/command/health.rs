@@ -5,7 +5,7 @@
 //!   folders ──► a process for each: a system call on a hung mount blocks its process     servers ──► a thread for each
 //!                    └── all at once, for PATIENCE; checks that have not answered are abandoned ──┘
 //! ```
-//! It never waits longer than [`PATIENCE`].
+//! The command never waits longer than [`PATIENCE`] for a mount or server.
 
 use crate::fail::{Fail, one_line};
 use crate::out;

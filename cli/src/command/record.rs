@@ -57,7 +57,7 @@ pub struct RecordArgs {
     pub out: PathBuf,
     /// Record this process until it ends or Ctrl-C
     ///
-    /// Its children are recorded too.
+    /// The children of the process are recorded too.
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
     /// How to observe reads [default: trace if permitted]
@@ -73,7 +73,7 @@ pub struct RecordArgs {
     pub exit_code: bool,
     /// Record the kernel's own readahead too
     ///
-    /// It is recorded as reads with flag 1 (readahead), which a replay skips.
+    /// The kernel's readahead is recorded as reads with flag 1 (readahead), which a replay skips.
     #[arg(long)]
     pub kernel_decisions: bool,
     /// Print no summary

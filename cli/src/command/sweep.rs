@@ -84,7 +84,7 @@ pub struct SweepArgs {
     pub dry_run: bool,
     /// Write JSON to a file, or to stdout
     ///
-    /// One line for each cell, including those from the file.
+    /// Writes one line for each cell, including the cells from the file of --resume.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }

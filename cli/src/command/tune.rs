@@ -35,10 +35,10 @@ use std::time::Duration;
 
 /// Record a program, measure its storage, recommend settings
 ///
-/// Does all steps in one command. It records the reads of a command ('foreread record'), or takes a trace. It measures
-/// the disk that the reads waited for ('foreread probe'), or takes a model. On the model it compares several settings
-/// of the kernel's readahead, hints, and foreread's policies, in paired runs ('foreread compare'). It prints what to
-/// set and what gain to expect, with a 95 % confidence interval, and says so if no change would save 10 % of the time.
+/// Does all steps, from a recording to a recommendation, in one command. 'foreread tune' records the reads of a command ('foreread
+/// record'), or takes a trace. Then it measures the disk that the reads waited for ('foreread probe'), or takes a model. On the model, it
+/// compares several settings of the kernel's readahead, hints, and foreread's policies, in paired runs ('foreread compare'). At the end
+/// it prints what to set and what gain to expect, with a 95 % confidence interval, and says so if no change would save 10 % of the time.
 ///
 /// The recorded trace is kept. Ctrl-C ends the command (or, with --pid, only the recording); the advice is still printed. The
 /// exit code is that of the command.
@@ -59,14 +59,14 @@ pub struct TuneArgs {
     pub trace: Option<OsString>,
     /// Record this process until it ends or Ctrl-C
     ///
-    /// Its children are recorded too.
+    /// The children of the process are recorded too.
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<u32>,
     /// Storage: PATH, model:NAME [default: from the trace]
     ///
     /// A file or block device is probed; its reads bypass the page cache. A model (model:NAME or model:FILE.toml) is
-    /// used as it is. The default is the disk on which the reads of the trace took longest. On that disk, tune probes
-    /// the file from which most was read, or the disk itself if the files are small.
+    /// used as it is. The default is the disk on which the reads of the trace took longest; tune then probes the file on that disk from
+    /// which most was read, or the disk itself if the files are small.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// Time to measure the storage

@@ -239,14 +239,14 @@ fn notes(results: &Results) -> Vec<String> {
         [] => "no seed".to_string(),
     };
     let tested = match judge.len() {
-        1 => "with one seed: no test",
+        1 => "measured with only one seed, so without a significance test",
         _ => {
             "and the difference is statistically significant (paired t test, Holm's correction over the cells)"
         }
     };
     let (more, shared) = match results.design {
         Design::Validation => (
-            ", or as much as the judged policy did there",
+            ", or as much as the judged policy fetched in that cell",
             "all cells that have an oracle",
         ),
         Design::Baseline | Design::Fractional => ("", "predictable workloads"),
@@ -260,8 +260,8 @@ fn notes(results: &Results) -> Vec<String> {
             seeds(&judge)
         ),
         format!(
-            "Mean: geometric, over the cells, against {ONE_SETTING}. Oracle's gain: ln(none / policy) / ln(none / oracle), \
-             the sum of the first over that of the second in {shared}. All times are simulated."
+            "Mean: geometric, over the cells, against {ONE_SETTING}. Oracle's gain: the sum of \
+             ln(none / policy) divided by the sum of ln(none / oracle), over {shared}. All times are simulated."
         ),
     ];
     notes.extend(oracle_beaten(results));
@@ -276,8 +276,8 @@ fn oracle_beaten(results: &Results) -> Option<String> {
     let ratio = |total: &Total| total.least_oracle_ratio.unwrap_or(1.0);
     let total = beaten.min_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
     Some(format!(
-        "The oracle is no bound here: {} took {} of its time in {}, seed {}, and is faster in {}. A policy makes other requests, which \
-         draw other latencies; a share is above 100 % there.",
+        "The oracle is no bound here: {} took {} of its time in {}, seed {}, and is faster in {}. A policy makes other requests \
+         than the oracle, which draw other random latencies; there, the share is above 100 %.",
         total.policy,
         number::times(ratio(total)),
         total.least_oracle_cell.as_ref()?,

@@ -1,6 +1,6 @@
 //! Operations on a file in the notation of recordings (docs/spec/linux-readahead.md 5).
 //!
-//! It only describes them; the player executes them.
+//! This module only describes operations; the player executes them.
 
 use serde::Serialize;
 
