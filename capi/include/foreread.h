@@ -1,7 +1,7 @@
 /* foreread for C: read a file, a device, an NBD export, an image or an object through a cache with readahead.
  *
  * Any number of threads may use one reader. Do not call any function from a signal handler, or in the child after
- * a fork. A function that fails returns -1 or NULL, sets errno, and leaves one line for foreread_error().
+ * a fork. A function that fails returns -1 or NULL, sets errno, and stores a one-line message for foreread_error().
  *
  *   foreread *r = foreread_open("disk.img", NULL, 0);
  *   ssize_t n = foreread_pread(r, buf, sizeof buf, 0);
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* A reader: an open description with its own readahead state, on a cache. */
+/* A reader: like an open file description, with its own readahead state. Several readers may share a cache. */
 typedef struct foreread foreread;
 
 /* Hints about a range. The values are foreread's own, not those of posix_fadvise. */
@@ -30,7 +30,7 @@ enum foreread_advice {
     FOREREAD_RANDOM = 2,
     FOREREAD_WILLNEED = 3, /* a hint: the policy decides */
     FOREREAD_DONTNEED = 4,
-    FOREREAD_WANT = 5      /* will be read: fetched independent of the policy, if there is room */
+    FOREREAD_WANT = 5      /* will be read: fetched regardless of the policy, if the cache has room */
 };
 
 /* Counters of all readers of the cache since it was created. New fields are only added at the end. */
@@ -58,14 +58,15 @@ foreread *foreread_open(const char *source, const char *policy, uint64_t cache_b
 /* Opens another reader on the same cache, with its own readahead state. Close both readers. */
 foreread *foreread_dup(const foreread *reader);
 
-/* Reads up to len bytes from offset on: fewer only at the end, 0 past it. ESTALE: the source has a new version now.
- * Each reader gets this error once; its next read is of the new version. EINVAL: len is above SSIZE_MAX. */
+/* Reads len bytes from offset on. Returns fewer bytes only at the end of the source, and 0 beyond it.
+ * ESTALE: the source has a new version; each reader gets this error once, and then reads the new version.
+ * EINVAL: len is above SSIZE_MAX. */
 ssize_t foreread_pread(foreread *reader, void *buf, size_t len, uint64_t offset);
 
 /* Like foreread_pread, but reads into iovcnt buffers (at most 1024), as one read. */
 ssize_t foreread_preadv(foreread *reader, const struct iovec *iov, int iovcnt, uint64_t offset);
 
-/* Declares that the source is only appended to, never overwritten: if it grows, its bytes are not checked. Without this
+/* Declares that the source is only appended to, never overwritten: if it grows, its old bytes are not checked. Without this
  * call, growth counts as an append only after the old last page and a sample of the bytes read before were read again
  * and are unchanged; otherwise it counts as a change (ESTALE). */
 int foreread_allow_appends(foreread *reader);

@@ -101,12 +101,12 @@ class File(io.RawIOBase):
         return self._handle.size()
 
     def readable(self) -> bool:
-        """True; `ValueError` once it is closed."""
+        """Returns True; raises `ValueError` if the file is closed."""
         self._check()
         return True
 
     def seekable(self) -> bool:
-        """True; `ValueError` once it is closed."""
+        """Returns True; raises `ValueError` if the file is closed."""
         self._check()
         return True
 
@@ -164,7 +164,7 @@ class File(io.RawIOBase):
         self._handle.prefetch(list(ranges))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Moves the position, relative to the start, the position (`SEEK_CUR`) or the end (`SEEK_END`). Returns the new position."""
+        """Moves the position, relative to the start, the current position (`SEEK_CUR`) or the end (`SEEK_END`). Returns the new position."""
         handle = self._handle
         while True:
             before = handle.position
