@@ -66,9 +66,9 @@ ssize_t foreread_pread(foreread *reader, void *buf, size_t len, uint64_t offset)
 /* Like foreread_pread, but reads into iovcnt buffers (at most 1024), as one read. */
 ssize_t foreread_preadv(foreread *reader, const struct iovec *iov, int iovcnt, uint64_t offset);
 
-/* Declares that the source is only appended to, never overwritten: if it grows, its old bytes are not checked. Without this
- * call, growth counts as an append only after the old last page and a sample of the bytes read before were read again
- * and are unchanged; otherwise it counts as a change (ESTALE). */
+/* Declares that the source is only appended to, never overwritten: if it grows, its old bytes are not checked.
+ * Without this call, growth is accepted as an append only after the old last page and a sample of the bytes read
+ * before were read again and are unchanged; otherwise it is a change (ESTALE). */
 int foreread_allow_appends(foreread *reader);
 
 /* Size in bytes, as far as the cache knows. -1 for NULL. */

@@ -56,11 +56,10 @@ pub struct ServerArgs {
     pub cache: u64,
     /// Keep object data on disk here: DIR[,size=50G]
     ///
-    /// The data stays between runs, in a folder of this user that any number of commands may share. size limits the
-    /// space for the cached data; ,free=10% leaves that much of the file system free. ,others=trusted allows a folder
-    /// to which other users may write. ,shared=/mnt/x or ,shared=s3://bucket/prefix lets machines share fetched data.
-    /// Default: FOREREAD_DISK_CACHE, then the key 'disk-cache' of the settings files; '' means none. 'foreread cache'
-    /// lists and verifies it.
+    /// The data stays between runs, in a folder of this user that any number of commands may share. With size=50G, the cached data takes
+    /// at most that space; with ,free=10%, that much of the file system stays free. With ,others=trusted, the folder may be one to which
+    /// other users can write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix, machines share fetched data. Default:
+    /// FOREREAD_DISK_CACHE, then the key 'disk-cache' of the settings files; '' means none. 'foreread cache' lists and verifies it.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,

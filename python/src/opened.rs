@@ -240,8 +240,8 @@ impl Slot {
     }
 
     /// Reports references to Python's garbage collector. It reports none if the slot is locked, because a collection may run at any
-    /// point, and none while the engine may call the function: the collector clears objects first, and calling a cleared function
-    /// crashes the process.
+    /// point. It also reports none while the engine may call the function: the collector clears objects first, and calling a cleared
+    /// function crashes the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(opened) = self.opened.try_lock() else {
             return Ok(());

@@ -36,7 +36,7 @@ pub enum ConformLevel {
 /// marked, and their differences are counted separately.
 ///
 /// At the level 'full', each operation must agree with the kernel's in its decisions, in the folios inserted and their
-/// order, in the marks and in the state of the descriptor; cached pages are looked up with the kernel's own method.
+/// order, in the marks and in the state of the descriptor. Cached pages are looked up with the kernel's own method.
 /// This level works for every recording. At the level 'pages', the engine's state machine executes the operations and
 /// looks up cached pages exactly, and only the fetched pages and the marks must agree. This level works for reads and
 /// hints without large folios (ext4 with data=journal).

@@ -1,14 +1,14 @@
 //! The cells to measure, chosen before the judged policy was tuned.
 //!
 //! `baseline` is every valid combination of 7 devices, 21 workloads and 2 caches: 290 cells. `fractional` has more
-//! workloads and devices than can be combined in minutes: each workload runs on a few devices, which are chosen by a
-//! rule and not by result, so that each device gets about the same number of workloads.
+//! workloads and devices than can be combined in minutes, so each workload runs on a few devices. A fixed rule chooses
+//! the devices, so that each device gets about the same number of workloads.
 //!
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
 //! ```
 //! `validation` has the recordings of `check/recordings`, each on two devices that are drawn at random from a seed and
-//! used for no other recording, and 24 cells of small files that are read at random, each on a drawn device.
+//! used for no other recording. It also has 24 cells of small files that are read at random, each on a drawn device.
 //!
 //! Because the step is 5 and there are 12 devices, a workload never gets the same device twice, and neighbouring
 //! devices in the list get different workloads.

@@ -31,8 +31,8 @@ use std::time::Duration;
 /// Without arguments it creates a scratch file on this disk, runs four workloads on it, and removes it; this takes half
 /// a minute. --on model:NAME uses a model instead. The runs are paired and interleaved: run i of every policy has the
 /// same reads and, on a model, the same random numbers. A policy is called the fastest only if the difference is more
-/// than noise, and two are called equal only if the confidence interval of the ratio of their times is within 5 %;
-/// --why shows how that was tested.
+/// than noise. Two policies are called equal only if the confidence interval of the ratio of their times is within 5 %.
+/// --details shows how this was tested.
 ///
 /// If the source is a file, the policies read it with O_DIRECT, bypassing the page cache. The row 'kernel' does the
 /// same reads through the page cache, with the device's own read_ahead_kb; the file's cached pages are dropped before
@@ -53,9 +53,9 @@ pub struct CompareArgs {
     /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
     /// Files and block devices are only read; a path may be written file:PATH. 'foreread list models' lists the models;
-    /// model-live: runs the engine on a model in real time. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
-    /// rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with --features tls; s3://, gs://,
-    /// az://, hf:// and http(s):// need --features object. The default is a scratch file.
+    /// model-live: runs the engine on a model in real time. Sources such as nbd://HOST/EXPORT,
+    /// nbd+unix:///EXPORT?socket=PATH and rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with
+    /// --features tls; s3://, gs://, az://, hf:// and http(s):// need --features object. The default is a scratch file.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// 'all', or a,b:key=value [default: the usual ones]

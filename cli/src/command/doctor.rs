@@ -21,10 +21,10 @@ use std::time::Duration;
 
 /// Find out what is wrong with this machine's readahead
 ///
-/// For every disk and mount, shows read_ahead_kb and where it comes from (the kernel's rule, or the udev rule, profile
-/// or unit that sets it), and rates it by the cost of a page fault in a mapping, the speed of sequential readers, and the
-/// memory that sixteen of them need. Since Linux 6.17, virtual disks that claim to be rotational, or that report a
-/// wrong optimal I/O size, get a readahead of up to 64 MiB. Inspecting needs no root.
+/// Shows read_ahead_kb of every disk and mount, and where the value comes from: the kernel's rule, or the udev rule,
+/// profile or unit that sets it. Rates the value by the cost of a page fault in a mapping, the speed of sequential
+/// readers, and the memory that sixteen sequential readers need. Since Linux 6.17, virtual disks that claim to be
+/// rotational, or that report a wrong optimal I/O size, get a readahead of up to 64 MiB. Inspecting needs no root.
 ///
 /// Exit codes: 0 done; 1 with --exit-code, if a device is suspicious; 2 bad input; 3 not possible on this machine.
 #[derive(Debug, clap::Args)]
@@ -62,9 +62,9 @@ pub struct DoctorArgs {
     pub why: bool,
     /// Read nothing from the disks
     ///
-    /// By default up to four disks are measured, each with at most 193 MiB of direct reads in three seconds, from its
-    /// device node or from a large file on it that this user may read. A disk in heavy use is not measured. Values that
-    /// could not be measured are typical ones for the disk's class, and are marked "by formula".
+    /// By default up to four disks are measured, each with at most 193 MiB of direct reads in three seconds. The reads
+    /// use the device node, or a large file on the disk that this user may read. A disk in heavy use is not measured.
+    /// Values that could not be measured are typical ones for the disk's class, and are marked "by formula".
     #[arg(long)]
     pub no_measure: bool,
     /// Exit with 1 if a device is suspicious

@@ -26,11 +26,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Read ahead for an unmodified program while it runs
 ///
-/// Watches the reads and page faults of the command and its children, and reads what comes next into the page cache:
-/// the next parts of files that are read or mapped, and the next files of a folder. The kernel's own readahead stays
-/// on, and cached data is not read again. As root, foreread uses the kernel's tracepoints. Without root, foreread samples what the
-/// command's threads are waiting for, and sees the reads that block. If there is nothing to gain, it stops watching, and says so at the
-/// end.
+/// Watches the reads and page faults of the command and its children. Reads into the page cache what comes next: the next parts of files
+/// that are read or mapped, and the next files of a folder. The kernel's own readahead stays on, and cached data is not read again. As
+/// root, foreread uses the kernel's tracepoints. Without root, foreread samples what the command's threads are waiting for, and sees the
+/// reads that block. If there is nothing to gain, it stops watching, and says so at the end.
 ///
 /// The command runs in the foreground of the terminal. foreread exits with the command's exit code, or with 128 plus the signal that ended
 /// it; with 127 if the command is not found, 126 if it cannot be run. If the command was not started: 2 bad input, 3 not

@@ -65,8 +65,8 @@ pub struct TuneArgs {
     /// Storage: PATH, model:NAME [default: from the trace]
     ///
     /// A file or block device is probed; its reads bypass the page cache. A model (model:NAME or model:FILE.toml) is
-    /// used as it is. The default is the disk on which the reads of the trace took longest; tune then probes the file on that disk from
-    /// which most was read, or the disk itself if the files are small.
+    /// used as it is. The default is the disk on which the reads of the trace took longest. Without --on, tune probes the file on this
+    /// disk from which most was read, or the disk itself if the files are small.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// Time to measure the storage

@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 /// Show what disks read, and how long the reads wait
 ///
 /// At each interval, prints for every disk that was read: the number of reads, how long each took, which programs read,
-/// how many bytes of files were read again soon after they had been dropped from the page cache (a sign that memory is
-/// short), and the verdict of 'foreread doctor'. Changes and records nothing. Only root sees the names of other users'
-/// programs.
+/// and the verdict of 'foreread doctor'. Also prints how many bytes of files were read again soon after they had been
+/// dropped from the page cache, which is a sign that memory is short. Changes and records nothing. Only root sees the
+/// names of other users' programs.
 ///
 /// Exit codes: 0 done; 2 bad input; 3 no disk found, as in some containers.
 #[derive(Debug, clap::Args)]
