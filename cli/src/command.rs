@@ -103,7 +103,7 @@ commands! {
 /// Readahead (prefetch) for S3, RBD, NBD and files: measure, simulate, serve
 ///
 /// Readahead fetches data before a program asks for it. 'foreread compare' runs a workload under several published
-/// readahead policies, on a file, a block device or a storage model. It shows what each policy gains, how much data each reads in vain,
+/// readahead policies, on a file, a block device or a storage model. It shows what each policy gains, how much unused data each reads,
 /// and whether a difference is more than noise. 'serve' and 'mount' use the same policies.
 ///
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug of
