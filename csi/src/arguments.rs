@@ -25,7 +25,7 @@ pub struct Arguments {
     /// The name of the plugin in volumes and in the CSIDriver object
     #[arg(long, value_name = "NAME", default_value = NAME)]
     pub driver_name: String,
-    /// The command foreread [default: the one beside this program, else from PATH]
+    /// The command foreread [default: beside this program, else from PATH]
     #[arg(long, value_name = "PATH")]
     pub foreread: Option<PathBuf>,
     /// A private folder for state that lives as long as a mount; best on a tmpfs

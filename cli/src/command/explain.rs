@@ -54,7 +54,7 @@ pub struct ExplainArgs {
     /// All files are replayed and included in the totals. To replay only some, use --only.
     #[arg(long, value_name = "PATTERN")]
     pub file: Option<String>,
-    /// Rows of the table of files
+    /// Maximum number of files in the table
     ///
     /// The file with the longest stall comes first.
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// Check that mounts and servers on this machine answer
 ///
-/// Made for the health check of a container. The exit code is 1 if a mount or server does not answer within 3 seconds,
+/// This command is made for the health check of a container. The exit code is 1 if a mount or server does not answer within 3 seconds,
 /// or if there is none. A mount must answer statfs, a server must send its NBD greeting. Without arguments it checks
 /// every visible foreread mount, and the server at 127.0.0.1:10809 if something listens there. Servers on unix sockets
 /// are checked only if they are given as arguments.

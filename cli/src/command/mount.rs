@@ -65,7 +65,7 @@ pub struct MountArgs {
     pub detach: bool,
     /// Do nothing if DIR shows this source already; fail if it shows another
     ///
-    /// For mount(8), so that a line of fstab is mounted only once.
+    /// mount(8) uses this option, so that a line of fstab is mounted only once.
     #[arg(long, hide = true)]
     pub once: bool,
     /// Options of mount(8), such as allow_other,cache=1G

@@ -20,7 +20,8 @@ use std::time::Duration;
 /// the latency of a read, the transfer rate of a single read, how many reads the storage serves at once (lanes), and
 /// the total rate of all reads (link). The model's error is printed beside these parameters.
 ///
-/// With --verify nothing is fitted: the same reads run on the source and on the model file, and the ratio of their times is printed.
+/// With --verify no model is fitted: the same reads run on the source and on an existing model, and the ratio of their
+/// times is printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -21,7 +21,7 @@ Examples:
 pub struct ModelsArgs {
     #[command(flatten)]
     pub output: JsonArgs,
-    /// Print one as a model file, as a starting point
+    /// Print one model as a model file, as a starting point
     #[arg(long, value_name = "NAME", conflicts_with = "json")]
     pub toml: Option<String>,
 }

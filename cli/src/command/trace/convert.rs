@@ -22,7 +22,7 @@ Examples:
   foreread trace import sda.blktrace.* -o sda.frt
   foreread trace import spc.csv --format spc -o spc.frt")]
 pub struct ImportArgs {
-    /// The trace; give several files only if it has one per CPU
+    /// The trace; give several files only if it has one file per CPU
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// The output file, or '-' for stdout [default: FILE.frt]
