@@ -276,7 +276,9 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     ]);
     let line = again.is_refused();
     assert!(
-        line.starts_with("foreread: the folder has a mount whose server is gone: "),
+        line.starts_with(
+            "foreread: the folder is still mounted, but the server of this mount has ended: "
+        ),
         "{line}"
     );
     let remedy = line.split('\'').nth(1).expect("a command").to_string();

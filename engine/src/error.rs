@@ -59,7 +59,7 @@ pub enum OpenError {
     },
     /// Existing caches use all memory of the budget.
     #[error(
-        "cache of {}, with {} of spare buffers: {} of {} are already in use; share one Engine, make caches smaller, or allow more memory",
+        "cache of {}, with {} of spare buffers: {} of the limit of {} are already in use; share one Engine, make caches smaller, or allow more memory",
         mib(wanted - spare), mib(*spare), mib(*used), mib(*limit)
     )]
     Budget {
@@ -87,7 +87,7 @@ pub enum OpenError {
 fn refused_policy(error: &SpecError) -> String {
     match error {
         SpecError::UnknownName { name, known } => format!(
-            "no policy '{name}' can serve reads; name one of {} (`foreread compare` has others)",
+            "'{name}' is not a policy that can serve reads; use one of {} (`foreread compare` has others)",
             known.join(", ")
         ),
         SpecError::UnknownKey { known, .. } if !known.is_empty() => {

@@ -52,7 +52,7 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     }
     if stats.ra_ops == 0 && stats.ra_refused_bytes == 0 {
         return Some(format!(
-            "everything that {policy} wanted to read ahead was already cached, or is beyond the end"
+            "everything that {policy} wanted to read ahead was already cached, or is beyond the end of the file"
         ));
     }
     if part(stats.ra_refused_bytes, stats.ra_planned_bytes) > NEARLY_ALL {
@@ -65,7 +65,8 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
         return Some("nearly all of it fails in the source; check the source".to_string());
     }
     if thrashes(stats) {
-        let remedy = "allow a larger cache, or smaller windows: linux-6.18:max=64K";
+        let remedy =
+            "allow a larger cache, or use smaller readahead windows, such as linux-6.18:max=64K";
         return Some(format!("it is evicted before it is used; {remedy}"));
     }
     None

@@ -107,7 +107,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         let outside = || {
             Error::new(
                 ErrorKind::InvalidInput,
-                format!("seek by {by} from byte {base}: there is no such byte"),
+                format!("cannot seek by {by} from byte {base}: the result is not a valid offset"),
             )
         };
         self.position = base.checked_add_signed(by).ok_or_else(outside)?;

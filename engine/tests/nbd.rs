@@ -398,7 +398,7 @@ fn a_socket_is_private_and_replaces_no_other() {
     let error = error.to_string();
     assert!(
         error.contains("in use")
-            && error.ends_with("; stop the server on it, or use another address")
+            && error.ends_with("; stop the server that uses this address, or use another address")
     );
     let file = served.dir.path().join("file");
     std::fs::write(&file, b"precious").expect("written");

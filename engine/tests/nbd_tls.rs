@@ -497,7 +497,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
         some.path(),
         false,
         &[
-            "another certificate",
+            "does not belong to the certificate",
             "server-key.pem",
             "; use the key of this certificate",
         ],
@@ -525,7 +525,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     refused(
         certificates.path(),
         false,
-        &["has expired", "server-cert.pem", "; have a new one issued"],
+        &["has expired", "server-cert.pem", "; get a new certificate"],
     );
     refused(certificates.only(&own).path(), false, &["has expired"]);
     dates("2040-01-01 00:00:00 UTC", "2041-01-01 00:00:00 UTC");

@@ -164,7 +164,7 @@ fn the_error_of_a_refused_cache_has_sizes_in_mib() {
     let error = Engine::new(options.cache_bytes(24 << 20)).err();
     assert_eq!(
         error.expect("nothing is left").to_string(),
-        "cache of 24 MiB, with 8 MiB of spare buffers: 48 MiB of 48 MiB are already in use; share one Engine, make caches smaller, or \
+        "cache of 24 MiB, with 8 MiB of spare buffers: 48 MiB of the limit of 48 MiB are already in use; share one Engine, make caches smaller, or \
          allow more memory"
     );
 }

@@ -140,7 +140,7 @@ impl<T: ?Sized> Drop for Remote<T> {
     fn drop(&mut self) {
         debug_assert!(
             Arc::strong_count(&self.0) > 1 || !held::is(),
-            "the last owner, behind the lock"
+            "the last owner is dropped while this thread holds the lock"
         );
     }
 }

@@ -42,7 +42,10 @@ pub struct ReadSoFar {
 
 impl ReadSoFar {
     fn outcome(&self) -> Result<usize, Fault> {
-        debug_assert!(!self.torn, "every byte of a served piece is in the store");
+        debug_assert!(
+            !self.torn,
+            "every byte of a served piece of the read is cached"
+        );
         // Also in a release build this is an error, so that unfilled bytes are never returned.
         if self.torn {
             Err(Fault::Read(Error::Io(EIO)))

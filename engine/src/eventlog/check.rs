@@ -180,7 +180,7 @@ fn header(
     if first.trim_end() != HEADER {
         return Err(wrong(
             1,
-            "this is not an event log of this version".to_string(),
+            "this is not an event log, or one of another version".to_string(),
         ));
     }
     let limits = lines.next()?.unwrap_or_default();
@@ -202,7 +202,7 @@ fn header(
     }
     if capacity_pages / (max_fetch_bytes / page.bytes()).max(1) > MAX_FETCHES {
         return Err(limit(
-            "the size of the cache in fetches of max_fetch_bytes",
+            "capacity_pages divided by the pages of max_fetch_bytes",
             MAX_FETCHES,
         ));
     }
@@ -228,9 +228,9 @@ fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
         })
     };
     match *event {
-        Event::Open { open, .. } if open.0 > MAX_ID => over("the number of the open description"),
+        Event::Open { open, .. } if open.0 > MAX_ID => over("the id of the open file description"),
         Event::Open { file, .. } | Event::List { file, .. } if file.0 > MAX_ID => {
-            over("the number of the file")
+            over("the id of the file")
         }
         _ => Ok(()),
     }

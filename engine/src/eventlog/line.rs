@@ -310,7 +310,7 @@ impl<'a> Fields<'a> {
         ByteRange::new(start, len).ok_or_else(|| {
             bad(
                 &format!("{start} {len}"),
-                "a range below the largest offset",
+                "a range that ends at or below the largest offset",
             )
         })
     }

@@ -94,7 +94,7 @@ fn unfit(what: &str, dir: &Path, remedy: &str) -> FrontError {
 fn no_threads(dir: &Path, error: std::io::Error) -> FrontError {
     FrontError::new(
         FrontErrorKind::System,
-        "not mounted, because the system refuses threads",
+        "cannot mount: the system refuses to create a thread",
         dir.display().to_string(),
         error.to_string(),
     )
@@ -247,7 +247,7 @@ impl Mount {
 
 /// Detaches the mount with the system's own commands.
 fn detach(dir: &Path) -> std::io::Result<()> {
-    let why = "it is in use, and neither fusermount3 nor umount could unmount it";
+    let why = "the mount is in use, and neither fusermount3 nor umount could unmount it";
     unmount::by_commands(dir, true).map_err(|_| std::io::Error::other(why))
 }
 
@@ -261,12 +261,17 @@ fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
     let problem = |error: std::io::Error| match error.raw_os_error() {
         _ if is_dead(&error) => {
             let remedy = format!("unmount it with 'fusermount3 -u {}'", dir.display());
-            unfit("the folder has a mount whose server is gone", dir, &remedy).caused_by(error)
+            unfit(
+                "the folder is still mounted, but the server of this mount has ended",
+                dir,
+                &remedy,
+            )
+            .caused_by(error)
         }
         errno => unfit(
             &errno_text(errno.unwrap_or(0)),
             dir,
-            "name an empty folder that you own",
+            "use an empty folder that you own",
         )
         .caused_by(error),
     };
@@ -275,14 +280,14 @@ fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
         return Err(unfit(
             "not a folder",
             dir,
-            "name an empty folder that you own",
+            "use an empty folder that you own",
         ));
     }
     if std::fs::read_dir(dir).map_err(problem)?.next().is_some() {
         return Err(unfit(
             "the folder is not empty",
             dir,
-            "name an empty folder, or unmount the existing mount",
+            "use an empty folder, or unmount what is mounted there",
         ));
     }
     if !Path::new("/dev/fuse").exists() {

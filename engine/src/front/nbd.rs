@@ -291,7 +291,7 @@ impl Server {
             // Out of file descriptors or memory: connected clients may soon free some.
             Err(error) => {
                 if let Some(times) = log::once_a_minute("cannot accept") {
-                    tracing::warn!(times, "NBD client cannot be accepted: {error}");
+                    tracing::warn!(times, "cannot accept an NBD client: {error}");
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -347,7 +347,7 @@ impl ServerShared {
                 tracing::warn!(
                     times,
                     limit = self.settings.max_clients,
-                    "NBD client refused: too many are connected"
+                    "NBD client refused: too many clients are connected"
                 );
             }
             return turn_away();
@@ -372,7 +372,7 @@ impl ServerShared {
             if !stays.unwrap_or(false) {
                 tracing::info!(
                     client = number,
-                    "NBD client left before the end of its handshake"
+                    "NBD client disconnected before the end of the handshake"
                 );
                 conn.hang_up();
                 shared.forget(number);

@@ -113,13 +113,15 @@ fn make_way(path: &Path) -> std::io::Result<()> {
     }
     let taken = |what| Err(Error::new(ErrorKind::AddrInUse, what));
     match knock(path) {
-        Ok(_) => taken("in use: a server listens there"),
+        Ok(_) => taken("in use: another server listens on this path"),
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::CONNREFUSED) => Ok(()),
             Some(Errno::AGAIN) => {
-                taken("in use: another program listens there, and accepts no connections")
+                taken("in use: another program listens on this path, but accepts no connections")
             }
-            Some(Errno::PROTOTYPE) => taken("in use by a socket of another kind (datagrams)"),
+            Some(Errno::PROTOTYPE) => {
+                taken("in use: the path is a datagram socket of another program")
+            }
             _ => Err(error),
         },
     }
@@ -137,7 +139,7 @@ mod tests {
         let path = dir.path().join("s");
         let said = |path: &Path| UnixSocket::bind(path).err().expect("refused").to_string();
         let foreign = UnixListener::bind(&path).expect("made");
-        assert_eq!(said(&path), "in use: a server listens there");
+        assert_eq!(said(&path), "in use: another server listens on this path");
         let mut waiting = Vec::new();
         loop {
             match knock(&path) {

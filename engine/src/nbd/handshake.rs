@@ -151,8 +151,12 @@ impl Handshake {
     fn head(&mut self, magic: u64, option: u32, len: u32) -> Then {
         self.options += 1;
         match () {
-            () if magic != wire::OPTION_MAGIC => Then::Close("an option without its magic number"),
-            () if len > MAX_OPTION_BYTES => Then::Close("an option of more than 16384 bytes"),
+            () if magic != wire::OPTION_MAGIC => {
+                Then::Close("the client sent an option without its magic number")
+            }
+            () if len > MAX_OPTION_BYTES => {
+                Then::Close("the client sent an option of more than 16384 bytes")
+            }
             () if self.options > MAX_OPTIONS => Then::Close("more than 64 options"),
             () => {
                 self.state = HandshakeState::Data { option, len };
@@ -656,7 +660,7 @@ mod tests {
         );
         assert_eq!(
             close(started(), &[0; 16]),
-            "an option without its magic number"
+            "the client sent an option without its magic number"
         );
         let long = [
             &wire::OPTION_MAGIC.to_be_bytes()[..],
@@ -666,7 +670,7 @@ mod tests {
         .concat();
         assert_eq!(
             close(started(), &long),
-            "an option of more than 16384 bytes"
+            "the client sent an option of more than 16384 bytes"
         );
         let mut shake = started();
         for _ in 0..MAX_OPTIONS {

@@ -73,7 +73,7 @@ impl Flushes {
 fn stopped() -> SourceError {
     SourceError::Io {
         errno: EIO,
-        what: "a flush that did not end".to_string(),
+        what: "a flush did not end".to_string(),
     }
 }
 

@@ -105,7 +105,9 @@ fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<Control
     if is_full {
         return refuse(
             &client,
-            &format!("{MAX_CLIENTS} other clients are sending lists; try again"),
+            &format!(
+                "{MAX_CLIENTS} other clients are already sending lists of files; try again later"
+            ),
         );
     }
     state.clients().insert(number, copy);
@@ -146,20 +148,20 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
             name.pop();
         } else if got as u64 > MAX_NAME {
             return Err(std::io::Error::other(format!(
-                "a name is longer than {MAX_NAME} bytes; end each name with a 0 byte"
+                "a file name is longer than {MAX_NAME} bytes; end each name with a 0 byte"
             )));
         }
         let name = PathBuf::from(OsString::from_vec(name));
         let refused = |error| {
             std::io::Error::other(format!(
-                "{}: the storage does not answer: {error}",
+                "{}: cannot be looked up in the storage: {error}",
                 name.display()
             ))
         };
         if !name.as_os_str().is_empty() && !order.push(&name).map_err(refused)? {
             let most = super::MAX_PLANNED;
             return Err(std::io::Error::other(format!(
-                "more than {most} files; send the rest after some of them were read"
+                "the list has more than {most} files; send the rest after some of them have been read"
             )));
         }
     }

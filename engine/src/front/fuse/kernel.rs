@@ -236,7 +236,7 @@ impl Unmounter {
     pub fn unmount(&mut self) -> std::io::Result<()> {
         let is_over = self.place.connection().as_ref().is_some_and(is_over);
         if is_over || !self.place.is_ours() {
-            let why = "it was unmounted already, or another mount is over it";
+            let why = "it is already unmounted, or another file system is mounted over it";
             return Err(std::io::Error::other(why));
         }
         self.place.given_up.store(true, Ordering::Release);

@@ -216,7 +216,7 @@ fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
     }
     let (name, help) = (
         "decisions_by_pattern",
-        "Decisions of policies by pattern; their sum is foreread_decisions",
+        "Decisions of policies by access pattern; their sum is foreread_decisions",
     );
     let by_pattern = family(table, MetricKind::Counter, name, None, help);
     for pattern in Pattern::ALL {
@@ -224,8 +224,8 @@ fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
         by_pattern.point(labels, stats.decisions.of(pattern).into());
     }
     numbers! { table, Counter:
-        decisions = stats.decisions.all(), "Decisions of policies, over all patterns";
-        stall [Seconds] = stats.stall_ns as f64 / 1e9, "Time that demand reads waited";
+        decisions = stats.decisions.all(), "Decisions of policies, for all access patterns";
+        stall [Seconds] = stats.stall_ns as f64 / 1e9, "Time that demand reads waited for data";
         read [Bytes] = stats.demand_bytes, "Bytes requested by demand reads";
         failed_reads = stats.failed_reads, "Demand reads that failed";
         source_reads = stats.source_reads, "Fetches submitted";
@@ -237,12 +237,12 @@ fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
         readahead_fetches = stats.ra_ops, "Fetches that contain readahead";
         readahead [Bytes] = stats.ra_bytes, "Bytes read ahead";
         used [Bytes] = stats.used_bytes, "Bytes read ahead and then read";
-        late [Bytes] = stats.late_bytes, "Used bytes that were still in flight when read";
+        late [Bytes] = stats.late_bytes, "Bytes read ahead that were still in flight when a read needed them";
         unused [Bytes] = stats.unused_bytes, "Bytes read ahead and dropped before they were read";
-        refused [Bytes] = stats.ra_refused_bytes, "Planned bytes that were refused";
+        refused [Bytes] = stats.ra_refused_bytes, "Bytes that readahead planned but could not fetch, for lack of memory or requests";
         failed_readahead [Bytes] = stats.ra_failed_bytes, "Readahead bytes that failed or were discarded";
-        thrash [Bytes] = stats.thrash_bytes, "Unused bytes that were evicted and then read after all";
-        evicted_pages = stats.evicted_pages, "Pages evicted for lack of room";
+        thrash [Bytes] = stats.thrash_bytes, "Bytes read ahead, evicted before use, and then needed by a read";
+        evicted_pages = stats.evicted_pages, "Pages evicted because the cache was full";
     }
     // Overfetch is (source - read) / read: both parts are exported, so that it can be computed for any time span.
     numbers! { table, Gauge:
@@ -262,21 +262,21 @@ fn held(table: &mut Vec<Metric>, engine: &Engine, gauges: &Gauges) {
         held [Bytes] = gauges.held_bytes, "Memory in buffers";
         spare [Bytes] = gauges.spare_bytes, "Memory of buffers kept for reuse";
         cache_limit [Bytes] = engine.cache_bytes(), "Maximum memory of cached pages";
-        cached_pages = gauges.pages, "Pages present or in flight";
+        cached_pages = gauges.pages, "Pages cached or in flight";
         files = gauges.files, "Files that are open";
         streams = gauges.opens, "Open descriptions";
         budget_memory [Bytes] = used.memory_bytes, "Memory reserved by all engines";
         budget_memory_limit [Bytes] = limits.memory_bytes, "Maximum memory that all engines may reserve";
-        budget_requests = used.requests, "Requests of all engines in flight";
-        budget_requests_limit = limits.requests, "Requests in flight above which readahead is refused";
-        budget_in_flight [Bytes] = used.bytes, "Bytes in flight of all engines";
-        budget_in_flight_limit [Bytes] = limits.bytes, "Bytes in flight above which readahead is refused";
+        budget_requests = used.requests, "Requests in flight, of all engines";
+        budget_requests_limit = limits.requests, "Number of requests in flight above which readahead is refused";
+        budget_in_flight [Bytes] = used.bytes, "Bytes in flight, of all engines";
+        budget_in_flight_limit [Bytes] = limits.bytes, "Number of bytes in flight above which readahead is refused";
     }
     numbers! { table, Counter:
-        missed_calls = gauges.missed_calls, "Lost wake-ups recovered (should stay 0)";
-        budget_refused_requests = used.refused_requests, "Readahead requests refused by the budget";
-        budget_refused [Bytes] = used.refused_bytes, "Readahead bytes refused by the budget";
-        budget_short_engines = used.short_engines, "Engines that got less memory than requested";
+        missed_calls = gauges.missed_calls, "Missed wake-ups of threads, repaired after a timeout (should stay 0)";
+        budget_refused_requests = used.refused_requests, "Readahead requests refused by the limits of all engines";
+        budget_refused [Bytes] = used.refused_bytes, "Readahead bytes refused by the limits of all engines";
+        budget_short_engines = used.short_engines, "Engines that got less memory for their cache than requested";
     }
 }
 
@@ -285,24 +285,24 @@ fn held(table: &mut Vec<Metric>, engine: &Engine, gauges: &Gauges) {
 fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
     let counts = cache.counts();
     numbers! { table, Counter:
-        disk_cache_hits = counts.hits, "Parts of fetches read from the disk";
-        disk_cache_hit [Bytes] = counts.hit_bytes, "Bytes read from the disk";
-        disk_cache_misses = counts.misses, "Parts of fetches requested from the store";
-        disk_cache_miss [Bytes] = counts.miss_bytes, "Bytes requested from the store";
-        disk_cache_writes = counts.written, "Runs of blocks written, each of at most 1 MiB";
-        disk_cache_written [Bytes] = counts.written_bytes, "Bytes written to the disk";
-        disk_cache_dropped [Bytes] = counts.dropped_bytes, "Bytes not written because the disk did not keep up";
-        disk_cache_refused_writes = counts.refused_writes, "Runs not written because of an error or a lack of space";
-        disk_cache_read_errors = counts.read_errors, "Reads of the disk that failed";
-        disk_cache_wrong_blocks = counts.wrong, "Blocks with a wrong checksum, removed";
-        disk_cache_evictions = counts.evicted, "Versions, or parts of large ones, removed to free space";
-        disk_cache_evicted [Bytes] = counts.evicted_bytes, "Bytes removed to free space";
-        disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "Bytes on disk, but read from the store because it is faster";
-        disk_cache_waits = counts.waits, "Fetches that waited for another process";
+        disk_cache_hits = counts.hits, "Parts of fetches read from the disk cache";
+        disk_cache_hit [Bytes] = counts.hit_bytes, "Bytes read from the disk cache";
+        disk_cache_misses = counts.misses, "Parts of fetches that were not in the disk cache, and were requested from the store";
+        disk_cache_miss [Bytes] = counts.miss_bytes, "Bytes that were not in the disk cache, and were requested from the store";
+        disk_cache_writes = counts.written, "Writes to the disk cache, each of adjacent blocks of at most 1 MiB";
+        disk_cache_written [Bytes] = counts.written_bytes, "Bytes written to the disk cache";
+        disk_cache_dropped [Bytes] = counts.dropped_bytes, "Bytes not written to the disk cache because the disk did not keep up";
+        disk_cache_refused_writes = counts.refused_writes, "Writes to the disk cache that failed or had no space";
+        disk_cache_read_errors = counts.read_errors, "Reads of the disk cache that failed";
+        disk_cache_wrong_blocks = counts.wrong, "Cached blocks removed because of a wrong checksum";
+        disk_cache_evictions = counts.evicted, "Cached object versions, or parts of large ones, removed to free space";
+        disk_cache_evicted [Bytes] = counts.evicted_bytes, "Bytes removed from the disk cache to free space";
+        disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "Bytes in the disk cache that were read from the store instead, because it is faster";
+        disk_cache_waits = counts.waits, "Fetches that waited for another process to fetch the same bytes";
     }
     numbers! { table, Gauge:
-        disk_cache_held [Bytes] = cache.bytes().unwrap_or(0), "Bytes on the disk, for all processes";
-        disk_cache_limit [Bytes] = cache.settings().size_bytes, "Maximum bytes on the disk";
+        disk_cache_held [Bytes] = cache.bytes().unwrap_or(0), "Bytes in the disk cache, of all processes";
+        disk_cache_limit [Bytes] = cache.settings().size_bytes, "Maximum bytes in the disk cache";
     }
 }
 
@@ -314,13 +314,13 @@ fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
         auto_distance_limit [Bytes] = tuning.max_distance_bytes, "Maximum readahead distance of one stream";
         auto_request [Bytes] = tuning.request_bytes, "Request length of the stream with the longest distance";
         auto_streams = tuning.streams, "Streams that continued recently";
-        auto_wasted [Bytes] = tuning.wasted_bytes, "Readahead bytes wasted since the start";
-        auto_credit [Bytes] = tuning.credit_bytes, "Readahead bytes that may be wasted now";
-        auto_runs = tuning.runs, "Finished runs of reads, older ones decayed";
-        auto_runs_went_on = tuning.runs_went_on, "Finished runs that continued after detection";
-        auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the idle source";
+        auto_wasted [Bytes] = tuning.wasted_bytes, "Bytes read ahead but never used, since the start";
+        auto_credit [Bytes] = tuning.credit_bytes, "Further bytes that may be read ahead without being used";
+        auto_runs = tuning.runs, "Finished sequential runs of reads; older ones have less weight";
+        auto_runs_went_on = tuning.runs_went_on, "Finished sequential runs that continued after they were detected";
+        auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the source when it is idle";
         auto_cache_share [Ratios] = tuning.cache_share as f64 / 64.0,
-            "Share of the cache's readahead room in use; below 1 after readahead was evicted unread";
+            "Share of the cache's space for readahead that the policy uses; below 1 after unread pages were evicted";
     }
     let help = "1 for the current limit of the distance, 0 for the others";
     let limits = family(table, MetricKind::Gauge, "auto_limit", None, help);

@@ -22,7 +22,7 @@ pub fn text(engine: &Engine, front: FrontView) -> String {
     registry.register_collector(Box::new(Snapshot(table(engine, front))));
     let mut out = String::new();
     prometheus_client::encoding::text::encode(&mut out, &registry)
-        .expect("a string takes whatever is written");
+        .expect("writing to a string never fails");
     out
 }
 

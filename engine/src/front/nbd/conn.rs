@@ -313,7 +313,7 @@ impl Conn {
         self.stream.start_tls(tls, deadline).map_err(|error| {
             tracing::info!(
                 client = self.number,
-                "NBD client refused: no TLS with it ({error})"
+                "NBD client refused: the TLS handshake failed ({error})"
             );
             Disconnected
         })

@@ -19,15 +19,14 @@ pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
     let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
     let what = match error.errno() {
         errno if errno == again.raw_os_error() => {
-            "another program has locked it, for writing or against writes".to_string()
+            "another program has locked it, to write it or to prevent writes".to_string()
         }
         errno if errno == busy.raw_os_error() => {
             "it is mounted, or another program has opened it exclusively".to_string()
         }
         _ => format!("it cannot be locked ({error})"),
     };
-    let remedy =
-        "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
+    let remedy = "end that program or unmount it; if that program never writes, --no-lock serves without a lock";
     FrontError::new(FrontErrorKind::Locked, what, reader.describe(), remedy).caused_by(error)
 }
 

@@ -77,7 +77,9 @@ impl Listener {
         });
         bound.map_err(|error| {
             let remedy = match error.kind() {
-                ErrorKind::AddrInUse => "stop the server on it, or use another address",
+                ErrorKind::AddrInUse => {
+                    "stop the server that uses this address, or use another address"
+                }
                 ErrorKind::AlreadyExists => "it is not a socket; use another path",
                 ErrorKind::PermissionDenied => {
                     "use a path that you may write to (ports below 1024 need root)"

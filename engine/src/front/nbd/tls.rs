@@ -87,7 +87,7 @@ impl NbdTls {
             .map_err(|error| match error {
                 rustls::Error::InconsistentKeys(_) => FrontError::new(
                     FrontErrorKind::Certificate,
-                    "the key belongs to another certificate than server-cert.pem".to_string(),
+                    "the key does not belong to the certificate in server-cert.pem".to_string(),
                     key_path.display().to_string(),
                     "use the key of this certificate, or create both again",
                 ),
@@ -148,7 +148,7 @@ fn verifier(
 fn unlisted(path: &Path, error: &dyn fmt::Display) -> FrontError {
     FrontError::new(
         FrontErrorKind::Certificate,
-        format!("the list of revoked certificates cannot be used ({error})"),
+        format!("the certificate revocation list cannot be used ({error})"),
         path.display().to_string(),
         "let the authority issue it again (certtool --generate-crl), or remove it if no certificate is revoked",
     )
@@ -179,7 +179,7 @@ fn check_dates(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
         )) => (
             "the certificate has expired",
-            "have a new one issued, and start the server again",
+            "get a new certificate, and start the server again",
         ),
         Err(rustls::Error::InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
