@@ -1,7 +1,7 @@
 //! The page index: which pages of which file are present, in flight, marked, used or pinned, and the order of eviction.
 //!
-//! Pages are kept in groups of 64, with one bit for each fact. A question about a 4 MiB window therefore costs 16
-//! look-ups instead of 1024. The index holds no file data, no times and no policies.
+//! Pages are kept in groups of 64; in a group, each property of the pages is a bitmap of 64 bits. A query about a window of 4 MiB
+//! therefore needs 16 look-ups instead of 1024. The index holds no file data, no times and no policies.
 //!
 //! ```text
 //!   (file, page / 64) ──index──► slot ──► group: 64 x { present, flight, used, ahead, mark }

@@ -1,7 +1,7 @@
 //! The input and output of the machine: events and actions.
 //!
-//! Events and actions are plain values. The driver writes them to its log, and the lab generates them. A log that is
-//! replayed on a fresh machine must give the same actions. They contain no file data, no handle and no clock.
+//! Events and actions are plain values. The driver writes them to its log, and the lab generates them. Replaying a log on a new machine
+//! must give the same actions. They contain no file data, no handle and no clock.
 
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 

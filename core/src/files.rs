@@ -1,17 +1,16 @@
 //! The known files and their order.
 //!
-//! A file is known from its first open description, or from a listing ([`crate::event::Event::List`]), until it is
-//! forgotten. A listing also gives an order: the file that a program reads next if it goes through a folder, a bucket
-//! or its own list. The order alone has no effect. A policy may use it to read ahead in a file without an open
-//! description; the pages stay in the cache like any others, until the file is opened.
+//! A file is known from its first open description, or from a listing ([`crate::event::Event::List`]), until it is forgotten. A listing
+//! also gives an order: which file a program reads next if it goes through a folder, a bucket or its own list of files. The order has no
+//! other effect. A policy may use the order to read ahead in a file that is not open yet; these pages stay in the cache like any others.
 //!
 //! ```text
 //!   List 4   List 5 after 4   List 6 after 5        4 ──► 5 ──► 6
 //!   Forget 5                                        4     6          a reused number has no order
 //! ```
 //!
-//! Example: a folder has 5,000 files of 12 KiB. With its listing, a policy that sees files 4 and 5 opened one after the
-//! other can have file 6 fetched before file 6 is opened. Without the listing it does not know the next file.
+//! Example: a folder has 5,000 files of 12 KiB. With its listing, a policy that sees files 4 and 5 opened one after the other can have
+//! file 6 fetched before file 6 is opened. Without the listing the policy does not know the next file.
 //!
 //! Source: the project's own design.
 

@@ -21,8 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The caller does the I/O and reports it as further events: [`event::Event::Done`], [`event::Event::Failed`]. The
-//! crate `foreread` does this with real storage; the simulator does it with a virtual clock. Both get the same actions.
+//! The caller does the I/O and reports the results as further events: [`event::Event::Done`], [`event::Event::Failed`]. The crate
+//! `foreread` is the caller for real storage; the simulator is the caller with a virtual clock. For the same events, both get the same
+//! actions.
 //!
 //! The crate is `no_std` with `alloc` and has no dependency. It never waits, reads a clock, holds file data, does I/O
 //! or uses floating point.

@@ -1,8 +1,8 @@
 //! The notation `NAME:key=value,...` for policies, workloads, device models and trace formats, and the list
 //! `key=value,...` without a name.
 //!
-//! This file splits the text and checks its form; the caller checks names, keys and values.
-//! Spaces around names, keys and values are dropped. Empty parts are dropped, too.
+//! This file splits the text and checks its form; the caller checks names, keys and values. Spaces around names, keys and values are
+//! dropped. Empty parts are dropped.
 //!
 //! ```text
 //!   "linux-6.18:max=1M, folios=on"  ──►  name "linux-6.18", pairs [("max", "1M"), ("folios", "on")]

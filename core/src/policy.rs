@@ -1,8 +1,8 @@
 //! The interface of policies: questions and answers.
 //!
-//! A policy is one file in this folder. It counts in bytes and keeps the state of **one** owner: an open description,
-//! or a whole file if the original has one detector for each image. It sees the cache only through [`Probe`]. It has no
-//! side effects: it fills an [`Answer`], and the machine decides which parts of the answer are fetched.
+//! A policy is one file in this folder. It counts in bytes and keeps the state of **one** open file description, or of a whole file if it
+//! reimplements a policy with one detector for each image. It sees the cache only through [`Probe`]. It has no side effects: it fills an
+//! [`Answer`], and the machine decides which parts of the answer are fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
@@ -20,10 +20,10 @@
 //! [`Ask`], [`Probe`], [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate
 //! `foreread-history` is an example.
 //!
-//! To add a policy to this crate: write its file, name it in both lists of this file, add its row to
-//! `docs/policies.md`, and add its golden table to `core/tests/golden`. Code that several policies share is in files
-//! that are not policies (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`,
-//! `linux_6_18_todo`, `ondemand`, `pattern`, `tuning`, `why`). No policy uses another policy.
+//! To add a policy to this crate: write its file, add its name to both lists in this file, its row to `docs/policies.md`, and its table
+//! of expected decisions to `core/tests/golden`. Code that several policies share is in files that are not policies (`capacity`,
+//! `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`, `linux_6_18_todo`, `ondemand`, `pattern`, `tuning`,
+//! `why`). No policy uses another policy.
 
 pub mod capacity;
 mod detector;

@@ -1,8 +1,8 @@
 //! Every counter of the machine, each with its definition. The lab computes ratios and percentiles.
 //!
-//! A readahead byte is *used* once a demand read touches its page for the first time; whole pages are counted. At any
-//! moment `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`. Unresolved bytes are cached or
-//! in flight, and no read has touched them yet ([`crate::machine::Machine::stats`] fills in their number).
+//! A byte that was read ahead is *used* once a demand read touches its page for the first time; whole pages are counted. At any moment
+//! `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`. Unresolved bytes have been read ahead and are cached or
+//! in flight, but no read has touched them yet ([`crate::machine::Machine::stats`] fills in their number).
 
 use crate::policy::Pattern;
 use core::fmt;

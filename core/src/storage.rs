@@ -3,8 +3,8 @@
 //! A simulation predicts a live run only if both send the same requests. The engine's table of storage kinds and the
 //! simulator's presets of object stores use these limits.
 //!
-//! Example: a 64 MiB window of an object becomes 8 requests of 8 MiB, live and simulated. A distant store with 200 ms
-//! latency and 200 MB/s needs 40 MB in flight; if one connection delivers 90 MB/s, 16 connections deliver 1.4 GB/s.
+//! Example: a 64 MiB window of an object becomes 8 requests of 8 MiB, live and simulated. A distant store with 200 ms latency and 200
+//! MB/s needs 40 MB in flight. If one connection delivers 90 MB/s, 16 connections deliver 1.4 GB/s.
 
 /// Maximum fetch size if the kind of storage is unknown.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;

@@ -1,7 +1,7 @@
 //! Units: bytes, pages, nanoseconds.
 //!
-//! A [`ByteRange`] is checked once, in [`ByteRange::new`]. After that all code may add and subtract without overflow,
-//! because no offset exceeds [`MAX_OFFSET`]. There is no floating point here.
+//! A [`ByteRange`] is checked once, in [`ByteRange::new`]. After this check, code can add and subtract offsets without overflow, because
+//! no offset exceeds [`MAX_OFFSET`]. There is no floating point here.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,4 +1,4 @@
-//! An async client as a source, read alone and with readahead, on a runtime with one thread.
+//! Uses an async client as a source, and reads it without and with readahead, on a runtime with one thread.
 //!
 //! Prints the speedup and the counters. A request of this client takes 10 ms, during which its thread does other work.
 

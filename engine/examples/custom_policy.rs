@@ -1,6 +1,6 @@
-//! A policy defined by a program: it reads the next megabyte ahead whenever a read starts where the last one ended.
+//! Defines a policy in a program: it reads the next megabyte ahead whenever a read starts where the last read ended.
 //!
-//! It keeps no state beyond its own open file description: the engine creates one policy instance for each.
+//! The engine creates one instance of the policy for each open file description, so the instance's state is about one description only.
 
 use foreread::policy::{Answer, Ask, Info, Policy, PolicySpec, Scope, Wants};
 use foreread::source::Mem;

@@ -1,7 +1,7 @@
-//! A source defined by a program: a client that takes 10 ms for a request, read alone and with readahead.
+//! Defines a source in a program: a client that takes 10 ms for each request. It is read without and with readahead.
 //!
-//! Prints the speedup, the counters, and the message of a read that fails. The source waits only for its own storage. The engine
-//! calls it from several threads at once.
+//! Prints the speedup, the counters, and the message of a read that fails. The source never waits for anything but its storage. The
+//! engine calls the source from several threads at once.
 
 use foreread::source::{Defaults, Source, SourceError};
 use foreread::{Options, Reader};

@@ -1,8 +1,9 @@
-//! The cost of reading a local file through foreread, compared with plain programs that do the same, alternating within one process.
+//! Measures the cost of reading a local file through foreread and by other means such as `pread`, alternating within one process.
 //!
-//! Usage: `local ROW FILE [TURNS [SIDE]]`. Prints a line of JSON for each turn: reads per second, and CPU time and context switches
-//! per read, for foreread and for each peer. With SIDE it runs only that side, for a profile. `bench/local-vs-peers` runs every row
-//! and takes medians. A virtual machine's host may cache FILE, so FILE is read once before, and each turn finds the same state.
+//! Usage: `local ROW FILE [TURNS [SIDE]]`. Prints a line of JSON for each round: reads per second, and CPU time and context switches per
+//! read, for foreread and for each other means. With SIDE (`ours`, `pread`, ...) it runs only that one, for a profile.
+//! `bench/local-vs-peers` runs it for every kind of read (ROW) and takes medians. A virtual machine's host may cache FILE, so FILE is
+//! read once before the measurement, and each round finds the same state.
 //!
 //! | row | `ours` | peers |
 //! |---|---|---|

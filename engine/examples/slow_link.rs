@@ -1,8 +1,8 @@
-//! A link with a chosen round-trip time and bandwidth in front of a TCP server, until standard input ends.
+//! Simulates a link with a given round-trip time and bandwidth to a TCP server, until standard input ends.
 //!
-//! Usage: `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND`. Prints the address to use instead. For each line of standard input, it
-//! prints the bytes of answers, the connections and the requests so far. A line `MILLISECONDS MB_PER_SECOND` changes the link from
-//! then on. The link does not change any byte.
+//! Usage: `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND`. Prints the address to use instead. For each line of standard input, it prints
+//! how many bytes of answers, connections and requests there have been so far. An input line `MILLISECONDS MB_PER_SECOND` also changes
+//! the link's latency and bandwidth. The link does not change any byte.
 
 use foreread_testing::{Link, Proxy};
 use std::net::ToSocketAddrs;

@@ -1,13 +1,13 @@
 //! Page-aligned memory for the two buffer sizes of fast devices: 256 KiB pieces in huge pages for sequential reads, and 4 KiB pieces
 //! for random reads.
 //!
-//! A device that writes into scattered pages needs one segment for each page, and the first touch of each page is a page fault:
-//! without huge pages, cold sequential reads took 1.6 times as long (measured). A buffer of one page from the allocator spans two
-//! pages, and the allocator asks the kernel for memory almost every time: cold random reads took 4 to 10 % longer (measured; huge
-//! pages, whose first touch clears 2 MiB, took even longer). A slab is mapped once, cut into pieces and never unmapped: free pieces
-//! wait for the next engine of the process. So the memory of each size grows to the maximum that was in use at one time, and no
-//! further. This is the price of doing it without `unsafe`. The arena does not zero a piece, and gives each piece to only one owner
-//! at a time.
+//! A device that writes into scattered pages needs one DMA segment for each page, and the first touch of each page is a page fault.
+//! Without huge pages, sequential reads of uncached data took 1.6 times as long (measured). A one-page buffer from the allocator spans
+//! two pages, and the allocator requests kernel memory almost every time: random reads of uncached data took 4 to 10 % longer (measured).
+//! With huge pages they took even longer, because the first touch clears 2 MiB. A slab is mapped once, cut into pieces and never
+//! unmapped: free pieces wait for the next engine of the process. So the memory for each buffer size grows only to the maximum that was
+//! in use at one time. Unmapping them would need `unsafe`. The arena does not zero a piece, and gives each piece to only one owner at a
+//! time.
 //!
 //! ```text
 //!   slab 32 MiB:  [..|2 MiB|2 MiB| ... |..]   from the first to the last whole huge page

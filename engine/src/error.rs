@@ -1,4 +1,4 @@
-//! Errors for callers. Each has one line that says what failed, where and what to do, and an error number.
+//! Errors for callers. Each error has one line that says what failed, where and what to do, and an error number.
 //!
 //! Errors of readahead are not reported here; they are only counted.
 

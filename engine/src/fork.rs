@@ -1,9 +1,9 @@
 //! Fork support for programs with engines, such as Python's `multiprocessing`.
 //!
-//! A forked child has the memory of its parent, but only the thread that forked. A lock that another thread held stays locked in the
-//! child, and threads that a reader waits for do not exist. So engines and readers of the parent cannot be used in the child: it
-//! must neither read with them nor drop them (`std::mem::forget`), and must create new ones. For the new ones to work, the state
-//! shared by all engines of a process must be consistent: spare buffers, the log, the threads of connections.
+//! A forked child has a copy of its parent's memory, but of its threads only the one that forked. A lock that another thread held stays
+//! locked in the child, and threads that a reader waits for do not exist. So engines and readers of the parent cannot be used in the
+//! child: it must neither read with them nor drop them (`std::mem::forget`), and must create new ones. For new engines to work in the
+//! child, the state shared by all engines of a process must be consistent: spare buffers, the log, and the threads of connections.
 //!
 //! ```text
 //!   Fork::prepare ── locks shared state ──► fork ───┬─ parent: drop(Fork)          unlocks

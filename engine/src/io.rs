@@ -15,7 +15,8 @@
 //! | `futures_io::AsyncRead`, `AsyncSeek` | `futures` | `tasks.rs` |
 //! | `bytes::Bytes` out of `Reader::read_bytes_at` | `bytes` | `owned.rs` |
 //!
-//! The cursor does not buffer: readahead has the bytes in its cache, and a read of a few bytes costs one lookup there.
+//! The cursor has no buffer, because the engine's cache already contains the bytes: a read of a few bytes costs one look-up in that
+//! cache.
 
 mod error;
 #[cfg(feature = "bytes")]

@@ -1,6 +1,6 @@
 //! Latencies of sources: a histogram with fixed buckets. The driver fills it and reports use it.
 //!
-//! This module does not read the clock. It counts every transfer in exactly one bucket.
+//! This module does not read the clock. Every transfer is counted in exactly one bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

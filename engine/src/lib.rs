@@ -56,8 +56,8 @@
 //! Programs with their own sources need only `foreread = { version = "0.1", default-features = false }`; files are then read by
 //! threads.
 //!
-//! Log lines and the spans `open` and `fetch` go through the facade `tracing`. The spans have the level DEBUG. A fetch through
-//! io_uring or another queue has no span, because no thread waits for it.
+//! Log lines and the spans `open` and `fetch` go through the facade `tracing`. The spans have the level DEBUG. A fetch through io_uring
+//! or another asynchronous queue has no span, because no thread waits for it.
 //!
 //! # How it works
 //! The state machine of [`foreread_core`] decides what to read ahead; this crate sends events to it and executes its actions. It

@@ -1,16 +1,16 @@
 //! An administrator's settings for all sources: the largest and smallest readahead, optionally by capacity of the source.
 //!
-//! A policy whose `max` or `min` is not set takes it from here. The first value in this order applies:
+//! A policy whose `max` or `min` is not set takes it from here. Of the following values, the first that is set applies:
 //!
 //! ```text
 //!   the policy's text ──► first row of `by_capacity` that is large enough ──► `max`, `min` ──► device ──► kind of storage
 //! ```
 //!
-//! Example: rows `up_to 2 GiB: max 128K` and `up_to 32 GiB: max 512K`, and `max 1M`. A USB stick of 1 GiB gets 128 KiB, a disk of 1
-//! TiB gets 1 MiB, and `linux-6.18:max=64K` keeps its 64 KiB on both. If a size is given as `capacity`, it is computed by the
-//! formula of [Wu 2010b] ([`foreread_core::policy::capacity::Cap`]).
+//! Example: rows `up_to 2 GiB: max 128K` and `up_to 32 GiB: max 512K`, and `max 1M`. A USB stick of 1 GiB gets 128 KiB, a disk of 1 TiB
+//! gets 1 MiB, and `linux-6.18:max=64K` keeps its 64 KiB on both. The value `capacity` means that the size is computed from the capacity
+//! of the source, by the formula of [Wu 2010b] ([`foreread_core::policy::capacity::Cap`]).
 //!
-//! A policy without these keys is not changed, and neither is a policy that is given as values.
+//! A policy without the keys `max` and `min`, or given as a value instead of a text, is not changed.
 
 use foreread_core::policy::{Param, PolicyDraft, SpecError, Unit};
 use foreread_core::units::parse_size;

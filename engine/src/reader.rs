@@ -1,6 +1,6 @@
 //! A reader: the handle for reading bytes.
 //!
-//! A reader waits for another reader's work only for bytes that both need.
+//! A reader waits for another reader's fetch only if both need the same bytes.
 //!
 //! ```text
 //!   Reader ── open description 0 ──┬─ file 0, a source ──┐

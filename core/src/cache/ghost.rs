@@ -1,4 +1,4 @@
-//! Remembers pages that were read ahead and evicted unused, to count thrash if a read demands them later.
+//! Remembers pages that were read ahead and evicted unused, so that they count as thrash if a read needs them later.
 //!
 //! It remembers the last [`GHOST_GROUPS`] groups and forgets the oldest. It never changes a decision.
 

@@ -1,7 +1,7 @@
 //! A group: the state of up to 64 adjacent pages, one bit for each.
 //!
-//! The life of a page is one enum, [`Life`]. The bitmaps are its packed form, and the four methods that change them are
-//! the four arrows of the drawing. A dropped page starts again as absent.
+//! The states of a page are one enum, [`Life`]. The bitmaps are its packed form, and each of the four methods that change them is one
+//! arrow of the drawing. A dropped page starts again as absent.
 //!
 //! ```text
 //!            depart            land             touch

@@ -1,6 +1,6 @@
 //! Maps (file, group number) to the slot of the group: an open-addressed hash table of slot numbers.
 //!
-//! The keys are in the groups, so an entry is only four bytes. The table is deterministic: the same calls give the same
+//! The groups contain the keys, so an entry of the table is only four bytes. The table is deterministic: the same calls give the same
 //! table on every machine. It is never iterated, because its order has no meaning.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Linked lists of numbered nodes. All links are in one vector, and a node is on at most one list.
+//! Linked lists of numbered nodes: all links are in one vector, and a node is in at most one list.
 
 /// No node.
 pub const NONE: u32 = u32::MAX;

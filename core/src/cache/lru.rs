@@ -1,6 +1,6 @@
 //! The eviction order: the least recently touched group first. To try another order, replace this file.
 //!
-//! It orders slots, not pages; the cache takes victims from the cold end.
+//! It orders groups by their slots, not single pages. The cache evicts from the least recently touched end.
 //!
 //! ```text
 //!   hot end                                   cold end

@@ -9,9 +9,9 @@
 //!   large, or what    │                    └── used twice, or code ──► newest  active  oldest
 //!   came back is used └───────────────────────────────────────────────────────────────┘
 //! ```
-//! A page that returns soon goes straight to the active list. Soon means: since it left, fewer other pages have left
-//! than the active list holds. A read call counts as a use at once. A touch through a mapping counts when reclaim
-//! examines the page, or when the page is unmapped.
+//! An evicted page that is read again soon goes straight to the active list. Soon means that fewer pages have been evicted since then
+//! than the active list holds. A read call counts as a use at once. A touch through a mapping counts when reclaim examines the page, or
+//! when the page is unmapped.
 //!
 //! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the number
 //! of bytes that a kernel 6.18 read in a control group (decision 0302).

@@ -1,8 +1,7 @@
 //! Converts a policy's answer to fetches: admission, merging, eviction.
 //!
-//! Readahead never takes the room of a demand read. Readahead is cut to the available room. Demand pages always have
-//! room, because a piece of a read is admitted only if it fits beside all pinned pages and pages in flight
-//! (`reads.rs`).
+//! Readahead never takes the cache room that a demand read needs; it is cut to the room that is left. Demand pages always have room in
+//! the cache: a piece of a read starts only if it fits beside all pages that are leased or in flight (`reads.rs`).
 //!
 //! ```text
 //!   answer: windows ──► absent runs ──► in flight ("unassigned") ──commit──► fetches

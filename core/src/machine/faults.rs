@@ -1,8 +1,8 @@
 //! Page faults and touches of mapped pages. A fault is a read of one page. The machine asks the policy other questions about it than about a read call.
 //!
-//! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy
-//! models a kernel that does so ([`crate::policy::Wants::around`]). Marked pages are left out, so that a later fault
-//! hits the mark. The driver tracks mapped pages: it calls [`Machine::around`] after it has served a fault.
+//! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy models a kernel that
+//! does so ([`crate::policy::Wants::around`]). It does not map pages with a readahead mark, so that a later fault hits the mark. The
+//! driver tracks mapped pages: it calls [`Machine::around`] after it has served a fault.
 //!
 //! ```text
 //!   Fault ──► page here or in flight: on_fault_hit ─┬─► served ──► on_mapped(pages around)

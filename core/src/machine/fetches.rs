@@ -1,7 +1,7 @@
-//! The life of a fetch: queued, submitted, answered. One fetch serves all reads that need its pages.
+//! The states of a fetch: queued, submitted, answered. One fetch serves all reads that need its pages.
 //!
-//! Readahead is never submitted before demand, and never fails a read. Only a fetch that was made for one read alone
-//! (`owner`) can fail that read; every other waiting read fetches again.
+//! Readahead is never submitted before demand, and never fails a read. Only a fetch that was made for one read (`owner`) can fail this
+//! read; all other reads that wait for it fetch again.
 //!
 //! ```text
 //!   queued ──submit──► in flight ──progress──► ... ──done / failed──► gone

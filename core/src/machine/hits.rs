@@ -1,18 +1,17 @@
-//! Reads of cached pages: the fast path through the machine, and the path around it.
+//! Reads of cached pages: the fast path through the machine, and the path that avoids the machine.
 //!
-//! A page is settled if it is present, was demanded before and has no mark. A read of settled pages raises no question
-//! and changes no page. It only refreshes the eviction order and the counters, and a policy may want to know where it
-//! ended. So a driver may serve such a read without the machine, and report it afterwards
-//! ([`crate::event::Event::Hit`]), several at a time; reads of one thread must stay in order. Such a report never
-//! causes a fetch.
+//! A page is settled if it is cached, was read before and has no readahead mark. A read of settled pages needs no decision of the policy
+//! and changes no page. It only updates the eviction order, the counters and, if the policy needs it, the policy's end of the last read.
+//! So a driver may serve such a read without the machine, and report it afterwards ([`crate::event::Event::Hit`]), several at a time; the
+//! reports must keep the order of each thread's reads. A report of a hit never causes a fetch.
 //!
 //! ```text
 //!   Read ──► all pages present, none marked, one group ──► quick_hit: Serve at once
 //!   settled(..) ──► the driver serves without asking ──► Hit: counted, refreshed
 //! ```
 //!
-//! Example: a thread reads page 7 of a group for the first time, by `Read`. Now the page is settled, and the next 1,000
-//! reads of it are reported by `Hit`, 64 at a time.
+//! Example: a thread reads page 7 of a group for the first time, by `Read`. Now the page is settled, and the driver reports the next
+//! 1,000 reads of it with `Hit`, 64 at a time.
 
 use super::reads::Read;
 use super::{MAX_READS, Machine, Verdict};

@@ -1,7 +1,7 @@
 //! The meter: measures a source's latency and rate on every fetch, including demand.
 //!
-//! It outlives streams and files, because latency and rate belong to the source. It is fed only if the policy wants it
-//! ([`crate::policy::Wants::meter`]). It has five figures:
+//! Its measurements are kept when a stream or file is closed, because latency and rate belong to the source. It is fed only if the policy
+//! wants it ([`crate::policy::Wants::meter`]). It has five figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
@@ -15,22 +15,22 @@
 //! 100, 120 and 133 MB/s, so the rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are
 //! the latency.
 //!
-//! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier
-//! completes. The 8 MiB did not arrive within 0.2 ms. So if a transfer took longer than the fetch, only a part of it
-//! counts, as if its bytes had arrived evenly (`ArrivalHistogram`).
+//! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
+//! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, only a part of its bytes counts, as if they had
+//! arrived at a constant rate (`ArrivalHistogram`).
 //!
 //! If eight consecutive fetches of a source that is not busy take more than twice the latency, or less than half of it,
 //! they replace all samples: the latency has changed, for example because of a new route.
 //!
-//! The latency is measured on an idle source, so it does not include the queue that readahead creates. A source that is
-//! never idle still updates the latency, using 16 fetches that were queued after others. A queue can only increase
-//! their first-byte times, so if their median is below the latency, the latency is lower than measured. (The minimum of
-//! the 16 would not work: on a store whose first bytes take 15 ms in the median the minimum is 5 ms, and windows would
-//! become too short.) The latency has increased if the minimum, less the transfer time of the bytes in flight before it
-//! and of its own bytes, is more than twice the latency. Without this subtraction, a scan that keeps 700 KB in flight
-//! on a link of 62 MB/s would measure 11 ms instead of a round trip of 0.7 ms, and would read ahead too far.
+//! The latency is measured on an idle source, so it does not include the queue that readahead creates. A source that is never idle still
+//! updates the latency, using 16 fetches that were queued after others. Queueing can only increase the first-byte times of these fetches,
+//! so if their median is below the measured latency, the true latency is lower. (Taking their minimum instead would not work: for a store
+//! with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) The latency has increased if their minimum is more
+//! than twice the measured latency, after subtracting the transfer times of the fetch itself and of the bytes in flight before it.
+//! Without this subtraction, a scan that keeps 700 KB in flight on a 62 MB/s link would measure 11 ms instead of the round trip of 0.7
+//! ms, and would read ahead too far.
 //!
-//! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), maximum of the latest rounds.
+//! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016), of which the maximum over the latest rounds is used.
 
 use crate::units::mul_div;
 

@@ -1,4 +1,4 @@
-//! The life of a demand read: look-up, wait, lease, release. A large read is processed in pieces.
+//! The steps of a demand read: look-up, wait, lease, release. A large read is processed in pieces.
 //!
 //! No read is ever lost. `ensure` alone decides between waiting and serving, and it fetches every absent page, whatever
 //! the reason for its absence.

@@ -1,4 +1,4 @@
-//! A slab: values under small numbers that are reused. Values are never moved.
+//! A slab: stores values under small numbers, and reuses the numbers of removed values. Values are never moved.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};

@@ -1,8 +1,8 @@
-//! Notes that explain a run: every answer of a policy, and the fate of every page read ahead.
+//! Notes that explain what happened in a run: every answer of a policy, and what became of every page that was read ahead.
 //!
-//! Notes are off by default ([`Machine::observe`]). If they are on, each of the moments below adds a note, which is
-//! kept until it is taken. Notes are written where the counters are updated, so their sums match
-//! [`crate::stats::Stats`] exactly. They never influence a decision.
+//! Notes are off by default ([`Machine::observe`]). If they are on, each of the moments below adds a note, which is kept until the caller
+//! takes it. Notes are written where the counters are updated, so their sums match [`crate::stats::Stats`] exactly. They never influence
+//! a decision.
 //!
 //! ```text
 //!   Answer ──► Planned ──► Submitted ──► Touched (used; late while in flight)

@@ -1,5 +1,5 @@
-//! The maximum readahead for a device of a given capacity: the formula of 2010, in its two published forms. This file
-//! is not a policy.
+//! The maximum readahead for a device of a given capacity: two forms of a formula that were proposed for Linux in 2010. This file is not
+//! a policy.
 //!
 //! Small devices tend to be slow, so the window is proportional to the square root of the capacity, rounded to powers
 //! of two. The patch limited the device's own setting to this value, once, when the disk was added.
@@ -10,9 +10,9 @@
 //!   window       4K   8K   16K   32K    64K    128K  256K  512K  1M          then every factor of 4 doubles it
 //! ```
 //!
-//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. A known fault of the original: a fast but small device is
-//! limited, too. For a capacity below the smallest unit the result is the smallest window; in the original this
-//! depended on the logarithm of zero, with the same result. Integer arithmetic only.
+//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. A known fault of the original formula: it also limits devices that are small but
+//! fast. For a capacity below the smallest unit the result is the smallest window; the original got the same result, but from the
+//! logarithm of zero. Integer arithmetic only.
 
 use super::ondemand::PAGE;
 

@@ -1,4 +1,5 @@
-//! The folios of one file by position, and exact answers to the two probes. This file is not a policy.
+//! The folios of one file by position; it finds the next page without a folio, and counts the adjacent cached pages before a page. This
+//! file is not a policy.
 //!
 //! ```text
 //!   page     8   9  10  11  12  13        hole from 8: 11     history before 11: 3

@@ -1,9 +1,9 @@
 //! `linux-6.18`: file readahead of the current kernel.
 //!
-//! A miss (`sync`) starts a window, and a marked page (`async`) starts the next one. The state is one window for each
-//! open description; lost streams are found again from the pages that they left in the cache (context).
-//! `linux_6_18_reader` makes the decisions. This file carries them out as on a file system without large folios, page
-//! by page with exact probes; `linux_6_18_large` does it with large folios.
+//! A miss (`sync`) starts a window, and a marked page (`async`) starts the next one. The state is one window for each open description; a
+//! stream that has lost its state is recognised by the pages that it left in the cache (rule `context`). `linux_6_18_reader` makes the
+//! decisions. This file applies them as on a file system without large folios, page by page; `linux_6_18_large` applies them with large
+//! folios.
 //!
 //! ```text
 //!   folios=off   Pages   one KernelReader; its windows are read page by page, its marks are the cache's
@@ -11,7 +11,7 @@
 //!                        one index of folios for the file  ────┴─► placement ─► windows; its marks are the index's
 //! ```
 //!
-//! It maps no pages: fault-around belongs to the mapping, and here it only lowers the count of misses.
+//! It maps no pages: fault-around is done by the driver, and only lowers the count of misses here.
 //!
 //! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 

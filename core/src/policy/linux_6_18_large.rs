@@ -1,9 +1,9 @@
 //! `linux-6.18:folios=on`: the current kernel's readahead on a file system with large folios.
 //!
-//! The index shadows the cache: it holds the folios that are large or marked. A folio counts as gone when one of its
-//! pages is no longer cached. A mark counts for the whole folio; the cache's mark, on the folio's first page, only
-//! raises the question. Folio sizes are those of the kernel with blocks of one page. Fault-around is not handled here,
-//! because it belongs to the mapping.
+//! The policy keeps its own index of the folios that are large or have a readahead mark. If one of its pages is no longer cached, a folio
+//! is treated as evicted. A readahead mark applies to the whole folio. The cache has the mark only on the folio's first page, where it
+//! makes the machine ask the policy. Folio sizes are those of the kernel with blocks of one page. This policy does not handle
+//! fault-around; the driver does.
 //!
 //! ```text
 //!   KernelReader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file

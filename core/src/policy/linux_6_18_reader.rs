@@ -1,8 +1,8 @@
 //! The current kernel's decisions at a miss, a mark, a fault and a hint, with the state of one open description.
 //!
-//! A decision returns an answer, [`Todo`]. The caller carries it out, and passes back the order that folio placement
-//! resulted in ([`KernelReader::placed`]). So the policy with and without folios, and the check against recordings,
-//! share this code. It places no folios and sees no data.
+//! A decision returns an answer, [`Todo`]. The caller applies the answer, and passes back the folio order that it used
+//! ([`KernelReader::placed`]). So this code is shared by the policy with folios, the policy without folios, and the check against
+//! recordings of a kernel. This module places no folios and sees no data.
 //!
 //! ```text
 //!   start                                 start+size

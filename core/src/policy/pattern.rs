@@ -1,7 +1,7 @@
 //! Patterns of policy decisions: seven kinds, the same for all policies. This file is not a policy.
 //!
-//! Each rule that a policy gives ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
-//! ([`crate::stats::Decisions`]), so that one line shows what readahead did, for every policy.
+//! Each rule by which a policy decides ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
+//! ([`crate::stats::Decisions`]), so that one line shows what readahead did, whatever the policy.
 //!
 //! ```text
 //!   initial      FileStart  Sequential  Triggered  Elsewhere     the first window of a stream
@@ -14,9 +14,9 @@
 //!   none         Off  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
 //! ```
 //!
-//! Example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. Page 0 is initial, each mark is subsequent, page
-//! 900 is random. Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these patterns. That
-//! series counts a thrashed stream separately; here it counts as context.
+//! Example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. Page 0 is initial, each mark is subsequent, page 900 is random.
+//! Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these patterns. That series has a separate pattern for
+//! a stream that thrashes; here its pattern is context.
 
 use super::Why;
 

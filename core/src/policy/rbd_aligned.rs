@@ -1,8 +1,8 @@
 //! `rbd-aligned`: librbd's readahead as it was merged in 2014, with the end of each request moved to a boundary.
 //!
-//! Like `rbd-plain`, but if the end of a request is near the end of an object set, a stripe or a stripe unit, the
-//! request ends there. The next request then starts on that boundary and touches one object less. Only the end moves,
-//! by less than half of the window; the window itself keeps its unaligned length.
+//! Like `rbd-plain`, but if the end of a request is near the end of an object set, a stripe or a stripe unit, the request ends there. The
+//! next request then starts on that boundary and touches one object less than without alignment. Only the end moves, by less than half of
+//! the window; the window itself keeps its unaligned length.
 //!
 //! ```text
 //!                 window                 end
@@ -11,8 +11,8 @@
 //!                                   ◄─────┤               then of units: the first that is near enough
 //! ```
 //!
-//! Source: [Crume 2014] (Crume, 2014; strategy "aligned"), docs/spec/rbd-readahead.md 2, 3 and 5, checked there against
-//! librbd 16.2.15. The defaults are those of the experiment; librbd today has `max=512K,disable-after=50M`.
+//! Source: [Crume 2014] (Crume, 2014; strategy "aligned"), docs/spec/rbd-readahead.md 2, 3 and 5, checked there against librbd 16.2.15.
+//! The defaults are those of the experiment of 2014; current librbd uses `max=512K,disable-after=50M`.
 
 use super::{
     Answer, Ask, Info, Param, Policy, Scope, Unit, Wants,

@@ -1,8 +1,8 @@
-//! `rbd-eager`: a strategy of the 2014 experiment that reads every object, once entered, to its end.
+//! `rbd-eager`: a strategy of the librbd experiment of 2014: once a stream enters an object, the object is read to its end.
 //!
-//! It starts after ten consecutive reads, like `rbd-plain`. Each request then reaches to the end of the object in which
-//! it starts, so no request crosses an object, and all requests except the first are whole objects. The doubling window
-//! only shows that the stream has started.
+//! It starts after ten consecutive reads, like `rbd-plain`. Each request then reaches to the end of the object in which it starts, so no
+//! request crosses an object, and all requests except the first are whole objects. The size of the doubling window is used only to see
+//! that readahead has started.
 //!
 //! ```text
 //!       object          │         object          │         object
@@ -11,9 +11,8 @@
 //!    last_end  fire_at   ra_pos      └─ when the reader reaches it, the next request is sent
 //! ```
 //!
-//! Source: [Crume 2014] (Crume, 2014; strategy "eager"), as interpreted in docs/spec/rbd-readahead.md 6: the strategy
-//! was described but never published as code. Known weakness: it reads too much, because a short run costs a whole
-//! object.
+//! Source: [Crume 2014] (Crume, 2014; strategy "eager"), as interpreted in docs/spec/rbd-readahead.md 6: the strategy was described but
+//! never published as code. Known weakness: it reads too much, because it reads a whole object even for a few sequential reads.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,

@@ -11,8 +11,8 @@
 //!                  last_end                       ra_pos: the next request, twice as long, starts here
 //! ```
 //!
-//! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. It does not see reads
-//! with the flag random. Known limits of the design: there is no feedback, and nothing is ever cancelled.
+//! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. It ignores reads that have the hint
+//! "random". Known limits of the design: it does not learn whether readahead was used, and cancels nothing.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,

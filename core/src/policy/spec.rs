@@ -1,8 +1,8 @@
 //! Parses and formats policies as `NAME:key=value,...`, and values of workloads in the same notation.
 //!
-//! [`Spec`] is only the notation (`notation.rs`). A [`PolicyDraft`] is a policy whose values are all checked, but some
-//! of them may depend on the storage. In a [`PolicySpec`] every value is known; only it can be built. Nothing is
-//! guessed: an unknown name or key is an error that lists the valid ones, so that the caller can suggest the nearest.
+//! [`Spec`] is only the notation (`notation.rs`). A [`PolicyDraft`] is a policy with checked values, some of which may still depend on
+//! the storage. In a [`PolicySpec`] every value is known, so a policy can be built from it. Nothing is guessed: an unknown name or key is
+//! an error that lists the valid ones, so that the caller can suggest the nearest.
 //!
 //! ```text
 //!   text ──parse──► PolicyDraft ──with_default (the device's own)──► ready (its capacity) ──► PolicySpec ──► build

@@ -1,10 +1,10 @@
 //! The current figures of an adaptive policy, and the limit of its distance.
 //!
-//! A report asks for them between events ([`crate::machine::Machine::tuning`]); they influence no decision. A policy
-//! with fixed settings has none.
+//! A report gets these figures between events ([`crate::machine::Machine::tuning`]); they influence no decision. A policy with fixed
+//! settings has no such figures.
 //!
-//! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The product rate x latency is
-//! 5.7 MB. The farthest stream is 22.8 MB ahead, which is the limit of four times the product: [`Limit::Source`].
+//! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The product rate x latency is 5.7 MB. The stream
+//! with the longest distance is 22.8 MB ahead. That is four times the product, the limit [`Limit::Source`].
 
 /// What limits the distance of the farthest stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! The rules behind policies' answers, with the same names for all policies.
+//! The names of the rules by which policies decide, the same for all policies.
 //!
-//! A policy names the rule that it followed ([`super::Answer::why`]), and the report on a run shows that rule. The rule has no effect on
-//! decisions. If a policy names no rule, the report gives no reason.
+//! A policy states the rule that it followed ([`super::Answer::why`]), and the report on a run shows it. The rule has no effect on
+//! decisions. If a policy states no rule, the report gives no reason.
 //!
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered

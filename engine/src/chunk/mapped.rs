@@ -1,9 +1,9 @@
-//! Buffers that are separate mappings, so that their memory returns to the system when they are dropped.
+//! Buffers that are separate memory mappings, so that their memory returns to the system when they are dropped.
 //!
-//! Many streams have windows of many lengths, allocated by one thread and freed by another. The allocator kept holes of all these
-//! lengths in its per-thread heaps: 256 clients used 3 times the memory of their buffers. A mapping leaves no hole. It costs two
-//! system calls, so a spare buffer of the same length is reused first, and short buffers stay with the allocator. The process never
-//! has more of these mappings than a quarter of what the system allows.
+//! Many streams have windows of many lengths, allocated by one thread and freed by another. The allocator kept freed blocks of all these
+//! lengths in its per-thread heaps, so that 256 clients used 3 times the memory of their buffers. A mapping leaves no unused memory
+//! behind. A mapping costs two system calls, so a spare buffer of the same length is reused first, and short buffers come from the
+//! allocator. The process never has more of these mappings than a quarter of what the system allows.
 //!
 //! ```text
 //!   length ──► under 16 KiB, or not a multiple of the machine's page: the allocator
@@ -11,8 +11,8 @@
 //!          ──► more than half a group: a piece of a slab (`arena.rs`)
 //! ```
 //!
-//! Example: a window of 36 KiB is 9 pages of 4 KiB, and is mapped. If 8 MiB are already spare when it is dropped, it is unmapped,
-//! and the process uses 36 KiB less.
+//! Example: a window of 36 KiB is 9 pages of 4 KiB, and is mapped. If the process already keeps 8 MiB of spare buffers when this buffer
+//! is dropped, it is unmapped, and the process uses 36 KiB less.
 
 use crate::arena::PAGE_BYTES;
 use crate::system;

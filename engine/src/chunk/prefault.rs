@@ -1,9 +1,9 @@
 //! Prefaults memory: a thread touches new buffers while readers wait for the device.
 //!
-//! The first touch of a page of memory is a page fault. On a virtual machine it can cost as much as a tenth of a fast read. While a
-//! cache fills, each page has one such fault; this thread takes the fault in parallel with the transfer. It is never needed for
-//! progress, and is not started for a reader that takes few buffers. If no thread can be started, each buffer is prepared by the
-//! thread that needs it.
+//! The first touch of a page of memory is a page fault. On a virtual machine, the fault can take a tenth of the time of a fast read.
+//! While a cache fills, each page has one such fault; this thread takes the fault in parallel with the transfer. Reads never depend on
+//! this thread, and it is not started for a reader that uses few buffers. If the thread cannot be started, each buffer is touched first
+//! by the thread that needs it.
 //!
 //! ```text
 //!   take ──► spare list of this size short? ──ring──► prefaulter: allocate, touch, put into the spare list

@@ -1,10 +1,10 @@
 //! Open files and their readers: source, size and version.
 //!
-//! A file has a number from its first reader to its last; then the number is reused. A file that appears in a listing gets its
-//! number before its first reader, and keeps it for as long as it is listed. Each change of a source gives its file a new version
-//! number. Version numbers are unique over all files, so that a late answer from an old version is recognised.
+//! A file has a number from the time when its first reader opens until its last reader closes; then the number is reused. A listed file
+//! gets its number before its first reader opens, and keeps it for as long as it is listed. Each change of a source gives its file a new
+//! version number. Version numbers are unique over all files, so that a late answer from an old version is recognised.
 //!
-//! Example: file 0 is opened at version 1 and read by two readers. Its source changes: [`Files::change`] sets version 2 and size 0.
+//! Example: file 0 is opened at version 1 and read by two readers. When its source changes, [`Files::change`] sets version 2 and size 0.
 //! The thread that noticed the change asks the source for its size, and [`Files::accept`] sets it.
 //!
 //! ```text

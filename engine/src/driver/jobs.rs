@@ -1,4 +1,4 @@
-//! Fetches that wait for a thread, demand before readahead, and the rules for which thread may take which fetch.
+//! The fetches that wait for a thread, with demand before readahead, and the rules that say which thread may take which fetch.
 //!
 //! ```text
 //!   submitted ──► demand ─┬─ a caller that waits for it ──┐

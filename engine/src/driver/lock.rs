@@ -1,8 +1,8 @@
-//! The driver's one lock, and a proof by types that a thread does not hold it.
+//! The single lock of the driver, and a type that proves that a thread does not hold the lock.
 //!
-//! A source may take any time to answer, so a thread that holds the lock must not call it: every reader of every other file would
-//! wait. The types enforce this. Taking the lock consumes an [`UnlockedProof`], and releasing it returns one. The locked state keeps
-//! sources and queues as [`Remote`], which can only be used with an [`UnlockedProof`].
+//! A source may take any time to answer. If a thread called it while holding the lock, readers of all other files would wait. So the
+//! types prevent such a call. Taking the lock consumes an [`UnlockedProof`], and releasing it returns one. The locked state keeps sources
+//! and queues as [`Remote`], which can only be used with an [`UnlockedProof`].
 //!
 //! ```text
 //!   enter ──► UnlockedProof ──take──► StateGuard ──release──► UnlockedProof
@@ -13,8 +13,8 @@
 //! Example: a thread that finds a fetch to run clones the `Remote` under the lock, releases the lock, reads the source through `at`,
 //! and takes the lock again to report the result.
 //!
-//! [`UnlockedProof::enter`] itself is not proven: it is called at the start of a thread and of each external call. A debug build
-//! panics if the thread holds the lock, and if the last owner drops a source under the lock.
+//! The compiler cannot check [`UnlockedProof::enter`], which creates the proof: it is called at the start of a thread and of each
+//! external call. A debug build panics if a thread that holds the lock calls it, or drops the last reference to a source.
 
 use crate::error::Fault;
 use crate::source::{SourceError, of_panic, report_failure};

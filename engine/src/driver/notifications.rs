@@ -4,7 +4,7 @@
 //! wait for the lock, a waker is foreign code, and closing a source may take any time. So the state collects these actions here, and
 //! the thread that releases the lock runs them.
 //!
-//! Example: bytes arrive for two sleeping callers and one task. Two condvars and one waker are collected. The thread that delivered
+//! Example: bytes arrive for two sleeping callers and one task. The state collects two condvars and one waker. The thread that delivered
 //! the bytes releases the lock, notifies both condvars and calls the waker.
 
 use super::lock::{self, Remote};

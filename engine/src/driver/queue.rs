@@ -1,12 +1,14 @@
 //! Asynchronous transfers: the requests submitted to the files' queues, and which thread reaps them.
 //!
-//! A fetch is submitted as one transfer for each group of pages. Its pages are stored in ascending order, as they arrive. Of the
-//! callers that wait for bytes of a file, one reaps for all of them. When it has its own bytes, it wakes a sleeping caller to reap
-//! next. While no caller waits, a worker polls, so that readahead continues. A queue may refuse transfers: those, and transfers
-//! beyond its depth, wait for a thread like any other fetch. `queue/attend.rs` decides which thread or task attends to a queue.
+//! A fetch is submitted as one transfer for each group of pages. Its pages are stored in ascending order, as they arrive. Of the callers
+//! that wait for bytes of a file, one reaps for all of them. When that caller has its own bytes, it wakes a sleeping caller to continue
+//! reaping. While no caller waits, a worker polls the queue, so that readahead continues. A transfer that the queue refuses, or for which
+//! it has no room, waits for a thread, like a fetch of a file without a queue. `queue/attend.rs` decides which thread or task reaps a
+//! queue.
 //!
-//! Example: three readers miss on one file with a queue of depth 16. The first submits three transfers and reaps. Its own transfer
-//! ends second: by then it has completed another reader's, and it wakes the remaining reader to reap the last transfer.
+//! Example: three readers miss on one file with a queue of depth 16. The first reader submits all three transfers and reaps. The transfer
+//! of another reader ends first, and this thread completes it; then its own transfer ends, and it wakes the remaining reader to reap the
+//! last transfer.
 //!
 //! ```text
 //!   jobs ──batch──► queue (owns buffers) ──ended──► reaper: a caller that waits     ──► Done, Failed

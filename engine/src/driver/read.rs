@@ -1,4 +1,4 @@
-//! A read by a thread: what it waits for, in which order, and which work the thread does meanwhile.
+//! Reads by threads: what a read waits for, in which order, and which work the thread does meanwhile.
 //!
 //! ```text
 //!   admit ──► Read ──► a piece is ready? ──► copy without the lock, Release ──► the last one: done
@@ -8,9 +8,9 @@
 //!                  └─────┴─ neither: sleep until another thread has something for it
 //! ```
 //!
-//! Example: the first hit of 4 KiB in a page (later hits take no lock, see `read_hit`). The thread takes the lock to feed `Read` and
-//! to take the piece, copies without the lock, and takes the lock again to feed `Release`.
-//! `docs/architecture.md` has the example of a miss.
+//! Example: a thread reads 4 KiB of a page that is cached but has not been read yet (later reads of the page take no lock, see
+//! `read_hit`). The thread takes the lock to pass the event `Read` to the machine and to get the bytes, copies without the lock, and
+//! takes the lock again to pass the event `Release`. `docs/architecture.md` has the example of a miss.
 
 use super::files::{self, Admission, OpenFile, SizeQuestion, VersionCursor};
 use super::lock::{self, WAKEUP_TIMEOUT};

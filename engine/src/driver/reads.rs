@@ -1,10 +1,10 @@
-//! Reads in progress. Each has a slot with the data served so far, and with the way in which its caller waits.
+//! Reads in progress. Each read has a slot that contains the data served so far, and how its caller waits.
 //!
-//! A caller waits in one of three ways: a thread sleeps on the condvar of its slot, a thread reaps a queue, or a task has left its
-//! waker. An answer notifies all three, so the answering thread need not know which applies.
+//! A caller waits in one of three ways: a thread sleeps on the condvar of its slot, a thread reaps a queue, or a task has left its waker.
+//! A thread that has an answer notifies all three, so it need not know which of them applies.
 //!
-//! Example: two threads miss on one page. Slot 0 runs the fetch; slot 1 sleeps. When the fetch completes, both slots get a piece,
-//! and the condvar of slot 1 is added to the notifications.
+//! Example: two threads miss on one page. The thread in slot 0 runs the fetch; the thread in slot 1 sleeps. When the fetch completes,
+//! both slots get a piece, and the condvar of slot 1 is added to the notifications.
 //!
 //! ```text
 //!   free ──take──► begun ──Serve──► piece ready ──last piece, or Fail──► free

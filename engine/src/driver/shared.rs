@@ -1,15 +1,15 @@
-//! State shared by all threads of a driver. A thread that releases the lock also wakes threads, starts threads and submits fetches.
+//! State shared by all threads of a driver. A thread that releases the lock also wakes and starts threads and submits fetches.
 //!
-//! Example: a thread that holds the lock feeds a `Read` that misses. The machine submits one demand fetch and four readahead
-//! fetches. `unlock` releases the lock, submits as many as the file's queue has room for, notifies or starts a worker for the rest,
-//! and returns an [`Outside`] with which the thread may read the source.
+//! Example: a thread that holds the lock passes a `Read` to the machine, and the read misses. The machine submits one demand fetch and
+//! four readahead fetches. `unlock` releases the lock, submits as many fetches as the file's queue has room for, and notifies or starts a
+//! worker for the rest. It returns an [`Outside`] with which the thread may read the source.
 //!
 //! ```text
 //!   Outside ──lock──► Guard ──unlock──► Outside: wakes threads and tasks, submits batches, drops closed sources
 //!                       └────release──► Outside: wakes no thread; the next unlock does
 //! ```
 //!
-//! A started thread runs one of the two [`Loops`], which are defined in another file.
+//! A started thread runs one of the two [`Loops`], which are defined in `reaping.rs`.
 
 use super::jobs::{GroupPages, Part, groups};
 use super::lock::{Lock, StateGuard, UnlockedProof, guarded};

@@ -1,7 +1,7 @@
 //! The state under the driver's lock: the machine, the cached bytes, and waiting reads and fetches.
 //!
-//! Every method is short, does not block, and applies all actions of the machine. Each part has its own state: the files, reads,
-//! queues, jobs, workers and notifications. This file connects them.
+//! Every method is short, does not block, and applies all actions of the machine. Files, reads, queues, jobs, workers and notifications
+//! have separate states in separate files. This file connects these parts.
 //!
 //! ```text
 //!   event ──► machine ──► Submit ──► jobs: demand, ahead      (a caller, a worker or a queue takes them)
@@ -9,8 +9,8 @@
 //!      └─► log ◄──┘  └──► Drop ──► store;  Cancel ──► a job not started is answered;  WakeAt ──► the workers' timer
 //! ```
 //!
-//! Example: `Read` of a page that is present. The machine answers with one `Serve`; the store leases the bytes, and the piece is in
-//! the slot of the read when `feed` returns.
+//! Example: a thread passes the event `Read` for a cached page. The machine answers with one `Serve`; the store leases the bytes, and
+//! they are in the slot of the read when `feed` returns.
 
 use super::files::{FileKey, Files, OpenAttempt};
 use super::jobs::{self, Job, Jobs, Part, TransferReport};

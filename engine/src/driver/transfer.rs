@@ -1,4 +1,4 @@
-//! The work of a thread for a fetch: it reads the source, and asks the source for its version and size.
+//! What a thread does for a fetch: it reads the source, and asks the source for its version and size.
 //!
 //! It reads without the lock, and takes the lock to report the result.
 //!

@@ -1,6 +1,6 @@
-//! Replays the events of a log on a fresh machine and compares its actions one by one.
+//! Replays the events of a log on a new machine and compares its actions one by one.
 //!
-//! The check does not trust the log. Lines have a maximum length and numbers have limits, so that a short log cannot take much
+//! The content of the log is not trusted. Lines have a maximum length and numbers have limits, so that a short log cannot take much
 //! memory (at most 1 GiB). Any fault is an error with its line number.
 //!
 //! ```text

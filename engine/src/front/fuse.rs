@@ -1,7 +1,7 @@
 //! A mount: a read-only tree of files, read through one engine.
 //!
-//! Every open handle has its own readahead state; all files share one cache. The mount does not write and does not follow symbolic
-//! links. One inode number never has two versions. Other users have access only if that is allowed.
+//! Every open handle has its own readahead state; all files share one cache. The mount does not write and does not follow symbolic links.
+//! One inode number never has two versions. Other users have access only if the settings allow it.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,7 +1,7 @@
-//! Observers of the requests of a front end, for recorders.
+//! Observers get the read requests of a front end, for example to record them.
 //!
-//! Without an observer there is no cost, not even a clock read. Observers get no data bytes, and no reads other than those that
-//! clients requested.
+//! Without an observer there is no cost, not even a clock read. Observers get neither the data nor any reads that clients have not
+//! requested.
 //!
 //! ```text
 //!   opened ──► passed ──► passed ──► ... ──► closed        per client; those of several clients mix

@@ -1,4 +1,4 @@
-//! The server's side of the fixed newstyle handshake, without a socket: bytes in, bytes out.
+//! The server's side of the fixed newstyle handshake, without a socket: it takes the client's bytes and returns the bytes to send.
 //!
 //! It never waits, never trusts a length sent by a client, and never keeps more than [`MAX_OPTION_BYTES`] of a client's bytes.
 //!

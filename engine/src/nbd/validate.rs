@@ -1,4 +1,4 @@
-//! Validates every request before it is executed: one rule, one error.
+//! Validates every request before it is executed; each rule has its own error.
 //!
 //! It has no side effects. The caller discards the payload of a refused request.
 

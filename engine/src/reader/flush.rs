@@ -1,8 +1,8 @@
 //! Flushes of one source: only one runs at a time, and the first error is kept.
 //!
-//! A system reports a writeback error once, to the descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and then forgets
-//! which bytes were lost. So an error in one client's flush concerns all clients: after it, no flush of this source succeeds until
-//! the source is opened again. A flush that arrives during another one waits for it; then one flush serves all that wait.
+//! The kernel reports a writeback error once, to the file descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and then forgets
+//! which bytes were lost. So an error in one client's flush concerns all clients: after it, no flush of this source succeeds until the
+//! source is opened again. Flushes that arrive while another flush runs wait for it to end; then a single flush serves all of them.
 //!
 //! ```text
 //!   flush ──► failed before? ──► that error

@@ -1,15 +1,15 @@
 //! The order of files: announces which files a program will read next, from a listing or from the program's own list.
 //!
-//! If listed files are read in order, a policy that uses the order (`auto`) reads the following files ahead before they are opened.
-//! Other policies ignore the order. Listing a file opens no reader and sends no request.
+//! If a program reads files in the order of the list, a policy that uses the order (`auto`) reads the next files ahead before they are
+//! opened. Other policies ignore the order. Listing a file opens no reader and sends no request.
 //!
 //! ```text
 //!   list(A) ──► list(B, after A) ──► list(C, after B)       known to the engine, no reader
 //!     └─ open ──► Reader of A, B's bytes are fetched ──► open B ──► a hit
 //! ```
 //!
-//! Example: 200 objects of 12 KiB, on storage with 30 ms latency, opened and read in order of their names. Without an order each
-//! costs a round trip; with an order most are in the cache when they are opened.
+//! Example: 200 objects of 12 KiB, on storage with 30 ms latency, opened and read in order of their names. Without the announced order
+//! each object costs a round trip; with it, most objects are in the cache when they are opened.
 
 use crate::driver::{FileKey, NewReader, VersionCursor};
 use crate::engine::Engine;

@@ -1,6 +1,6 @@
-//! Reads by tasks, with any runtime or without one.
+//! Asynchronous reads by tasks, with any async runtime or without one.
 //!
-//! A read needs no runtime and no thread of the caller. It blocks only if no worker thread is available.
+//! Such a read needs no runtime and no thread of the caller. A poll blocks only if no worker thread is available.
 
 use super::{Reader, SourceLabel};
 use crate::driver::{Progress, ReadBuf, ReadSpan, TaskRead};

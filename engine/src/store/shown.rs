@@ -1,8 +1,8 @@
 //! Published groups, which readers access without the driver's lock.
 //!
-//! The driver publishes a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store
-//! withdraws it before it changes the group in any way. So published data equals the store's data, and a read that starts after a
-//! change finds nothing published. This module does not decide what to publish, does not keep dropped data, and never makes a reader
+//! The driver publishes a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store withdraws it
+//! before it changes the group in any way. So published data always equals the store's data, and a read that starts after a change of a
+//! group does not find it published. This module does not decide what to publish, does not keep dropped data, and never makes a reader
 //! wait for a copy.
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //!   driver: show ──► replaces the cell's content;  the file grew ──► everything is outdated
 //! ```
 //!
-//! Example: 16 threads read pages of a cached set. The second read of a page publishes its group. From then on a read takes the lock
-//! of one of many cells, and two threads contend only if they read the same group at the same moment.
+//! Example: 16 threads read pages of a cached set. The second read of a page publishes its group. From then on, a read of that group
+//! takes one of many small locks instead of the driver's, and two threads contend only if they read the same group at the same moment.
 
 use super::lease::Lease;
 use super::segments::Segments;

@@ -7,8 +7,8 @@
 //!                       ──► none of them: the idle poll of a worker
 //! ```
 //!
-//! Example: 8 tasks read one file. One polls and finds the completions of all; the thread that was started for the others sleeps. If
-//! the runtime of the polling task is busy with something long, the thread reaps after a millisecond.
+//! Example: 8 tasks read one file. One task polls the queue and finds the completions of all eight; the reaper thread, which was started
+//! for the other tasks, sleeps. If the runtime of the polling task is busy for longer than a millisecond, the reaper thread takes over.
 
 use super::super::notifications::{Notifications, QueueKey};
 use super::super::reads::Reads;

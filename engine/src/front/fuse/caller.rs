@@ -1,8 +1,8 @@
-//! Detects that a signal is about to end the requesting thread while it waits.
+//! Detects that a signal is about to end the thread whose request the mount is serving.
 //!
-//! The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers that with "not implemented". From then on the kernel sends
-//! none, and a killed thread still waits for its answer. So long operations check the thread's pending signals (proc_pid_status(5)).
-//! A caller in another PID namespace has no pid here, so its request always completes.
+//! The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers that with "not implemented". After this answer the kernel sends
+//! no further interrupts, and a killed thread still waits for the reply to its request. So long operations check the thread's pending
+//! signals (proc_pid_status(5)). The process ID of a caller in another PID namespace is unknown, so its request always completes.
 //!
 //! ```text
 //!   SigPnd 0000000000000100 ──► bit 8, SIGKILL: the answer is not needed

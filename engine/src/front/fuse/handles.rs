@@ -1,10 +1,11 @@
-//! Open files and folders of a mount, and the names held by listings.
+//! Open files and folders of a mount, and the names that listings keep in memory.
 //!
 //! ```text
 //!   open ──► Handle (a pinned reader)      opendir ──► number ──readdir──► FolderListing, its memory counted while it is built
 //! ```
 //! A listing reserves memory for each name before it stores the name ([`FolderNames`]). The memory is released if the listing fails.
-//! Otherwise it is released when the listing is no longer trusted, the folder is closed, and the kernel knows none of its names.
+//! Otherwise the memory is released when the listing is no longer trusted, the folder is closed, and the kernel no longer refers to any
+//! of its names.
 
 use crate::Reader;
 use crate::source::tree::{FolderNames, Kind, Meta};

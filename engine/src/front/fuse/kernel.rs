@@ -1,16 +1,16 @@
 //! The interface to the crate `fuser`: it decodes requests and encodes replies.
 //!
-//! It makes no decisions. A request is decoded, and [`View`] executes it on a thread that may block ([`RequestPool`]), for as long
-//! as the caller waits and the mount is not stopped. Then the result is encoded. If a reply is dropped without being sent (a panic),
+//! It makes no decisions. A request is decoded, and [`View`] executes it on a thread that may block ([`RequestPool`]), for as long as the
+//! caller waits and the mount is not stopped. Then this module encodes the result. If a reply is dropped without being sent (a panic),
 //! the crate answers with EIO.
 //!
 //! ```text
 //!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
 //! ```
 //!
-//! **The kernel's own readahead** stays on, but small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead into its page
-//! cache, so that requests are larger than a page. The engine sees a sequential reader with requests of that size; the engine's own
-//! readahead hides the latency of the storage. With 0, each page is a separate request.
+//! **The kernel's own readahead** stays on, but small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead into its page cache,
+//! so that requests are larger than a page. So the engine gets requests of that size from a sequential reader; the engine's own readahead
+//! hides the latency of the storage. If the setting is 0, each page is a separate request.
 
 use super::caller;
 use super::passed::PassedFiles;

@@ -1,9 +1,9 @@
 //! The inode numbers that the kernel knows, with their files and lookup counts.
 //!
 //! A number is a hash of path and version, so all mounts of the same files have the same numbers, whatever the lookup order. Backup
-//! programs, `git status` and tables of hard links rely on that. A new version of a file has a new number, so the pages and
-//! attributes that the kernel caches under a number are of one version. A folder's number depends only on its path. Two versions
-//! never have the same number, and a number is kept as long as the kernel knows it.
+//! programs, `git status` and programs that detect hard links rely on this. A new version of a file has a new number, so the pages and
+//! attributes that the kernel caches under a number are of one version. A folder's number depends only on its path. Two versions never
+//! have the same number, and a number is kept as long as the kernel knows it.
 //!
 //! ```text
 //!   path, version ──► number ── known? ── yes ──► counted once more
@@ -11,8 +11,8 @@
 //!   queried, opened, next in order ──► a position becomes a node
 //!   forget ──► counted down to zero ──► removed, with the reader that was kept for it
 //! ```
-//! Example: `ls` of a folder with 1,000,000 names creates that many positions in one listing. If a program then opens one of the
-//! files, it becomes a node, and so do the files after it that are listed in the engine (`view/order.rs`).
+//! Example: `ls` of a folder with 1,000,000 names creates 1,000,000 positions in one listing, but no node. If a program then opens one of
+//! the files, a node is created for it, and for the next files that are announced to the engine (`view/order.rs`).
 
 use super::handles::FolderListing;
 use crate::source::tree::{Kind, Meta, NameBytes};

@@ -5,8 +5,8 @@
 //!              └─ no ──► a whole file? ── yes, and the kernel accepts it ──► passed
 //!                                      └─ no ──► read through foreread
 //! ```
-//! For one inode, the kernel refuses to mix passthrough handles with other handles, and to use two backing files. So from its first open
-//! handle to its last one, an inode is either passed through or not.
+//! For one inode, the kernel refuses to mix passthrough handles with other handles, and to use two backing files. So while an inode has
+//! open handles, either all of them use passthrough or none does.
 
 use crate::source::WholeFile;
 use std::collections::HashMap;

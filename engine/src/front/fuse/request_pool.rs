@@ -1,7 +1,7 @@
 //! Chooses the thread for a request: the thread that took it from the kernel, or a new thread if most of those are busy.
 //!
-//! A request may wait for slow storage. Only a few threads take requests; if all of them waited, no request would be taken. So the
-//! last of these threads never block, but pass requests on to new threads. There is no queue.
+//! A request may wait for slow storage. Only a few threads take requests; if all of them waited, no request would be taken. So the last
+//! free threads of them do not execute requests themselves, but pass them to new threads. Requests are not queued.
 //!
 //! ```text
 //!   request ──► busy < INLINE? ── yes ──► on this thread

@@ -1,4 +1,4 @@
-//! A counted resource that all clients share: helper threads, or bytes buffered for slow clients.
+//! A counting semaphore shared by all clients: it limits helper threads, or the bytes buffered for slow clients.
 //!
 //! ```text
 //!   take ──► used + n <= most? ── yes ──► used += n ──give──► used -= n

@@ -1,6 +1,6 @@
-//! One type for the two kinds of sockets: unix and TCP.
+//! One type for both kinds of sockets, unix and TCP.
 //!
-//! Every wait has a deadline.
+//! Every wait for a socket has a deadline.
 
 use crate::front::unix::UnixSocket;
 use crate::front::{FrontError, FrontErrorKind};

@@ -1,10 +1,10 @@
-//! A client's connection: its socket, with TLS once the client has requested it.
+//! A client's connection: its socket, encrypted with TLS once the client has requested TLS.
 //!
 //! ```text
 //!   plain ──STARTTLS──► TLS handshake, with its time limit ──► encrypted, until the end
 //! ```
 //!
-//! It never returns to plain text.
+//! After that, the connection never returns to plain text.
 
 use super::socket::{Deadline, Socket};
 #[cfg(feature = "tls")]

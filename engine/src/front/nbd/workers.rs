@@ -1,10 +1,10 @@
-//! The serving threads: about as many are at work as there are cores, however many clients there are.
+//! The threads that serve clients: about as many work at a time as there are cores, whatever the number of clients.
 //!
-//! Requests are taken in order of arrival, so that clients get equal shares. With one thread per client the scheduler decided, and
-//! of 256 clients one got four to nine times as much as another. A thread that must wait (for the source, or for a slow client)
-//! first releases its slot, so that another thread polls the sockets. A thread that has just answered polls for a moment before it
-//! sleeps: putting a thread to sleep and waking it on another core took longer than a cached read (measured: 50 us and 12 us). This
-//! module does not interpret requests, and only one thread polls.
+//! Requests are taken in order of arrival, so that clients get equal shares. With one thread per client, the scheduler of the system
+//! decided, and among 256 clients some got four to nine times as much as others. A thread that must wait (for the source, or for a slow
+//! client) first releases its slot, so that another thread polls the sockets. A thread that has just answered polls for a moment before
+//! it sleeps: putting a thread to sleep and waking it on another core took longer than a cached read (measured: 50 us and 12 us). This
+//! module does not interpret requests. Only one thread at a time polls the sockets.
 //!
 //! ```text
 //!              ┌── in order of arrival ◄── poll (one thread) ◄── no request, no poller ──┐

@@ -1,7 +1,7 @@
 //! Folders of a mount: handles and listings.
 //!
-//! A folder is listed when its handle is read from the start, and later reads continue in that listing, so that a program gets each
-//! name once. All listings together have a memory limit. A partial listing is never returned as a complete one.
+//! A folder is listed when a program reads its handle from the start. Later reads of the handle continue in that listing, so that the
+//! program gets each name once. All listings together have a memory limit. A partial listing is never returned as a complete one.
 //!
 //! ```text
 //!   open_folder ──► handle ──list from 0──► names, kept ──list from 128──► the rest ──► release_folder

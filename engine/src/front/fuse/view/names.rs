@@ -1,8 +1,9 @@
-//! A cache of the store's recent answers about names: listings of folders, and single names.
+//! Caches the store's recent answers about names: listings of folders, and look-ups of single names.
 //!
-//! Answers are trusted for [`super::View::ttl`] after the request, by this cache and the kernel together. An unknown name is
-//! requested. One answer may contain more names than requested: a program that opens a list of files, in any order, looks up each of
-//! them, and one request can answer a thousand lookups. A name that is missing in a listing is not taken as absent.
+//! An answer is trusted for [`super::View::ttl`] after the request; the kernel's caching counts towards this time. A name that is not in
+//! the cache is requested from the store. One answer may contain more names than requested: a program that opens a list of files, in any
+//! order, looks up each of them, and one request can answer a thousand lookups. A name that is missing in a listing is not taken as
+//! absent.
 //!
 //! ```text
 //!   listing of a folder, trusted  ┐
@@ -10,15 +11,16 @@
 //!                                      └─ had it, but is too old ──► a page: the name and those after it
 //!                                      └─ never had it ──► the credit decides: a page, or a plain request
 //! ```
-//! A page takes about 250 bytes per name; a plain request takes two requests for one name. So a page pays off if names of one folder
-//! are looked up one after the other, and not if they are picked from a million. A credit account decides:
+//! A page of a listing has about 250 bytes per name; looking up a single name takes two requests. So a page saves time if names of one
+//! folder are looked up one after the other, but not if a few names are looked up among a million. Which of the two is requested depends
+//! on an account of credits:
 //!
 //! ```text
 //!   credit 2 ──page requested: -1──► 1 ──one of its names is looked up: +1──► 2    at most 64
 //!   credit 0: only plain requests; every 64th adds 1
 //! ```
-//! Example: 1,000 objects of one folder, opened in random order within 5 s, need about 8 pages and only one plain request, the
-//! first.
+//! Example: 1,000 objects of one folder, opened in random order within 5 s, need about 8 pages of listings, and only one look-up of a
+//! single name, the first.
 
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;

@@ -1,15 +1,15 @@
-//! How much of the cache a mount uses: as much as its readers need.
+//! Decides how much of the configured cache a mount uses: as much as its readers need.
 //!
-//! The kernel caches what programs have read from a mount. So the engine's cache only has to hold what is read ahead, and what is
-//! read again after the kernel has dropped it. A mount therefore starts with the part of the cache that one sequential reader needs.
-//! It takes more for more readers, and while evicted bytes are demanded again. Memory that it does not take is not touched: with all
-//! of 256 MiB, first touches took a quarter of the CPU time of reading one file of an object store sequentially.
+//! The kernel caches what programs have read from a mount. So the engine's cache only has to hold what is read ahead, and what is read
+//! again after the kernel has dropped it. A mount therefore starts with the part of the cache that one sequential reader needs. It uses
+//! more if there are more readers, or if evicted bytes are read again. Memory that the mount does not use is not touched. If it used all
+//! of 256 MiB, the first touches took a quarter of the CPU time of reading one file of an object store sequentially.
 //!
 //! ```text
 //!   a file is open ──► 96 MiB   three are open, or 13 reads wait ──► all of 256 MiB
 //!   1/64 of it was evicted and demanded again ──► twice as much
 //! ```
-//! It never gives memory back; the next reader uses what is there.
+//! The mount never gives memory back; later readers reuse it.
 
 use crate::Engine;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
-//! The order of files: tells the engine which files follow an opened file, so that a policy can read them ahead.
+//! Announces to the engine which files follow an opened file, so that a policy can read them ahead.
 //!
-//! The order is that of the folder's listing, or the caller's (`plan.rs`). Only files that cost no request are listed in the engine:
-//! those of a tree whose listings have versions, for as long as the listing is trusted. A file that cannot be listed causes no
-//! error; it is opened like any other.
+//! The order is that of the folder's listing, or a list from the caller (`plan.rs`). Only files that need no further request are
+//! announced: those of a tree whose listings have versions, for as long as the listing is trusted. If a file cannot be announced, this is
+//! no error; it is opened like any other file.
 //!
 //! ```text
 //!   listing    a ──► b ──► c ──► ...            Nodes::next

@@ -1,9 +1,9 @@
 //! The caller's order of files. Each name becomes an inode number that is linked after the previous one and kept until the file is
 //! opened.
 //!
-//! The order in `order.rs` is then the caller's, and these files are listed in the engine as certain ([`crate::Listing::Planned`]).
-//! A name costs at most one request, and a page of a listing also answers for the names after it. A name is never trusted for longer
-//! than the kernel may trust it.
+//! `order.rs` then uses the caller's order, and announces these files to the engine as certain to be read ([`crate::Listing::Planned`]).
+//! A name costs at most one request; if that is a page of a listing, it also answers the look-ups of the names after it. A name is never
+//! trusted for longer than the kernel may trust it.
 //!
 //! ```text
 //!   push "b" ──► known and trusted? ── no ──► requested ──► number, kept ──► after the previous one
