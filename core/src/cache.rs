@@ -25,7 +25,7 @@ use two_lists::PageLists;
 
 pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 
-/// The result of a demand look-up, page by page from the start of the range.
+/// The result of a demand look-up: how many pages from the start of the range are cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Consecutive cached pages; the run ends after the first marked page.
@@ -34,7 +34,7 @@ pub struct Run {
     pub marked: bool,
 }
 
-/// The result of a demand touch, in pages of one group.
+/// The pages of one group that a demand read touched for the first time, as bitmaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TouchCounts {
     /// Read-ahead pages demanded for the first time.
@@ -45,7 +45,7 @@ pub struct TouchCounts {
     pub planner: Option<OpenId>,
 }
 
-/// Pages of a group, one bit each.
+/// Some pages of one group.
 #[derive(Clone, Copy)]
 pub struct GroupPages {
     /// The file.
@@ -56,7 +56,7 @@ pub struct GroupPages {
     pub pages: u64,
 }
 
-/// A group that pages were removed from.
+/// A group from which pages were removed.
 #[derive(Clone, Copy)]
 pub struct RemovedGroup {
     /// Where the bytes of the group are.
@@ -84,7 +84,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty index for pages of this size.
+    /// Creates an empty index for pages of this size.
     pub fn new(page: PageSize) -> Cache {
         Cache {
             page,
@@ -100,7 +100,7 @@ impl Cache {
         }
     }
 
-    /// Switches to the eviction order of a kernel's page cache of `capacity_pages`.
+    /// Switches to the eviction order of the kernel's page cache, for a cache of `capacity_pages`.
     pub fn with_lists(self, capacity_pages: u64) -> Cache {
         Cache {
             lists: Some(PageLists::new(capacity_pages)),
@@ -125,7 +125,7 @@ impl Cache {
         self.flight
     }
 
-    /// Bytes of memory that the index holds.
+    /// Bytes of memory that the index itself uses.
     pub fn state_bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Group>()
             + self.free.capacity() * size_of::<u32>()
@@ -138,13 +138,13 @@ impl Cache {
         self.find(file, number).map(GroupSlot)
     }
 
-    /// The group, or an empty group if it is unknown.
+    /// Group `number` of the file, or an empty group if it is unknown.
     pub fn group(&self, file: FileId, number: u64) -> Group {
         self.find(file, number)
             .map_or_else(Group::default, |slot| self.groups[slot as usize])
     }
 
-    /// The group of `pages` and its settled pages, if all of `pages` are in one group and settled.
+    /// If all of `pages` are settled and in one group, returns that group and its settled pages.
     pub fn settled(&self, file: FileId, pages: PageRange) -> Option<(GroupSlot, u64)> {
         let number = one_group(pages)?;
         let slot = self.find(file, number)?;
@@ -239,7 +239,7 @@ impl Cache {
         }
     }
 
-    /// Groups from the cold end of the eviction order.
+    /// The groups in eviction order, the least recently touched first.
     pub fn victims(&self) -> impl Iterator<Item = &Group> + '_ {
         self.evictor
             .victims()
@@ -253,8 +253,8 @@ impl Cache {
 
     // ---- changes ----
 
-    /// Absent pages go in flight. All pages of the range must be absent. `planner` is the open description whose policy
-    /// reads them ahead; `None` for demand.
+    /// Sets absent pages to "in flight". All pages of the range must be absent. `planner` is the open description whose policy reads them
+    /// ahead; `None` for demand.
     pub fn depart(&mut self, file: FileId, pages: PageRange, planner: Option<OpenId>) {
         self.each_group(file, pages, |cache, slot, mask| {
             let group = &mut cache.groups[slot as usize];
@@ -269,7 +269,7 @@ impl Cache {
         self.flight += pages.len();
     }
 
-    /// Pages in flight have arrived. All pages of the range must be in flight.
+    /// Records that pages have arrived. All pages of the range must be in flight.
     pub fn land(&mut self, file: FileId, pages: PageRange) {
         self.each_group(file, pages, |cache, slot, mask| {
             cache.groups[slot as usize].land(mask)
@@ -277,7 +277,7 @@ impl Cache {
         self.flight -= pages.len();
     }
 
-    /// The pages of `mask` in group `number` are demanded. All of them must be cached.
+    /// Records that a demand read touches the pages of `mask` in group `number`. All of them must be present or in flight.
     pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
             return TouchCounts::default();
@@ -289,7 +289,7 @@ impl Cache {
         self.use_pages(slot, mask)
     }
 
-    /// Like [`Cache::touch`], but through a mapping of code or data.
+    /// Like [`Cache::touch`], but for a touch through a memory mapping; `code` tells whether it is mapped for execution.
     pub fn access(&mut self, file: FileId, number: u64, mask: u64, code: bool) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
             return TouchCounts::default();
@@ -299,14 +299,14 @@ impl Cache {
         self.use_pages(slot, mask)
     }
 
-    /// Pages are mapped around a touched page.
+    /// Records that pages around a touched page were mapped with it.
     pub fn map(&mut self, file: FileId, number: u64, mask: u64, code: bool) {
         if let Some(slot) = self.find(file, number) {
             self.note_access(slot, mask, code);
         }
     }
 
-    /// Pages are unmapped.
+    /// Records that pages were unmapped.
     pub fn unmap(&mut self, file: FileId, number: u64, mask: u64) {
         if let (Some(slot), Some(lists)) = (self.find(file, number), &mut self.lists) {
             lists.unmapped(slot, mask);
@@ -352,7 +352,7 @@ impl Cache {
         })
     }
 
-    /// Makes the groups of the range the last to be evicted.
+    /// Moves the groups of the range to the end of the eviction order, so that they are evicted last.
     pub fn refresh(&mut self, file: FileId, pages: PageRange) {
         let last = pages.end.div_ceil(GROUP_PAGES);
         for number in pages.first / GROUP_PAGES..last {
@@ -362,14 +362,14 @@ impl Cache {
         }
     }
 
-    /// Marks a cached page.
+    /// Sets the readahead mark of a cached page.
     pub fn set_mark(&mut self, file: FileId, page: u64) {
         if let Some(slot) = self.find(file, page / GROUP_PAGES) {
             self.groups[slot as usize].set_mark(1 << (page % GROUP_PAGES));
         }
     }
 
-    /// Clears the mark of a page.
+    /// Clears the readahead mark of a page.
     pub fn clear_mark(&mut self, file: FileId, page: u64) {
         if let Some(slot) = self.find(file, page / GROUP_PAGES) {
             self.groups[slot as usize].clear_mark(1 << (page % GROUP_PAGES));
@@ -394,8 +394,8 @@ impl Cache {
         })
     }
 
-    /// Chooses about `wanted` pages that a kernel would drop: present pages that are not in `held` of their group.
-    /// Returns nothing if no kernel's page cache is simulated.
+    /// Chooses about `wanted` present pages that the kernel would evict, except pages in the mask that `held` returns. Returns `None` if
+    /// no kernel's page cache is simulated.
     pub fn reclaim(
         &mut self,
         wanted: u64,
@@ -449,7 +449,7 @@ impl Cache {
         }
     }
 
-    /// The pages that were evicted unused.
+    /// The record of pages that were read ahead and evicted unused.
     pub fn ghosts(&mut self) -> &mut Ghosts {
         &mut self.ghosts
     }

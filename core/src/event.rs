@@ -95,7 +95,7 @@ pub enum Event {
     Timer,
 }
 
-/// Something to do outside the machine. Actions must be done in the order in which they come.
+/// Something to do outside the machine. The caller must execute actions in the order in which they are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Action {
@@ -169,7 +169,7 @@ pub enum Advice {
     DontNeed,
 }
 
-/// The mapping that a fault happened in.
+/// The memory mapping in which a page fault happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The bytes of the file that are mapped.

@@ -17,7 +17,7 @@
 use crate::units::FileId;
 use alloc::vec::Vec;
 
-/// The state of a file.
+/// The data that is kept for a known file.
 #[derive(Clone, Debug, Default)]
 pub struct KnownFile {
     /// Size in bytes.
@@ -33,7 +33,7 @@ pub struct KnownFile {
     planned: bool,
 }
 
-/// The file that comes after another one.
+/// The file that follows another file in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextFile {
     /// The number of the file.
@@ -60,7 +60,7 @@ impl FileTable {
         self.0.get_mut(file.0 as usize)?.as_mut()
     }
 
-    /// The file. If it is unknown, adds it with this size.
+    /// Returns the file; if it is unknown, adds it with this size first.
     pub fn get_or_add(&mut self, file: FileId, size: u64) -> &mut KnownFile {
         let at = file.0 as usize;
         if self.0.len() <= at {
@@ -72,7 +72,7 @@ impl FileTable {
         })
     }
 
-    /// `file` follows `after` in a listing. Earlier neighbours of the two are forgotten.
+    /// Records that `file` follows `after` in a listing. Links of the two files to earlier neighbours are removed.
     pub fn list(&mut self, file: FileId, size: u64, after: Option<FileId>, planned: bool) {
         self.get_or_add(file, size).planned = planned;
         let Some(after) = after.filter(|after| *after != file && self.get(*after).is_some()) else {
@@ -86,7 +86,7 @@ impl FileTable {
         });
     }
 
-    /// Removes a file. Its neighbours lose their link to it.
+    /// Removes a file. The links of its neighbours to it are removed, too.
     pub fn remove(&mut self, file: FileId) {
         let Some(entry) = self.0.get_mut(file.0 as usize).and_then(Option::take) else {
             return;
@@ -95,7 +95,7 @@ impl FileTable {
         self.link(entry.after, None, |entry, previous| entry.before = previous);
     }
 
-    /// The next file.
+    /// The file that follows `file` in the listing.
     #[must_use]
     pub fn next(&self, file: FileId) -> Option<NextFile> {
         let next = self.get(file)?.after?;
@@ -106,7 +106,7 @@ impl FileTable {
         })
     }
 
-    /// The file before this one.
+    /// The file before `file` in the listing.
     #[must_use]
     pub fn before(&self, file: FileId) -> Option<FileId> {
         self.get(file)?.before

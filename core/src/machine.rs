@@ -57,7 +57,7 @@ pub use hits::SettledGroup;
 pub use meter::{FetchTiming, Meter};
 pub use watching::{LookedUp, Note, Verdict};
 
-/// The owner must number files and open descriptions below this value; a higher number is refused.
+/// The caller must number files and open file descriptions below this value; an event with a higher number is refused.
 pub const MAX_IDS: u32 = 1 << 20;
 
 /// Demand reads that may wait at the same time; an additional read fails with [`Error::Limit`].
@@ -90,7 +90,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults for a cache of `bytes` bytes.
+    /// The default limits for a cache of `bytes` bytes.
     #[must_use]
     pub fn new(page: PageSize, bytes: u64) -> Config {
         Config {
@@ -107,7 +107,8 @@ impl Config {
         .bounded()
     }
 
-    /// Behaves like a kernel's page cache and request queue: a window is submitted as a whole, in order, at once.
+    /// Makes the machine behave like the kernel's page cache and request queue: all fetches of a window are submitted in order, and at
+    /// once.
     #[must_use]
     pub fn as_kernel(self) -> Config {
         Config {
@@ -119,7 +120,7 @@ impl Config {
         .bounded()
     }
 
-    /// Brings every value inside its limits.
+    /// Changes values that are out of range to the nearest allowed value.
     #[must_use]
     pub fn bounded(mut self) -> Config {
         self.capacity_pages = self.capacity_pages.clamp(4, u64::from(u32::MAX));
@@ -132,7 +133,7 @@ impl Config {
     }
 }
 
-/// An answer of a policy, recorded if [`Machine::watch`] is on: for golden tables, conformance tests and explanations.
+/// An answer of a policy, recorded if [`Machine::watch`] was called, for tests that compare decisions and for explanations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The open description whose policy was asked.
@@ -145,7 +146,7 @@ pub struct Decision {
     pub windows: Vec<Window>,
 }
 
-/// The questions that a window can answer; see [`Policy`].
+/// The questions to a policy that can be answered with windows to read; see [`Policy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the method of the same name")]
 pub enum Question {
@@ -249,7 +250,7 @@ struct AskedFor {
 }
 
 impl Machine {
-    /// A machine with an empty cache. Values of the configuration outside their limits are corrected.
+    /// Creates a machine with an empty cache. Values of the configuration outside their limits are corrected.
     #[must_use]
     pub fn new(config: Config, policy: PolicySpec) -> Machine {
         let config = config.bounded();
@@ -323,7 +324,7 @@ impl Machine {
         self.open_of(open).map(|o| &o.stats)
     }
 
-    /// Every open description and its file.
+    /// Every open file description and its file.
     pub fn opens(&self) -> impl Iterator<Item = (OpenId, FileId)> + '_ {
         let numbered = (0..).map(OpenId).zip(&self.opens);
         numbered.filter_map(|(open, entry)| entry.as_ref().map(|entry| (open, entry.file)))
@@ -352,7 +353,7 @@ impl Machine {
         })
     }
 
-    /// The index slot of the group of 64 pages from page `64 * number` of this file, if any of the pages is present, in
+    /// The slot of the group of 64 pages from page `64 * number` of this file. Returns `None` if none of these pages is present, in
     /// flight or waited for.
     #[must_use]
     pub fn group_slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {
@@ -365,13 +366,13 @@ impl Machine {
         &self.cache
     }
 
-    /// Number of reads that wait for pages or for room, or hold a lease.
+    /// Number of reads that wait for pages or for room in the cache, or hold a lease.
     #[must_use]
     pub fn reads_in_progress(&self) -> usize {
         self.reads.len()
     }
 
-    /// Number of queued or unanswered fetches, including doomed fetches.
+    /// Number of queued or unanswered fetches, including those whose result will be discarded.
     #[must_use]
     pub fn fetches_in_progress(&self) -> usize {
         self.fetches.len()
@@ -379,7 +380,7 @@ impl Machine {
 
     // ---- watching ----
 
-    /// From now on keeps every answer of a policy, until [`Machine::take_decisions`] takes it.
+    /// From now on records every answer of a policy, until [`Machine::take_decisions`] takes it.
     pub fn watch(&mut self) {
         self.decisions.get_or_insert_default();
     }

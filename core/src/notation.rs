@@ -14,7 +14,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A name and its pairs; only the form is checked.
+/// A name and its `key=value` pairs; only the form of the text is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The text before the colon.
@@ -24,7 +24,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Splits the text.
+    /// Splits `NAME:key=value,...` into the name and the pairs.
     ///
     /// # Errors
     /// A part after the colon is not `key=value`, or repeats a key.
@@ -36,7 +36,7 @@ impl Spec {
         })
     }
 
-    /// The value of a key, if the text sets it.
+    /// The value of a key, or `None` if the text does not set it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs

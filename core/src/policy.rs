@@ -70,7 +70,7 @@ pub use spec::{PolicyDraft, PolicySpec, SpecError};
 pub use tuning::{Limit, Tuning};
 pub use why::Why;
 
-/// One algorithm, with the state of one owner.
+/// A readahead algorithm, with the state of one open file description, file or source ([`Scope`]).
 pub trait Policy: Send {
     /// How demand reads proceed: see [`DemandMode`].
     fn demand_mode(&self) -> DemandMode {
@@ -158,7 +158,7 @@ pub enum DemandMode {
     PageSerial,
 }
 
-/// The optional questions that a policy may want.
+/// The optional questions that a policy may want the machine to ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Ask [`Policy::on_read`].
@@ -176,7 +176,7 @@ pub struct Wants {
     pub around: bool,
 }
 
-/// A question: the read, and the information available for the answer.
+/// A question to a policy: the read, and the information that is available for the answer.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
     /// The current time.
@@ -199,7 +199,7 @@ pub struct Ask<'a> {
     pub probe: Probe<'a>,
 }
 
-/// The properties of the source that a policy may know, and the machine's limits.
+/// The properties of the source and the machine's limits, as far as a policy may use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceView {
     /// Time from a fetch to its first bytes on an idle source in nanoseconds; 0: not known.
@@ -231,8 +231,8 @@ pub struct SourceView {
 }
 
 impl Ask<'_> {
-    /// The requested range, up to the end of the file. Returns `None` if a policy with windows of at most `max` bytes
-    /// would read nothing ahead, whatever came before; the answer then has the reason.
+    /// The requested range, up to the end of the file. Returns `None`, and sets the reason in the answer, if nothing may be read ahead:
+    /// if `max` is 0, the read has the hint "random", or the range is empty.
     #[must_use]
     pub fn readable(&self, max: u64, answer: &mut Answer) -> Option<(u64, u64)> {
         let (start, end) = (self.request.start(), self.request.end().min(self.file_size));
@@ -244,7 +244,7 @@ impl Ask<'_> {
     }
 }
 
-/// A policy's view of the cache. Most questions treat pages in flight as cached.
+/// A policy's view of the cache. Most of its methods treat pages in flight as cached.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     pub(crate) cache: &'a Cache,
@@ -253,7 +253,7 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// The next file in a listing; `None` if unknown.
+    /// The file that follows `file` in a listing; `None` if unknown.
     #[must_use]
     pub fn next_file(&self, file: FileId) -> Option<NextFile> {
         self.files.next(file)
@@ -322,7 +322,7 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// An answer. The machine owns one and clears it between questions.
+/// An answer. The machine owns one `Answer` and clears it between questions.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Ranges to have in the cache, most important first.
@@ -344,7 +344,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Empties the answer, but keeps its memory.
+    /// Clears the answer, but keeps its allocated memory for reuse.
     pub fn clear(&mut self) {
         self.windows.clear();
         self.refresh.clear();
@@ -356,7 +356,7 @@ impl Answer {
         self.why = None;
     }
 
-    /// Whether the answer has no effect, except perhaps on the mark.
+    /// Whether the answer has no effect, except perhaps on a page's readahead mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()
@@ -388,7 +388,7 @@ impl Answer {
     }
 }
 
-/// A range to read, and the page in it whose first touch triggers the next window.
+/// A range to read ahead, and the page in it whose first touch triggers the next window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Another file of the same source, which must be known. `None`: the file that the question is about.
@@ -443,7 +443,7 @@ pub enum Outcome {
     },
 }
 
-/// Whose reads a policy state sees.
+/// Which reads share the state of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One open description (Linux).
@@ -503,8 +503,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether `max`, if it is not given, follows the setting of the device. This applies to the policies of Linux,
-    /// except one whose publication has another default.
+    /// Whether the default of `max` is the readahead setting of the device. This is so for the policies of Linux, except for one that was
+    /// published with another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
         self.params

@@ -43,8 +43,8 @@ impl Decisions {
 /// Lists each counter once, and makes of the list both the struct and the names of its fields.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters since the machine was created. Bytes are bytes of whole pages, clipped to the end of the file,
-        /// unless stated otherwise.
+        /// Counters since the machine was created. Byte counters count whole pages, clipped to the end of the file, unless stated
+        /// otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
@@ -55,7 +55,7 @@ macro_rules! counters {
         }
 
         impl Stats {
-            /// Every counter with the name of its field, without the decisions.
+            /// Every counter except the decisions, with the name of its field.
             #[must_use]
             pub fn counters(&self) -> [(&'static str, u64); [$(stringify!($name)),*].len()] {
                 [$((stringify!($name), self.$name)),*]
@@ -116,15 +116,15 @@ counters! {
 }
 
 impl Stats {
-    /// Readahead bytes that are present or in flight and untouched: submitted, and neither dropped nor failed.
+    /// Bytes of readahead that are present or in flight, but that no read has touched yet.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         self.ra_bytes
             .saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
     }
 
-    /// Counters set by `set`; all others are 0. Minor versions add counters, so other crates cannot use a struct
-    /// literal.
+    /// Creates counters: `set` sets some of them, all others are 0. Other crates cannot use a struct literal, because minor versions add
+    /// counters.
     ///
     /// ```
     /// let stats = foreread_core::stats::Stats::of(|stats| stats.hits = 3);

@@ -7,11 +7,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// The largest byte offset a file may have: `2^62`. Smaller than POSIX's `2^63 - 1` so that sums of two
-/// offsets and doubled windows stay inside `u64` without a check at each addition.
+/// The largest byte offset a file may have: `2^62`. It is smaller than POSIX's `2^63 - 1`, so that sums of two offsets and doubled
+/// windows fit into `u64` without a check at each addition.
 pub const MAX_OFFSET: u64 = 1 << 62;
 
-/// A point in time or a duration, in nanoseconds. The caller defines the meaning of zero.
+/// A point in time or a duration, in nanoseconds. The caller chooses the point in time that is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -54,7 +54,7 @@ impl ByteRange {
         self.start
     }
 
-    /// One past the last byte.
+    /// The offset after the last byte.
     #[must_use]
     pub fn end(self) -> u64 {
         self.end
@@ -139,7 +139,7 @@ impl PageSize {
         1 << self.shift
     }
 
-    /// The page that holds the byte at `offset`.
+    /// The page that contains the byte at `offset`.
     #[must_use]
     pub fn page_of(self, offset: u64) -> u64 {
         offset >> self.shift
@@ -179,23 +179,23 @@ impl PageSize {
         }
     }
 
-    /// The bytes of the pages.
+    /// The range of bytes that these pages cover.
     #[must_use]
     pub fn bytes_of(self, pages: PageRange) -> ByteRange {
         ByteRange::between(self.start_of(pages.first), self.start_of(pages.end))
     }
 }
 
-/// The number of a file, given by the file's owner. Numbers start at 0 and are small and dense.
+/// The number of a file, given by the file's owner. Numbers should start at 0 and have few gaps, because they are used as indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
-/// An open file description: a reader handle, an NBD connection, or a descriptor in a trace. Numbers are small and
-/// dense.
+/// An open file description: a reader handle, an NBD connection, or a descriptor in a trace. Its numbers should start at 0 and have few
+/// gaps, because they are used as indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenId(pub u32);
 
-/// One demand read. Its owner chooses the number, and the answer carries it.
+/// One demand read. The caller chooses the number, and the machine's answer contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 

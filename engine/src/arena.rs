@@ -5,9 +5,9 @@
 //! Without huge pages, sequential reads of uncached data took 1.6 times as long (measured). A one-page buffer from the allocator spans
 //! two pages, and the allocator requests kernel memory almost every time: random reads of uncached data took 4 to 10 % longer (measured).
 //! With huge pages they took even longer, because the first touch clears 2 MiB. A slab is mapped once, cut into pieces and never
-//! unmapped: free pieces wait for the next engine of the process. So the memory for each buffer size grows only to the maximum that was
-//! in use at one time. Unmapping them would need `unsafe`. The arena does not zero a piece, and gives each piece to only one owner at a
-//! time.
+//! unmapped: free pieces wait for the next engine of the process, because unmapping them would need `unsafe`. So the memory for each
+//! buffer size grows only to the maximum that was in use at one time. The arena does not zero a piece, and gives each piece to only one
+//! owner at a time.
 //!
 //! ```text
 //!   slab 32 MiB:  [..|2 MiB|2 MiB| ... |..]   from the first to the last whole huge page

@@ -5,10 +5,10 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Groups remembered: with pages of 4 KiB, 4096 groups cover 1 GiB.
+/// Number of groups that are remembered: with pages of 4 KiB, 4096 groups cover 1 GiB.
 pub const GHOST_GROUPS: usize = 4096;
 
-/// Pages that were evicted unused, one bit each.
+/// Remembers pages that were read ahead and evicted unused, with one bit for each page.
 pub struct Ghosts {
     pages: BTreeMap<(u32, u64), u64>,
     order: VecDeque<(u32, u64)>,
@@ -22,7 +22,7 @@ impl Ghosts {
         }
     }
 
-    /// These pages were evicted unused.
+    /// Records that these pages were evicted unused.
     pub fn remember(&mut self, file: u32, number: u64, mask: u64) {
         if mask == 0 {
             return;

@@ -12,7 +12,7 @@
 
 use crate::units::{OpenId, PageRange};
 
-/// Pages in a group: one bit of a `u64` each.
+/// Number of pages in a group: one for each bit of a `u64`.
 pub const GROUP_PAGES: u64 = 64;
 
 /// The state of a page.
@@ -31,7 +31,7 @@ pub enum Life {
     Used,
 }
 
-/// 64 pages of one file.
+/// The state of 64 adjacent pages of one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Group {
     /// The group holds pages `64 * number ..` of its file.
@@ -41,7 +41,7 @@ pub struct Group {
     flight: u64,
     /// Pages that were demanded since they came in.
     used: u64,
-    /// Pages that readahead brought in.
+    /// Pages that were fetched by readahead.
     ahead: u64,
     /// Marked pages.
     mark: u64,
@@ -63,7 +63,7 @@ impl Group {
         }
     }
 
-    /// Present or in flight.
+    /// Pages that are present or in flight.
     pub fn cached(&self) -> u64 {
         self.present | self.flight
     }
@@ -88,12 +88,12 @@ impl Group {
         self.ahead & !self.used
     }
 
-    /// Pages that readahead brought in.
+    /// Pages that were fetched by readahead.
     pub fn ahead(&self) -> u64 {
         self.ahead
     }
 
-    /// Present, demanded and unmarked pages: another demand changes nothing.
+    /// Pages that are present, were read on demand and have no readahead mark: reading them again changes nothing.
     pub fn settled(&self) -> u64 {
         self.present & self.used & !self.mark
     }
@@ -118,7 +118,7 @@ impl Group {
         }
     }
 
-    /// Absent pages go in flight; pages read on demand count as used from the start.
+    /// Sets absent pages to "in flight"; pages that are fetched for a demand read are used from the start.
     pub fn depart(&mut self, mask: u64, ahead: bool) {
         assert_eq!(self.cached() & mask, 0, "only an absent page may depart");
         self.flight |= mask;
@@ -129,14 +129,14 @@ impl Group {
         }
     }
 
-    /// Pages in flight have arrived.
+    /// Records that pages in flight have arrived.
     pub fn land(&mut self, mask: u64) {
         assert_eq!(self.flight & mask, mask, "only a page in flight may land");
         self.flight &= !mask;
         self.present |= mask;
     }
 
-    /// Pages are demanded. Returns those read ahead that no read had demanded before.
+    /// Records that a demand read touches these pages. Returns those of them that were read ahead and touched for the first time.
     pub fn touch(&mut self, mask: u64) -> u64 {
         assert_eq!(
             self.cached() & mask,
@@ -148,7 +148,7 @@ impl Group {
         first
     }
 
-    /// Pages leave, and their state is forgotten.
+    /// Removes pages and their state.
     pub fn leave(&mut self, mask: u64) {
         self.present &= !mask;
         self.flight &= !mask;
@@ -157,12 +157,12 @@ impl Group {
         self.mark &= !mask;
     }
 
-    /// Sets the mark of cached pages.
+    /// Sets the readahead mark of cached pages.
     pub fn set_mark(&mut self, mask: u64) {
         self.mark |= mask & self.cached();
     }
 
-    /// Clears the mark of pages.
+    /// Clears the readahead mark of pages.
     pub fn clear_mark(&mut self, mask: u64) {
         self.mark &= !mask;
     }
@@ -173,7 +173,7 @@ impl Group {
     }
 }
 
-/// The bits of pages `first..end` that lie in group `number`.
+/// The mask of those of the pages `first..end` that are in group `number`.
 pub fn mask_of(number: u64, first: u64, end: u64) -> u64 {
     let base = number * GROUP_PAGES;
     let from = first.saturating_sub(base).min(GROUP_PAGES);
@@ -185,7 +185,7 @@ pub fn mask_of(number: u64, first: u64, end: u64) -> u64 {
     (u64::MAX >> (GROUP_PAGES - count)) << from
 }
 
-/// The number of the group that holds all of `pages`; `None` if `pages` is empty or spans two groups.
+/// The number of the group that contains all of `pages`; `None` if `pages` is empty or spans two groups.
 #[must_use]
 pub fn one_group(pages: PageRange) -> Option<u64> {
     let number = pages.first / GROUP_PAGES;

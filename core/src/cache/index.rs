@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// An empty entry.
 const EMPTY: u32 = u32::MAX;
 
-/// The table, at most half full, so that probing ends soon.
+/// The hash table. At most half of its entries are in use, so that probing ends soon.
 pub struct Index {
     table: Vec<u32>,
     used: usize,
@@ -54,7 +54,7 @@ impl Index {
         self.used += 1;
     }
 
-    /// Removes a group that is in the table, and closes the gap behind it.
+    /// Removes a group that is in the table, and moves later entries so that no gap remains.
     pub fn remove(&mut self, groups: &[Group], slot: u32) {
         let wrap = self.table.len() - 1;
         let group = &groups[slot as usize];

@@ -32,7 +32,7 @@ impl List {
         len: 0,
     };
 
-    /// Adds a node that is on no list at the newest end.
+    /// Adds a node that is in no list, at the newest end.
     pub fn push(&mut self, links: &mut [Link], node: u32) {
         links[node as usize] = Link {
             newer: NONE,
@@ -46,7 +46,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Removes a node that is on this list.
+    /// Removes a node that is in this list.
     pub fn remove(&mut self, links: &mut [Link], node: u32) {
         let Link { newer, older } = links[node as usize];
         match newer {

@@ -24,7 +24,7 @@ impl Evictor {
         }
     }
 
-    /// Adds a group at the hot end.
+    /// Adds a group as the most recently touched group.
     pub fn insert(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {
             self.links.resize(slot as usize + 1, Link::NONE);
@@ -32,7 +32,7 @@ impl Evictor {
         self.list.push(&mut self.links, slot);
     }
 
-    /// A page of the group was demanded, or its policy asked to keep it.
+    /// Moves the group to the end of the order, because a page of it was read or the policy wants to keep it.
     pub fn touch(&mut self, slot: u32) {
         if self.list.newest != slot {
             self.remove(slot);
@@ -45,7 +45,7 @@ impl Evictor {
         self.list.remove(&mut self.links, slot);
     }
 
-    /// The groups from the cold end, the next victim first.
+    /// The groups in eviction order: the group to evict next comes first.
     pub fn victims(&self) -> impl Iterator<Item = u32> + '_ {
         let mut at = self.list.oldest;
         core::iter::from_fn(move || {

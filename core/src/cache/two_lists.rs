@@ -82,7 +82,7 @@ impl GonePages {
 }
 
 impl PageLists {
-    /// Lists for a cache of `capacity_pages`.
+    /// Creates the lists for a cache of `capacity_pages`.
     pub fn new(capacity_pages: u64) -> PageLists {
         PageLists {
             links: Vec::new(),
@@ -99,7 +99,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group enter the cache, in ascending order.
+    /// Adds pages of a group that enter the cache, in ascending order.
     pub fn insert(&mut self, slot: u32, key: (u32, u64), pages: u64) {
         if self.marks.len() <= slot as usize {
             self.marks.resize(slot as usize + 1, Marks::default());
@@ -127,7 +127,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group are gone.
+    /// Removes pages of a group that have left the cache.
     pub fn remove(&mut self, slot: u32, pages: u64) {
         let Some(listed) = self.marks.get(slot as usize).map(|mark| mark.listed) else {
             return;
@@ -138,7 +138,7 @@ impl PageLists {
         }
     }
 
-    /// A call reads pages of a group.
+    /// Records that a read call reads pages of a group.
     pub fn read(&mut self, slot: u32, pages: u64) {
         let Some(mark) = self.marks.get_mut(slot as usize) else {
             return;
@@ -151,7 +151,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group are touched through a mapping, or mapped as if they were touched.
+    /// Records that pages of a group are touched through a mapping, or are mapped by fault-around, which has the same effect.
     pub fn access(&mut self, slot: u32, pages: u64, code: bool) {
         if let Some(mark) = self.marks.get_mut(slot as usize) {
             mark.accessed |= pages & mark.listed;
@@ -161,7 +161,7 @@ impl PageLists {
         }
     }
 
-    /// Pages of a group were unmapped: their touches count now.
+    /// Records that pages of a group were unmapped, so that touches through the mapping now count as uses.
     pub fn unmapped(&mut self, slot: u32, pages: u64) {
         let Some(mark) = self.marks.get_mut(slot as usize) else {
             return;
@@ -172,8 +172,8 @@ impl PageLists {
         self.read(slot, used);
     }
 
-    /// Chooses about `wanted` pages to evict. It asks `may_leave` about each page, and passes slot and bit of each
-    /// chosen page to `each`.
+    /// Chooses about `wanted` pages to evict. A page is chosen only if `may_leave` returns true for it; slot and bit of each chosen page
+    /// are passed to `each`.
     pub fn reclaim(
         &mut self,
         wanted: u64,

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 /// Minimum number of pages that a kernel reclaims in one step.
 const RECLAIMED_PAGES: u64 = 32;
 
-/// Pages that went in flight in this event and belong to no fetch yet.
+/// Pages that this event has set to "in flight" and that belong to no fetch yet.
 #[derive(Clone, Copy)]
 pub struct UnassignedPages {
     file: FileId,

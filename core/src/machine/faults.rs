@@ -1,4 +1,5 @@
-//! Page faults and touches of mapped pages. A fault is a read of one page. The machine asks the policy other questions about it than about a read call.
+//! Page faults and touches of mapped pages. A fault is a read of one page. The machine asks the policy other questions about a fault than
+//! about a read call.
 //!
 //! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy models a kernel that
 //! does so ([`crate::policy::Wants::around`]). It does not map pages with a readahead mark, so that a later fault hits the mark. The
@@ -22,8 +23,8 @@ const AROUND: u64 = 16;
 impl Machine {
     // ---- getters ----
 
-    /// The pages that a fault at `at` maps, among the 64 pages from page `64 * number` on: returns that number, and a
-    /// bit for each page. The touched page is always included.
+    /// The pages that a fault at byte `at` maps, as a group number and a mask: bit `n` is page `64 * number + n` of the file. The touched
+    /// page is always included.
     #[must_use]
     pub fn around(&self, open: OpenId, at: u64, map: &Mapping) -> (u64, u64) {
         let page = self.config.page.page_of(at);

@@ -38,7 +38,7 @@ pub struct FetchView {
     pub awaited: bool,
 }
 
-/// A run of pages in flight.
+/// A request for consecutive pages, which are in flight.
 pub struct Fetch {
     pub file: FileId,
     pub pages: PageRange,

@@ -18,7 +18,7 @@ use super::{MAX_READS, Machine, Verdict};
 use crate::cache::{GROUP_PAGES, one_group};
 use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
 
-/// A group with pages that may be read without asking, until one of its pages is replaced or dropped.
+/// A group with pages that may be read without an event to the machine, until one of its pages is replaced or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettledGroup {
     /// The file.
@@ -34,8 +34,8 @@ pub struct SettledGroup {
 impl Machine {
     // ---- getters ----
 
-    /// The group of `pages`, if all of them are in one group and settled. `None` if the policy wants to be asked about
-    /// present pages.
+    /// The group of `pages`, if all of them are in one group and settled. Returns `None` if they are not, or if the policy wants to be
+    /// asked about cached pages, too.
     #[must_use]
     pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<SettledGroup> {
         let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;

@@ -110,8 +110,8 @@ pub struct FetchTiming {
 }
 
 impl Meter {
-    /// Median time from a fetch to its first bytes on an idle source, in nanoseconds. Before the first fetch, the
-    /// latency of another request.
+    /// Median time from a fetch to its first bytes on an idle source, in nanoseconds. Before the first fetch, it is the latency of
+    /// another request, such as opening the source.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
         if self.known == 0 {
@@ -121,20 +121,20 @@ impl Meter {
         }
     }
 
-    /// The time from a fetch to its first bytes, without queues, that one fetch in 21 exceeds, in nanoseconds; 0: not
-    /// known.
+    /// A high percentile of the time from a fetch to its first bytes, without queueing: one fetch in 21 takes longer. In nanoseconds; 0
+    /// if not known.
     #[must_use]
     pub fn tail_ns(&self) -> u64 {
         self.tail_ns
     }
 
-    /// A request that was not a fetch was answered after this time. It may have included connecting, so a fetch is more
-    /// accurate.
+    /// Records the response time of a request that was not a fetch. The time may include connecting, so a fetch measures the latency more
+    /// accurately.
     pub fn answered(&mut self, ns: u64) {
         self.answer_ns = ns;
     }
 
-    /// The maximum rate of the latest rounds in bytes per second.
+    /// The maximum transfer rate of the source in the latest rounds, in bytes per second.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.rates[0].max(self.rates[1])
@@ -146,13 +146,13 @@ impl Meter {
         self.singles[0].max(self.singles[1])
     }
 
-    /// Number of fetches while the source was busy; long ones count by their MiB.
+    /// Number of fetches that ended while the source was busy; a long fetch counts once for each MiB.
     #[must_use]
     pub fn busy(&self) -> u32 {
         self.busy
     }
 
-    /// A fetch of `len` bytes is submitted while `in_flight` others are in flight.
+    /// Records that a fetch of `len` bytes is submitted while `in_flight` others are in flight.
     pub fn sent(&mut self, in_flight: u32, len: u64) -> FetchTiming {
         let ahead_of_it = self.outstanding;
         self.outstanding += len;
@@ -165,7 +165,7 @@ impl Meter {
         }
     }
 
-    /// Excludes a fetch whose remaining bytes will not be requested from the source.
+    /// Excludes a fetch from the measurement, because its remaining bytes will not be requested from the source.
     pub fn leave_out(&mut self, sent: &mut FetchTiming) {
         if !sent.is_left_out {
             self.outstanding = self
@@ -175,7 +175,7 @@ impl Meter {
         }
     }
 
-    /// Bytes of a fetch have arrived, `after_ns` after it was submitted.
+    /// Records that bytes of a fetch have arrived, `after_ns` after it was submitted.
     pub fn arrived(&mut self, sent: &mut FetchTiming, bytes: u64, after_ns: u64) {
         if sent.is_left_out {
             return;
@@ -208,7 +208,7 @@ impl Meter {
         }
     }
 
-    /// A fetch has ended, `after_ns` after it was submitted.
+    /// Records that a fetch has ended, `after_ns` after it was submitted.
     pub fn ended(&mut self, sent: &FetchTiming, after_ns: u64) {
         if sent.is_left_out {
             return;

@@ -420,7 +420,7 @@ impl Machine {
         });
     }
 
-    /// The states of the read's pages when they were looked up, so far, for the read that holds this lease.
+    /// For the read that holds this lease: how many bytes have been hits, late or missed so far.
     #[must_use]
     pub fn looked_up(&self, lease: LeaseId) -> Option<LookedUp> {
         let read = self.reads.get(lease.0)?;
@@ -610,7 +610,7 @@ impl Read {
         self.open
     }
 
-    /// Whether its pages are being looked up now. They are pinned, and must not be evicted for another read.
+    /// Whether its pages are being looked up now. Such pages must not be evicted for another read.
     pub fn is_active(&self) -> bool {
         self.stage != Stage::Starved
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// A vector with holes.
+/// A vector of values in which removed entries leave holes that are reused.
 pub struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<u32>,
@@ -52,7 +52,7 @@ impl<T> Slab<T> {
         self.items.iter_mut().flatten()
     }
 
-    /// Numbers in use, ascending.
+    /// The numbers of the stored values, ascending.
     pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.items
             .iter()

@@ -14,7 +14,7 @@ use crate::policy::{Pattern, Tuning, Why, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 use alloc::vec::Vec;
 
-/// The worst state found so far among a read's pages.
+/// The worst state of a page that a read has found so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Every page was present.
@@ -25,8 +25,7 @@ pub enum Verdict {
     Miss,
 }
 
-/// The bytes of a read that were hits, late or missed, and the time that it waited. The three add up to the read's
-/// bytes.
+/// The bytes of a read that were hits, late or missed, and the time that it waited. The sum of the three is the length of the read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// Bytes of pages that were present.
@@ -105,7 +104,7 @@ pub enum Note {
 }
 
 impl Machine {
-    /// From now on keeps a [`Note`] of every moment, until [`Machine::take_notes`] takes it.
+    /// From now on keeps a [`Note`] of everything that happens to readahead, until [`Machine::take_notes`] takes it.
     pub fn observe(&mut self) {
         self.notes.get_or_insert_default();
     }
@@ -154,9 +153,9 @@ impl Machine {
 }
 
 impl Question {
-    /// The pattern of an answer to this question. Without windows, only a read considered random is a decision: a rule
-    /// that found nothing left to read (the end of the file) decides nothing. If a policy plans windows and gives no
-    /// rule, the question determines the pattern.
+    /// The pattern of an answer to this question. An answer without windows has a pattern only if its rule considers the read random;
+    /// other rules, such as the end of the file, decide nothing. If a policy plans windows and gives no rule, the question determines the
+    /// pattern.
     #[must_use]
     pub fn pattern(self, why: Option<Why>, has_windows: bool) -> Option<Pattern> {
         match why {

@@ -19,7 +19,7 @@ use super::ondemand::PAGE;
 /// The kernel counts capacities in sectors.
 const SECTOR: u64 = 512;
 
-/// The two published forms.
+/// The two published forms of the formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cap {
     /// The first posting, January 2010: units of 2 MiB; a capacity of zero is a small one.
@@ -32,7 +32,7 @@ impl Cap {
     /// The names of the two forms, in the order of the variants.
     pub const WORDS: &'static [&'static str] = &["capacity", "capacity-2010b"];
 
-    /// The form with this name.
+    /// The form that has this name.
     #[must_use]
     pub fn named(word: &str) -> Option<Cap> {
         let at = Cap::WORDS.iter().position(|w| *w == word)?;

@@ -16,10 +16,10 @@
 
 use super::{Answer, Ask, Param, Unit, Why};
 
-/// Range of size parameters: up to a size whose multiples cannot overflow.
+/// The allowed range of size parameters. The maximum is so small that multiples of it cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
 
-/// Parameter `trigger`. [`Detector::new`] takes the values of this and the next three parameters.
+/// Parameter `trigger`: the first of the four arguments of [`Detector::new`].
 pub const TRIGGER: Param = Param {
     key: "trigger",
     unit: Unit::Count,
@@ -28,7 +28,7 @@ pub const TRIGGER: Param = Param {
     help: "sequential reads before it starts",
 };
 
-/// Parameter `min`; see [`TRIGGER`].
+/// Parameter `min`: the second argument of [`Detector::new`].
 pub const MIN: Param = Param {
     key: "min",
     unit: Unit::Bytes,
@@ -37,7 +37,7 @@ pub const MIN: Param = Param {
     help: "smallest request; max wins over it",
 };
 
-/// Parameter `max`; see [`TRIGGER`]. The default is that of the 2014 experiment, not librbd's 512K.
+/// Parameter `max`: the third argument of [`Detector::new`]. The default is that of the 2014 experiment, not librbd's 512K.
 pub const MAX: Param = Param {
     key: "max",
     unit: Unit::Bytes,
@@ -46,7 +46,7 @@ pub const MAX: Param = Param {
     help: "largest request; 0 is off",
 };
 
-/// Parameter `disable-after`; see [`TRIGGER`]. The default is that of the 2014 experiment, not librbd's 50M.
+/// Parameter `disable-after`: the fourth argument of [`Detector::new`]. The default is that of the 2014 experiment, not librbd's 50M.
 pub const DISABLE_AFTER: Param = Param {
     key: "disable-after",
     unit: Unit::Bytes,
@@ -55,7 +55,7 @@ pub const DISABLE_AFTER: Param = Param {
     help: "stop readahead once this much has been read; 0 is never",
 };
 
-/// The object size, for policies that depend on objects.
+/// Parameter `object`: the object size, for policies that depend on objects.
 pub const OBJECT: Param = Param {
     key: "object",
     unit: Unit::Bytes,
@@ -64,7 +64,7 @@ pub const OBJECT: Param = Param {
     help: "size of an object",
 };
 
-/// State of one detector. Each image has one.
+/// State of one detector of sequential reads. Each image has one detector.
 #[derive(Clone, Debug)]
 pub struct Detector {
     trigger: u64,
@@ -88,7 +88,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// A detector that has seen no read. The arguments are the four parameters in the order above.
+    /// Creates a detector that has seen no read, with the values of [`TRIGGER`], [`MIN`], [`MAX`] and [`DISABLE_AFTER`].
     #[must_use]
     pub fn new(trigger: u64, min: u64, max: u64, disable_after: u64) -> Detector {
         Detector {

@@ -14,7 +14,7 @@
 
 use alloc::vec::Vec;
 
-/// The questions that may be asked about the cache, in pages.
+/// What the placement of folios may ask about the cache; positions are in pages.
 pub trait Sight {
     /// True when the page is cached.
     fn is_cached(&self, page: u64) -> bool;
@@ -30,7 +30,7 @@ pub trait Sight {
     fn called(&self, _call: ReadaheadCall) {}
 }
 
-/// A sync or async call.
+/// A synchronous or asynchronous readahead call, as in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadaheadCall {
     /// True for a mark (async); false for an absent page (sync).
@@ -41,8 +41,8 @@ pub struct ReadaheadCall {
     pub req: u64,
 }
 
-/// The kernel's count for a history of `found` pages. It is one too small if all checked pages are cached; then the
-/// kernel has not seen the start of the file, either (4.4).
+/// The kernel's count for a history of `found` pages. If all checked pages are cached, the kernel's count is one too small, and it does
+/// not notice the start of the file (section 4.4).
 #[must_use]
 pub fn counted(found: u64, i: u64, limit: u64) -> (u64, bool) {
     if found >= limit {
@@ -77,7 +77,7 @@ impl Folio {
     }
 }
 
-/// The remembered data of a window. The next window builds on `order`.
+/// What is remembered of the latest window. The next window uses its `order`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioWindow {
     /// Its first page.
@@ -90,7 +90,7 @@ pub struct FolioWindow {
     pub order: u32,
 }
 
-/// A page-by-page read. In [`Placement`] it is clipped to the file.
+/// A range that is read page by page, without large folios. In [`Placement`] it is clipped to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
     /// First page.
@@ -112,7 +112,7 @@ pub struct Placement {
     pub order: u32,
 }
 
-/// The folios that a file system creates.
+/// Which sizes of folios a file system creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// It creates large folios.
@@ -124,7 +124,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// 4.6: the folios of a window that begins at page `at` of a file with `end` pages.
+    /// Places the folios of a window that begins at page `at` of a file with `end` pages (section 4.6).
     #[must_use]
     pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: FolioWindow) -> Placement {
         let FolioWindow {
@@ -189,8 +189,8 @@ impl Shape {
             .then_some(folio)
     }
 
-    /// 4.6, REST: reads the absent pages of `raw`, one smallest folio at a time. The mark is `lookahead` pages before
-    /// the end. Clipping shortens the read but not the lookahead, so the mark moves towards the front and may
+    /// Reads the absent pages of `raw`, one folio of the smallest size at a time (section 4.6, REST). The mark is `lookahead` pages
+    /// before the end. The end of the file shortens the read but not the lookahead, so the mark moves towards the start and may
     /// disappear.
     pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placement) {
         let Raw {

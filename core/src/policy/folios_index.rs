@@ -13,7 +13,7 @@
 use super::folios::{Folio, Sight, counted};
 use alloc::collections::BTreeMap;
 
-/// The folios of one file, by first page. They do not overlap.
+/// The folios of one file, ordered by first page. They do not overlap.
 #[derive(Clone, Debug, Default)]
 pub struct Folios {
     by_first: BTreeMap<u64, Folio>,
@@ -25,7 +25,7 @@ impl Folios {
         by_first: BTreeMap::new(),
     };
 
-    /// Folios without marks, each given by its first page and its order.
+    /// Creates an index of folios without marks, each given by its first page and its order.
     pub fn of(folios: impl IntoIterator<Item = (u64, u32)>) -> Folios {
         let mut index = Folios::default();
         index.extend(folios);

@@ -34,7 +34,7 @@ const SHAPE: Shape = Shape {
 /// At this size the index is swept of folios that are gone, and again at twice the remaining size.
 const SWEEP_AT: usize = 1024;
 
-/// One file with folios, and all its open descriptions.
+/// The state of one file with large folios, and of all its open file descriptions.
 pub struct Large {
     fresh: KernelReader,
     readers: BTreeMap<OpenId, KernelReader>,
@@ -44,7 +44,7 @@ pub struct Large {
 }
 
 impl Large {
-    /// A file that is not open and has no cached pages. `fresh` is the state of a new open description.
+    /// Creates the state of a file that is not open and has no cached pages. `fresh` is the state of a new open file description.
     #[must_use]
     pub fn new(fresh: KernelReader) -> Large {
         Large {

@@ -31,7 +31,7 @@ const ORDER_STEP: u32 = 2;
 /// Pages and order of a huge page, which a mapping with huge-page advice reads as a unit (4.10 a).
 const HUGE: (u64, u32) = (512, 9);
 
-/// The state of one open description.
+/// The kernel's readahead state of one open file description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelReader {
     /// The device's maximum, which hints restore.
@@ -51,7 +51,7 @@ pub struct KernelReader {
     pub why: Option<Why>,
 }
 
-/// The data of a page fault that the decision needs.
+/// A page fault, with the data that the decision needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     /// The page of the file.
@@ -67,7 +67,7 @@ pub struct Touch {
 }
 
 impl KernelReader {
-    /// A new open description on a device with these two limits, in pages.
+    /// Creates the state of a new open file description on a device with these two limits, in pages.
     #[must_use]
     pub fn new(max: u64, io: u64) -> KernelReader {
         let window = FolioWindow::default();
@@ -93,7 +93,7 @@ impl KernelReader {
         }
     }
 
-    /// 4.4: page `i` is absent, and `req` pages from it are requested.
+    /// Decides about a miss: page `i` is absent, and `req` pages from there are requested (section 4.4).
     pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
         sight.called(ReadaheadCall {
             hit: false,
@@ -142,7 +142,7 @@ impl KernelReader {
         })
     }
 
-    /// 4.5: `folio` has the mark, and `req` pages from its page `x` are requested.
+    /// Decides about a mark: `folio` has the readahead mark, and `req` pages from its page `x` are requested (section 4.5).
     pub fn follow(&mut self, sight: &impl Sight, folio: Folio, x: u64, req: u64) -> Todo {
         if self.max == 0 {
             self.why = Some(Why::Off);
@@ -189,7 +189,7 @@ impl KernelReader {
         })
     }
 
-    /// 4.10, row 3: a fault on an absent page.
+    /// Decides about a fault on an absent page (section 4.10, row 3).
     pub fn fault(&mut self, sight: &impl Sight, touch: &Touch) -> Todo {
         let p = touch.page;
         if touch.huge {
@@ -250,7 +250,7 @@ impl KernelReader {
         })
     }
 
-    /// 4.10, row 2: a fault on a cached page; `marked` is its folio if that has the mark.
+    /// Decides about a fault on a cached page; `marked` is the folio of the page, if it has the readahead mark (section 4.10, row 2).
     pub fn fault_hit(&mut self, sight: &impl Sight, touch: &Touch, marked: Option<Folio>) -> Todo {
         if touch.advice == Advice::Random || self.max == 0 {
             return Todo::Keep;
@@ -261,12 +261,12 @@ impl KernelReader {
         })
     }
 
-    /// 4.10, row 1: a fault has mapped this many present pages.
+    /// Records that a fault has mapped this many cached pages (section 4.10, row 1).
     pub fn mapped(&mut self, pages: u64) {
         self.mmap_miss = self.mmap_miss.saturating_sub(pages);
     }
 
-    /// 4.8: a hint; `hinted` are the pages of WILLNEED.
+    /// Applies a hint; `hinted` are the pages of a WILLNEED hint (section 4.8).
     pub fn hint(&mut self, advice: Advice, hinted: Option<PageRange>) -> Todo {
         match advice {
             Advice::Normal => (self.max, self.random) = (self.device_max, false),
@@ -283,12 +283,12 @@ impl KernelReader {
         Todo::Nothing
     }
 
-    /// 4.8: an error that a reader has seen makes the window smaller until the next hint.
+    /// Makes windows smaller until the next hint, because a read has failed (section 4.8).
     pub fn read_error(&mut self) {
         self.max /= 4;
     }
 
-    /// 4.6: the next window builds on the order that was used for the latest window.
+    /// Records the folio order that was used for the latest window, because the next window starts from it (section 4.6).
     pub fn placed(&mut self, order: u32) {
         self.window.order = order;
     }
@@ -328,7 +328,7 @@ impl Sight for &Ask<'_> {
     }
 }
 
-/// The fault about which a policy is asked.
+/// The page fault about which the machine asks the policy.
 pub fn touch_of(ask: &Ask<'_>, map: &Mapping) -> Touch {
     Touch {
         page: ask.at / PAGE,

@@ -10,7 +10,7 @@
 
 use super::{folios::FolioWindow, ondemand::FORCE_PIECE};
 
-/// What the caller should do.
+/// What the caller should do: the answer to a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Todo {
     /// Do nothing. If a mark raised the question, it is cleared.
@@ -41,9 +41,9 @@ pub enum Todo {
 }
 
 impl Todo {
-    /// The reads, in order, of an answer that is not a window. A piece of a forced read begins at the end of the
-    /// smallest folio that holds the last page of the previous piece (4.7). Example: with folios of at least 4 pages,
-    /// 600 pages from page 5 become 512 pages from page 5, up to page 516, and 88 pages from page 520.
+    /// The reads of an answer that is not a window, in order. Each piece of a forced read begins after the smallest folio that contains
+    /// the last page of the previous piece (section 4.7). Example: with folios of at least 4 pages, 600 pages from page 5 become 512
+    /// pages from page 5, up to page 516, and 88 pages from page 520.
     pub fn pieces(self, min_order: u32) -> impl Iterator<Item = (u64, u64)> {
         let (i, nr, piece) = match self {
             Todo::Fetch { i, nr } => (i, nr, nr.max(1)),

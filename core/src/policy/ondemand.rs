@@ -12,19 +12,20 @@
 use super::{Answer, Ask, Param, Unit};
 use crate::units::PageRange;
 
-/// The page size of these policies, whatever page size the cache has.
+/// The page size with which all `linux-*` policies compute, whatever page size the cache has.
 pub const PAGE: u64 = 4096;
 
-/// A forced read is split into pieces of 2 MiB.
+/// Size of the pieces of a forced read, in pages: 2 MiB.
 pub const FORCE_PIECE: u64 = 512;
 
-/// Excess of misses over hits in a mapping after which a fault reads only one page.
+/// If misses in a mapping exceed hits by more than this number, a fault reads only one page.
 pub const MMAP_LOTSAMISS: u64 = 100;
 
-/// 1 GiB: larger than any `read_ahead_kb` in use, and small enough that four windows cannot overflow.
+/// The allowed range of `max`. Its end, 1 GiB, is larger than any `read_ahead_kb` in use, and small enough that four windows cannot
+/// overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 30);
 
-/// The parameter that all these policies have.
+/// The parameter `max`, which all `linux-*` policies have.
 pub const MAX: Param = Param {
     key: "max",
     unit: Unit::Capped,
@@ -33,7 +34,7 @@ pub const MAX: Param = Param {
     help: "read_ahead_kb; 0 is off",
 };
 
-/// First window for a request of `req` pages (0.1).
+/// The size of the first window, for a request of `req` pages (section 0.1).
 pub fn init(req: u64, max: u64) -> u64 {
     let n = req.checked_next_power_of_two().unwrap_or(u64::MAX);
     if n <= max / 32 {
@@ -56,7 +57,7 @@ pub fn next(cur: u64, max: u64) -> u64 {
     }
 }
 
-/// The requested pages from the page of `ask.at` on, at least one. The request counts beyond the end of the file (4.2).
+/// The requested pages from the page of `ask.at` on, at least one. They are not clipped to the end of the file (section 4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
     PageRange {
@@ -65,7 +66,8 @@ pub fn wanted(ask: &Ask<'_>) -> PageRange {
     }
 }
 
-/// Plans `nr` pages from `k`, clipped to the file. `mark` is a page; it is dropped if it is beyond the end of the file.
+/// Plans to read `nr` pages from page `k`, clipped to the file. `mark` is the page that gets the readahead mark, unless it is outside the
+/// clipped range.
 pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, answer: &mut Answer) {
     let nr = clip(ask, k, nr);
     if nr > 0 {
@@ -77,7 +79,7 @@ pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, answer: &mut Ans
     }
 }
 
-/// The number of pages among the `nr` from `k` that exist in the file.
+/// The number of those of the `nr` pages from page `k` that exist in the file.
 pub fn clip(ask: &Ask<'_>, k: u64, nr: u64) -> u64 {
     nr.min(ask.file_size.div_ceil(PAGE).saturating_sub(k))
 }
@@ -91,7 +93,7 @@ pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
     (!ask.request.is_empty()).then(pages)
 }
 
-/// Consecutive cached pages just before page `i`, at most `limit` (2.4).
+/// The number of consecutive cached pages just before page `i`, at most `limit` (section 2.4).
 pub fn history(ask: &Ask<'_>, i: u64, limit: u64) -> u64 {
     ask.probe.history(i * PAGE, limit * PAGE) / PAGE
 }

@@ -20,7 +20,7 @@
 
 use super::Why;
 
-/// The pattern of a decision.
+/// The access pattern that a policy's decision responds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
     /// The first window of a stream.
@@ -51,7 +51,7 @@ impl Pattern {
         Pattern::Random,
     ];
 
-    /// Its name in JSON, metrics and tables.
+    /// The pattern's name in JSON, metrics and tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -65,8 +65,8 @@ impl Pattern {
         }
     }
 
-    /// The pattern of a rule. `None` if the rule decides nothing about the bytes of the read: readahead is off, has
-    /// nothing left to do, or waits for more reads.
+    /// The pattern of a rule. Returns `None` if the rule only says that readahead is off, has nothing left to do, or waits for more
+    /// reads.
     #[must_use]
     pub fn of(rule: Why) -> Option<Pattern> {
         match rule {

@@ -37,7 +37,7 @@ impl Policy for Plain {
     }
 }
 
-/// The defaults are those of the 2014 experiment, not librbd's (512K, off after 50M).
+/// The default parameters are those of the experiment of 2014, not librbd's (`max=512K,disable-after=50M`).
 pub static INFO: Info = Info {
     name: "rbd-plain",
     summary: "doubling window after ten exactly sequential reads, one detector per file",

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 impl Spec {
-    /// The values of `params` in order: the given value, or else the default.
+    /// The values of `params` in their order: each is the given value, or the default if none is given.
     ///
     /// # Errors
     /// An unknown key, or a value that does not fit its parameter.
@@ -136,7 +136,7 @@ struct Value {
     cap: Option<Cap>,
 }
 
-/// A parsed policy. Values that depend on the storage are open until [`PolicyDraft::ready`].
+/// A parsed policy. Values that depend on the storage are not known until [`PolicyDraft::ready`].
 #[derive(Clone)]
 pub struct PolicyDraft {
     /// The policy.
@@ -158,7 +158,7 @@ impl PolicyDraft {
     /// Like [`Self::parse`], but with the policies of these lists, for a program that adds policies.
     ///
     /// # Errors
-    /// Those of [`Self::parse`].
+    /// The same errors as for [`Self::parse`].
     pub fn parse_among(text: &str, lists: &[&[&'static Info]]) -> Result<PolicyDraft, SpecError> {
         let spec = Spec::parse(text)?;
         let known = lists.iter().copied().flatten();
@@ -342,12 +342,12 @@ impl PolicySpec {
     /// Parses `NAME:key=value,...` if the storage is not known.
     ///
     /// # Errors
-    /// Those of [`PolicyDraft::parse`], and a value that depends on the storage.
+    /// The same errors as for [`PolicyDraft::parse`], and a value that depends on the storage.
     pub fn parse(text: &str) -> Result<PolicySpec, SpecError> {
         PolicyDraft::parse(text)?.ready(None)
     }
 
-    /// A policy with its default values, whether it is in a list or the caller's own.
+    /// A policy with its default values, whether it is in a list of this crate or defined by the caller.
     #[must_use]
     pub fn of(info: &'static Info) -> PolicySpec {
         let value = |param: &Param| read_value(param, param.default).unwrap_or(param.range.0);
@@ -364,7 +364,7 @@ impl PolicySpec {
         PolicySpec::of(&super::none::INFO)
     }
 
-    /// The name and every value, in plain numbers and words. It parses to the same policy on every machine.
+    /// The name and every value, in plain numbers and words. Parsing this text gives the same policy on every machine.
     #[must_use]
     pub fn canonical(&self) -> String {
         self.written(|bytes| bytes.to_string())
@@ -398,7 +398,7 @@ impl PolicySpec {
         }
     }
 
-    /// Creates the state of a new owner.
+    /// Creates the policy's state for a new open file description, file or source.
     #[must_use]
     pub fn build(&self) -> Box<dyn Policy> {
         (self.info.build)(&self.values)
@@ -418,7 +418,7 @@ impl fmt::Debug for PolicySpec {
     }
 }
 
-/// Why a `NAME:key=value,...` was refused.
+/// Why a text `NAME:key=value,...` was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 #[non_exhaustive]

@@ -6,7 +6,7 @@
 //! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The product rate x latency is 5.7 MB. The stream
 //! with the longest distance is 22.8 MB ahead. That is four times the product, the limit [`Limit::Source`].
 
-/// What limits the distance of the farthest stream.
+/// What limits the readahead distance of the stream that is furthest ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// No stream is read ahead.
@@ -35,7 +35,7 @@ impl Limit {
         Limit::Credit,
     ];
 
-    /// Its name in metrics and JSON.
+    /// The limit's name in metrics and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Limit {
     }
 }
 
-/// The figures. Sizes are in bytes; 0 means not known.
+/// The figures. All sizes are in bytes; 0 means not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tuning {

@@ -10,7 +10,7 @@
 //!         SpentBytes  ManyMisses
 //! ```
 
-/// The rule that an answer followed.
+/// The rule by which a policy gave an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
     /// The read begins at the start of its file.
@@ -74,7 +74,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// All rules; those that read ahead come first.
+    /// All rules; the rules that read ahead come first.
     pub const ALL: [Why; 29] = [
         Why::FileStart,
         Why::Sequential,
@@ -107,7 +107,7 @@ impl Why {
         Why::ManyMisses,
     ];
 
-    /// Whether an answer by this rule reads ahead, as far as the file and the cache allow.
+    /// Whether this rule reads ahead, as far as the file and the cache allow.
     #[must_use]
     pub fn is_on(self) -> bool {
         self <= Why::Asked
