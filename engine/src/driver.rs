@@ -89,7 +89,7 @@ use std::task::Poll;
 use std::time::Instant;
 use workers::Threads;
 
-/// The driver. Its drop waits for running jobs and discards the others.
+/// The driver. Dropping the driver waits for running jobs and discards jobs that have not started.
 pub struct Driver {
     shared: Arc<DriverShared>,
 }
@@ -102,7 +102,7 @@ pub struct NewReader {
     pub version: u64,
 }
 
-/// Current activity. Reads and fetches are zero when no read is running.
+/// Current activity. The numbers of reads and fetches are zero when no read is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gauges {
@@ -213,7 +213,7 @@ impl Driver {
         Ok(key)
     }
 
-    /// Declares that no listing contains the file any more.
+    /// Reports that no listing contains the file any more.
     pub fn unlist(&self, key: FileKey) {
         let now = self.shared.now();
         if let Ok(mut state) = self.enter().lock() {
@@ -373,7 +373,7 @@ impl Driver {
         state.log().map_or(Ok(()), EventLog::flush)
     }
 
-    /// Flushes and closes the event log. Returns the counters as of its last line.
+    /// Flushes and closes the event log. Returns the counters at the time of the log's last line.
     pub fn end_log(&self) -> std::io::Result<Stats> {
         let mut state = self.lock_for_log()?;
         state.take_log().map_or(Ok(()), |mut log| log.flush())?;

@@ -19,7 +19,7 @@ use foreread_core::event::Error;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An open description and its file.
+/// An open file description, with the file to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     pub file: FileId,
@@ -112,14 +112,14 @@ impl Files {
         self.opens.len() - self.free_opens.len()
     }
 
-    /// Size and version of the file; zero after its last reader is closed.
+    /// Size and version of the file; both are zero after its last reader has closed.
     #[inline]
     pub fn known(&self, file: FileId) -> SizedVersion {
         self.get(file)
             .map_or(SizedVersion::default(), |file| file.known)
     }
 
-    /// Like [`Files::known`]; also returns whether its changed source has not reported its size yet.
+    /// Like [`Files::known`], but also returns true if the source has changed and has not reported its new size yet.
     #[inline]
     pub fn known_now(&self, file: FileId) -> (SizedVersion, bool) {
         self.get(file).map_or_else(Default::default, |file| {
@@ -127,7 +127,7 @@ impl Files {
         })
     }
 
-    /// One more handle to its source.
+    /// Another reference to the file's source.
     pub fn source(&self, file: FileId) -> Option<Remote<dyn Source>> {
         self.get(file).map(|file| file.source.share())
     }
@@ -158,7 +158,7 @@ impl Files {
         self.get(file).is_some_and(|file| file.streams)
     }
 
-    /// Whether its changed source has not reported its size yet.
+    /// Whether the file's source has changed and has not reported its new size yet.
     #[inline]
     pub fn is_accepting(&self, file: FileId) -> bool {
         self.get(file)
@@ -239,14 +239,14 @@ impl Files {
         })
     }
 
-    /// Records how long its storage took to answer when it was opened.
+    /// Records the response time of the file's storage when the file was opened.
     pub fn answered(&mut self, file: FileId, ns: Option<u64>) {
         if let Some(entry) = self.get_mut(file) {
             entry.answer_ns = ns;
         }
     }
 
-    /// Takes the time recorded by [`Files::answered`], for its first reader.
+    /// Returns the time recorded by [`Files::answered`] and clears it; only the first reader of a file needs it.
     pub fn take_answer_ns(&mut self, file: FileId) -> Option<u64> {
         self.get_mut(file)?.answer_ns.take()
     }
@@ -258,7 +258,7 @@ impl Files {
         }
     }
 
-    /// Keeps the file only as long as it has a reader. Returns the file if it has none and must be removed.
+    /// Keeps the file only as long as it has a reader. Returns the file if it has no reader and must be removed.
     pub fn unlist(&mut self, key: FileKey) -> Option<FileId> {
         let file = self.number(key)?;
         let entry = self.get_mut(file)?;
@@ -266,7 +266,7 @@ impl Files {
         (entry.opens == 0).then_some(file)
     }
 
-    /// Frees a file's number. Returns its source, to be dropped without the lock.
+    /// Frees a file's number. Returns the file's source, which the caller must drop without the lock.
     pub fn remove(&mut self, file: FileId) -> Option<Remote<dyn Source>> {
         let gone = self.files.get_mut(file.0 as usize)?.take()?;
         self.free_files.push(file.0);
@@ -275,7 +275,7 @@ impl Files {
 
     // ---- versions ----
 
-    /// Reports that this version of the source may be larger than the machine knows. Returns true if it is.
+    /// Reports the size of this version of the source. Returns true if it is larger than the known size.
     pub fn grow(&mut self, file: FileId, version: u64, size: u64) -> bool {
         let Some(entry) = self.get_mut(file) else {
             return false;
@@ -308,8 +308,8 @@ impl Files {
         true
     }
 
-    /// The source that must be asked for its size after a change, and its new version number. Returned to only one thread, which
-    /// then asks.
+    /// The source that must be asked for its size after a change, and its new version number. Only one thread gets it, and asks the
+    /// source.
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self
             .get_mut(file)
@@ -321,7 +321,7 @@ impl Files {
         })
     }
 
-    /// Sets the size that the source has reported. Returns false if it has changed again or is closed.
+    /// Sets the size that the source has reported. Returns false if the source has changed again or the file is closed.
     pub fn accept(&mut self, file: FileId, version: u64) -> bool {
         let Some(entry) = self
             .get_mut(file)
@@ -344,10 +344,10 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
     Some(number)
 }
 
-/// The version of a source that a reader knows. It decides whether a read may start.
+/// The version of a source that a reader expects. The cursor decides whether a read may start.
 ///
-/// Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the cursor
-/// to 4; the next read is served from version 4. A pinned reader stays at 1, and all its reads fail.
+/// Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the cursor to 4;
+/// the next read is served from version 4. A reader that is pinned to version 1 keeps this version, and all its reads fail.
 ///
 /// ```text
 ///   a newer version ──► Changed once ──► reads the new one
@@ -356,8 +356,8 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 ///                  └──► pinned to its size: Changed, now and ever after
 /// ```
 ///
-/// A pinned reader has promised a size to a client that has a cache. Whether a file that grew was only appended to can be guessed
-/// from a sample of its bytes, but not known. So for such a client any other size is another version.
+/// A pinned reader has reported a size to a client that has its own cache, such as an NBD client. From a sample of its bytes, foreread
+/// could guess but not know whether a file was only appended to. So for such a client, a file with another size is another version.
 pub struct VersionCursor {
     version: AtomicU64,
     pin: Pin,
@@ -394,7 +394,7 @@ impl VersionCursor {
         }
     }
 
-    /// The cursor of a clone of this reader, whose source is now at `version`. The clone of a pinned reader is pinned to the same
+    /// The cursor for a clone of this reader, if the source is now at `version`. The clone of a pinned reader is pinned to the same
     /// version.
     pub fn again(&self, version: u64) -> VersionCursor {
         let version = if self.is_pinned() {
@@ -419,7 +419,7 @@ impl VersionCursor {
             && self.size().is_none_or(|pinned| pinned == known.size)
     }
 
-    /// Whether the reader knows this version. If not, it learns it.
+    /// Whether the reader knows this version. If it knows another version, it changes to this one.
     pub fn knows(&self, version: u64) -> bool {
         let known = self.version.load(Ordering::Relaxed) == version;
         if !known {
@@ -428,7 +428,7 @@ impl VersionCursor {
         known
     }
 
-    /// The reader learns this version.
+    /// Sets the version that the reader knows.
     pub fn told(&self, version: u64) {
         if !self.is_pinned() {
             self.version.store(version, Ordering::Relaxed);
@@ -436,7 +436,7 @@ impl VersionCursor {
     }
 }
 
-/// Whether a read may start, as far as its source is concerned.
+/// Whether a read may start, or its source must be asked or waited for first.
 pub enum Admission {
     /// The read ends at once: the source has another version, or the range is beyond its end.
     Over(Result<usize, Fault>),
@@ -449,7 +449,7 @@ pub enum Admission {
     Open,
 }
 
-/// Whether the source has been asked for its size on behalf of one read.
+/// Whether a read has already asked the source for its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeQuestion {
     NotAsked,
@@ -489,7 +489,7 @@ pub fn admit(
     Admission::Open
 }
 
-/// The result of a finished read. If the source grew during the read, the bytes may include some from after the growth.
+/// The result of a finished read. If the source grew during the read, some of the bytes may have been read after the growth.
 #[inline]
 pub fn settle(
     files: &Files,

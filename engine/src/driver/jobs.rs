@@ -19,10 +19,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Pages in a group of the machine's index.
+/// Number of pages in a group of the machine's page index.
 pub const GROUP_PAGES: u64 = foreread_core::machine::GROUP_PAGES;
 
-/// A fetch that a thread has to run.
+/// A fetch that waits for a thread that runs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub fetch: FetchId,
@@ -32,7 +32,7 @@ pub struct Job {
     pub version: u64,
 }
 
-/// A job that was taken from the queues.
+/// A job that a thread has taken from the waiting jobs.
 pub struct NextJob {
     pub job: Job,
     /// Demand if a caller waits for it.
@@ -66,7 +66,7 @@ pub struct Jobs {
     streaming: Vec<(FetchId, CancelFlag)>,
 }
 
-/// Whether a stream must stop before its last byte. Read without the lock.
+/// Tells a streaming transfer to stop before its last byte. It is read without the lock.
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
@@ -129,9 +129,9 @@ impl Jobs {
         }
     }
 
-    /// Takes a demand job that fetches bytes of `range`, or else any demand job of the same file. With `alone` (there are no
-    /// workers) it may be of any file, because that job's own caller may be gone. With workers, a caller never runs another file's
-    /// job, because the other source may take any amount of time.
+    /// Takes a demand job that fetches bytes of `range`, or else any demand job of the same file. If `alone` is set (there are no
+    /// workers), the job may be of any file, because the caller that needed it may no longer wait. If there are workers, a caller never
+    /// runs a job of another file, because the other source may take any amount of time.
     pub fn take_demand(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
         let index = |fits: &dyn Fn(&Job) -> bool| self.demand.iter().position(fits);
         let found = index(&|job| brings(job, file, range))
@@ -139,7 +139,8 @@ impl Jobs {
         self.demand.remove(found?)
     }
 
-    /// Takes a job for a caller that waits for `range`: a job that fetches bytes of it, otherwise as [`Jobs::take_demand`].
+    /// Takes a job for a caller that waits for `range`: any job that fetches bytes of this range, or else a job as in
+    /// [`Jobs::take_demand`].
     pub fn take_for(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
         if !self.demand.iter().any(|job| brings(job, file, range))
             && let Some(i) = self.ahead.iter().position(|job| brings(job, file, range))
@@ -149,7 +150,7 @@ impl Jobs {
         self.take_demand(file, range, alone)
     }
 
-    /// Takes the next job for a worker: demand first.
+    /// Takes the next job for a worker, demand before readahead.
     pub fn take_any(&mut self) -> Option<NextJob> {
         let demand = self.demand.pop_front().map(|job| NextJob {
             job,
@@ -163,18 +164,19 @@ impl Jobs {
         })
     }
 
-    /// Offers every job, demand first, and removes those that `accept` takes.
+    /// Passes every job to `accept`, demand first, and removes the jobs for which it returns true.
     pub fn take_if(&mut self, mut accept: impl FnMut(&Job, Class) -> bool) {
         self.demand.retain(|job| !accept(job, Class::Demand));
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Puts back jobs that were taken but not started. A caller may be waiting for them, so they count as demand.
+    /// Puts back jobs that were taken but not started. They are treated as demand, because a caller may wait for them.
     pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }
 
-    /// Cancels a job whose result is no longer needed. A streaming fetch ends soon; any other running fetch ends at its last byte.
+    /// Cancels a job whose result is no longer needed. If it already runs, a streaming fetch ends soon, and any other fetch ends at its
+    /// last byte.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
         if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
             cancelled.0.store(true, Ordering::Relaxed);
@@ -214,7 +216,7 @@ impl Jobs {
 
     // ---- sources that must be asked for their size ----
 
-    /// Number of sources that must be asked.
+    /// Number of sources that must be asked for their size.
     pub fn checks(&self) -> usize {
         self.checks.len()
     }
@@ -230,7 +232,7 @@ impl Jobs {
         self.checks.pop_front()
     }
 
-    /// Clears these requests if there is no worker: the tasks then ask themselves.
+    /// Clears the requests to ask sources, because there is no worker: the waiting tasks then ask the sources themselves.
     pub fn clear_checks(&mut self) {
         self.checks.clear();
     }
@@ -310,7 +312,7 @@ pub fn fill(
 // Example: a fetch of three pieces. Piece 1 arrives first and waits. Piece 0 arrives, and both are stored. Piece 2 arrives and ends
 // the fetch. A piece that ends early (at the end of the file) ends the fetch at once.
 
-/// A fetch that was submitted in pieces.
+/// A fetch that was submitted to a queue in several transfers.
 pub struct SubmittedFetch {
     /// Distinguishes this use of a slot from earlier uses. Together with the piece number it is the tag of a transfer.
     pub serial: u64,
@@ -328,7 +330,7 @@ pub struct SubmittedFetch {
     pub claim: Claim,
 }
 
-/// A piece that has arrived.
+/// A piece of a submitted fetch that has arrived.
 pub struct FetchPiece {
     /// Its index in the fetch.
     pub number: u64,
@@ -343,7 +345,7 @@ struct LandedFront {
     bytes: u64,
 }
 
-/// The pages that can be stored now.
+/// The pages of a fetch that can be stored now.
 pub struct Landing {
     pub parts: Vec<Part>,
     /// Bytes of the fetch that are stored, including these.

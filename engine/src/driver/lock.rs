@@ -39,7 +39,7 @@ impl UnlockedProof {
     }
 }
 
-/// The lock with the data that it guards.
+/// The driver's lock, with the data that it guards.
 pub struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
@@ -57,7 +57,7 @@ impl<T> Lock<T> {
         self.0.is_poisoned()
     }
 
-    /// Takes the lock. Fails if a panic happened under it before.
+    /// Takes the lock. Fails if a thread that held it has panicked.
     pub fn take(&self, unlocked: UnlockedProof) -> Result<StateGuard<'_, T>, UnlockedProof> {
         match self.0.lock() {
             Ok(state) => Ok(StateGuard {
@@ -83,7 +83,7 @@ impl<T> StateGuard<'_, T> {
         UnlockedProof(())
     }
 
-    /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the time has passed.
+    /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the wait has timed out.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Self, bool), Fault> {
         let StateGuard { state, _held } = self;
         let (state, passed) = condvar
@@ -107,7 +107,7 @@ impl<T> DerefMut for StateGuard<'_, T> {
     }
 }
 
-/// A source or a queue, which a thread that holds the lock cannot use.
+/// A source or a queue. A thread that holds the lock can store it but not use it.
 pub struct Remote<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Remote<T> {
@@ -115,13 +115,13 @@ impl<T: ?Sized> Remote<T> {
         Remote(inner)
     }
 
-    /// One more owner, to be used and dropped without the lock.
+    /// Another reference to the object, which must be used and dropped without the lock.
     #[must_use = "dropped behind the lock, it could be the last owner"]
     pub fn share(&self) -> Remote<T> {
         Remote(Arc::clone(&self.0))
     }
 
-    /// A weak reference, which may be dropped anywhere.
+    /// A weak reference, which may be dropped with or without the lock.
     pub fn weak(&self) -> Weak<T> {
         Arc::downgrade(&self.0)
     }

@@ -14,7 +14,7 @@ use foreread_core::units::FileId;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-/// Identifies the queue of a file, even if another file has the same file number by now.
+/// Identifies the queue of a file. It stays unique when the file number is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueKey {
     pub file: FileId,
@@ -44,7 +44,7 @@ impl Notifications {
         !self.any
     }
 
-    /// Number of threads to notify.
+    /// Number of condvars to notify.
     #[cfg(test)]
     pub fn condvars(&self) -> usize {
         self.condvars.len()
@@ -105,7 +105,7 @@ impl Notifications {
         &self.unreaped
     }
 
-    /// Calls the wakers and drops closed sources.
+    /// Calls the wakers of tasks, and drops closed sources.
     pub fn wake_tasks(self) {
         self.wakers.into_iter().for_each(lock::wake);
     }

@@ -31,7 +31,7 @@ use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
 use std::sync::{Arc, Weak};
 
-/// A source's queue, for a new file.
+/// The asynchronous queue of a source that becomes a new file.
 pub struct NewQueue {
     pub queue: Remote<dyn Queue>,
     /// Maximum number of concurrent transfers.
@@ -187,7 +187,7 @@ pub struct QueueFill {
     pub refused: Vec<Job>,
 }
 
-/// A queue that this thread reaps now.
+/// A queue from which this thread takes completions now.
 pub struct ReapedQueue {
     pub key: QueueKey,
     pub queue: Remote<dyn Queue>,
@@ -260,7 +260,7 @@ impl Queues {
         self.table.unattended
     }
 
-    /// Whether a task attends to every unattended queue.
+    /// Whether each queue that no thread reaps is polled by a task.
     #[inline]
     pub fn are_polled(&self, now: Nanos) -> bool {
         let attends = |file: &FileId| {
@@ -281,7 +281,7 @@ impl Queues {
         self.waiting_threads
     }
 
-    /// One more than the highest file number so far.
+    /// The highest file number so far, plus one.
     pub fn file_numbers(&self) -> u32 {
         self.table.queues.len() as u32
     }
@@ -296,7 +296,7 @@ impl Queues {
             .sum()
     }
 
-    /// Number of transfers at the queue of a file.
+    /// Number of transfers in flight in the queue of a file.
     pub fn in_flight(&self, file: FileId) -> usize {
         self.table.get(file).map_or(0, |queue| queue.in_flight)
     }
@@ -306,7 +306,7 @@ impl Queues {
         self.table.get(file).is_some_and(|queue| queue.room() > 1)
     }
 
-    /// The queue of a file, if no thread attends to it.
+    /// The queue of a file, if it has transfers in flight that no thread reaps.
     pub fn share_unattended(&self, file: FileId) -> Option<Remote<dyn Queue>> {
         self.table
             .get(file)
@@ -365,7 +365,7 @@ impl Queues {
 
     // ---- submitting ----
 
-    /// Takes as many jobs as the queues have room for.
+    /// Takes as many jobs as can be submitted to the queues now.
     pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, filled: &mut QueueFill) {
         let Queues {
             table,
@@ -426,8 +426,8 @@ impl Queues {
         });
     }
 
-    /// Handles a queue that refused pieces of these fetches: the queue is closed, and the fetches wait for a thread. Pieces that
-    /// were already started are dropped when they end.
+    /// Handles a queue that refused pieces of these fetches: the queue is no longer used, and the fetches wait for a thread. Pieces that
+    /// have already started are dropped when they end.
     pub fn refuse(&mut self, key: QueueKey, serials: &[u64]) -> Vec<Job> {
         self.close(key, |fetch| serials.contains(&fetch.serial))
     }
@@ -461,7 +461,7 @@ impl Queues {
 
     // ---- reaping ----
 
-    /// Starts to reap the file's queue, if no other thread does.
+    /// Starts to reap the file's queue, unless another thread already does.
     pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<ReapedQueue> {
         let idle_too = reaper == Reaper::Thread;
         self.table
@@ -486,8 +486,8 @@ impl Queues {
         });
     }
 
-    /// Handles a transfer that has ended; the source has this size. Returns `None` if its fetch has its answer already, or its file
-    /// is closed.
+    /// Handles a transfer that has ended; the source has this size. Returns `None` if the fetch has already been answered, or the file is
+    /// closed.
     pub fn arrive(
         &mut self,
         file: FileId,

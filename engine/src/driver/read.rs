@@ -63,16 +63,16 @@ pub struct StartedRead {
     pub range: ByteRange,
 }
 
-/// A read after it has received the available pieces.
+/// The state of a read after it has received the available pieces.
 pub struct ReadStep<'a> {
     pub state: Guard<'a>,
     /// The result, if the read has ended; its slot is then free.
     pub outcome: Option<Result<usize, Fault>>,
 }
 
-/// Reads `range` into `buf`, as far as it exists. `seen` is the version that the reader knows: if there is a newer version, the read
-/// fails and the reader learns of it. `waits` is called before the first wait, if there is one. `looked_up` receives the state of
-/// the pages that were looked up.
+/// Reads `range` into `buf`; a part of the range beyond the end of the file is left out. `seen` is the version that the reader knows: if
+/// there is a newer version, the read fails and `seen` is set to that version. `waits` is called before the first wait, if there is one.
+/// `looked_up` is set to the bytes that were hits, late or missed.
 pub fn read(
     shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,
@@ -120,13 +120,14 @@ pub fn read(
     outcome
 }
 
-/// A read that has ended.
+/// The result of a read that has ended.
 pub struct ReadEnd<'a> {
     pub state: Guard<'a>,
     pub outcome: Result<usize, Fault>,
 }
 
-/// Runs the read from its lookup to the last byte or the error. This thread does the work that the read waits for, or sleeps.
+/// Runs the read from its lookup to the last byte or the error. While the read waits, this thread does the work for which it waits, or
+/// sleeps.
 pub fn finish<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
@@ -159,7 +160,7 @@ pub fn finish<'a>(
     }
 }
 
-/// Copies every piece that is ready. If the read has ended, frees its slot.
+/// Copies every piece of the read that is ready. If the read has ended, frees its slot.
 pub fn take<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
@@ -237,7 +238,7 @@ fn sleep(
     Ok(state)
 }
 
-/// Size and version of a file. Waits if the source has changed and its size is not known yet.
+/// Size and version of a file. Waits if the source has changed and its new size is not known yet.
 pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, Fault> {
     Ok(
         transfer::await_accepted(Outside::enter(shared).lock()?, file)?
@@ -260,7 +261,7 @@ pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, F
 // Example: 16 threads read cached pages of 4 KiB. Of 64 reads of one thread, one takes the driver's lock to report the reads of all
 // threads. Each of the others takes two locks that other threads rarely want.
 
-/// Reads `range` if it is published. Returns `None` if the driver's lock is needed.
+/// Reads `range` without the driver's lock, if its group of pages is published. Returns `None` if the driver's lock is needed.
 #[inline]
 pub fn read_hit(
     shared: &Arc<DriverShared>,
@@ -286,7 +287,7 @@ pub fn read_hit(
     Some(Ok(len))
 }
 
-/// The state of the pages of such a read: all hits.
+/// The result of the look-up for a read without the lock: all its bytes are hits.
 #[inline]
 pub fn all_hit(hit: &Result<usize, Fault>) -> LookedUp {
     LookedUp {
@@ -343,7 +344,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether the read has not started yet.
+    /// Whether the task has not polled the read before.
     pub fn is_first(&self) -> bool {
         self.slot.is_none()
     }
@@ -391,7 +392,7 @@ pub struct TaskRead<'a> {
     pub waker: &'a Waker,
 }
 
-/// Polls a task's read of `range`, like [`read`]. If it returns `Pending`, its waker will be called.
+/// Polls a task's read of `range`, like [`read`]. If it returns `Pending`, the task's waker will be called.
 pub fn poll_read(
     shared: &Arc<DriverShared>,
     task: &TaskRead<'_>,
@@ -558,7 +559,7 @@ fn go_on<'a>(
     })
 }
 
-/// Abandons the read.
+/// Abandons the read of a task; pages that are already fetched stay cached.
 pub fn abandon(shared: &Arc<DriverShared>, progress: &mut Progress) {
     let Some(slot) = progress.slot else { return };
     let now = shared.now();

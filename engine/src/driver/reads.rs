@@ -30,7 +30,7 @@ use std::task::Waker;
 const SLOT_BITS: u32 = 16;
 const _: () = assert!(MAX_READS <= 1 << SLOT_BITS);
 
-/// A served piece, ready to be copied.
+/// A piece of a read that the machine has served and the caller can copy.
 pub struct Ready {
     pub lease: LeaseId,
     pub range: ByteRange,
@@ -80,7 +80,7 @@ impl Reads {
         self.sleepers
     }
 
-    /// How often a sleeping caller found work without having been notified.
+    /// How often a sleeping caller found work after a timeout without having been notified.
     pub fn missed_calls(&self) -> u64 {
         self.missed_calls
     }
@@ -110,7 +110,7 @@ impl Reads {
         ReadId(self.begun << SLOT_BITS)
     }
 
-    /// Frees the slot of a read that has ended in any way.
+    /// Frees the slot of a read that has ended, with or without an error.
     pub fn free(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         (entry.failed, entry.waker, entry.asks) = (None, None, false);
@@ -160,14 +160,14 @@ impl Reads {
         self.slots[slot as usize].ready.pop_front()
     }
 
-    /// Takes the error of a failed read; returned only once.
+    /// Takes the error of a failed read; later calls return `None`.
     pub fn take_fault(&mut self, slot: u32) -> Option<Fault> {
         self.slots[slot as usize].failed.take()
     }
 
     // ---- threads that wait ----
 
-    /// Puts a caller to sleep for its read.
+    /// Records that a caller goes to sleep until its read continues, and returns its condvar.
     pub fn falls_asleep(&mut self, slot: u32, file: FileId) -> Arc<Condvar> {
         self.sleepers += 1;
         let slot = &mut self.slots[slot as usize];
@@ -175,7 +175,7 @@ impl Reads {
         Arc::clone(&slot.condvar)
     }
 
-    /// Wakes a caller. Returns true if it was notified.
+    /// Records that a sleeping caller is awake. Returns true if it was notified.
     pub fn wakes(&mut self, slot: u32) -> bool {
         let notified = !std::mem::take(&mut self.slots[slot as usize].asleep);
         self.sleepers -= u32::from(!notified);
@@ -263,7 +263,7 @@ impl Reads {
         Some(index as u32)
     }
 
-    /// Wakes all tasks when no thread is left: each checks again, and does the remaining work itself.
+    /// Wakes all tasks, because no thread is left: each task checks its read again, and does the remaining work itself.
     pub fn wake_all_tasks(&mut self, notifications: &mut Notifications) {
         for slot in &mut self.slots {
             slot.asks = false;
@@ -296,7 +296,7 @@ impl ReadSlot {
 //
 // A buffer never receives more bytes than it has room for.
 
-/// The destination of a read.
+/// Where a read puts its bytes.
 pub enum ReadBuf<'a, 'b> {
     /// One buffer.
     One(&'a mut [u8]),
@@ -318,7 +318,7 @@ pub struct LentBytes {
 
 #[cfg(feature = "fuse")]
 impl LentBytes {
-    /// Creates it for a read of this many bytes.
+    /// Creates the value for a read of this many bytes.
     pub fn new(len: usize) -> LentBytes {
         LentBytes {
             len,
@@ -344,7 +344,7 @@ impl LentBytes {
 }
 
 impl ReadBuf<'_, '_> {
-    /// Number of bytes that there is room for.
+    /// Number of bytes that the destination has room for.
     pub fn len(&self) -> usize {
         match self {
             ReadBuf::One(buf) => buf.len(),
@@ -356,12 +356,12 @@ impl ReadBuf<'_, '_> {
         }
     }
 
-    /// The range of bytes that there is room for, from `offset` on.
+    /// The range of bytes to read into this destination, from `offset` on.
     pub fn range_from(&self, offset: u64) -> ByteRange {
         ByteRange::between(offset, offset.saturating_add(self.len() as u64))
     }
 
-    /// Copies a piece to position `at`. Returns how many of its bytes there was room for.
+    /// Copies a piece to position `at`. Returns the number of bytes that fit and were copied.
     #[inline]
     pub fn take(&mut self, at: usize, piece: &Lease) -> usize {
         match self {
@@ -415,7 +415,7 @@ const LISTS: usize = 16;
 /// A list of this length is reported: the cost of the lock per hit is then below the cost of copying a page.
 const MANY: usize = 64;
 
-/// A read that was served.
+/// A read that was served from published pages, without the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
     pub open: OpenId,
@@ -436,7 +436,7 @@ pub struct NotedHits {
 }
 
 impl NotedHits {
-    /// Records a hit. Returns true if there are many now.
+    /// Records a hit. Returns true if so many hits are recorded that they should be reported now.
     pub fn note(&self, hit: Hit) -> bool {
         let list = own_list();
         let mut hits = self.lists[list]
@@ -456,7 +456,7 @@ impl NotedHits {
         self.filled.load(Ordering::Acquire) != 0
     }
 
-    /// Passes every hit to `report`, the hits of one thread in their order.
+    /// Passes every hit to `report`; the hits of each thread keep their order.
     #[cold]
     pub fn take(&self, scratch: &mut Vec<Hit>, mut report: impl FnMut(Hit)) {
         let filled = self.filled.swap(0, Ordering::AcqRel);

@@ -83,7 +83,7 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAt
     })
 }
 
-/// Takes the lock for a thread that is about to read a file. Checks the file's queue if no thread reaps it.
+/// Takes the lock for a thread that is about to read a file. If no thread reaps the file's queue, checks it for completions.
 pub fn enter(shared: &Arc<DriverShared>, file: FileId) -> Result<Guard<'_>, Fault> {
     let state = Outside::enter(shared).lock()?;
     if state.queues.unattended() > 0 {

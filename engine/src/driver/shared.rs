@@ -67,7 +67,7 @@ impl DriverShared {
         )
     }
 
-    /// Buffers for whole pages, one buffer for each group that the range touches.
+    /// Buffers for all pages of the range, one buffer for each group of pages.
     pub fn parts(&self, range: ByteRange) -> Vec<Part> {
         let part = |pages: GroupPages| {
             let chunk = self.pool.take((pages.end - pages.first) as usize);
@@ -80,7 +80,7 @@ impl DriverShared {
     }
 }
 
-/// A thread that does not hold the lock.
+/// The proof that a thread does not hold the lock, together with the shared state.
 pub struct Outside<'a> {
     shared: &'a Arc<DriverShared>,
     unlocked: UnlockedProof,
@@ -95,7 +95,7 @@ impl Deref for Outside<'_> {
 }
 
 impl<'a> Outside<'a> {
-    /// For a thread that is not one of the driver's own.
+    /// Creates the proof, for a thread that the driver has not started itself.
     pub fn enter(shared: &'a Arc<DriverShared>) -> Outside<'a> {
         Outside {
             shared,
@@ -103,13 +103,14 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Takes the lock. After a panic under it, every reader gets an error.
+    /// Takes the lock. Fails if a thread that held it has panicked.
     #[inline]
     pub fn lock(self) -> Result<Guard<'a>, Fault> {
         self.try_lock().map_err(|_| Fault::Stopped)
     }
 
-    /// Like [`Outside::lock`], for a caller that can continue without the lock. Recorded hits are reported to the machine first.
+    /// Like [`Outside::lock`], for a caller that can continue without the lock. If it takes the lock, it first reports the recorded hits
+    /// to the machine.
     #[inline]
     pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
         let Outside { shared, unlocked } = self;
@@ -124,7 +125,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Wakes, starts and submits what the state requested when the lock was released.
+    /// Wakes and starts the threads and submits the fetches that were requested before the lock was released.
     #[cold]
     pub fn wake(mut self, wakeups: Wakeups) -> Self {
         let Wakeups {
@@ -221,7 +222,7 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// The state, for as long as this thread holds the lock.
+/// The driver's state, accessible while this thread holds the lock.
 pub struct Guard<'a> {
     state: StateGuard<'a, State>,
     shared: &'a Arc<DriverShared>,
@@ -243,7 +244,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Releases the lock without waking a thread; the next `unlock` does.
+    /// Releases the lock without waking any thread; the next `unlock` wakes them.
     #[inline]
     pub fn release(self) -> Outside<'a> {
         Outside {
@@ -252,7 +253,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the time has passed.
+    /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the wait has timed out.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Guard<'a>, bool), Fault> {
         let Guard { state, shared } = self;
         let (state, passed) = state.sleep_on(condvar, time)?;

@@ -37,13 +37,13 @@ fn int(value: impl TryInto<i64>) -> i64 {
 }
 
 impl ReadSpan {
-    /// Whether a subscriber may be interested.
+    /// Whether a `tracing` subscriber may want spans of reads.
     #[inline]
     pub fn is_wanted() -> bool {
         LevelFilter::current() >= LevelFilter::TRACE
     }
 
-    /// Starts a span, unless every subscriber ignores it.
+    /// Starts the span of a read. Returns `None` if every subscriber ignores it.
     #[cold]
     pub fn begin(at: OpenFile, offset: u64, asked_bytes: usize) -> Option<ReadSpan> {
         let span = tracing::trace_span!(
@@ -71,7 +71,7 @@ impl ReadSpan {
         self.span.enter()
     }
 
-    /// Ends the span.
+    /// Ends the span and records the result of the read in it.
     pub fn end(self, outcome: &Result<usize, Fault>, looked_up: LookedUp, source: impl Display) {
         let ReadSpan { span, offset, len } = self;
         match outcome {

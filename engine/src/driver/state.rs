@@ -30,7 +30,7 @@ use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
 use std::sync::Arc;
 
-/// A source that is about to become a file.
+/// A source that will be added as a file, with its properties.
 pub struct NewFile {
     pub source: Remote<dyn Source>,
     pub size: u64,
@@ -101,14 +101,14 @@ impl State {
         self.log.as_mut()
     }
 
-    /// Takes the event log; nothing is logged afterwards.
+    /// Takes the event log out of the state; nothing is logged afterwards.
     pub fn take_log(&mut self) -> Option<EventLog> {
         self.log.take()
     }
 
     // ---- files and readers ----
 
-    /// Adds a file. Returns `None` if there are too many. It stays until its last reader is closed.
+    /// Adds a file, which stays until its last reader is closed. Returns `None` if there are too many files.
     pub fn add_file(
         &mut self,
         NewFile {
@@ -127,8 +127,8 @@ impl State {
         Some(file)
     }
 
-    /// Adds a file without a reader, which follows `after` in a listing. Returns `None` if there are too many. It stays until it is
-    /// no longer listed and its last reader is closed.
+    /// Adds a file without a reader, which follows `after` in a listing. The file stays until it is no longer listed and its last reader
+    /// is closed. Returns `None` if there are too many files.
     pub fn list(
         &mut self,
         now: Nanos,
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Opens a reader. Returns `None` if there are too many.
+    /// Opens a reader. Returns `None` if there are too many readers.
     pub fn open(&mut self, now: Nanos, file: FileId) -> Option<OpenId> {
         match self.files.open(file, MAX_IDS) {
             OpenAttempt::Yes { open, size } => {
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// Closes a reader. The last reader of a file removes everything that is kept of the file.
+    /// Closes a reader. If it is the last reader of a file that is not listed, all state of the file is removed.
     pub fn close(&mut self, now: Nanos, open: OpenId) {
         let Some(closed) = self.files.close(open) else {
             return;
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// Reports that this version of the source may be larger than the machine knows.
+    /// Reports the size of this version of the source, which may have grown.
     pub fn grow(&mut self, now: Nanos, file: FileId, version: u64, size: u64) {
         if self.files.grow(file, version, size) {
             self.store.outdate();
@@ -235,7 +235,7 @@ impl State {
 
     // ---- events in, actions out ----
 
-    /// Feeds the machine one event and applies its actions.
+    /// Passes one event to the machine and applies the actions that it returns.
     pub fn feed(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         if let Some(log) = &mut self.log {
@@ -334,8 +334,8 @@ impl State {
         self.store.show(settled, self.files.known(settled.file));
     }
 
-    /// Reports to the machine the reads that were served without the lock. Their time is that of the event before, because nothing
-    /// is measured from the time of a hit.
+    /// Reports to the machine the reads that were served without the lock. They are reported with the time of the latest event, because
+    /// no measurement uses the time of a hit.
     #[cold]
     pub fn report_hits(&mut self, noted: &NotedHits) {
         let mut scratch = std::mem::take(&mut self.hits);
@@ -346,7 +346,7 @@ impl State {
         self.hits = scratch;
     }
 
-    /// Handles the machine's timer, whose time has come.
+    /// Passes the event `Timer` to the machine, if the time that it requested has come.
     #[inline]
     pub fn ring_timer(&mut self, now: Nanos) {
         if self.workers.take_due_timer(now) {
@@ -356,8 +356,8 @@ impl State {
 
     // ---- fetches ----
 
-    /// Takes a job for a caller that waits for `range`. Streaming readahead is left to a worker if one is available: a caller that
-    /// ran it would have to stay until its end, instead of only until its own bytes arrive.
+    /// Takes a job for a caller that waits for `range`. Streaming readahead is left to a worker if one is available: a caller that ran
+    /// such a fetch would have to wait for its end, and not only for the bytes that it needs.
     pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
         // Several jobs are better submitted together: the next `unlock` does that, demand first.
         if self.jobs.has_several_of(file) && self.queues.has_room_for_several(file) {
@@ -370,7 +370,7 @@ impl State {
         self.jobs.take_for(file, range, alone)
     }
 
-    /// Stores one full buffer of a job that continues.
+    /// Stores one full buffer of a job whose transfer continues.
     pub fn land(&mut self, now: Nanos, job: &Job, part: Part) {
         if self.machine.fetch(job.fetch).is_none_or(|f| f.doomed) {
             return;
@@ -386,7 +386,7 @@ impl State {
         );
     }
 
-    /// Ends a job: its bytes go into the store, and the event to the machine.
+    /// Ends a job: stores its bytes, and reports the result to the machine.
     pub fn complete(
         &mut self,
         now: Nanos,
@@ -435,7 +435,7 @@ impl State {
         }
     }
 
-    /// Refuses a readahead because the budget has no room. It is not read, and no demand read fails because of it.
+    /// Refuses a readahead fetch because the budget has no room. Its bytes are not read, and no demand read fails because of it.
     pub fn refuse(&mut self, job: &Job) {
         self.feed(
             self.now,
@@ -552,7 +552,7 @@ impl State {
         }
     }
 
-    /// Reports that a task reads a file: a thread reaps its queue, if it has one.
+    /// Reports that a task reads a file. If the file has a queue, a reaper thread is started for it.
     pub fn want_reaper_thread(&mut self, file: FileId) {
         self.queues.want_thread(file, &mut self.notifications);
     }
@@ -583,7 +583,7 @@ impl State {
         }
     }
 
-    /// Ends the driver's workers: each thread wakes up, ends, and calls no other thread.
+    /// Makes all workers of the driver end: each worker wakes up and ends, and no worker is started any more.
     pub fn close_workers(&mut self) {
         self.workers.close();
         self.jobs.cancel_streams();
@@ -593,7 +593,7 @@ impl State {
 
 const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();
 
-/// Converts an error of a source to the form that events use.
+/// Converts an error of a source to the error type of the machine's events.
 pub fn event_error(error: &SourceError) -> Error {
     match error {
         SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => Error::Io(*errno),
@@ -602,9 +602,9 @@ pub fn event_error(error: &SourceError) -> Error {
     }
 }
 
-/// The work of a thread after it has released the lock: which threads and tasks it wakes, and what it submits.
+/// The work that a thread does after it has released the lock: which threads and tasks it wakes, and which fetches it submits.
 ///
-/// Example: one demand fetch and five readahead fetches wait, two workers are idle, and one more may be started. Two are notified
+/// Example: one demand fetch and five readahead fetches wait, two workers are idle, and one more may be started. Two workers are notified
 /// and one is started. If no worker were left for the demand fetch, a sleeping caller would be notified to run it.
 #[derive(Default)]
 pub struct Wakeups {
@@ -615,8 +615,9 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Calls a worker for each job that has none yet, and sleeping callers for the remaining demand jobs, so that no demand fetch
-    /// depends on a worker. No thread is called twice for the same job. `idle_poll`: a worker should poll the queues.
+    /// Notifies or starts a worker for each job that has no worker yet. For the remaining demand jobs, it notifies sleeping callers, so
+    /// that no demand fetch depends on a worker. No two threads are notified for the same job. If `idle_poll` is set, a worker should
+    /// poll the queues.
     #[cold]
     pub fn plan(
         mut self,

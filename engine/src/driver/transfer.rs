@@ -30,7 +30,7 @@ struct TransferOutcome {
     parts: Vec<Part>,
 }
 
-/// Runs a job: the transfer without the lock, and its end with the lock.
+/// Runs a job: reads the source without the lock, and reports the result with the lock.
 pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a>, Fault> {
     let Some(source) = state.files.source(job.file) else {
         // The file is closed, so there is no read that needs it.
@@ -103,7 +103,7 @@ fn transfer(
     TransferOutcome { result, parts }
 }
 
-/// Asks the source for its version and size, because a read reaches the known end.
+/// Asks the source for its version and size, because a read reaches the known end of the file.
 pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     // Nothing to do if the source is already being asked.
     let Some(source) = state
@@ -127,7 +127,7 @@ pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     accept(state, file)
 }
 
-/// Asks a changed source for its size. Done by the thread that noticed the change; only readers of this file wait meanwhile.
+/// Asks a changed source for its size. The thread that noticed the change calls this; meanwhile only readers of this file wait.
 pub fn accept(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     let Some(NewVersion { source, version }) = state.files.begin_accept(file) else {
         return Ok(state);
@@ -160,9 +160,9 @@ pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, F
 
 /// A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and waiting readers continue.
 ///
-/// Example: an HTTP body of 1 MiB, in four buffers of 256 KiB. A reader that waits for the first 4 KiB continues after a quarter of
-/// the body. A buffer that is not full, which can only be the last, goes into the store at the end of the fetch (`State::complete`).
-/// If the fetch was doomed meanwhile, nothing of it is kept. A source that checks for cancellation then ends early.
+/// Example: an HTTP body of 1 MiB, in four buffers of 256 KiB. A reader that waits for the first 4 KiB continues after a quarter of the
+/// body. A buffer that is not full, which can only be the last, goes into the store at the end of the fetch (`State::complete`). If its
+/// result is no longer needed, no further bytes of the fetch are kept. A source that checks for cancellation then ends early.
 ///
 /// ```text
 ///   parts:  [full]  [full]  [being filled]  [room]  [room]
@@ -192,7 +192,7 @@ impl<'a> Landing<'a> {
         }
     }
 
-    /// Number of bytes that there is room for.
+    /// Number of bytes that fit into the buffers.
     pub fn room_bytes(&self) -> u64 {
         self.parts
             .iter()

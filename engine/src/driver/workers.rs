@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Number of ticks without a transfer after which polling ends.
 const LINGER: u32 = 50;
 
-/// The worker counts. `idle + called` workers wait at their condvar, or are being started.
+/// Counts the workers by state. `idle + called` workers wait at their condvar, or are being started.
 #[derive(Default)]
 pub struct Workers {
     /// Maximum number of workers.
@@ -68,7 +68,7 @@ impl Workers {
         }
     }
 
-    /// A pool with workers in these states.
+    /// Creates the counts, with workers in these states.
     #[cfg(test)]
     pub fn with(max: u32, idle: u32, called: u32) -> Workers {
         Workers {
@@ -85,12 +85,12 @@ impl Workers {
         self.started
     }
 
-    /// Workers that were notified or started and do not look for work yet.
+    /// Number of workers that were notified or started and do not look for work yet.
     pub fn called(&self) -> u32 {
         self.called
     }
 
-    /// Whether there are no workers: callers then run every fetch.
+    /// Whether there are no workers, so that callers must run every fetch.
     pub fn is_disabled(&self) -> bool {
         self.max == 0
     }
@@ -116,7 +116,8 @@ impl Workers {
 
     // ---- how many to call ----
 
-    /// Calls a worker for each of `things` that has none yet. `idle_poll`: a worker should poll the queues.
+    /// Decides how many workers to notify and to start, so that each of `things` jobs has a worker. If `idle_poll` is set, a worker
+    /// should poll the queues.
     pub fn call(&mut self, things: usize, idle_poll: bool) -> CalledWorkers {
         let idle_poll = idle_poll
             && self.idle_poll == IdlePoll::No
@@ -140,7 +141,7 @@ impl Workers {
         CalledWorkers { notified, spawned }
     }
 
-    /// Reports that a worker could not be started; no more are tried.
+    /// Reports that a worker could not be started. No further workers are started.
     pub fn not_spawned(&mut self) {
         self.started -= 1;
         self.called = self.called.saturating_sub(1);
@@ -153,7 +154,7 @@ impl Workers {
 
     // ---- reports of a worker about itself ----
 
-    /// Reports that a started worker looks for work.
+    /// Reports that a started worker now looks for work.
     pub fn begins(&mut self) {
         self.called = self.called.saturating_sub(1);
     }
@@ -162,8 +163,8 @@ impl Workers {
         self.idle += 1;
     }
 
-    /// Reports that a worker is awake. The caller has already counted one worker as called instead of idle; any idle worker may be
-    /// the one that wakes.
+    /// Reports that a worker is awake. The thread that notified it has already counted one worker as called instead of idle, whichever
+    /// idle worker wakes up.
     pub fn wakes(&mut self) {
         match self.called {
             0 => self.idle = self.idle.saturating_sub(1),
@@ -171,8 +172,8 @@ impl Workers {
         }
     }
 
-    /// How long a worker may sleep. One worker polls the queues that no reader reaps: it starts when it was called for that, and
-    /// stops after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
+    /// How long a worker may sleep. One worker polls the queues that no reader reaps. It starts when it is notified to poll, and stops
+    /// after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
     pub fn pause(&mut self, quiet_ticks: &mut Option<u32>, unattended: bool) -> Duration {
         if self.idle_poll == IdlePoll::Called {
             (self.idle_poll, *quiet_ticks) = (IdlePoll::Kept, Some(0));
@@ -206,7 +207,7 @@ impl Workers {
         }
     }
 
-    /// Whether the timer's time has come. Returns true only once.
+    /// Whether the machine's timer is due. Returns true only once for each timer.
     #[inline]
     pub fn take_due_timer(&mut self, now: Nanos) -> bool {
         let due = self.wake_at.is_some_and(|at| at <= now);
@@ -259,7 +260,7 @@ impl Threads {
         ended.into_iter().for_each(|thread| drop(thread.join()));
     }
 
-    /// Number of threads that were not joined yet.
+    /// Number of threads that have not been joined yet.
     pub fn count(&self) -> usize {
         self.handles
             .lock()
