@@ -19,9 +19,10 @@ use crate::system;
 use memmap2::{Advice, MmapMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A group of 64 pages of 4 KiB each.
+/// Bytes of a buffer for a group of 64 pages of 4 KiB each.
 pub const GROUP_BYTES: usize = 256 << 10;
-/// The memory page of x86-64, and one cache page unless the options set another size. On arm64 a memory page may be larger.
+/// Bytes of a buffer for one page: the size of a memory page on x86-64, and of a cache page unless the options set another size. On arm64
+/// a memory page may be larger.
 pub const PAGE_BYTES: usize = 4 << 10;
 /// A huge page of x86-64, and of arm64 with 4 KiB pages. With pages of 16 or 64 KiB, a huge page has 32 or 512 MiB, so no slab
 /// contains one. A buffer then has 16 or 4 pages, and the kernel may use smaller huge pages for it.
@@ -47,7 +48,7 @@ static PAGES: Arena = Arena {
     free: Mutex::new(Vec::new()),
 };
 
-/// The locks of all arenas.
+/// Guards that keep all arenas locked.
 pub type ArenaLocks = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
 
 /// Locks all arenas, for a thread that is about to fork.
@@ -55,14 +56,14 @@ pub fn hold() -> ArenaLocks {
     [GROUPS.free(), PAGES.free()]
 }
 
-/// A piece with its one owner.
+/// A piece of a slab, with only one owner.
 pub struct SlabPiece {
     bytes: &'static mut [u8],
     of: &'static Arena,
 }
 
 impl SlabPiece {
-    /// A piece with unspecified content. Returns `None` for other sizes, or if no more memory can be mapped.
+    /// Takes a piece of this size, with unspecified content. Returns `None` for other sizes, or if no more memory can be mapped.
     pub fn take(bytes: usize) -> Option<SlabPiece> {
         let of = [&GROUPS, &PAGES]
             .into_iter()

@@ -16,7 +16,7 @@ use foreread_os::host::Host;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Minimum cache size: an engine that would get less gets an error.
+/// Minimum cache size: if less memory is left, creating an engine fails.
 pub const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
 /// Memory reserved for the rest of the process: threads, connections, names, and the queue of a disk cache.
@@ -51,7 +51,7 @@ impl Default for BudgetLimits {
     }
 }
 
-/// Current use, and refusals since the budget was created.
+/// Current use of a [`Budget`], and the number of refusals since the budget was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetUse {
@@ -73,7 +73,7 @@ pub struct BudgetUse {
 ///
 /// Every engine uses the budget of its process ([`Budget::of_process`]: three quarters of the memory) unless
 /// [`Options::budget`](crate::Options::budget) sets another. A cache that does not fit is made smaller, or is refused if less than
-/// [`MIN_MEMORY_BYTES`] are left. A read that a caller waits for is never refused. Readahead may be refused, which fails no read.
+/// [`MIN_MEMORY_BYTES`] are left. A fetch for which a caller waits is never refused. Readahead may be refused, but that fails no read.
 ///
 /// ```
 /// use foreread::{Budget, BudgetLimits, Engine, Options};

@@ -28,7 +28,7 @@ const MAX_PAGES: usize = 64;
 /// the allocator is zeroed and faulted in each time. Its memory is less than twice its pages.
 const WHOLE_GROUP_FROM: usize = MAX_PAGES / 2 + 1;
 
-/// Counts the bytes that a pool has given out and the bytes that it keeps for reuse. Outlives the pool.
+/// Counts the bytes that a pool has given out and the bytes that it keeps for reuse. It can be used after the pool is dropped.
 #[derive(Debug, Default)]
 pub struct MemoryMeter {
     held: AtomicU64,
@@ -36,7 +36,7 @@ pub struct MemoryMeter {
 }
 
 impl MemoryMeter {
-    /// Bytes in buffers held by the store, a fetch or a lease.
+    /// Bytes in buffers that are in use by the store, a fetch or a lease.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
@@ -49,7 +49,7 @@ impl MemoryMeter {
     }
 }
 
-/// Allocates and recycles buffers.
+/// Allocates buffers, and keeps released buffers for reuse.
 #[derive(Debug)]
 pub struct Pool {
     page_bytes: usize,
@@ -123,7 +123,7 @@ impl Pool {
         })
     }
 
-    /// Makes new buffers also start at multiples of `align`. Buffers that are now in use will not be reused.
+    /// Makes new buffers also start at multiples of `align`. Buffers that were allocated before are not reused.
     pub fn align_to(&self, align: usize) {
         let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {
@@ -265,7 +265,7 @@ impl Pool {
     }
 }
 
-/// Memory for consecutive pages of one group.
+/// A buffer for consecutive pages of one group.
 #[derive(Debug)]
 pub struct Chunk {
     /// `None` only during the drop.
@@ -284,7 +284,7 @@ impl Chunk {
             .map_or(&[], |m| &m.bytes()[..self.len as usize])
     }
 
-    /// The bytes to fill.
+    /// The buffer's bytes, to be filled.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.len as usize;
@@ -293,13 +293,13 @@ impl Chunk {
             .map_or(&mut [], |m| &mut m.bytes_mut()[..len])
     }
 
-    /// How many pages the buffer holds.
+    /// The number of pages that the buffer is for.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.len as usize / self.pool.page_bytes
     }
 
-    /// How many pages its memory has room for.
+    /// The number of pages that fit into the buffer's memory.
     #[must_use]
     pub fn room_pages(&self) -> usize {
         self.room as usize / self.pool.page_bytes

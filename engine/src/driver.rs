@@ -89,7 +89,8 @@ use std::task::Poll;
 use std::time::Instant;
 use workers::Threads;
 
-/// The driver. Dropping the driver waits for running jobs and discards jobs that have not started.
+/// Turns the machine's actions into I/O, on threads that it manages. Dropping it waits for running jobs and discards jobs that have not
+/// started.
 pub struct Driver {
     shared: Arc<DriverShared>,
 }
@@ -136,7 +137,7 @@ pub struct Gauges {
     pub tuning: Option<Tuning>,
 }
 
-/// One open description, for reports.
+/// The state of one open file description, for reports.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamView {
@@ -187,8 +188,8 @@ impl Driver {
 
     // ---- files and readers ----
 
-    /// Adds a file and opens its first reader. Returns `None` if there are too many. Closing the last reader closes the file. The
-    /// source's queue is used if it has one and `io` permits it.
+    /// Adds a file and opens its first reader. Returns `None` if there are too many files or readers. Closing the last reader closes the
+    /// file. The source's queue is used if it has one and `io` permits it.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<NewReader>, Fault> {
         let new = self.new_file(source, io);
         let mut state = self.enter().lock()?;
@@ -197,7 +198,7 @@ impl Driver {
         file.map_or(Ok(None), |file| self.open(file))
     }
 
-    /// Adds a file without a reader, which follows `after` in a listing. Returns `None` if there are too many.
+    /// Adds a file without a reader, which follows `after` in a listing. Returns `None` if there are too many files.
     pub fn list(
         &self,
         source: Arc<dyn Source>,
@@ -262,7 +263,7 @@ impl Driver {
         }
     }
 
-    /// Opens another reader of the file. Returns `None` if there are too many.
+    /// Opens another reader of the file. Returns `None` if there are too many readers.
     pub fn open(&self, file: FileId) -> Result<Option<NewReader>, Fault> {
         self.open_with(|_| Some(file))
     }
@@ -321,7 +322,7 @@ impl Driver {
             .unwrap_or_default())
     }
 
-    /// Whether the first page of a file was read ahead, or is being read ahead, and no read has demanded it yet.
+    /// Whether the first page of a file was read ahead, or is being read ahead, and no read has used it yet.
     #[cfg(feature = "fuse")]
     pub fn is_start_unused(&self, file: FileId) -> bool {
         let state = self.enter().lock();
@@ -332,7 +333,7 @@ impl Driver {
         self.shared.pool.meter()
     }
 
-    /// Whether a panic under the lock has stopped the driver.
+    /// Whether the driver has stopped, because a thread that held its lock has panicked.
     pub fn is_stopped(&self) -> bool {
         self.shared.state.is_stopped()
     }
@@ -351,7 +352,7 @@ impl Driver {
         counts.reads + counts.queued_fetches + counts.running_fetches + counts.open_fetches == 0
     }
 
-    /// Latencies of the sources: demand fetches, then readahead.
+    /// Latencies of the sources: first those of demand fetches, then those of readahead.
     pub fn latencies(&self) -> [Latencies; 2] {
         latencies(&self.shared)
     }
@@ -390,7 +391,7 @@ impl Driver {
         })
     }
 
-    /// Fetches announced ranges, independent of the policy.
+    /// Fetches a range that the reader has announced, whatever the policy decides.
     pub fn prefetch(&self, open: OpenId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Prefetch { open, range })
     }
@@ -402,7 +403,8 @@ impl Driver {
         self.feed(Event::Pressure { pages })
     }
 
-    /// Handles a change of these bytes within the same version: drops cached pages, and marks fetches in flight as stale.
+    /// Reports that these bytes have changed within the same version: cached pages are dropped, and the results of fetches in flight are
+    /// discarded.
     pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Invalidate { file, range })
     }
@@ -415,7 +417,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reports that a write found the source to be another version than this.
+    /// Reports that the source no longer has this version, as a write has found.
     pub fn changed(&self, file: FileId, version: u64) -> Result<(), Fault> {
         let now = self.shared.now();
         let mut state = self.enter().lock()?;
@@ -425,8 +427,8 @@ impl Driver {
     }
 
     /// Reads into `buf` from `offset`. `seen` is the version that the reader knows: if there is a newer version, the read fails and
-    /// the reader learns of it. `waits` is called before the first wait, if any. `looked_up` receives the state of the pages that
-    /// were looked up.
+    /// `seen` is set to that version. `waits` is called before the first wait, if there is one. `looked_up` is set to the bytes that were
+    /// hits, late or missed.
     #[inline]
     pub fn read(
         &self,
@@ -466,7 +468,7 @@ impl Driver {
         read::poll_read(&self.shared, task, buf, range, progress)
     }
 
-    /// Abandons the read of a task.
+    /// Abandons the read of a task; pages that are already fetched stay cached.
     pub fn abandon(&self, progress: &mut Progress) {
         read::abandon(&self.shared, progress);
     }
@@ -512,7 +514,7 @@ fn count_gauges(shared: &DriverShared, state: &State) -> Gauges {
     }
 }
 
-/// Latencies of the sources: demand fetches, then readahead.
+/// Latencies of the sources: first those of demand fetches, then those of readahead.
 fn latencies(shared: &Arc<DriverShared>) -> [Latencies; 2] {
     let state = Outside::enter(shared).lock();
     let of = |ahead| {

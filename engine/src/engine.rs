@@ -26,12 +26,12 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use std::sync::Arc;
 
-/// A cache with its policy, limits and threads, for any number of sources.
+/// A cache for any number of sources, with its policy, limits and threads.
 ///
-/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create an engine yourself to share a cache between many
-/// files. They then compete for the cache in eviction order, and the policy `auto` already knows the storage when the next file is
-/// opened. `auto` measures one kind of storage, so use separate engines for local files and for objects. The pages of a file are
-/// dropped with its last reader. A clone refers to the same engine; the engine ends with the last clone and the last reader.
+/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create an engine yourself to share a cache between many files.
+/// The files then share one eviction order, and the policy `auto` already knows the storage when the next file is opened. `auto` measures
+/// one kind of storage, so use separate engines for local files and for objects. The pages of a file are dropped when its last reader is
+/// dropped. A clone refers to the same engine; the engine ends when the last clone and the last reader are dropped.
 ///
 /// ```
 /// use foreread::source::Mem;
@@ -67,8 +67,8 @@ struct EngineShared {
 }
 
 impl Engine {
-    /// An engine with an empty cache. It will have many sources, so its policy cannot depend on the size or device of one source: it
-    /// uses the defaults for files ([`Defaults::FILE`]).
+    /// Creates an engine with an empty cache. The policy does not depend on the size or the device of one source, because the engine may
+    /// have many: it uses the defaults for files ([`Defaults::FILE`]).
     ///
     /// # Errors
     /// A setting is invalid.
@@ -83,8 +83,8 @@ impl Engine {
         )
     }
 
-    /// Like [`Engine::new`], but for sources of one kind of storage: the kind determines the number of workers, the largest fetch,
-    /// and a policy's `max` that is not set.
+    /// Like [`Engine::new`], but for sources of one kind of storage: the kind determines the number of workers, the largest fetch, and
+    /// the policy's `max` if it is not set.
     ///
     /// # Errors
     /// A setting is invalid.
@@ -99,7 +99,7 @@ impl Engine {
         )
     }
 
-    /// Like [`Engine::new`], but for the files of a tree: a policy's `max` that is not set is the readahead setting of the tree's
+    /// Like [`Engine::new`], but for the files of a tree: if the policy's `max` is not set, it is the readahead setting of the tree's
     /// device.
     ///
     /// # Errors
@@ -175,21 +175,21 @@ impl Engine {
         self.shared.driver.stats().unwrap_or_default()
     }
 
-    /// Whether an internal error has stopped the engine. From then on every read and every open fails, so do not keep it for later
+    /// Whether an internal error has stopped the engine. After that, every read and every open fails, so create a new engine for further
     /// files.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.driver.is_stopped()
     }
 
-    /// The current activity.
+    /// The engine's current activity: reads, fetches, threads and memory.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.shared.driver.gauges().unwrap_or_default()
     }
 
-    /// Whether the engine is idle: no read waits, and no source is called before the next read. This calls no code of sources or
-    /// tasks, so a caller may use it where the engine must not run, for example in a garbage collector.
+    /// Whether the engine is idle: no read waits, and no source is called before the next read. The call runs no code of sources or
+    /// tasks, so it is allowed where such code must not run, for example in a garbage collector.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.shared.driver.is_quiet()
@@ -207,13 +207,13 @@ impl Engine {
         self.shared.driver.streams(most).unwrap_or_default()
     }
 
-    /// The memory counters; they outlive the engine.
+    /// The memory counters; they can be used after the engine is dropped.
     #[must_use]
     pub fn meter(&self) -> Arc<MemoryMeter> {
         Arc::clone(self.shared.driver.meter())
     }
 
-    /// The cache size: as requested, or less if the budget had less left.
+    /// The size of the cache in bytes: the requested size, or less if the budget had less memory left.
     #[must_use]
     pub fn cache_bytes(&self) -> u64 {
         self.shared.cache_bytes
@@ -249,8 +249,8 @@ impl Engine {
         self.shared.driver.flush_log()
     }
 
-    /// Ends the event log, if there is one: all lines are written to its file, and nothing is added afterwards. Returns the counters
-    /// at the time of its last line, so that the log and the statistics of a run cover the same period.
+    /// Ends the event log, if there is one: all lines are written to its file, and nothing is added afterwards. Returns the counters at
+    /// the time of the log's last line, so that the log and the counters cover the same period.
     ///
     /// # Errors
     /// The first error that occurred while writing the log.
@@ -258,7 +258,7 @@ impl Engine {
         self.shared.driver.end_log()
     }
 
-    /// The disk cache below this cache.
+    /// The cache on disk that this engine uses, if there is one.
     #[cfg(feature = "disk-cache")]
     #[must_use]
     pub fn disk_cache(&self) -> Option<&DiskCache> {

@@ -142,7 +142,7 @@ impl OpenError {
         }
     }
 
-    /// The error number: the storage's own number, or the number of the kind.
+    /// The error number (errno): that of the storage if it has reported one, or else that of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -204,7 +204,7 @@ pub enum ReadError {
         place: Place,
     },
 }
-
+/// The source and the range of the read that failed.
 /// The source and the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -257,7 +257,7 @@ impl ReadError {
         }
     }
 
-    /// The error number: the storage's own number, or the number of the kind.
+    /// The error number (errno): that of the storage if it has reported one, or else that of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -320,7 +320,7 @@ impl WriteError {
         }
     }
 
-    /// The error number: the storage's own number, or the number of the kind.
+    /// The error number (errno): that of the storage if it has reported one, or else that of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

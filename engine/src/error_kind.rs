@@ -20,7 +20,7 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind,)*];
 
-            /// The error number of this kind. If a storage error has its own number, that number is kept.
+            /// The error number (errno) of this kind. A storage error that has its own number keeps that number instead.
             #[must_use]
             pub const fn errno(self) -> i32 {
                 match self {

@@ -29,7 +29,7 @@ pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, w
 /// The first line of a log of this version.
 pub const HEADER: &str = "foreread-events 1";
 
-/// Writes a log. The first error stops the log, and is kept for the caller.
+/// Writes an event log. The first error stops the log, and is kept for the caller.
 pub struct EventLog {
     out: BufWriter<Box<dyn Write + Send>>,
     text: String,
@@ -37,7 +37,7 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Starts a log with its header.
+    /// Starts a log and writes its header.
     #[must_use]
     pub fn new(out: Box<dyn Write + Send>, config: &Config, policy: &PolicySpec) -> EventLog {
         let mut log = EventLog {
@@ -66,7 +66,7 @@ impl EventLog {
         self.put();
     }
 
-    /// Writes all pending lines to the file. Returns the first error that occurred, only once.
+    /// Writes all pending lines to the file. Returns the first error that occurred; later calls do not return it again.
     ///
     /// # Errors
     /// The error from writing the file.

@@ -12,12 +12,11 @@
 
 use crate::{arena, log};
 
-/// For a process that forks while it has engines. It locks the state shared by all engines, so that this state is consistent in the
-/// child.
+/// Lets a process fork while it has engines: it locks the state shared by all engines, so that this state is consistent in the child.
 ///
-/// Create it before the fork. The parent drops it and continues. The child calls [`Fork::in_child`]. The child neither reads with
-/// the parent's readers nor drops them (`std::mem::forget`), because their threads do not exist there; it opens sources again. A
-/// program that forks only to run another program immediately (`exec`, [`std::process::Command`]) does not need this.
+/// Create a `Fork` before the fork. The parent drops it and continues. The child calls [`Fork::in_child`]. The child neither reads with
+/// the parent's readers nor drops them (`std::mem::forget`), because the threads of these readers do not exist in the child; it opens
+/// sources again. A program that forks only to run another program immediately (`exec`, [`std::process::Command`]) does not need this.
 ///
 /// ```
 /// let fork = foreread::Fork::prepare();
@@ -47,8 +46,8 @@ impl Fork {
         }
     }
 
-    /// Call this in the child, on the thread that forked. The threads that drove connections exist only in the parent, so they are
-    /// replaced.
+    /// Call this in the child, on the thread that forked. The threads that serve network connections exist only in the parent, so the
+    /// child starts its own.
     #[cfg_attr(not(feature = "object"), allow(unused_mut))]
     pub fn in_child(mut self) {
         // This is not dropped, because the drop would wait for threads that do not exist.

@@ -28,11 +28,11 @@ use crate::reader::Reader;
 use std::borrow::Borrow;
 use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 
-/// A position in a [`Reader`]. Created by [`Reader::cursor`] and [`Reader::into_cursor`].
+/// A [`Reader`] with a position, for programs that read sequentially. Created by [`Reader::cursor`] and [`Reader::into_cursor`].
 ///
 /// **Errors.** A failed read returns a [`std::io::Error`] whose kind follows from the error number
-/// ([`ReadError::errno`](crate::ReadError::errno)): `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed.
-/// It contains the [`ReadError`](crate::ReadError), so that a program can match on its [`ErrorKind`](crate::ErrorKind) and find the
+/// ([`ReadError::errno`](crate::ReadError::errno)): `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed. The
+/// error contains the [`ReadError`](crate::ReadError), so that a program can match on its [`ErrorKind`](crate::ErrorKind) and find the
 /// error of the source. `raw_os_error` returns `None`.
 ///
 /// ```
@@ -45,9 +45,9 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 /// # assert!(!has_changed(&std::io::Error::other("another")));
 /// ```
 ///
-/// **Two `read` methods.** The cursor implements `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. If both
-/// `Read` and `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import only one of them, or call it with its
-/// path: `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
+/// **Two `read` methods.** The cursor implements `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. If both `Read`
+/// and `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import only one of the two traits, or call the method with
+/// its path: `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
 ///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};
@@ -70,7 +70,7 @@ pub struct ReadCursor<R = Reader> {
 }
 
 impl<R: Borrow<Reader>> ReadCursor<R> {
-    /// A cursor at the first byte of `reader`.
+    /// Creates a cursor at the first byte of `reader`.
     pub fn new(reader: R) -> ReadCursor<R> {
         ReadCursor {
             reader,
@@ -80,7 +80,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         }
     }
 
-    /// The reader, for its counters and hints.
+    /// The reader of this cursor, for example to get its counters or to give hints.
     #[must_use]
     pub fn reader(&self) -> &Reader {
         self.reader.borrow()
@@ -92,7 +92,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.reader
     }
 
-    /// The position of the next read.
+    /// The offset of the next read.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position

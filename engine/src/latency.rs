@@ -9,7 +9,7 @@ const FIRST_NS: u64 = 16_384;
 /// Number of bounded buckets, up to 8.6 s. Longer latencies are counted in one additional bucket.
 const BOUNDS: usize = 20;
 
-/// A snapshot of one histogram.
+/// A snapshot of a latency histogram of sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
     /// Each entry has an upper bound in nanoseconds, and the number of transfers up to this bound and above the previous one. The

@@ -103,10 +103,10 @@ mod readahead;
 mod reader;
 pub mod source;
 mod store;
-/// For the test doubles of `foreread-testing`, which wait as the driver does.
+/// Internal: for the simulated sources of `foreread-testing`, which wait with the same locks as the driver.
 #[doc(hidden)]
 pub mod sync;
-/// For `foreread-testing`.
+/// Internal: for `foreread-testing`, which injects refusals of system requests.
 #[doc(hidden)]
 pub mod system;
 
@@ -117,7 +117,7 @@ pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
 pub use error_kind::ErrorKind;
 pub use foreread_core::event::Advice;
-/// How to write a policy; see the example `custom_policy`.
+/// The interface for writing your own policy; see the example `custom_policy`.
 pub use foreread_core::policy;
 pub use foreread_core::policy::{PolicySpec, Tuning};
 pub use foreread_core::stats::Stats;

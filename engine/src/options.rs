@@ -54,7 +54,7 @@ pub struct Options {
     pub disk_cache: Option<DiskCache>,
 }
 
-/// A policy, as text or already parsed.
+/// A readahead policy, as text or already parsed.
 #[derive(Clone, Debug)]
 pub enum PolicyChoice {
     /// `NAME:key=value,...`. Missing values are filled in by [`Storage::settle`]; `max=capacity` depends on the size of the
@@ -90,7 +90,7 @@ impl From<PolicySpec> for PolicyChoice {
     }
 }
 
-/// Limits that rarely need another value.
+/// Further limits of an engine. The defaults rarely need to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest fetch. Default: the value for the kind of storage ([`Defaults::max_fetch_bytes`]), 1 MiB for most and 8 MiB for
@@ -144,7 +144,7 @@ impl Default for Options {
     }
 }
 
-/// Properties of storage that are known before it is read. Defaults for unset options follow from them.
+/// Properties of a source's storage that are known before it is read. They determine the defaults of options that are not set.
 #[derive(Clone, Copy, Debug)]
 pub struct Storage {
     /// The readahead setting of its device, in bytes.
@@ -156,11 +156,11 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Completes a policy with all its values. A Linux policy without `max` takes it from the device's setting, or from the kind of
-    /// storage. The other policies, and `linux-thrashsafe`, have a published `max`.
+    /// Sets the values of a policy that are not set yet. For a policy of Linux, `max` is the device's setting, or depends on the kind of
+    /// storage. The other policies, and `linux-thrashsafe`, have a published default for `max`.
     ///
     /// # Errors
-    /// A value depends on the size, and the size is unknown.
+    /// A value depends on the size of the source, and this size is unknown.
     pub fn settle(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, SpecError> {
         let max = self
             .readahead_bytes
@@ -175,10 +175,10 @@ impl Storage {
 }
 
 impl Options {
-    /// Sets only the policy ([`Options::policy`] names the default). A text is `NAME` or `NAME:key=value,...`: `auto`, `none` (no
-    /// readahead), `linux-6.18:max=4M`. `foreread list policies` lists the names with their keys. The text is parsed when the source
-    /// is opened; the open fails with [`OpenError::Policy`] if the text is invalid. A program passes its own policy as a
-    /// [`PolicyDraft`] or [`PolicySpec`].
+    /// Sets the readahead policy; see [`Options::policy`] for the default. A text has the form `NAME` or `NAME:key=value,...`, for
+    /// example `auto`, `none` (no readahead) or `linux-6.18:max=4M`. The command `foreread list policies` lists the names of policies
+    /// with their keys. The text is parsed when the source is opened; the open fails with [`OpenError::Policy`] if the text is invalid.
+    /// To use a policy of your own, pass a [`PolicyDraft`] or [`PolicySpec`].
     ///
     /// ```
     /// use foreread::{OpenError, Options, Reader, source::Mem};

@@ -19,7 +19,7 @@ const WINDOW_BYTES: u64 = 16 << 20;
 /// Adjacent ranges are prefetched together up to this length.
 const TOGETHER_BYTES: u64 = 1 << 20;
 
-/// Reads a list of ranges in list order. Created by [`Reader::plan`].
+/// Reads a list of ranges in the order of the list, and fetches the next ranges in advance. Created by [`Reader::plan`].
 ///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};
@@ -47,7 +47,7 @@ pub struct ReadPlan<'a> {
 }
 
 impl Reader {
-    /// A plan for these ranges, in the order in which they will be read. They may overlap, and need not be sorted.
+    /// Creates a plan for these ranges, in the order in which they will be read. The ranges may overlap, and need not be sorted.
     pub fn plan(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> ReadPlan<'_> {
         let ranges = ranges.into_iter().collect();
         ReadPlan {
@@ -62,16 +62,16 @@ impl Reader {
 }
 
 impl ReadPlan<'_> {
-    /// Number of bytes to fetch before they are read. Default 16 MiB. Values above half of the cache have no effect, because the
-    /// engine holds no more readahead than that.
+    /// Sets the number of bytes to fetch before they are read. The default is 16 MiB. Values above half of the cache have no effect,
+    /// because the engine holds no more readahead than that.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u64) -> Self {
         self.window_bytes = bytes;
         self
     }
 
-    /// Reads the next range into `buf`, whose length becomes that of the range; it is shorter only at the end of the source. Returns
-    /// `None` after the last range. After an error, the next call tries the same range again.
+    /// Reads the next range into `buf`, and sets the length of `buf` to that of the range. The result is shorter only at the end of the
+    /// source. Returns `None` after the last range. After an error, the next call tries the same range again.
     ///
     /// # Errors
     /// See [`Reader::read_at`].

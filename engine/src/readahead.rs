@@ -15,7 +15,7 @@
 use foreread_core::policy::{Param, PolicyDraft, SpecError, Unit};
 use foreread_core::units::parse_size;
 
-/// One layer of settings, for example one file.
+/// One layer of readahead settings, for example those of one configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readahead {
     /// The largest readahead.
@@ -27,7 +27,7 @@ pub struct Readahead {
     pub by_capacity: Vec<ByCapacity>,
 }
 
-/// Settings for sources of up to this many bytes.
+/// Readahead settings for sources of up to a given size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByCapacity {
     /// The largest capacity that this row applies to.
@@ -38,7 +38,8 @@ pub struct ByCapacity {
     pub min: Option<u64>,
 }
 
-/// A maximum readahead: `512K`, `capacity`, `512K+capacity`.
+/// A maximum readahead: a size (`512K`), a size that depends on the source's capacity (`capacity`), or the smaller of both
+/// (`512K+capacity`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Largest {
     text: String,
@@ -70,7 +71,7 @@ impl Largest {
 }
 
 impl Readahead {
-    /// Applies these layers to the policy, in order of precedence.
+    /// Applies layers of settings to the policy; earlier layers take precedence.
     ///
     /// # Errors
     /// A value is invalid for the policy.

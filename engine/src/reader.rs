@@ -88,13 +88,13 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
     }
 }
 
-/// Reads a source through a cache with readahead. Any number of threads can share a reader by reference.
+/// Reads a source through a cache with readahead. Any number of threads can read through one `Reader` at the same time.
 ///
-/// **Drop.** Dropping a reader discards fetches that have not started. When the last reader and clone of its engine are dropped, the
-/// threads end, and the drop waits for running fetches: a source that does not answer delays the drop. If that matters, as in a
-/// task, drop the reader on a thread for blocking calls (`spawn_blocking` in tokio), give the source a time limit, or make it a
-/// [`StreamingSource`](source::StreamingSource), which is asked to stop early. Fetches of an async client (`source::from_async`) are
-/// cancelled, and the drop does not wait for them.
+/// **Drop.** Dropping a reader discards fetches that have not started. When the last reader and the last clone of its engine are dropped,
+/// the threads end, and the drop waits for running fetches. A source that does not answer therefore delays the drop. To avoid this delay,
+/// for example in a task, drop the reader on a thread for blocking calls (`spawn_blocking` in tokio), give the source a time limit, or
+/// make it a [`StreamingSource`](source::StreamingSource), which the engine asks to stop early. Fetches of an async client
+/// (`source::from_async`) are cancelled, and the drop does not wait for them.
 ///
 /// ```
 /// use foreread::{Options, Reader};
@@ -121,11 +121,11 @@ pub struct Reader {
 }
 
 impl Engine {
-    /// Opens a source, by name or as a value, as another file of this engine. Two readers share the pages of a source if the second
-    /// is created with [`Reader::try_clone`]; a source that is opened twice counts as two files.
+    /// Opens a source, by name or as a value, as another file of this engine. Two readers share the pages of a source if the second is
+    /// created with [`Reader::try_clone`]; if a source is opened twice, its pages are cached twice.
     ///
     /// # Errors
-    /// The source cannot be read, or too many are open.
+    /// The source cannot be read, or too many sources are open.
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
         let source = self.origin(origin.into())?;
         Reader::first(self.clone(), self.below(source))
@@ -183,7 +183,7 @@ impl Reader {
         Engine::build(&options, storage)?.open(source)
     }
 
-    /// Opens a file or a block device by its path, whatever the path looks like.
+    /// Opens a file or a block device by its path, even if the path looks like the name of another kind of source.
     ///
     /// # Errors
     /// See [`Reader::open`].
@@ -193,14 +193,14 @@ impl Reader {
         Reader::open(SourceName::from(name), options)
     }
 
-    /// The defaults for its kind of storage.
+    /// The default settings for the source's kind of storage.
     #[must_use]
     pub fn defaults(&self) -> Defaults {
         self.source.defaults()
     }
 
-    /// Opens a second description on the same cache, with its own readahead state. A clone of a pinned reader is pinned to the same
-    /// version.
+    /// Opens a second reader of the same source on the same cache, with its own readahead state. A clone of a pinned reader is pinned to
+    /// the same version.
     ///
     /// # Errors
     /// Too many readers are open.
@@ -262,8 +262,9 @@ impl Reader {
     }
 
     /// Pins the reader to one version and size. After a change, a reader that is not pinned gets one error and then reads the new
-    /// version; a pinned reader fails every read from then on. Use this for clients that cannot report a change. Growth counts as a
-    /// change, unless the caller has declared that sources are only appended to ([`Options::appending`]).
+    /// version; a pinned reader gets an error from every further read. Use a pinned reader to serve clients to which a change cannot be
+    /// reported. If the source grows, this is also a change, unless the caller has declared that sources are only appended to
+    /// ([`Options::appending`]).
     #[must_use]
     pub fn pin_version(mut self) -> Reader {
         let size = self.size();
@@ -277,8 +278,8 @@ impl Reader {
         self.source.allow_appends();
     }
 
-    /// Reads bytes from `offset` into `buf`, as many as fit. Returns the number of bytes read: fewer than the length of `buf` only
-    /// at the end of the source, and 0 past it. Blocks. Any offset and length are allowed.
+    /// Reads bytes from `offset` into `buf`, as many as fit. Returns the number of bytes read: fewer than the length of `buf` only at the
+    /// end of the source, and 0 beyond the end. The call blocks until the bytes are read. Any offset and length are allowed.
     ///
     /// # Errors
     /// See [`ReadError`]. The content of `buf` is then unspecified.
@@ -364,8 +365,8 @@ impl Reader {
         )
     }
 
-    /// Gives a hint about a range: needed soon, no longer needed, or the pattern in which it will be read. An empty range extends to
-    /// the end of the source, as a length of 0 does in `posix_fadvise`.
+    /// Gives a hint about a range: that it is needed soon, that it is no longer needed, or in which pattern it will be read. An empty
+    /// range extends to the end of the source, as a length of 0 does in `posix_fadvise`.
     ///
     /// # Errors
     /// Only if the engine has stopped.
@@ -377,8 +378,8 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Announces that these bytes will be read. They are fetched independent of the policy, as far as there is room. A hint
-    /// ([`Reader::advise`]), in contrast, leaves this decision to the policy. [`Reader::plan`] announces a whole list.
+    /// Announces that these bytes will be read. They are fetched whatever the policy decides, as far as the cache has room. After a hint
+    /// ([`Reader::advise`]), in contrast, the policy decides whether to fetch. [`Reader::plan`] announces a whole list of ranges.
     ///
     /// # Errors
     /// Only if the engine has stopped.
@@ -390,7 +391,7 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Size of the source in bytes, as far as this cache knows. For a pinned reader, the size that it is pinned to.
+    /// Size of the source in bytes, as far as this cache knows. For a pinned reader, it is the size to which the reader is pinned.
     #[must_use]
     pub fn size(&self) -> u64 {
         if let Some(size) = self.seen.size() {
@@ -408,8 +409,7 @@ impl Reader {
         self.engine.stats()
     }
 
-    /// The share of the counters that belongs to this open description. Counters that no single reader causes, such as `source_*`
-    /// and `evicted_pages`, are 0.
+    /// The counters of this reader alone. Counters that no single reader causes, such as `source_*` and `evicted_pages`, are 0.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};
@@ -429,13 +429,13 @@ impl Reader {
             .unwrap_or_default()
     }
 
-    /// The current activity.
+    /// The current activity of the engine: reads, fetches, threads and memory.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.engine.gauges()
     }
 
-    /// The memory counters; they outlive the reader.
+    /// The memory counters; they can be used after the reader is dropped.
     #[must_use]
     pub fn meter(&self) -> Arc<MemoryMeter> {
         self.engine.meter()
@@ -447,7 +447,7 @@ impl Reader {
         self.engine.policy()
     }
 
-    /// The engine: the cache and its limits, which other sources may share.
+    /// The engine of this reader, that is, its cache with the limits. Other sources may use the same engine.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -461,7 +461,7 @@ impl Reader {
         (!is_ahead).then(|| self.source.whole_file()).flatten()
     }
 
-    /// A description for messages.
+    /// A description of the source for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         self.source.describe()

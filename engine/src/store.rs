@@ -41,7 +41,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store that takes buffers from `pool` and publishes groups in `shown`.
+    /// Creates an empty store that takes buffers from `pool` and publishes groups in `shown`.
     #[must_use]
     pub fn new(pool: Arc<Pool>, shown: Arc<ShownGroups>) -> Store {
         Store {
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Stores all pages of a filled chunk, the first of them at page `at` of the group. Replaces what was there.
+    /// Stores all pages of a filled chunk, the first of them at page `at` of the group. Earlier data of these pages is replaced.
     pub fn put(&mut self, slot: GroupSlot, at: usize, chunk: Arc<Chunk>) {
         let index = slot.0 as usize;
         if self.groups.len() <= index {
@@ -62,7 +62,7 @@ impl Store {
         self.groups[index].segments.put(at, chunk, &self.pool);
     }
 
-    /// Adds the group's bytes in the range `bytes` to a lease. Returns false if one of their pages is missing.
+    /// Adds the bytes in the range `bytes` of a group to a lease. Returns false if one of the pages is missing.
     pub fn lease(&self, slot: GroupSlot, bytes: Range<usize>, lease: &mut Lease) -> bool {
         let Some(group) = self.groups.get(slot.0 as usize) else {
             return bytes.is_empty();
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// Publishes a group to readers without the driver's lock, until one of its pages is stored or dropped.
+    /// Publishes a group, so that readers can read it without the driver's lock until one of its pages is stored or dropped.
     pub fn show(&mut self, settled: SettledGroup, known: SizedVersion) {
         let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else {
             return;
@@ -87,7 +87,7 @@ impl Store {
         self.shown.show(settled, known, group.segments.clone());
     }
 
-    /// Withdraws published groups after a file has grown, because readers may be pinned to the published size.
+    /// Withdraws all published groups, because a file has grown and readers may be pinned to its published size.
     pub fn outdate(&self) {
         self.shown.outdate();
     }

@@ -16,7 +16,7 @@ use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Kinds of requests.
+/// The kinds of system requests that tests can have refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemRequest {
     /// A thread.
@@ -44,7 +44,8 @@ impl SystemRequest {
     }
 }
 
-/// Refuses request number `nth` (from 0) from now on, and with `lasting` also all later requests. `None` ends all refusals.
+/// For tests: refuses the request with number `nth`, counted from 0 from now on, and with `lasting` also all later requests. `None` ends
+/// all refusals.
 pub fn refuse(request: SystemRequest, nth: Option<u64>, lasting: bool) {
     LASTING[request as usize].store(u64::from(lasting), Ordering::SeqCst);
     COUNTDOWN[request as usize].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);

@@ -32,8 +32,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub struct MappedBuffer(MmapMut);
 
 impl MappedBuffer {
-    /// A mapping of this length, initially zero. Returns `None` if buffers of this length are not mapped, or if there are too many
-    /// mappings.
+    /// Creates a memory mapping of this length, filled with zeroes. Returns `None` if buffers of this length are not mapped, or if there
+    /// are too many mappings.
     pub fn take(len: usize) -> Option<MappedBuffer> {
         if cfg!(miri) || !LENGTHS.contains(&len) || !len.is_multiple_of(page_bytes() as usize) {
             return None;

@@ -86,7 +86,7 @@ pub enum ReplayError {
     },
 }
 
-/// Checks a log whose policy is one that serves reads.
+/// Checks a log of one of the policies that serve reads.
 ///
 /// # Errors
 /// The first line that is malformed, or that the machine answers differently.
@@ -97,8 +97,8 @@ pub fn check_log(log: impl BufRead) -> Result<LogCheck, ReplayError> {
 /// An observer, called with every event and the machine's notes on it, oldest first.
 type Look<'a> = &'a mut dyn FnMut(&Event, Vec<Note>);
 
-/// Checks a log whose policy is in one of these lists, for a program that adds policies. Shows each step to an observer, so that the
-/// decisions of a live run can be explained from its log.
+/// Like [`check_log`], but for a log of a policy in one of these lists, so that a program can add policies. Passes each step to an
+/// observer, so that a program can explain the decisions of a live run from its log.
 ///
 /// # Errors
 /// See [`check_log`].

@@ -71,7 +71,7 @@ fn error_text(error: Error) -> String {
     }
 }
 
-/// Appends an event's line. (Writing to a `String` cannot fail.)
+/// Appends the line of an event to `out`. (Writing to a `String` cannot fail.)
 pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
     let _ = write!(out, "E {} ", now.0);
     let _ = match *event {
@@ -183,7 +183,7 @@ fn write_fault(
     )
 }
 
-/// Appends an action's line.
+/// Appends the line of an action to `out`.
 pub fn write_action(out: &mut String, action: &Action) {
     let _ = match *action {
         Action::Submit {

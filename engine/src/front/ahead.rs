@@ -53,9 +53,10 @@ const MAX_OPENED: u32 = 4;
 /// answers: after a `head` or a listing that shows a newer version, and after a write through the wrapper, it no longer returns the
 /// older version.
 ///
-/// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies held by the program. It needs the engine's workers
-/// ([`Options::threads`]): without them a read blocks its task's thread. It helps programs that read sequentially or repeatedly. It
-/// costs time if each range has tens of megabytes, which a single request delivers faster.
+/// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies that the program has not dropped yet. It needs the engine's
+/// worker threads ([`Options::threads`]); without them, a read blocks the thread of its task. It makes programs faster that read
+/// sequentially or repeatedly. It makes programs slower whose ranges have tens of megabytes each, because a single request delivers such
+/// a range faster.
 ///
 /// ```
 /// use foreread::Options;
@@ -335,8 +336,8 @@ impl<S: ObjectStore> Ahead<S> {
         })
     }
 
-    /// Trusts a version for this time; after that, a read first sends a `head`. With zero, every read does: then a replaced object
-    /// is never read in its old version, but each read costs a round trip.
+    /// Sets how long a version is trusted; after that, a read first sends a `head`. With zero, every read sends a `head`: an old version
+    /// is never read after the object was replaced, but each read costs another round trip.
     #[must_use]
     pub fn check_after(self, check_after: Duration) -> Ahead<S> {
         Ahead {

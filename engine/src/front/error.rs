@@ -7,7 +7,7 @@ use foreread_os::failure::{Failure, FailureKind};
 use std::error::Error;
 use std::sync::Arc;
 
-/// The kind, for callers that match on errors.
+/// The kind of a [`FrontError`], for callers that match on errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FrontErrorKind {

@@ -47,8 +47,8 @@ pub use control::{Control, send};
 pub use request_pool::MAX_EXTRA;
 pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_PLANNED, MountCounts, Planner};
 
-/// How long a listing of S3 is trusted. NFS trusts attributes of files for at least 3 s (acregmin, nfs(5)) and of folders for 30 s.
-/// 5 s is enough for a program that lists, queries and opens files.
+/// How long a listing of an object store is trusted. NFS trusts attributes of files for at least 3 s (acregmin, nfs(5)) and of folders
+/// for 30 s. 5 s is enough for a program that lists, queries and opens files.
 pub const REMOTE_ATTR_TTL: Duration = Duration::from_secs(5);
 /// How long the kernel trusts attributes of a local folder or a single source, which are cheap to query.
 pub const LOCAL_ATTR_TTL: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ impl FuseStop {
     }
 }
 
-/// A mount: a read-only tree of files, read through one engine. Its drop unmounts it.
+/// A mount: a read-only tree of files, read through one engine. Dropping it unmounts the tree.
 pub struct Mount {
     mounted: KernelMount,
     view: Arc<View>,
@@ -161,7 +161,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a tree at an empty folder. Requests are answered once [`Mount::run`] is called; earlier requests wait.
+    /// Mounts a tree at an empty folder. Requests of programs wait until [`Mount::run`] is called.
     ///
     /// # Errors
     /// The folder is not suitable, or the system refuses the mount.
@@ -220,19 +220,19 @@ impl Mount {
         ran
     }
 
-    /// Its counters since it was mounted.
+    /// The counters since the tree was mounted.
     #[must_use]
     pub fn counts(&self) -> MountCounts {
         self.view.counts()
     }
 
-    /// A handle that reads the counters while the mount runs.
+    /// A function that returns the counters; it can be called while the mount runs.
     pub fn counter(&self) -> impl Fn() -> MountCounts + Send + Sync + 'static {
         let view = Arc::clone(&self.view);
         move || view.counts()
     }
 
-    /// A planner, which takes the order in which the caller will open files.
+    /// A planner, with which the caller announces the order in which it will open files.
     #[must_use]
     pub fn planner(&self) -> Planner {
         Planner::new(Arc::clone(&self.view), &self.dir)

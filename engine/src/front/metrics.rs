@@ -35,7 +35,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const INDEX: &str = "<!doctype html><title>foreread</title><p><a href=\"/metrics\">metrics</a>\n";
 
-/// The metrics server. It answers until it is dropped.
+/// The HTTP server of the metrics, which runs until it is dropped.
 pub struct MetricsServer {
     address: SocketAddr,
     ending: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens at an address, and answers with the text from `say`. There is no password, so bind it to the local machine.
+    /// Listens on an address, and answers requests with the text that `say` returns. Clients need no password, so use a local address.
     ///
     /// # Errors
     /// The address is in use or not allowed.
@@ -76,7 +76,7 @@ impl MetricsServer {
         })
     }
 
-    /// The URL at which it listens.
+    /// The URL of the metrics page.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/metrics", self.address)

@@ -47,7 +47,7 @@ use stream::ClientStream;
 pub use tls::NbdTls;
 use workers::{WorkerStep, Workers};
 
-/// Stops a server, once; may be called from any thread.
+/// Stops an NBD server; may be used from any thread.
 #[derive(Debug)]
 pub struct NbdStop(UnixStream);
 
@@ -59,17 +59,17 @@ impl NbdStop {
         let _ = (&self.0).write(&[1]);
     }
 
-    /// The pipe: any byte written to it stops the server, so a signal handler can use it.
+    /// A pipe to the server: any byte that is written to it stops the server, so that a signal handler can do this.
     ///
     /// # Errors
-    /// There are no free file descriptors.
+    /// The process has no free file descriptors.
     pub fn pipe(&self) -> std::io::Result<UnixStream> {
         self.0.try_clone()
     }
 }
 
-/// Raises this process's limit of open files so that `clients` fit, as far as the system allows. A serving program calls it; the
-/// library does not change its caller's limits by itself. Returns how many clients fit.
+/// Raises this process's limit of open files for this number of clients, as far as the system allows. A serving program calls it; the
+/// library does not change its caller's limits by itself. Returns the number of clients for which the limit suffices.
 pub fn make_room(clients: u32) -> u32 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -223,7 +223,7 @@ impl Server {
         ))
     }
 
-    /// Its addresses as URIs: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; `nbds` with TLS.
+    /// The addresses of the server as URIs: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; `nbds` with TLS.
     #[must_use]
     pub fn uris(&self) -> Vec<String> {
         let settings = &self.shared.settings;
@@ -234,13 +234,13 @@ impl Server {
             .collect()
     }
 
-    /// Its counters since it was created.
+    /// The counters since the server was created.
     #[must_use]
     pub fn counts(&self) -> ServerCounts {
         self.shared.counts()
     }
 
-    /// A handle that reads the counters while the server runs.
+    /// A function that returns the counters; it can be called while the server runs.
     pub fn counter(&self) -> impl Fn() -> ServerCounts + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.counts()
@@ -249,7 +249,7 @@ impl Server {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// The system can no longer wait for clients.
+    /// Waiting for clients (poll) failed in the system.
     pub fn run(self) -> std::io::Result<()> {
         loop {
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.wake, PollFlags::IN)];

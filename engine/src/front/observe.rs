@@ -41,7 +41,7 @@ pub struct PassedRequest {
     pub end: Instant,
 }
 
-/// Receives reports from the threads that answer requests. The clients wait while a call runs.
+/// Receives reports about requests, from the threads that answer them. While a call runs, the client waits.
 pub trait Observer: Send + Sync {
     /// A client has connected, or a file was opened. The number is unique while the front end runs. `name` is the source that it
     /// reads, which has `size` bytes.

@@ -22,7 +22,7 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Creates a socket at `path`, replacing a stale one.
+    /// Creates a socket at `path`; a socket of an ended server is replaced.
     pub fn bind(path: &Path) -> std::io::Result<UnixSocket> {
         make_way(path)?;
         let parent = path
@@ -68,7 +68,7 @@ impl UnixSocket {
 }
 
 impl UnixSocket {
-    /// Removes its file.
+    /// Removes the socket's file.
     pub fn remove(&self) {
         if std::fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
             // The socket of another server at this path is not removed.
@@ -83,7 +83,7 @@ impl Drop for UnixSocket {
     }
 }
 
-/// Connects without waiting: with a full listen queue, a plain connect(2) would block until the listener accepts, possibly forever.
+/// Connects without waiting: if the listen queue is full, a blocking connect(2) would wait until the server accepts, possibly forever.
 ///
 /// # Errors
 /// `WouldBlock`: a listener exists but does not accept. `ConnectionRefused`: nothing listens.

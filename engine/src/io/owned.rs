@@ -8,7 +8,7 @@ use crate::reader::Reader;
 use bytes::Bytes;
 
 impl Reader {
-    /// Like [`Reader::read_at`], but returns the bytes in a new buffer, which is empty at the end of the source.
+    /// Like [`Reader::read_at`], but returns the bytes in a new buffer. At the end of the source, the buffer is empty.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};
@@ -29,7 +29,7 @@ impl Reader {
         Ok(buf.into())
     }
 
-    /// Like [`Reader::read_bytes_at`], but async, as [`Reader::read_at_async`] is.
+    /// Like [`Reader::read_bytes_at`], but asynchronous, like [`Reader::read_at_async`].
     ///
     /// # Errors
     /// See [`Reader::read_at`].

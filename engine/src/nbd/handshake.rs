@@ -11,7 +11,7 @@
 use super::validate::{Export, MAX_LEN};
 use super::wire::{self, allocation, handshake_flag, info, option, reply, transmission};
 
-/// Maximum length of an option's data: a name has at most 4096 bytes, and the information requests after it have two bytes
+/// Maximum length of an option's data: the name of an export has at most 4096 bytes, and is followed by information requests of two bytes
 /// each.
 pub const MAX_OPTION_BYTES: u32 = 16 << 10;
 /// Maximum number of options before the transmission phase: clients send about five.
@@ -19,7 +19,7 @@ pub const MAX_OPTIONS: u32 = 64;
 /// Maximum length of an export name, set by the protocol.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// The next step after sending the output.
+/// What the caller must do after it has sent the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Read [`Handshake::wants`] more bytes.
@@ -32,7 +32,7 @@ pub enum Then {
     Close(&'static str),
 }
 
-/// The server's TLS setting.
+/// Whether the server offers or requires TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsOffer {
     /// TLS is not offered.
@@ -44,7 +44,7 @@ pub enum TlsOffer {
     Required,
 }
 
-/// The options that were agreed on in a handshake.
+/// The options on which client and server have agreed in a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NegotiatedOptions {
     /// Replies may be structured.
@@ -59,7 +59,7 @@ enum HandshakeState {
     Data { option: u32, len: u32 },
 }
 
-/// The handshake with one client.
+/// The state of the handshake with one client.
 pub struct Handshake {
     export: Export,
     state: HandshakeState,
@@ -71,7 +71,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// Starts the handshake with a client that has just connected; send it [`Handshake::greeting`].
+    /// Starts the handshake with a client that has just connected. The caller must first send [`Handshake::greeting`] to the client.
     #[must_use]
     pub fn new(export: Export, tls: TlsOffer) -> Handshake {
         let (state, agreed) = (HandshakeState::Flags, NegotiatedOptions::default());
@@ -86,7 +86,7 @@ impl Handshake {
         }
     }
 
-    /// The server's greeting.
+    /// The greeting, the first bytes that the server sends.
     #[must_use]
     pub fn greeting() -> Vec<u8> {
         let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
@@ -98,13 +98,13 @@ impl Handshake {
         .concat()
     }
 
-    /// The options agreed on so far.
+    /// The options on which client and server have agreed so far.
     #[must_use]
     pub fn agreed(&self) -> NegotiatedOptions {
         self.agreed
     }
 
-    /// The number of bytes needed next. May be 0.
+    /// The number of bytes of the client that the next call of [`Handshake::take`] needs. May be 0.
     #[must_use]
     pub fn wants(&self) -> usize {
         match self.state {
@@ -114,7 +114,7 @@ impl Handshake {
         }
     }
 
-    /// Takes exactly [`Handshake::wants`] bytes, and adds the reply to `out`.
+    /// Processes exactly [`Handshake::wants`] bytes of the client, and appends the reply to `out`.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Then {
         assert_eq!(
             bytes.len(),

@@ -35,7 +35,7 @@ pub fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     all(path)
 }
 
-/// Parses certificates of authorities.
+/// Creates the store of trusted certificate authorities (CAs) from their certificates.
 pub fn authorities(
     certificates: Vec<CertificateDer<'static>>,
 ) -> Result<RootCertStore, rustls::Error> {
@@ -46,7 +46,7 @@ pub fn authorities(
     Ok(roots)
 }
 
-/// Whether the name does not exist. A dangling link counts as existing, so that it is an error and not ignored.
+/// Whether nothing exists at this path. A dangling symbolic link does exist, so that it leads to an error instead of being ignored.
 pub fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

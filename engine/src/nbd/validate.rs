@@ -4,7 +4,7 @@
 
 use super::wire::{Request, command, command_flag, errno, transmission};
 
-/// Maximum bytes of a request: the protocol lets every client assume 32 MiB.
+/// Maximum number of bytes of a request: by the protocol, every client may assume that 32 MiB are allowed.
 pub const MAX_LEN: u32 = 32 << 20;
 
 /// The properties of an export.
@@ -24,7 +24,7 @@ pub struct Export {
     pub knows_holes: bool,
 }
 
-/// The action for a request.
+/// What to do for a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Send these bytes.
@@ -85,11 +85,11 @@ pub struct Refusal {
     pub payload: u32,
 }
 
-/// Returns the action for `request` to `export`. If the client has not negotiated the metadata context for holes, the caller
-/// passes an export with [`Export::knows_holes`] unset.
+/// Checks `request`, and returns what to do for it. If the client has not negotiated the metadata context for holes, the caller must pass
+/// an export with [`Export::knows_holes`] unset.
 ///
 /// # Errors
-/// Returns the first rule that the request breaks.
+/// The first rule that the request breaks.
 pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
     let Request {
         flags,

@@ -7,28 +7,28 @@ use rustix::net::sockopt;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// First bytes of a server.
+/// The first eight bytes that a server sends.
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// Second bytes of a newstyle server, and the first of each option.
+/// The next eight bytes that a newstyle server sends, and the first eight bytes of each option.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// First bytes of each reply to an option.
+/// The first bytes of each reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// First bytes of a request.
+/// The first bytes of a request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// First bytes of a simple reply.
+/// The first bytes of a simple reply.
 pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
-/// First bytes of a chunk of a structured reply.
+/// The first bytes of a chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Handshake flags, the same bits on both sides.
+/// Handshake flags; server and client use the same bits.
 pub mod handshake_flag {
     /// Options can be refused one by one.
     pub const FIXED_NEWSTYLE: u16 = 1;
-    /// No 124 zeroes after the reply to `EXPORT_NAME`.
+    /// The reply to `EXPORT_NAME` is sent without the 124 zero bytes.
     pub const NO_ZEROES: u16 = 2;
 }
 
-/// Options of a client.
+/// Options that a client may send in the handshake.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod option {
     pub const EXPORT_NAME: u32 = 1;
@@ -42,7 +42,7 @@ pub mod option {
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// Replies to an option.
+/// The types of replies to an option.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod reply {
     pub const ACK: u32 = 1;
@@ -101,7 +101,7 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
 }
 
-/// Chunks of a structured reply.
+/// The types and flags of chunks of a structured reply.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod chunk {
     pub const DONE: u16 = 1;
@@ -111,11 +111,11 @@ pub mod chunk {
     pub const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// The metadata context for holes, and its flags. A hole has both flags, because it reads as zeroes.
+/// The metadata context for holes, and its two flags. A hole has both flags, because it reads as zeroes.
 pub mod allocation {
-    /// Its name.
+    /// The name of the context.
     pub const NAME: &str = "base:allocation";
-    /// Its number, chosen by this server.
+    /// The number of the context, chosen by this server.
     pub const ID: u32 = 1;
     /// The extent uses no space in the storage.
     pub const HOLE: u32 = 1;
@@ -123,7 +123,7 @@ pub mod allocation {
     pub const ZERO: u32 = 2;
 }
 
-/// Error numbers of the protocol: the same as in Linux if both define the error.
+/// Error numbers of the protocol. An error that Linux also defines has the same number as in Linux.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod errno {
     pub const EPERM: u32 = 1;
@@ -136,7 +136,7 @@ pub mod errno {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// Converts a system error number to the protocol's. Numbers that the protocol does not have become EIO.
+/// Converts an error number of the system to one of the protocol. Errors that the protocol does not have become EIO.
 #[must_use]
 pub fn wire_errno(system: i32) -> u32 {
     use errno::{EINVAL, EIO, ENOMEM, ENOSPC, EOVERFLOW, EPERM};
@@ -162,7 +162,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Bytes of a request without its payload.
+    /// Number of bytes of a request without its payload.
     pub const BYTES: usize = 28;
 
     /// Parses a request. Returns `None` if it does not start with [`REQUEST_MAGIC`].
@@ -213,7 +213,7 @@ pub fn chunk_head(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; 20] {
     out
 }
 
-/// The header of the only chunk of a successful read; `len` bytes from `offset` on follow it.
+/// The header of the reply to a successful read, which has only one chunk. The caller sends `len` bytes from `offset` on after it.
 #[must_use]
 pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     let mut out = [0; 28];
@@ -227,7 +227,7 @@ pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     out
 }
 
-/// The only chunk of a reply about holes. Each extent has a length and [`allocation`]'s flags.
+/// The reply to a BLOCK_STATUS request, which has only one chunk. Each extent has a length and the flags of [`allocation`].
 #[must_use]
 pub fn status_chunk(cookie: u64, extents: &[(u32, u32)]) -> Vec<u8> {
     let mut out = chunk_head(
@@ -245,7 +245,7 @@ pub fn status_chunk(cookie: u64, extents: &[(u32, u32)]) -> Vec<u8> {
     out
 }
 
-/// The only chunk of the reply to a failed request. A long message is truncated.
+/// The reply to a failed request, which has only one chunk. A long message is truncated.
 #[must_use]
 pub fn error_chunk(cookie: u64, error: u32, message: &str) -> Vec<u8> {
     /// The protocol allows strings of 4096 bytes.
@@ -262,17 +262,17 @@ pub fn error_chunk(cookie: u64, error: u32, message: &str) -> Vec<u8> {
     out
 }
 
-/// The two bytes at `at`, which must exist.
+/// The number in the two bytes at `at`, which must exist.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The four bytes at `at`, which must exist.
+/// The number in the four bytes at `at`, which must exist.
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
-/// The eight bytes at `at`, which must exist.
+/// The number in the eight bytes at `at`, which must exist.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
@@ -287,7 +287,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEPALIVE_PROBES: u32 = 6;
 
-/// Enables TCP keepalive, which detects a vanished peer.
+/// Enables TCP keepalive, which detects that the peer is no longer reachable.
 pub fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE_EVERY)?;

@@ -20,11 +20,11 @@ impl Reader {
         self.source.holes().is_some()
     }
 
-    /// Data and holes from `offset` up to `end`, in ascending order and without gaps, at most `most` extents. The last one may end
-    /// beyond `end`. A source that does not know its holes is one extent of data.
+    /// Lists data and holes from `offset` up to `end`, in ascending order and without gaps, as at most `most` extents. The last extent
+    /// may end beyond `end`. For a source that does not know its holes, the result is one extent of data.
     ///
     /// # Errors
-    /// See [`Reader::read_at`]: the source is asked, so it may fail or have changed.
+    /// See [`Reader::read_at`]: the call asks the source, which may fail or may have changed.
     pub fn extents(&self, offset: u64, end: u64, most: usize) -> Result<Vec<Extent>, ReadError> {
         let failed = |fault| self.explain(fault, 0, offset);
         let SizedVersion { size, version } =

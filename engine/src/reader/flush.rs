@@ -37,7 +37,7 @@ struct FlushState {
 }
 
 impl Flushes {
-    /// Returns when a flush that started after this call has ended.
+    /// Flushes the source: returns when a flush that started after this call has ended.
     pub fn run(&self, flush: impl FnOnce() -> Result<(), SourceError>) -> Result<(), SourceError> {
         let mut state = self.lock()?;
         let mine = state.begun + 1;

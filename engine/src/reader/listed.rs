@@ -22,8 +22,8 @@ use foreread_core::policy::Scope;
 use foreread_core::units::MAX_OFFSET;
 use std::sync::Arc;
 
-/// A position in an engine's order of files: the next file is listed after it. It is valid only in that engine. If its file is gone,
-/// no file follows it.
+/// A position in an engine's order of files, after which the next file can be listed. It is valid only in this engine. A file listed
+/// after the position of a removed file follows no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition(FileKey);
 
@@ -37,7 +37,7 @@ pub enum Listing {
     Planned,
 }
 
-/// A source that may be opened later. Its pages stay in the cache until this is dropped and its last reader, if any, is closed.
+/// A source that may be opened later. The pages of the source stay in the cache until this value is dropped and the source has no reader.
 ///
 /// ```
 /// use foreread::source::Mem;
@@ -62,7 +62,7 @@ pub struct ListedFile {
 }
 
 impl Engine {
-    /// Lists a source after `after`; without `after`, it is the first of an order.
+    /// Announces that a source will be read after the source at `after`. Without `after`, the source is the first of an order.
     ///
     /// # Errors
     /// The source cannot be opened by its name, is too large, or too many sources are open.
@@ -107,7 +107,7 @@ impl Engine {
 }
 
 impl ListedFile {
-    /// Its position in the order.
+    /// The position of this file in the order.
     #[must_use]
     pub fn position(&self) -> FilePosition {
         FilePosition(self.key)
@@ -149,7 +149,7 @@ impl Drop for ListedFile {
 }
 
 impl Reader {
-    /// The position of its file in the order: the next files can be listed after it ([`Engine::list`]).
+    /// The position of this reader's file in the order, after which the next file can be listed ([`Engine::list`]).
     #[must_use]
     pub fn position(&self) -> Option<FilePosition> {
         self.engine.driver().key(self.at.file).map(FilePosition)

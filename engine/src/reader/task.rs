@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 impl Reader {
-    /// [`Reader::read_at`] for tasks. The read starts when the future is first polled, and the task's thread is free while the
-    /// source is read. Dropping the future cancels the read; pages already fetched stay cached.
+    /// Like [`Reader::read_at`], but asynchronous. The read starts when the future is first polled, and the task's thread is free while
+    /// the source is read. Dropping the future cancels the read; pages already fetched stay cached.
     ///
-    /// The polling thread copies the bytes. The engine's worker threads run fetches, or the fetches go to the source's queue. An
-    /// engine without worker threads ([`Options::threads`](crate::Options::threads) is 0, or none can be started) reads during the
-    /// poll. Opening and closing block: use your runtime's pool for blocking calls.
+    /// The polling thread copies the bytes. The engine's worker threads run fetches, or the fetches go to the source's queue. An engine
+    /// without worker threads ([`Options::threads`](crate::Options::threads) is 0, or none can be started) reads the source during the
+    /// poll, which then blocks. Opening and dropping a reader block, so do this on your runtime's threads for blocking calls.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};
@@ -79,7 +79,7 @@ impl Reader {
     }
 }
 
-/// A read in progress. Created by [`Reader::read_at_async`].
+/// The future of a read, created by [`Reader::read_at_async`].
 #[must_use = "a read does nothing until it is awaited"]
 pub struct ReadAt<'a> {
     reader: &'a Reader,

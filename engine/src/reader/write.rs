@@ -18,15 +18,16 @@ impl Reader {
     /// Prepares the source for writes. A reader cannot write before this call.
     ///
     /// # Errors
-    /// The source cannot be written, or not by this user.
+    /// The source is read-only, or this user may not write it.
     pub fn allow_writes(&self) -> Result<(), WriteError> {
         source::writing_of(&*self.source)
             .and_then(|writing| writing.allow_writes())
             .map_err(|error| self.refuse(error))
     }
 
-    /// Locks the source against other writers while it is open here. For a file this is an advisory lock, like that of QEMU; for a
-    /// block device it is an exclusive open (`O_EXCL`), which a mount holds too. Call it after [`Reader::allow_writes`].
+    /// Locks the source against other writers, for as long as this process has it open. For a file this is an advisory lock, like that of
+    /// QEMU; for a block device it is an exclusive open (`O_EXCL`), which fails if the device is mounted. Call it after
+    /// [`Reader::allow_writes`].
     ///
     /// # Errors
     /// Another program holds the lock (`EAGAIN`, `EBUSY`), or the source cannot be locked.
@@ -87,8 +88,8 @@ impl Reader {
         written.map_err(|error| self.refuse(error))
     }
 
-    /// Returns when all earlier writes are durable. After a failure, it fails for all readers of this source from then on, because
-    /// the system does not say whose bytes were lost. Opening the source again resets this.
+    /// Returns when all earlier writes are durable. After a failure, all further flushes of this source fail, for all its readers,
+    /// because the system does not report which bytes were lost. To flush again, open the source again.
     ///
     /// # Errors
     /// See [`WriteError`]; the first error that occurred.

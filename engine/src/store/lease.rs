@@ -23,7 +23,7 @@ impl LeasedBytes {
     }
 }
 
-/// Bytes of the store that stay readable even if their pages are dropped. In the usual case of one piece it allocates no memory.
+/// Bytes of the store that stay readable even if their pages are dropped. A lease of one piece, the usual case, allocates no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Lease {
     first: Option<LeasedBytes>,
@@ -38,7 +38,7 @@ impl Lease {
         }
     }
 
-    /// The bytes, in order.
+    /// The slices of bytes, in order.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.first.iter().chain(&self.rest).map(LeasedBytes::bytes)
     }

@@ -36,7 +36,7 @@ impl Segment {
 pub struct Segments(Vec<Segment>);
 
 impl Segments {
-    /// Stores all pages of a filled chunk, the first of them at page `at`. Replaces what was there.
+    /// Stores all pages of a filled chunk, the first of them at page `at`. Earlier data of these pages is replaced.
     pub fn put(&mut self, at: usize, chunk: Arc<Chunk>, pool: &Arc<Pool>) {
         let pages = chunk.pages().min(64usize.saturating_sub(at));
         if pages == 0 {
@@ -53,7 +53,7 @@ impl Segments {
         self.0.insert(place, new);
     }
 
-    /// Adds the group's bytes in the range `bytes` to a lease. Returns false if one of their pages is missing.
+    /// Adds the bytes in the range `bytes` of the group to a lease. Returns false if one of the pages is missing.
     pub fn lease(&self, bytes: Range<usize>, page_shift: u32, lease: &mut Lease) -> bool {
         let mut at = bytes.start;
         let mut segments = {

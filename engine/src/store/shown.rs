@@ -1,4 +1,4 @@
-//! Published groups, which readers access without the driver's lock.
+//! Published groups of pages, which readers access without the driver's lock.
 //!
 //! The driver publishes a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store withdraws it
 //! before it changes the group in any way. So published data always equals the store's data, and a read that starts after a change of a
@@ -42,7 +42,7 @@ struct Group {
 #[repr(align(128))]
 struct Cell(RwLock<Option<Group>>);
 
-/// Published groups, which readers access without the driver's lock.
+/// Published groups of pages, which readers access without the driver's lock.
 pub struct ShownGroups {
     page: PageSize,
     /// The number of cells is a power of two.
@@ -51,7 +51,7 @@ pub struct ShownGroups {
     generation: AtomicU64,
 }
 
-/// The known state of a file.
+/// The version and the size of a file, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizedVersion {
     /// The size that the machine knows.
@@ -61,7 +61,7 @@ pub struct SizedVersion {
 }
 
 impl ShownGroups {
-    /// The table for a cache of this many pages.
+    /// Creates the table of published groups for a cache of this many pages.
     pub fn new(page: PageSize, capacity_pages: u64) -> ShownGroups {
         let cells = (capacity_pages / PAGES_A_CELL)
             .clamp(*CELLS.start(), *CELLS.end())
@@ -82,8 +82,8 @@ impl ShownGroups {
         &self.cells[(start.wrapping_add(number) as usize) & (self.cells.len() - 1)]
     }
 
-    /// Leases bytes of a published group, if the reader may read a file with this known state. Returns false if the driver must be
-    /// asked.
+    /// Leases bytes of a published group, if the reader may read this version and size of the file. Returns false if the read needs the
+    /// driver.
     #[inline]
     pub fn lease(
         &self,
@@ -149,7 +149,7 @@ impl ShownGroups {
         *cell = change(old);
     }
 
-    /// Handles a change of a file's size: withdraws all groups published with the old size.
+    /// Withdraws all groups that were published with an old size, after the size of a file has changed.
     pub fn outdate(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }

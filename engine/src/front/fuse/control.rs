@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of clients that send lists at the same time; a silent client occupies only one of these slots.
 const MAX_CLIENTS: usize = 16;
 
-/// The control socket. It answers until it is dropped.
+/// The server of the control socket, which runs until it is dropped.
 pub struct Control {
     listener: Arc<UnixSocket>,
     path: PathBuf,
@@ -167,10 +167,10 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
     }
 }
 
-/// Sends names to the mount whose control socket is at `path`. Returns its answer.
+/// Sends file names to the mount whose control socket is at `path`. Returns the answer of the mount.
 ///
 /// # Errors
-/// No mount listens there, it refuses the list, or it ended meanwhile.
+/// No mount listens at `path`, the mount refuses the list, or it ended before it answered.
 pub fn send(
     path: &Path,
     names: &mut dyn Iterator<Item = std::io::Result<OsString>>,

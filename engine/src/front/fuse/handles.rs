@@ -24,7 +24,7 @@ pub struct Handle {
     pub place: ReadPlace,
 }
 
-/// The position at which the kernel reads a file; see [`KernelCut`].
+/// Where the latest request of the kernel for this handle ended; see [`KernelCut`].
 #[derive(Default)]
 pub struct ReadPlace {
     /// The end of its latest read.
@@ -35,9 +35,9 @@ pub struct ReadPlace {
 
 /// How the kernel splits the reads of programs.
 ///
-/// The kernel's page cache requests at most `most` bytes at once. If a program reads that many bytes from an offset within a page,
-/// the kernel makes two requests, the second after the first is answered: the program waits for the storage twice. So if a request
-/// of that length does not continue at the end of the latest one (a jump), the mount fetches the same number of bytes after it as
+/// The kernel's page cache requests at most `most` bytes at once. If a program reads that many bytes from an offset within a page, the
+/// kernel sends two requests. It sends the second after the answer to the first, so the program waits for the storage twice. So if a
+/// request of that length does not continue at the end of the latest one (a jump), the mount fetches the same number of bytes after it as
 /// well. It does so while at least half of the recent jumps were followed by such a second request.
 ///
 /// Example: a read of 131072 bytes at 9000000 becomes a request for 131072 bytes at 8998912 and a request for the 126976 bytes after
@@ -64,7 +64,7 @@ impl KernelCut {
         }
     }
 
-    /// How many bytes to fetch after a request. The counts are approximate: concurrent threads may miss each other's updates.
+    /// How many bytes to fetch beyond the end of a request. The counts are approximate: concurrent threads may miss each other's updates.
     pub fn behind(&self, place: &ReadPlace, offset: u64, len: u64) -> u64 {
         let end = offset + len;
         let is_jump = place.next.swap(end, Ordering::Relaxed) != offset;
@@ -88,7 +88,7 @@ impl KernelCut {
     }
 }
 
-/// A listing and the time of its request.
+/// A listing of a folder, with the time at which it was requested.
 pub struct FolderListing {
     pub folder: Arc<Path>,
     pub names: Arc<FolderNames>,
@@ -96,14 +96,14 @@ pub struct FolderListing {
 }
 
 impl FolderListing {
-    /// The path at a position of the listing, with its attributes there.
+    /// The path at a position of the listing, with the attributes that the listing has for it.
     pub fn entry(&self, place: u32) -> Option<(PathBuf, Meta)> {
         let place = place as usize;
         let path = self.folder.join(self.names.name(place)?);
         Some((path, self.names.meta(place)?))
     }
 
-    /// The next file after a position.
+    /// The next file after a position of the listing.
     pub fn file_after(&self, place: u32) -> Option<(PathBuf, Meta)> {
         let mut after = place.checked_add(1)?..;
         let file = after.find(|&at| self.names.kind(at as usize) != Some(Kind::Folder))?;

@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// The number of the root folder.
+/// The inode number of the root folder.
 pub const ROOT: u64 = 1;
 
 /// Memory of a number in the table: 24 bytes, in tree nodes that are two thirds full.
@@ -31,7 +31,7 @@ const TOLD_BYTES: u64 = 40;
 /// Bytes of a node in addition to its path and version, including allocator overhead.
 const NODE_BYTES: u64 = size_of::<Node>() as u64 + 3 * 16;
 
-/// The state of one number.
+/// The state of one inode number.
 pub struct Node {
     pub path: Arc<Path>,
     pub meta: Meta,
@@ -122,7 +122,7 @@ fn number_of(path: &Path, meta: &Meta) -> u64 {
     (u64::from_le_bytes(number) >> 1).max(ROOT + 1)
 }
 
-/// Values to drop without the lock.
+/// Values that the caller must drop after it has released the lock.
 #[derive(Default)]
 #[must_use]
 pub struct UnusedNodes {
@@ -146,7 +146,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// A table that keeps the pages of at most `most_idle` closed files.
+    /// Creates a table that keeps the pages of at most `most_idle` closed files.
     pub fn new(root: Meta, most_idle: usize) -> Nodes {
         let node = Node::new(Arc::from(PathBuf::new()), root);
         Nodes {
@@ -170,7 +170,7 @@ impl Nodes {
         }
     }
 
-    /// The state of a number. If only its position in a listing is known so far, its node is made from that entry.
+    /// The state of an inode number. If only its position in a listing is known so far, its node is made from that entry.
     pub fn known(&mut self, number: u64) -> Option<&Node> {
         let told = self.told.get_mut(&number)?;
         if let Told::Place {
@@ -204,7 +204,8 @@ impl Nodes {
         number
     }
 
-    /// Counts a lookup of the file at a path by the kernel. Returns the path as an error if the numbers take too much memory.
+    /// Counts that the kernel has looked up the file at a path, and returns its inode number. Returns the path as an error if the numbers
+    /// take too much memory.
     pub fn enter(&mut self, path: PathBuf, meta: Meta) -> Result<u64, PathBuf> {
         let number = self.slot(&path, &meta);
         match self.told.get_mut(&number) {
@@ -224,7 +225,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// Counts a lookup of the name at a position of a listing, which has this path; see [`Nodes::enter`].
+    /// Like [`Nodes::enter`], but for the name at a position of a listing, which has this path.
     pub fn enter_listed(
         &mut self,
         listing: &Arc<FolderListing>,
@@ -261,7 +262,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// Handles a reader whose file has another version by now: it is not kept. Returns the values to drop.
+    /// Removes a reader whose file now has another version. Returns the values to drop.
     pub fn failed(&mut self, number: u64, failed: &Weak<Reader>) -> UnusedNodes {
         let is_failed = |base: &mut Arc<Reader>| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr());
         let base = self.node(number);
@@ -308,8 +309,8 @@ impl Nodes {
 
     // ---- the order of files ----
 
-    /// Records that the caller will open `number` after `before`; `number` was already counted for that. If more than `most` are
-    /// planned, the oldest is no longer planned. Returns the values to drop.
+    /// Records that the caller will open `number` after `before`. The caller has already counted a lookup of `number`. If more than
+    /// `most` files are planned, the oldest is no longer planned. Returns the values to drop.
     pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> UnusedNodes {
         self.known(number);
         let Some(node) = self.node(number) else {
@@ -342,7 +343,7 @@ impl Nodes {
         }
     }
 
-    /// The file after a number, in the caller's order or in the listing of its folder, if the kernel knows both files.
+    /// The file that follows a file in the caller's order or in the listing of its folder, if the kernel knows both files.
     pub fn next(&mut self, number: u64) -> Option<(u64, &Node)> {
         let node = self.node(number)?;
         let (next, place) = (node.next, node.place.clone());
@@ -357,8 +358,8 @@ impl Nodes {
         Some((next, self.known(next)?))
     }
 
-    /// Records the listed file of a number that was not opened yet. Returns the values to drop: the oldest, if more than `most` are
-    /// listed; or the new one, if the file was opened or removed meanwhile.
+    /// Records that the file of an inode number, which is not open yet, has been announced to the engine. Returns the values to drop: the
+    /// oldest announced file, if there are more than `most`; or this one, if it was opened or removed meanwhile.
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
         match self.node(number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
@@ -384,8 +385,8 @@ impl Nodes {
 
     // ---- open files ----
 
-    /// Opens a handle on `base`, or on the reader that another thread has stored meanwhile. The file is no longer listed. Returns
-    /// the reader and the values to drop.
+    /// Opens a handle on `base`, or on the reader that another thread has stored meanwhile. The file is no longer announced to the
+    /// engine. Returns the reader and the values to drop.
     pub fn opened(
         &mut self,
         number: u64,
@@ -406,8 +407,8 @@ impl Nodes {
         Some((Arc::clone(base), unused))
     }
 
-    /// Closes a handle. Returns the values to drop: the number, if the kernel has forgotten it meanwhile; otherwise the file that
-    /// was idle for longest, if there are too many.
+    /// Closes a handle. Returns the values to drop: the state of the inode number, if the kernel has forgotten it meanwhile; otherwise,
+    /// if too many closed files are kept, the file that has been closed for longest.
     pub fn released(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();
@@ -439,7 +440,7 @@ impl Nodes {
             .collect()
     }
 
-    /// Handles an opened file that no longer has the version of this number. Returns the values to drop.
+    /// Handles a file that turned out, when opened, to have another version than this inode number. Returns the values to drop.
     pub fn outdated(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();

@@ -42,7 +42,7 @@ impl<I> Default for PassedFiles<I> {
 
 impl<I> PassedFiles<I> {
     /// Counts one more open handle of an inode. Returns the file that the kernel reads for this handle, or `None` if foreread serves the
-    /// reads. Only the first handle uses `file` and `take`: `take` registers `file` with the kernel.
+    /// reads. `file` and `take` are used only for the first handle: `take` registers `file` with the kernel.
     pub fn open(
         &self,
         number: u64,
@@ -73,7 +73,7 @@ impl<I> PassedFiles<I> {
         open.passed.clone()
     }
 
-    /// Call this when a handle of the inode was closed or could not be opened.
+    /// Counts one open handle of an inode less, because it was closed or could not be opened.
     pub fn release(&self, number: u64) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = numbers.get_mut(&number) else {
@@ -87,7 +87,7 @@ impl<I> PassedFiles<I> {
         }
     }
 
-    /// Returns whether files may be passed through: the kernel has not refused so far.
+    /// Whether files may be passed through, because the kernel has not refused one so far.
     pub fn may_pass(&self) -> bool {
         !self.is_refused.load(Ordering::Relaxed)
     }

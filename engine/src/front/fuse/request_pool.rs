@@ -12,11 +12,11 @@ use crate::system;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of threads that take requests.
+/// Number of threads that receive requests from the kernel.
 pub const DISPATCHERS: usize = 16;
 /// How many of these may wait for storage at the same time.
 const INLINE: usize = 12;
-/// Maximum number of additional threads. If all of these are also waiting, requests wait.
+/// Maximum number of additional threads that execute requests. If all of these are busy, too, new requests wait.
 pub const MAX_EXTRA: usize = 1024;
 /// Stack size of such a thread, which holds no buffers.
 const STACK_BYTES: usize = 256 << 10;
@@ -40,7 +40,7 @@ impl Drop for Count<'_> {
 }
 
 impl RequestPool {
-    /// Runs the work on this thread or another. A panic ends only this work: its reply is dropped, which answers with an error.
+    /// Runs the work on this thread or on another. If it panics, only this work ends: its reply is dropped, and the kernel gets an error.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         let busy = &self.0;
         let before = busy.inline.fetch_add(1, Ordering::Relaxed);

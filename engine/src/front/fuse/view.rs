@@ -51,7 +51,7 @@ pub const MAX_IDLE: usize = 128;
 /// Number of reply buffers that are kept for reuse.
 const SPARE_BUFFERS: usize = 8;
 
-/// A name in a folder.
+/// The result of a lookup of a name in a folder.
 pub struct LookedUpName {
     pub number: u64,
     pub meta: Meta,
@@ -59,7 +59,7 @@ pub struct LookedUpName {
     pub ttl: Duration,
 }
 
-/// An error number for the kernel.
+/// An error number (errno) for the kernel.
 pub type KernelErrno = i32;
 
 /// Counters since the mount was created, except where they say "now".
@@ -146,12 +146,12 @@ impl View {
 
     // ---- names ----
 
-    /// How long the kernel may trust attributes sent now.
+    /// How long the kernel may trust attributes that are sent to it now.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Whether listings are to include what is known about each name.
+    /// Whether the listings of this tree contain the version of each file.
     pub fn lists_versions(&self) -> bool {
         self.lists_versions
     }
@@ -191,7 +191,8 @@ impl View {
         drop(gone);
     }
 
-    /// The attributes of a number. A file's attributes are those of its version, whatever is at its path now.
+    /// The attributes of an inode number. The attributes of a file are those of the version to which the inode number belongs, even if
+    /// another version is at its path now.
     pub fn attributes(&self, number: u64) -> Result<Meta, KernelErrno> {
         let (path, meta) = {
             let mut nodes = self.nodes();
@@ -217,8 +218,8 @@ impl View {
 
     // ---- files ----
 
-    /// Opens a handle on a file, in the version of its number. Also returns whether the pages that the kernel has of it are of that
-    /// version.
+    /// Opens a handle on the version of a file to which the inode number belongs. Also returns whether the pages that the kernel has
+    /// cached are of that version.
     ///
     /// ```text
     ///   first open                            an equivalent of the listed version (`Tree::is_same`)   the kernel has no pages yet
@@ -373,13 +374,13 @@ impl View {
         drop((gone, handle));
     }
 
-    /// A local file that contains all bytes of a handle's file, if there is one.
+    /// A local file that contains all bytes of the file of this handle, if there is one.
     pub fn whole_file(&self, fh: u64) -> Option<WholeFile> {
         let handle = self.handles().files.get(&fh).cloned()?;
         handle.reader.whole_file()
     }
 
-    /// Whether the disk cache may provide such files.
+    /// Whether there is a disk cache, which may contain complete files.
     pub fn has_disk_cache(&self) -> bool {
         #[cfg(feature = "disk-cache")]
         let has = self.engine.disk_cache().is_some();
@@ -388,12 +389,12 @@ impl View {
         has
     }
 
-    /// Counts a handle that the kernel reads by itself.
+    /// Counts a handle whose file the kernel reads itself (FUSE passthrough).
     pub fn count_passed(&self) {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls `send` with all bytes that the file has from `offset` on, up to `len`, never fewer.
+    /// Reads up to `len` bytes from `offset` on and passes them to `send`; fewer only at the end of the file.
     pub fn read(
         &self,
         fh: u64,
@@ -578,7 +579,7 @@ fn answer(errno: i32) -> KernelErrno {
     }
 }
 
-/// Whether this is the number of the root.
+/// Whether this is the inode number of the root folder.
 pub fn is_root(number: u64) -> bool {
     number == ROOT
 }

@@ -12,12 +12,12 @@ use crate::source::disk_cache::DiskCache;
 use crate::{Engine, Gauges, Latencies, Stats, Tuning, readahead_state};
 use foreread_core::policy::{Limit, Pattern};
 
-/// Maximum number of streams in the table: those that have read most often.
+/// Maximum number of streams in the table; if there are more, the table has those that have read most often.
 pub const MAX_STREAMS: usize = 64;
 /// Maximum length of a source's name in a label, in characters.
 const MAX_NAME: usize = 200;
 
-/// Counters of a front end.
+/// The counters of the front end that runs: an NBD server, a mount, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontView {
     /// Clients connected or files open now.
@@ -34,7 +34,7 @@ pub struct FrontView {
     pub bytes: u64,
 }
 
-/// How the values of a metric behave.
+/// The Prometheus type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// The values only grow.
@@ -70,7 +70,7 @@ impl MetricUnit {
     }
 }
 
-/// One metric and its values now.
+/// One metric with its present values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     /// The name, without `foreread_` and the unit.
@@ -95,10 +95,10 @@ impl Metric {
     }
 }
 
-/// Prefix of all names.
+/// The prefix of all metric names.
 pub const PREFIX: &str = "foreread";
 
-/// A value and its labels.
+/// A value of a metric, with its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricPoint {
     /// Names and values of the labels.
@@ -141,7 +141,7 @@ pub struct MetricBuckets {
     pub buckets: Vec<(f64, u64)>,
 }
 
-/// All current values.
+/// All metrics with their present values.
 #[must_use]
 pub fn table(engine: &Engine, front: FrontView) -> Vec<Metric> {
     let mut table = Vec::new();

@@ -140,7 +140,7 @@ impl Conn {
         }
     }
 
-    /// Accepts no more requests; accepted ones are answered.
+    /// Accepts no more requests of this client; accepted requests are still answered.
     pub fn take_no_more(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.stream.receive_no_more();
@@ -154,7 +154,7 @@ impl Conn {
 
     // ---- turns ----
 
-    /// Runs the handshake and the first requests. Returns whether the client stays.
+    /// Runs the handshake and the first requests. Returns false if the client is disconnected.
     pub fn begin(&self) -> bool {
         if self.agree().is_err() {
             return false;

@@ -12,7 +12,7 @@ pub struct Permits {
     most: u64,
 }
 
-/// A permit, returned when it is dropped.
+/// An amount taken from [`Permits`], which is returned when this is dropped.
 pub struct Permit<'a> {
     of: &'a Permits,
     n: u64,

@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum length of a piece that is read and sent at once.
+/// Maximum number of bytes that are read from the source and sent to a client at once.
 pub const PIECE_BYTES: usize = 256 << 10;
 
-/// Where clients connect.
+/// The address on which the server listens.
 #[derive(Clone, Debug)]
 pub enum Listen {
     /// A unix socket that only its owner can access.
@@ -30,7 +30,7 @@ pub enum Listen {
     Inherited(Arc<OwnedFd>),
 }
 
-/// How long the other side may take for something, starting at the first wait for it.
+/// A time limit for the client, which starts at the first wait for it.
 pub struct Deadline {
     time: Duration,
     at: Option<Instant>,
@@ -197,7 +197,8 @@ impl Socket {
         }
     }
 
-    /// Sends as much of all parts as there is room for, as one packet if they fit. Returns `WouldBlock` if there is no room.
+    /// Sends as much of the parts as fits into the socket's buffer, as one packet if all of it fits. Returns `WouldBlock` if the buffer
+    /// is full.
     pub fn send_now(&self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
@@ -219,7 +220,7 @@ impl Socket {
         self.wait(PollFlags::IN, deadline)
     }
 
-    /// Waits until there is room to send, or the client has disconnected.
+    /// Waits until the socket's buffer has room, or the client has disconnected.
     pub fn wait_to_send(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.wait(PollFlags::OUT, deadline)
     }

@@ -44,7 +44,7 @@ impl ClientStream {
         self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Ends both directions; threads that wait for them wake up. With TLS, the client is told that this is the end.
+    /// Ends both directions; threads that wait for them wake up. With TLS, it first sends close_notify to the client.
     pub fn end(&self) {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -58,7 +58,7 @@ impl ClientStream {
         self.holds_more() || self.socket.has_more()
     }
 
-    /// Whether there are unread bytes that were already taken from the socket, and that the socket therefore does not report.
+    /// Whether unread bytes have already been taken from the socket, so that polling the socket does not report them.
     pub fn holds_more(&self) -> bool {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -76,8 +76,8 @@ impl ClientStream {
         self.socket.receive_now(buf)
     }
 
-    /// Sends as much of both parts as there is room for, as one packet if they fit. Returns `WouldBlock` if there is no room; the
-    /// caller must then pass the same bytes again.
+    /// Sends as much of both parts as fits into the socket's buffer, as one packet if all of it fits. Returns `WouldBlock` if the buffer
+    /// is full; the caller must then pass the same bytes again.
     pub fn send_now(&self, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -92,7 +92,7 @@ impl ClientStream {
         self.socket.wait_to_receive(deadline)
     }
 
-    /// Waits until there is room to send, or the client has disconnected.
+    /// Waits until the socket's buffer has room, or the client has disconnected.
     pub fn wait_to_send(&self, deadline: &mut Deadline) -> std::io::Result<()> {
         self.socket.wait_to_send(deadline)
     }

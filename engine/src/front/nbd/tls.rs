@@ -54,10 +54,10 @@ impl fmt::Debug for NbdTls {
 
 impl NbdTls {
     /// Loads `server-cert.pem` and `server-key.pem` from a directory. With `verify_peer`, a client must present a certificate that
-    /// `ca-cert.pem` has issued. If there is a `ca-crl.pem`, the certificate must not be on that list.
+    /// `ca-cert.pem` has issued. If there is a revocation list `ca-crl.pem`, the certificate must not be on it.
     ///
     /// # Errors
-    /// A file is missing or has the wrong content, the key belongs to another certificate, or the certificate has expired.
+    /// A file is missing or has the wrong content, the key does not belong to the certificate, or the certificate is not valid now.
     pub fn load(dir: impl AsRef<Path>, verify_peer: bool) -> Result<NbdTls, FrontError> {
         let dir = dir.as_ref();
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -111,7 +111,7 @@ impl NbdTls {
         }
     }
 
-    /// Whether clients without TLS are refused.
+    /// Whether the server refuses clients without TLS.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.required
@@ -233,7 +233,7 @@ fn unusable(path: &Path, error: &dyn fmt::Display) -> FrontError {
     )
 }
 
-/// The keys of a client, and its bytes that are encrypted or decrypted but not delivered yet.
+/// The TLS session of a client: its keys, and bytes that are encrypted or decrypted but not delivered yet.
 pub struct Session(Mutex<SessionState>);
 
 struct SessionState {
@@ -281,7 +281,7 @@ impl Session {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there are unread decrypted bytes, or the end was received.
+    /// Whether there are unread decrypted bytes, or the client has closed the session.
     pub fn holds_more(&self) -> bool {
         // The error persists: the next receive returns it.
         self.state().tls.process_new_packets().map_or(true, |now| {
@@ -289,7 +289,7 @@ impl Session {
         })
     }
 
-    /// Like [`Socket::receive_now`], decrypted.
+    /// Like [`Socket::receive_now`], but returns decrypted bytes.
     pub fn receive_now(&self, socket: &Socket, buf: &mut [u8]) -> std::io::Result<usize> {
         let mut state = self.state();
         for _ in 0..READS_AT_ONCE {
@@ -304,8 +304,8 @@ impl Session {
         Err(ErrorKind::WouldBlock.into())
     }
 
-    /// Like [`Socket::send_now`], encrypted. After `WouldBlock`, the repeated call sends the rest of the encrypted bytes, and
-    /// reports them.
+    /// Like [`Socket::send_now`], but encrypts the bytes. After `WouldBlock`, the caller repeats the call, which sends the rest of the
+    /// encrypted bytes and returns their number.
     pub fn send_now(&self, socket: &Socket, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
         let mut state = self.state();
         if state.encrypted == 0 {

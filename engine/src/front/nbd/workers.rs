@@ -82,7 +82,7 @@ pub enum WorkerStep {
 }
 
 impl Workers {
-    /// Creates the pool, without threads yet; it will have at most `most`.
+    /// Creates the pool without threads; it will start at most `most` threads.
     pub fn new(most: u32) -> std::io::Result<Workers> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -104,8 +104,8 @@ impl Workers {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a client: the next data on this socket becomes a turn of the client `number`. This happens once, until [`Workers::arm`].
-    /// With `more` the client gets a turn at once, because TLS already has bytes that the socket does not report.
+    /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. This happens only once, until
+    /// [`Workers::arm`] is called. With `more` it happens at once, because TLS already has bytes that the socket does not report.
     pub fn add(
         &self,
         socket: BorrowedFd<'_>,
@@ -127,7 +127,7 @@ impl Workers {
         })
     }
 
-    /// Arms the client's socket again; see [`Workers::add`].
+    /// Polls the client's socket for data again; see [`Workers::add`].
     pub fn arm(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<()> {
         Ok(epoll::modify(
             &self.epoll,
@@ -137,7 +137,7 @@ impl Workers {
         )?)
     }
 
-    /// Called by a thread that has to wait: another thread is called to poll the sockets, unless one already does.
+    /// A thread calls this before it has to wait, so that another thread polls the sockets, unless one already does.
     pub fn yield_slot(&self) -> WorkerStep {
         let mut pool = self.pool();
         pool.at_work -= 1;
@@ -149,12 +149,12 @@ impl Workers {
         }
     }
 
-    /// Called after the wait.
+    /// A thread calls this after it has waited.
     pub fn come_back(&self) {
         self.pool().at_work += 1;
     }
 
-    /// Called if there is more work than one thread can do.
+    /// A thread calls this if there is more work than one thread can do, so that another thread helps.
     pub fn invite(&self) -> WorkerStep {
         self.call(self.pool())
     }
@@ -178,7 +178,7 @@ impl Workers {
         WorkerStep::Nothing
     }
 
-    /// Number of threads.
+    /// Number of serving threads.
     pub fn threads(&self) -> u32 {
         self.pool().threads
     }
@@ -190,8 +190,8 @@ impl Workers {
         pool.at_work -= 1;
     }
 
-    /// Waits for the next client's turn, and returns its number. `answered`: the number of bytes sent, if the caller has just served
-    /// a turn. Returns `None` if the thread is no longer needed; it is then no longer counted.
+    /// Waits until a client has sent data, and returns the client's number. `answered` is the number of bytes sent, if the calling thread
+    /// has just answered a request. Returns `None` if the thread is no longer needed; it must then end.
     pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn()) -> Option<u64> {
         let mut pool = self.pool();
         let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MAX_TAKEN) as u64);
@@ -261,7 +261,7 @@ impl Workers {
         (pool, true)
     }
 
-    /// Ends all turns; the threads end by themselves.
+    /// Makes all threads end: [`Workers::take`] returns `None` from now on.
     pub fn end(&self) {
         self.pool().ended = true;
         self.called.notify_all();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The entries before the names of each folder.
 const DOTS: [&str; 2] = [".", ".."];
 
-/// A name of a folder with its number, so that the kernel needs no lookup.
+/// A name in a folder with its inode number, so that the kernel needs no lookup.
 pub struct KnownName<'a> {
     /// The position after it.
     pub place: u64,
@@ -38,8 +38,8 @@ impl View {
         opened.map_err(|errno| self.refuse(errno))
     }
 
-    /// Calls `each` with the names from position `from` on, with the position after each, until `each` returns that there is no more
-    /// room. From position 0 the folder is listed again.
+    /// Calls `each` for each name from position `from` on, with the position that follows the name, until `each` returns that its buffer
+    /// is full. If `from` is 0, the folder is listed again.
     pub fn list(
         &self,
         fh: u64,
@@ -70,8 +70,9 @@ impl View {
         Ok(())
     }
 
-    /// Like [`View::list`], but with what is known of each name. The name is counted as known to the kernel, unless `each` returns
-    /// that there is no room for it. `.` and `..` have the number of the folder, because the kernel already knows theirs.
+    /// Like [`View::list`], but with the inode number and attributes of each name. A lookup of each name is counted, unless `each`
+    /// returns that its buffer is full. `.` and `..` both get the inode number of the folder, because the kernel already knows their real
+    /// numbers.
     pub fn list_known(
         &self,
         fh: u64,

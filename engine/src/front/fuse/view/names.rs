@@ -116,7 +116,8 @@ impl SaidNames {
         Some((meta.filter(|_| seen.elapsed() < self.ttl)?, seen))
     }
 
-    /// Whether this is the store's answer about a path. Returns `None` if there is no answer, or it is too old.
+    /// Whether the cached answer of the store about this path has these attributes. Returns `None` if there is no answer, or it is too
+    /// old.
     pub fn says(&self, path: &Path, meta: &Meta) -> Option<bool> {
         let (said, _) = self.believed(path)?;
         let is_folder = said.kind == Kind::Folder;

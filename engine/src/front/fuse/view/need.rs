@@ -44,7 +44,7 @@ impl Drop for CountedRead<'_> {
 }
 
 impl CacheNeed {
-    /// The need of a mount; `kernel_keeps` says whether the kernel caches what was read.
+    /// Creates the state for a mount; `kernel_keeps` says whether the kernel caches what is read.
     pub fn new(engine: &Engine, kernel_keeps: bool) -> CacheNeed {
         let all = engine.cache_bytes();
         let now = if kernel_keeps {

@@ -17,18 +17,18 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Maximum number of planned files that are not opened yet, over all orders; each takes about 500 bytes. Beyond that, the earliest
-/// files are no longer planned, so send a longer order in parts.
+/// Maximum number of planned files that have not been opened yet, over all lists; each takes about 500 bytes of memory. If there are
+/// more, the earliest files are no longer planned, so send a longer list in parts.
 pub const MAX_PLANNED: usize = 1 << 16;
 
-/// Takes orders of files for a mount.
+/// Accepts lists of files, in the order in which a program will open them.
 #[derive(Clone)]
 pub struct Planner {
     view: Arc<View>,
     dir: Arc<Path>,
 }
 
-/// An order that the caller is sending; see the module header.
+/// A list of files that the caller is sending, in the order in which it will open them.
 pub struct FileOrder {
     planner: Planner,
     last: Option<u64>,
@@ -44,7 +44,7 @@ impl Planner {
         }
     }
 
-    /// Starts a new order. Files of earlier orders stay planned.
+    /// Starts a new list. Files of earlier lists stay planned.
     #[must_use]
     pub fn begin(&self) -> FileOrder {
         FileOrder {
@@ -57,8 +57,8 @@ impl Planner {
 }
 
 impl FileOrder {
-    /// Declares that the program will open this file after the previous ones. The name is relative to the mount point, or a full
-    /// path. A name that is not a file is counted as unknown. Returns false if the order is too long.
+    /// Declares that the program will open this file after the previous ones. The name is relative to the mount point, or a full path. A
+    /// name that is not a file is counted as unknown. Returns false if the list is too long.
     ///
     /// # Errors
     /// The storage could not be asked whether the file exists.
@@ -80,13 +80,13 @@ impl FileOrder {
         Ok(true)
     }
 
-    /// Number of names that exist.
+    /// Number of listed names that exist.
     #[must_use]
     pub fn files(&self) -> usize {
         self.files
     }
 
-    /// Number of names that are not files of this mount.
+    /// Number of listed names that are not files of this mount.
     #[must_use]
     pub fn unknown(&self) -> usize {
         self.unknown
