@@ -204,8 +204,8 @@ pub enum ReadError {
         place: Place,
     },
 }
+
 /// The source and the range of the read that failed.
-/// The source and the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// First byte.
