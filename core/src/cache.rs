@@ -25,7 +25,8 @@ use two_lists::PageLists;
 
 pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 
-/// The result of a demand look-up: how many pages from the start of the range are cached.
+/// The result of a demand look-up: how many pages from the start of the range are cached, and whether the last of them has the readahead
+/// mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Consecutive cached pages; the run ends after the first marked page.
@@ -65,7 +66,7 @@ pub struct RemovedGroup {
     pub before: Group,
 }
 
-/// The page index.
+/// The page index: which pages of which file are cached, in flight, marked, used or pinned.
 pub struct Cache {
     page: PageSize,
     groups: Vec<Group>,
@@ -110,7 +111,7 @@ impl Cache {
 
     // ---- getters ----
 
-    /// Size of a page.
+    /// The size of a page of this cache.
     pub fn page_size(&self) -> PageSize {
         self.page
     }
@@ -253,8 +254,8 @@ impl Cache {
 
     // ---- changes ----
 
-    /// Sets absent pages to "in flight". All pages of the range must be absent. `planner` is the open description whose policy reads them
-    /// ahead; `None` for demand.
+    /// Sets absent pages to "in flight". All pages of the range must be absent. `planner` is the open file description whose policy reads
+    /// these pages ahead; `None` for a demand read.
     pub fn depart(&mut self, file: FileId, pages: PageRange, planner: Option<OpenId>) {
         self.each_group(file, pages, |cache, slot, mask| {
             let group = &mut cache.groups[slot as usize];
@@ -277,7 +278,7 @@ impl Cache {
         self.flight -= pages.len();
     }
 
-    /// Records that a demand read touches the pages of `mask` in group `number`. All of them must be present or in flight.
+    /// Records that a demand read touches the pages of `mask` in group `number`. All these pages must be present or in flight.
     pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
             return TouchCounts::default();
@@ -329,7 +330,8 @@ impl Cache {
         }
     }
 
-    /// The fast path of a hit: if all pages of the range are in one group, present and unmarked, touches and pins them.
+    /// The fast path of a hit: if all pages of the range are in one group, present and without a readahead mark, touches them and pins
+    /// their group.
     pub fn hit(&mut self, file: FileId, pages: PageRange) -> Option<TouchCounts> {
         let number = pages.first / GROUP_PAGES;
         let mask = mask_of(number, pages.first, pages.end);
@@ -376,7 +378,7 @@ impl Cache {
         }
     }
 
-    /// Removes pages of one group; `None` if the group is unknown.
+    /// Removes pages of one group. Returns `None` if the group is unknown.
     pub fn leave(&mut self, file: FileId, number: u64, mask: u64) -> Option<RemovedGroup> {
         let slot = self.find(file, number)?;
         let group = &mut self.groups[slot as usize];

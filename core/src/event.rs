@@ -1,7 +1,7 @@
 //! The input and output of the machine: events and actions.
 //!
-//! Events and actions are plain values. The driver writes them to its log, and the lab generates them. Replaying a log on a new machine
-//! must give the same actions. They contain no file data, no handle and no clock.
+//! Events and actions are plain values. The driver writes both to its event log, and the lab generates events. Replaying a log on a new
+//! machine must give the same actions. Events and actions contain no file data, no handle and no clock.
 
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 
@@ -131,7 +131,7 @@ pub enum Action {
     WakeAt { at: Nanos },
 }
 
-/// Whether a demand read waits for a fetch. Demand fetches are submitted first, and never wait for readahead.
+/// The class of a fetch: whether a demand read waits for it. Demand fetches are submitted first, and never wait for readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// A read waits for at least one page of the fetch.

@@ -25,8 +25,8 @@
 //! `foreread` is the caller for real storage; the simulator is the caller with a virtual clock. For the same events, both get the same
 //! actions.
 //!
-//! The crate is `no_std` with `alloc` and has no dependency. It never waits, reads a clock, holds file data, does I/O
-//! or uses floating point.
+//! It is `no_std` with `alloc` and has no dependency. The crate never waits, reads a clock, holds file data, does I/O or uses floating
+//! point.
 //!
 //! ```text
 //!            events in                                     actions out

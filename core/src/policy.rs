@@ -1,8 +1,8 @@
 //! The interface of policies: questions and answers.
 //!
-//! A policy is one file in this folder. It counts in bytes and keeps the state of **one** open file description, or of a whole file if it
-//! reimplements a policy with one detector for each image. It sees the cache only through [`Probe`]. It has no side effects: it fills an
-//! [`Answer`], and the machine decides which parts of the answer are fetched.
+//! Each policy is one file in this folder. A policy counts in bytes and keeps the state of **one** open file description, or of a whole
+//! file if it reimplements a policy with one detector for each image. A policy sees the cache only through [`Probe`]. A policy has no
+//! side effects: it fills an [`Answer`], and the machine decides which parts of the answer are fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
@@ -15,10 +15,9 @@
 //!   its outcome        on_outcome
 //! ```
 //!
-//! The policies of this crate serve reads. A policy may also be outside this crate: it implements [`Policy`], has an
-//! [`Info`], and [`PolicyDraft::parse_among`] parses its name. Everything that such a policy may need is public here:
-//! [`Ask`], [`Probe`], [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate
-//! `foreread-history` is an example.
+//! All policies of this crate can serve reads. Another crate may define a policy: the policy implements [`Policy`] and has an [`Info`],
+//! and [`PolicyDraft::parse_among`] parses its name. Everything that such a policy may need is public here: [`Ask`], [`Probe`],
+//! [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate `foreread-history` is an example.
 //!
 //! To add a policy to this crate: write its file, add its name to both lists in this file, its row to `docs/policies.md`, and its table
 //! of expected decisions to `core/tests/golden`. Code that several policies share is in files that are not policies (`capacity`,
@@ -199,7 +198,7 @@ pub struct Ask<'a> {
     pub probe: Probe<'a>,
 }
 
-/// The properties of the source and the machine's limits, as far as a policy may use them.
+/// The properties of the source, and the machine's limits, that a policy may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceView {
     /// Time from a fetch to its first bytes on an idle source in nanoseconds; 0: not known.
@@ -244,7 +243,7 @@ impl Ask<'_> {
     }
 }
 
-/// A policy's view of the cache. Most of its methods treat pages in flight as cached.
+/// A policy's view of the cache. Most methods of a probe treat pages in flight as cached.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     pub(crate) cache: &'a Cache,
@@ -503,7 +502,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether the default of `max` is the readahead setting of the device. This is so for the policies of Linux, except for one that was
+    /// Whether the default of `max` is the readahead setting of the device. It is for the policies of Linux, except for one that was
     /// published with another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Every counter of the machine, each with its definition. The lab computes ratios and percentiles.
+//! Every counter of the machine, each with its definition. The lab computes ratios and percentiles from the counters.
 //!
 //! A byte that was read ahead is *used* once a demand read touches its page for the first time; whole pages are counted. At any moment
 //! `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`. Unresolved bytes have been read ahead and are cached or

@@ -8,13 +8,13 @@
 
 /// Maximum fetch size if the kind of storage is unknown.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;
-/// Maximum fetch size for sources whose fetches arrive as a whole, such as a local device. With 4 MiB, the 99th percentile of the latency
-/// of sequential reads was 1.6 times as long (measured).
+/// Maximum fetch size for sources whose fetches arrive as a whole, such as a local device. If it was 4 MiB, the 99th percentile of the
+/// latency of sequential reads was 1.6 times as long (measured).
 pub const LOCAL_FETCH_BYTES: u64 = 1 << 20;
 
-/// The limit for the number of long readahead requests does not apply to short ones, as long as all of them together have at most this
-/// many bytes: 48 requests of 64 KiB. A request costs a round trip whatever its length: at 30 ms, 16 requests of 64 KiB deliver 35 MB/s,
-/// but 16 requests of 8 MiB fill any link.
+/// More short readahead requests than long ones may be in flight, if all of them together have at most this many bytes: 48 requests of 64
+/// KiB. A request costs a round trip whatever its length: at 30 ms, 16 requests of 64 KiB deliver 35 MB/s, but 16 requests of 8 MiB fill
+/// any link.
 pub const SHORT_AHEAD_BYTES: u64 = 3 << 20;
 
 /// The limits of a kind of storage.
@@ -31,9 +31,9 @@ pub struct KindLimits {
 }
 
 impl KindLimits {
-    /// An object store over HTTP. A request costs money, and responses are streamed. Amazon's guide for S3 recommends 8
-    /// to 16 MiB. At 30 ms and 200 MB/s, reading 1 GiB sequentially takes 148 requests of 8 MiB or 270 requests of 4
-    /// MiB, in the same time.
+    /// The limits for an object store over HTTP. Each request costs money, and responses are streamed. Amazon's guide for S3 recommends 8
+    /// to 16 MiB. At 30 ms and 200 MB/s, reading 1 GiB sequentially takes 148 requests of 8 MiB or 270 requests of 4 MiB, in the same
+    /// time.
     pub const OBJECT: KindLimits = KindLimits {
         requests: 32,
         ahead_requests: 16,

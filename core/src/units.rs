@@ -1,7 +1,7 @@
 //! Units: bytes, pages, nanoseconds.
 //!
 //! A [`ByteRange`] is checked once, in [`ByteRange::new`]. After this check, code can add and subtract offsets without overflow, because
-//! no offset exceeds [`MAX_OFFSET`]. There is no floating point here.
+//! no offset exceeds [`MAX_OFFSET`]. This module uses no floating point.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -151,7 +151,7 @@ impl PageSize {
         page << self.shift
     }
 
-    /// Pages needed to hold `bytes`.
+    /// The number of pages needed for `bytes` bytes.
     #[must_use]
     pub fn pages_for(self, bytes: u64) -> u64 {
         bytes.div_ceil(self.bytes())
@@ -186,12 +186,12 @@ impl PageSize {
     }
 }
 
-/// The number of a file, given by the file's owner. Numbers should start at 0 and have few gaps, because they are used as indexes.
+/// The number of a file, given by the file's owner. File numbers should start at 0 and have few gaps, because they are used as indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
-/// An open file description: a reader handle, an NBD connection, or a descriptor in a trace. Its numbers should start at 0 and have few
-/// gaps, because they are used as indexes.
+/// An open file description: a reader handle, an NBD connection, or a descriptor in a trace. The numbers of descriptions should start at
+/// 0 and have few gaps, because they are used as indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenId(pub u32);
 

@@ -1,8 +1,8 @@
 //! Serves a folder as a Hugging Face Hub, for measurements, until standard input ends.
 //!
-//! Usage: `hub FOLDER`. It serves the files of the folder as the model `u/r`, and prints two addresses: that of the hub, and that of the
-//! server with the files' content. Then it reads an address from standard input, for example that of a slow link; the hub redirects to it
-//! instead of to the content server.
+//! Usage: `hub FOLDER`. This server has the files of the folder as the model `u/r`, and prints two addresses: that of the hub, and that
+//! of the server with the files' content. Then the program reads an address from standard input, for example that of a slow link; the hub
+//! redirects to it instead of to the content server.
 
 use foreread::source::FileSource;
 use foreread_testing::HubServer;

@@ -1,6 +1,6 @@
 //! Reads a source from beginning to end, as a program would, and prints the rate.
 //!
-//! Usage: `read NAME [POLICY [FETCH_KIB]]`, with the name of any source. It does not keep the bytes.
+//! Usage: `read NAME [POLICY [FETCH_KIB]]`, with the name of any source. The bytes that it reads are discarded.
 
 use foreread::{Options, Reader};
 use std::time::Instant;

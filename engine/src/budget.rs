@@ -100,7 +100,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A separate budget, for engines that do not share limits with the rest of the process.
+    /// Creates a separate budget, for engines that do not share limits with the rest of the process.
     #[must_use]
     pub fn new(limits: BudgetLimits) -> Arc<Budget> {
         Arc::new(Budget {
@@ -114,7 +114,7 @@ impl Budget {
         })
     }
 
-    /// The process-wide budget with default limits. Every engine uses it unless its options set another budget.
+    /// The process-wide budget with default limits. Every engine uses this budget unless its options set another.
     #[must_use]
     pub fn of_process() -> Arc<Budget> {
         static PROCESS: OnceLock<Arc<Budget>> = OnceLock::new();
@@ -233,7 +233,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Whether no caller waited when the transfer started.
+    /// Whether the transfer is readahead, that is, no caller waited for it when it started.
     pub fn is_ahead(&self) -> bool {
         self.ahead
     }

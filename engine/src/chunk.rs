@@ -28,7 +28,8 @@ const MAX_PAGES: usize = 64;
 /// the allocator is zeroed and faulted in each time. Its memory is less than twice its pages.
 const WHOLE_GROUP_FROM: usize = MAX_PAGES / 2 + 1;
 
-/// Counts the bytes that a pool has given out and the bytes that it keeps for reuse. It can be used after the pool is dropped.
+/// Counts the bytes that a pool has given out and the bytes that it keeps for reuse. The counts can be read even after the pool is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct MemoryMeter {
     held: AtomicU64,
@@ -107,7 +108,7 @@ impl Memory {
 }
 
 impl Pool {
-    /// A pool for pages of `page_bytes` that keeps at most `most_spare` bytes for reuse.
+    /// Creates a pool for pages of `page_bytes` that keeps at most `most_spare` bytes for reuse.
     #[must_use]
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
         let align = AtomicUsize::new(align.clamp(1, PAGE_BYTES).next_power_of_two());
@@ -158,7 +159,7 @@ impl Pool {
         if whole { MAX_PAGES } else { pages }
     }
 
-    /// A buffer for 1 to 64 pages with unspecified content.
+    /// Takes a buffer for 1 to 64 pages, with unspecified content.
     #[must_use]
     pub fn take(self: &Arc<Pool>, pages: usize) -> Chunk {
         let used = pages.clamp(1, MAX_PAGES);

@@ -1,9 +1,9 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
-//! Only this module reads the clock and waits. It decides which thread does what. The calling thread serves a hit itself: it takes the
-//! lock twice for a short time and copies in between, or it takes no lock (`read.rs`). The calling thread also reads a single miss
-//! itself. Worker threads do readahead, and demand reads whose callers are busy. Progress never depends on workers: a waiting caller runs
-//! the jobs that it waits for. The driver does not decide what to read, and does not inspect data.
+//! Only this module reads the clock and waits. The driver decides which thread does which work. The calling thread serves a hit itself:
+//! it takes the lock twice for a short time and copies in between, or it takes no lock (`read.rs`). The calling thread also reads a
+//! single miss itself. Worker threads do readahead, and demand reads whose callers are busy. Progress never depends on workers: a waiting
+//! caller runs the jobs that it waits for. The driver does not decide what to read, and does not inspect data.
 //!
 //! # Threads and locks
 //! ```text
@@ -16,11 +16,11 @@
 //!                      ▼
 //!     without the lock: source.read_at, queue.reap, the copy of a hit, hits of published pages, wakers, the drop of a source
 //! ```
-//! There is one lock. A thread holds it for microseconds, and never while it calls a source: the types in `lock.rs` guarantee that. A
-//! thread sleeps on the condvar of its read, on the workers' condvar, on `accepted` (until a changed source reports its new size), or in
-//! the queue that it reaps. Time is counted in nanoseconds since the driver was created. A thread reads the clock before it takes the
-//! lock; under the lock, time never goes backwards. `Release` has the time of the event before it, because no measurement uses its time
-//! and reading the clock costs 20 ns.
+//! The driver has one lock. A thread holds the lock for microseconds, and never while it calls a source: the types in `lock.rs` guarantee
+//! this. A thread sleeps on the condvar of its read, on the workers' condvar, on `accepted` (until a changed source reports its new
+//! size), or in the queue that it reaps. Time is counted in nanoseconds since the driver was created. A thread reads the clock before it
+//! takes the lock. A time that is earlier than the last one is replaced by the last one. `Release` has the time of the event before it,
+//! because no measurement uses its time and reading the clock costs 20 ns.
 //!
 //! # Example: a miss
 //! A caller reads 8 KiB at offset 0 of a file that is read by threads; the policy adds 128 KiB of readahead.
@@ -342,7 +342,7 @@ impl Driver {
         gauges(&self.shared)
     }
 
-    /// Whether there is no read and no running or waiting fetch. Has no side effects.
+    /// Whether there is no read and no running or waiting fetch. The call has no side effects.
     pub fn is_quiet(&self) -> bool {
         let Ok(state) = self.enter().lock() else {
             return true;

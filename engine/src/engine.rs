@@ -241,7 +241,7 @@ impl Engine {
         &self.shared.policy
     }
 
-    /// Writes all pending lines of the event log to its file. This also happens when the engine ends.
+    /// Writes all pending lines of the event log to its file. The end of the engine also writes them.
     ///
     /// # Errors
     /// The first error that occurred while writing the log.

@@ -1,6 +1,6 @@
 //! Explains why readahead is not running, because readahead that silently does nothing is a common fault.
 //!
-//! It uses only the counters, so it works with any source of counters. With too few reads it gives no diagnosis.
+//! The module uses only counters, so it works wherever the counters come from. If there were too few reads, it gives no diagnosis.
 
 use foreread_core::stats::Stats;
 

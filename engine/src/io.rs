@@ -1,7 +1,7 @@
 //! A reader with a position: [`std::io::Read`] and [`std::io::Seek`] for programs that read sequentially.
 //!
-//! [`ReadCursor`] keeps a position for a [`Reader`] and advances it by the length of each read. It accepts a `Reader`, `&Reader` or
-//! `Arc<Reader>`. Two cursors on one reader have two positions but share one readahead state; for separate states, give each its own
+//! [`ReadCursor`] keeps a position for a [`Reader`] and advances it by the length of each read. The cursor accepts a `Reader`, `&Reader`
+//! or `Arc<Reader>`. Two cursors on one reader have two positions but share one readahead state; for separate states, give each its own
 //! [`Reader::try_clone`].
 //!
 //! ```text

@@ -60,10 +60,9 @@
 //! or another asynchronous queue has no span, because no thread waits for it.
 //!
 //! # How it works
-//! The state machine of [`foreread_core`] decides what to read ahead; this crate sends events to it and executes its actions. It
-//! never returns a byte that the source does not have, never fails a read because of readahead, and never exceeds its limits. It
-//! keeps nothing on disk unless `Options::disk_cache` sets a folder. `unsafe` is used in only two modules: the io_uring ring and
-//! librbd.
+//! The state machine of [`foreread_core`] decides what to read ahead; this crate sends events to it and executes its actions. The crate
+//! never returns a byte that the source does not have, never fails a read because of readahead, and never exceeds its limits. The crate
+//! keeps nothing on disk unless `Options::disk_cache` sets a folder. `unsafe` is used in only two modules: the io_uring ring and librbd.
 //!
 //! ```text
 //!   Reader ──► driver ──event──► machine (foreread-core)

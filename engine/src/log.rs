@@ -1,6 +1,6 @@
 //! Log lines of the engine through `tracing`, rate limited.
 //!
-//! A failing source fails on every read. So the same line is reported only once a minute, with the number of times that it occurred.
+//! A failing source fails on every read. So the same log line is written only once a minute, with the number of times that it occurred.
 //! No line contains a secret: sources are named by `SourceName`.
 //!
 //! ```text

@@ -144,7 +144,8 @@ impl Default for Options {
     }
 }
 
-/// Properties of a source's storage that are known before it is read. They determine the defaults of options that are not set.
+/// Properties of a source's storage that are known before it is read. These properties determine the defaults of options that are not
+/// set.
 #[derive(Clone, Copy, Debug)]
 pub struct Storage {
     /// The readahead setting of its device, in bytes.

@@ -369,7 +369,7 @@ impl Reader {
     /// range extends to the end of the source, as a length of 0 does in `posix_fadvise`.
     ///
     /// # Errors
-    /// Only if the engine has stopped.
+    /// The engine has stopped.
     pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
         self.engine
@@ -378,11 +378,11 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Announces that these bytes will be read. They are fetched whatever the policy decides, as far as the cache has room. After a hint
-    /// ([`Reader::advise`]), in contrast, the policy decides whether to fetch. [`Reader::plan`] announces a whole list of ranges.
+    /// Announces that these bytes will be read. The bytes are fetched whatever the policy decides, as far as the cache has room. After a
+    /// hint ([`Reader::advise`]), in contrast, the policy decides whether to fetch. [`Reader::plan`] announces a whole list of ranges.
     ///
     /// # Errors
-    /// Only if the engine has stopped.
+    /// The engine has stopped.
     pub fn prefetch(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
         self.engine
@@ -467,7 +467,7 @@ impl Reader {
         self.source.describe()
     }
 
-    /// Writes all pending lines of the event log to its file. This also happens when the last reader is dropped.
+    /// Writes all pending lines of the event log to its file. Dropping the last reader also writes them.
     ///
     /// # Errors
     /// The first error that occurred while writing the log.

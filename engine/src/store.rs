@@ -1,7 +1,7 @@
 //! The store: the data of the cached pages. It has one entry for each group of the machine's page index, under the same number.
 //!
-//! It does not decide what to keep (the machine does), does not read sources, and does not wait. The store uses positions within a group,
-//! not file offsets. Leased bytes stay readable through their `Arc` after the page is dropped.
+//! The store does not decide what to keep (the machine does), does not read sources, and does not wait. The store uses positions within a
+//! group, not file offsets. Leased bytes stay readable through their `Arc` after the page is dropped.
 //!
 //! ```text
 //!   slot ──► segments, ordered, disjoint:  [at 0, 8 pages]──┐     [at 40, 24 pages]──┐

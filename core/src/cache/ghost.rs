@@ -1,6 +1,6 @@
 //! Remembers pages that were read ahead and evicted unused, so that they count as thrash if a read needs them later.
 //!
-//! It remembers the last [`GHOST_GROUPS`] groups and forgets the oldest. It never changes a decision.
+//! The last [`GHOST_GROUPS`] groups are remembered. These records never change a decision; they only affect counters.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Maps (file, group number) to the slot of the group: an open-addressed hash table of slot numbers.
 //!
 //! The groups contain the keys, so an entry of the table is only four bytes. The table is deterministic: the same calls give the same
-//! table on every machine. It is never iterated, because its order has no meaning.
+//! table on every machine. The table is never iterated, because the order of its entries has no meaning.
 //!
 //! ```text
 //!   table:  [ - | 7 | - | 2 | 9 | - ]     9 has the hash of 2, so it is in the next entry
@@ -107,7 +107,7 @@ impl Index {
         }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the table uses.
     pub fn bytes(&self) -> usize {
         self.table.capacity() * size_of::<u32>()
     }

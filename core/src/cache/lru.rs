@@ -1,6 +1,6 @@
 //! The eviction order: the least recently touched group first. To try another order, replace this file.
 //!
-//! It orders groups by their slots, not single pages. The cache evicts from the least recently touched end.
+//! Groups are ordered, not single pages. The cache evicts from the least recently touched end.
 //!
 //! ```text
 //!   hot end                                   cold end
@@ -57,7 +57,7 @@ impl Evictor {
         })
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the order uses.
     pub fn bytes(&self) -> usize {
         self.links.capacity() * size_of::<Link>()
     }

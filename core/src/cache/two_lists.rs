@@ -39,7 +39,7 @@ struct Marks {
     code: u64,
 }
 
-/// The order of all pages of a kernel's cache.
+/// The eviction order of all pages, as in the kernel's page cache.
 pub struct PageLists {
     links: Vec<Link>,
     marks: Vec<Marks>,

@@ -2,7 +2,7 @@
 //! about a read call.
 //!
 //! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy models a kernel that
-//! does so ([`crate::policy::Wants::around`]). It does not map pages with a readahead mark, so that a later fault hits the mark. The
+//! does so ([`crate::policy::Wants::around`]). Pages with a readahead mark are not mapped, so that a later fault hits the mark. The
 //! driver tracks mapped pages: it calls [`Machine::around`] after it has served a fault.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! The meter: measures a source's latency and rate on every fetch, including demand.
 //!
-//! Its measurements are kept when a stream or file is closed, because latency and rate belong to the source. It is fed only if the policy
-//! wants it ([`crate::policy::Wants::meter`]). It has five figures:
+//! The measurements are kept when a stream or file is closed, because latency and rate are properties of the source. It measures only if
+//! the policy needs that ([`crate::policy::Wants::meter`]). It has five figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
@@ -11,9 +11,8 @@
 //!   single    greatest rate of one fetch after its first bytes, for sources that deliver in parts
 //!   busy      number of fetches while four or more were in flight, long ones counted by MiB: only these show the source's maximum rate
 //! ```
-//! Example: four fetches of 1 MiB are submitted together and arrive after 15, 20, 25 and 30 ms. Their samples are 67,
-//! 100, 120 and 133 MB/s, so the rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are
-//! the latency.
+//! Example: four fetches of 1 MiB are submitted together and arrive after 15, 20, 25 and 30 ms. These give rate samples of 67, 100, 120
+//! and 133 MB/s, so the measured rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are the latency.
 //!
 //! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
 //! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, only a part of its bytes counts, as if they had
@@ -25,10 +24,10 @@
 //! The latency is measured on an idle source, so it does not include the queue that readahead creates. A source that is never idle still
 //! updates the latency, using 16 fetches that were queued after others. Queueing can only increase the first-byte times of these fetches,
 //! so if their median is below the measured latency, the true latency is lower. (Taking their minimum instead would not work: for a store
-//! with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) The latency has increased if their minimum is more
-//! than twice the measured latency, after subtracting the transfer times of the fetch itself and of the bytes in flight before it.
-//! Without this subtraction, a scan that keeps 700 KB in flight on a 62 MB/s link would measure 11 ms instead of the round trip of 0.7
-//! ms, and would read ahead too far.
+//! with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) The true latency is higher than measured if the
+//! minimum of these times is more than twice the measured latency, even without the transfer times of the fetch itself and of the bytes
+//! in flight before it. Without this subtraction, a scan that keeps 700 KB in flight on a 62 MB/s link would measure 11 ms instead of the
+//! round trip of 0.7 ms, and would read ahead too far.
 //!
 //! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016), of which the maximum over the latest rounds is used.
 
@@ -89,7 +88,7 @@ pub struct Meter {
     busy: u32,
 }
 
-/// Data recorded when a fetch is submitted.
+/// The data of one fetch that the meter needs, from its submission to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FetchTiming {
     delivered: ArrivalHistogram,

@@ -1,7 +1,7 @@
 //! Notes that explain what happened in a run: every answer of a policy, and what became of every page that was read ahead.
 //!
-//! Notes are off by default ([`Machine::observe`]). If they are on, each of the moments below adds a note, which is kept until the caller
-//! takes it. Notes are written where the counters are updated, so their sums match [`crate::stats::Stats`] exactly. They never influence
+//! Notes are off by default ([`Machine::observe`]). If notes are on, each of the events below adds a note, which is kept until the caller
+//! takes it. Notes are written where the counters are updated, so their sums match [`crate::stats::Stats`] exactly. Notes never influence
 //! a decision.
 //!
 //! ```text
@@ -38,7 +38,8 @@ pub struct LookedUp {
     pub stall_ns: u64,
 }
 
-/// One moment. Masks refer to the 64 pages from page `64 * number` of the file, as in [`crate::event::Action::Drop`].
+/// Something that happened to readahead. Masks refer to the 64 pages from page `64 * number` of the file, as in
+/// [`crate::event::Action::Drop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Note {

@@ -12,11 +12,11 @@
 //!                                  when the reader reaches it, a request of twice the length is sent
 //! ```
 //!
-//! Source: docs/spec/rbd-readahead.md 2, 3 and 5. There is no feedback from the cache, and only one stream is followed.
+//! Source: docs/spec/rbd-readahead.md 2, 3 and 5. The detector gets no feedback from the cache, and follows only one stream.
 
 use super::{Answer, Ask, Param, Unit, Why};
 
-/// The allowed range of size parameters. The maximum is so small that multiples of it cannot overflow.
+/// The allowed range of size parameters. The largest allowed size is so small that multiples of it cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
 
 /// Parameter `trigger`: the first of the four arguments of [`Detector::new`].
@@ -37,7 +37,8 @@ pub const MIN: Param = Param {
     help: "smallest request; max wins over it",
 };
 
-/// Parameter `max`: the third argument of [`Detector::new`]. The default is that of the 2014 experiment, not librbd's 512K.
+/// Parameter `max`: the third argument of [`Detector::new`]. The default is that of the librbd experiment of 2014; librbd itself uses
+/// 512K.
 pub const MAX: Param = Param {
     key: "max",
     unit: Unit::Bytes,
@@ -46,7 +47,8 @@ pub const MAX: Param = Param {
     help: "largest request; 0 is off",
 };
 
-/// Parameter `disable-after`: the fourth argument of [`Detector::new`]. The default is that of the 2014 experiment, not librbd's 50M.
+/// Parameter `disable-after`: the fourth argument of [`Detector::new`]. The default is that of the librbd experiment of 2014; librbd
+/// itself uses 50M.
 pub const DISABLE_AFTER: Param = Param {
     key: "disable-after",
     unit: Unit::Bytes,
@@ -106,7 +108,8 @@ impl Detector {
         }
     }
 
-    /// Processes a read. `reach` computes the length of a request from its start and its window (steps 5 and 6).
+    /// Processes a read. `reach` computes the length of a request from its start and its window (steps 5 and 6 in
+    /// docs/spec/rbd-readahead.md).
     pub fn read(
         &mut self,
         ask: &Ask<'_>,

@@ -77,7 +77,7 @@ impl Folio {
     }
 }
 
-/// What is remembered of the latest window. The next window uses its `order`.
+/// What is remembered of the latest window. The next window starts from the `order` of this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioWindow {
     /// Its first page.
@@ -90,7 +90,7 @@ pub struct FolioWindow {
     pub order: u32,
 }
 
-/// A range that is read page by page, without large folios. In [`Placement`] it is clipped to the file.
+/// A range that is read page by page, without large folios. In a [`Placement`], the range is clipped to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
     /// First page.

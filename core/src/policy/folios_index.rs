@@ -6,14 +6,12 @@
 //!   folio   [ 8:1 ][10]     [ 12:1 ]
 //! ```
 //!
-//! Folios never overlap.
-//!
 //! Source: docs/spec/linux-readahead.md 4.4 to 4.6. Everything counts in pages of 4 KiB.
 
 use super::folios::{Folio, Sight, counted};
 use alloc::collections::BTreeMap;
 
-/// The folios of one file, ordered by first page. They do not overlap.
+/// The folios of one file, ordered by first page. Folios in this index never overlap.
 #[derive(Clone, Debug, Default)]
 pub struct Folios {
     by_first: BTreeMap<u64, Folio>,

@@ -11,7 +11,7 @@
 //!                        one index of folios for the file  ────┴─► placement ─► windows; its marks are the index's
 //! ```
 //!
-//! It maps no pages: fault-around is done by the driver, and only lowers the count of misses here.
+//! This policy maps no pages: the driver does fault-around, which only lowers the policy's count of misses.
 //!
 //! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 

@@ -1,4 +1,5 @@
-//! The current kernel's decisions at a miss, a mark, a fault and a hint, with the state of one open description.
+//! The decisions of the current kernel at a miss, at a readahead mark, at a page fault and at a hint, with the state of one open file
+//! description.
 //!
 //! A decision returns an answer, [`Todo`]. The caller applies the answer, and passes back the folio order that it used
 //! ([`KernelReader::placed`]). So this code is shared by the policy with folios, the policy without folios, and the check against

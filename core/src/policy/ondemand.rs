@@ -21,8 +21,8 @@ pub const FORCE_PIECE: u64 = 512;
 /// If misses in a mapping exceed hits by more than this number, a fault reads only one page.
 pub const MMAP_LOTSAMISS: u64 = 100;
 
-/// The allowed range of `max`. Its end, 1 GiB, is larger than any `read_ahead_kb` in use, and small enough that four windows cannot
-/// overflow.
+/// The allowed range of `max`. The largest value, 1 GiB, is larger than any `read_ahead_kb` in use, and small enough that four windows
+/// cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 30);
 
 /// The parameter `max`, which all `linux-*` policies have.
@@ -57,7 +57,7 @@ pub fn next(cur: u64, max: u64) -> u64 {
     }
 }
 
-/// The requested pages from the page of `ask.at` on, at least one. They are not clipped to the end of the file (section 4.2).
+/// The requested pages from the page of `ask.at` on, at least one. The pages are not clipped to the end of the file (section 4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
     PageRange {

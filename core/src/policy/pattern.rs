@@ -14,9 +14,9 @@
 //!   none         Off  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
 //! ```
 //!
-//! Example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. Page 0 is initial, each mark is subsequent, page 900 is random.
-//! Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these patterns. That series has a separate pattern for
-//! a stream that thrashes; here its pattern is context.
+//! Example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. The decision at page 0 has the pattern "initial", each mark has
+//! "subsequent", and page 900 has "random". Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these
+//! patterns. In that series, a stream that thrashes has a separate pattern; here it has the pattern "context".
 
 use super::Why;
 

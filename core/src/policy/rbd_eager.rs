@@ -1,8 +1,8 @@
 //! `rbd-eager`: a strategy of the librbd experiment of 2014: once a stream enters an object, the object is read to its end.
 //!
-//! It starts after ten consecutive reads, like `rbd-plain`. Each request then reaches to the end of the object in which it starts, so no
-//! request crosses an object, and all requests except the first are whole objects. The size of the doubling window is used only to see
-//! that readahead has started.
+//! Readahead starts after ten consecutive reads, like that of `rbd-plain`. Each request reaches to the end of the object in which it
+//! starts, so no request crosses an object, and all requests except the first are whole objects. The size of the doubling window is used
+//! only to see that readahead has started.
 //!
 //! ```text
 //!       object          │         object          │         object

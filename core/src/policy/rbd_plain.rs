@@ -1,8 +1,8 @@
 //! `rbd-plain`: the first librbd readahead of 2014, as it was tested in the experiment that led to it.
 //!
-//! It starts after ten consecutive reads, each beginning exactly where the last one ended. Each request doubles the
-//! window, up to `max`; any other read resets everything. One detector serves all readers of the image, so two
-//! interleaved readers defeat each other, and only exactly adjacent reads count as sequential.
+//! Readahead starts after ten consecutive reads, each of which begins exactly where the previous read ended. Each request doubles the
+//! window, up to `max`; a read that begins elsewhere resets everything. One detector serves all readers of the image, so two interleaved
+//! readers defeat each other, and only exactly adjacent reads count as sequential.
 //!
 //! ```text
 //!    reads that counted          latest request
@@ -11,8 +11,8 @@
 //!                  last_end                       ra_pos: the next request, twice as long, starts here
 //! ```
 //!
-//! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. It ignores reads that have the hint
-//! "random". Known limits of the design: it does not learn whether readahead was used, and cancels nothing.
+//! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. The policy ignores reads that have the
+//! hint "random". Known limits of the design: it does not learn whether readahead was used, and cancels nothing.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,

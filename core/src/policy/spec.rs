@@ -1,8 +1,8 @@
 //! Parses and formats policies as `NAME:key=value,...`, and values of workloads in the same notation.
 //!
 //! [`Spec`] is only the notation (`notation.rs`). A [`PolicyDraft`] is a policy with checked values, some of which may still depend on
-//! the storage. In a [`PolicySpec`] every value is known, so a policy can be built from it. Nothing is guessed: an unknown name or key is
-//! an error that lists the valid ones, so that the caller can suggest the nearest.
+//! the storage. In a [`PolicySpec`] every value is known, so a policy can be built from it. An unknown name or key is an error that lists
+//! the valid names or keys, so that the caller can suggest the most similar.
 //!
 //! ```text
 //!   text ──parse──► PolicyDraft ──with_default (the device's own)──► ready (its capacity) ──► PolicySpec ──► build
@@ -22,7 +22,7 @@ impl Spec {
     /// The values of `params` in their order: each is the given value, or the default if none is given.
     ///
     /// # Errors
-    /// An unknown key, or a value that does not fit its parameter.
+    /// A key is unknown, or a value is not valid for its parameter.
     pub fn values(&self, params: &[Param]) -> Result<Vec<u64>, SpecError> {
         self.only(params)?;
         params
@@ -118,7 +118,7 @@ fn thousandths(text: &str) -> Option<u64> {
         .checked_add(part)
 }
 
-/// Thousandths as a decimal number without trailing zeros.
+/// Formats a number of thousandths as a decimal number without trailing zeros.
 #[must_use]
 pub fn decimal(thousandths: u64) -> String {
     let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
@@ -237,7 +237,7 @@ impl PolicyDraft {
     /// Resolves all values, for storage of `capacity` bytes.
     ///
     /// # Errors
-    /// A value depends on the capacity, and the capacity is not known.
+    /// A value depends on the capacity of the storage, and the capacity is not known.
     pub fn ready(self, capacity: Option<u64>) -> Result<PolicySpec, SpecError> {
         let settle = |(param, value): (&Param, &Value)| match (value.cap, capacity) {
             (None, _) => Ok(value.number),
@@ -364,7 +364,7 @@ impl PolicySpec {
         PolicySpec::of(&super::none::INFO)
     }
 
-    /// The name and every value, in plain numbers and words. Parsing this text gives the same policy on every machine.
+    /// The name and all values as text, with sizes as plain numbers of bytes. Parsing this text gives the same policy on every machine.
     #[must_use]
     pub fn canonical(&self) -> String {
         self.written(|bytes| bytes.to_string())

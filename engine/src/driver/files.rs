@@ -1,7 +1,7 @@
 //! Open files and their readers: source, size and version.
 //!
 //! A file has a number from the time when its first reader opens until its last reader closes; then the number is reused. A listed file
-//! gets its number before its first reader opens, and keeps it for as long as it is listed. Each change of a source gives its file a new
+//! gets its number before its first reader opens, and keeps it for as long as it is listed. When a source changes, its file gets a new
 //! version number. Version numbers are unique over all files, so that a late answer from an old version is recognised.
 //!
 //! Example: file 0 is opened at version 1 and read by two readers. When its source changes, [`Files::change`] sets version 2 and size 0.
@@ -308,8 +308,8 @@ impl Files {
         true
     }
 
-    /// The source that must be asked for its size after a change, and its new version number. Only one thread gets it, and asks the
-    /// source.
+    /// The source that must be asked for its size after a change, and its new version number. Only one thread gets this value, and asks
+    /// the source.
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self
             .get_mut(file)
@@ -346,8 +346,8 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 
 /// The version of a source that a reader expects. The cursor decides whether a read may start.
 ///
-/// Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the cursor to 4;
-/// the next read is served from version 4. A reader that is pinned to version 1 keeps this version, and all its reads fail.
+/// Example: a reader opened at version 1 reads a file that is now at version 4. The read fails with `Changed`, and the cursor moves to
+/// version 4; the next read is served from version 4. A reader that is pinned to version 1 keeps this version, and all its reads fail.
 ///
 /// ```text
 ///   a newer version ──► Changed once ──► reads the new one
@@ -419,7 +419,7 @@ impl VersionCursor {
             && self.size().is_none_or(|pinned| pinned == known.size)
     }
 
-    /// Whether the reader knows this version. If it knows another version, it changes to this one.
+    /// Whether the reader knows this version. If the reader knows another version, this version is recorded as known.
     pub fn knows(&self, version: u64) -> bool {
         let known = self.version.load(Ordering::Relaxed) == version;
         if !known {

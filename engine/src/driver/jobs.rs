@@ -66,7 +66,7 @@ pub struct Jobs {
     streaming: Vec<(FetchId, CancelFlag)>,
 }
 
-/// Tells a streaming transfer to stop before its last byte. It is read without the lock.
+/// Tells a streaming transfer to stop before its last byte. The flag is read without the driver's lock.
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
@@ -170,13 +170,13 @@ impl Jobs {
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Puts back jobs that were taken but not started. They are treated as demand, because a caller may wait for them.
+    /// Puts back jobs that were taken but not started. These jobs are treated as demand, because a caller may wait for them.
     pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }
 
-    /// Cancels a job whose result is no longer needed. If it already runs, a streaming fetch ends soon, and any other fetch ends at its
-    /// last byte.
+    /// Cancels a job whose result is no longer needed. If the job already runs, a streaming fetch ends soon, and any other fetch ends at
+    /// its last byte.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
         if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
             cancelled.0.store(true, Ordering::Relaxed);

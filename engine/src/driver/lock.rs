@@ -1,6 +1,6 @@
 //! The single lock of the driver, and a type that proves that a thread does not hold the lock.
 //!
-//! A source may take any time to answer. If a thread called it while holding the lock, readers of all other files would wait. So the
+//! A source may take any time to answer. If a thread called a source while holding the lock, readers of all other files would wait. The
 //! types prevent such a call. Taking the lock consumes an [`UnlockedProof`], and releasing it returns one. The locked state keeps sources
 //! and queues as [`Remote`], which can only be used with an [`UnlockedProof`].
 //!
@@ -47,7 +47,7 @@ impl<T> Lock<T> {
         Lock(Mutex::new(state))
     }
 
-    /// Whether a panic under the lock has stopped the driver.
+    /// Whether the driver has stopped, because a thread that held the lock has panicked.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         // Shuttle's mutex does not report it; a panic ends the shuttle run.

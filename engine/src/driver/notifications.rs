@@ -14,7 +14,7 @@ use foreread_core::units::FileId;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-/// Identifies the queue of a file. It stays unique when the file number is reused.
+/// Identifies the queue of a file. The key stays unique even if the file number is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueKey {
     pub file: FileId,

@@ -1,10 +1,10 @@
 //! Asynchronous transfers: the requests submitted to the files' queues, and which thread reaps them.
 //!
-//! A fetch is submitted as one transfer for each group of pages. Its pages are stored in ascending order, as they arrive. Of the callers
-//! that wait for bytes of a file, one reaps for all of them. When that caller has its own bytes, it wakes a sleeping caller to continue
-//! reaping. While no caller waits, a worker polls the queue, so that readahead continues. A transfer that the queue refuses, or for which
-//! it has no room, waits for a thread, like a fetch of a file without a queue. `queue/attend.rs` decides which thread or task reaps a
-//! queue.
+//! A fetch is submitted as one transfer for each group of pages. The pages of a fetch are stored in ascending order, as they arrive. Of
+//! the callers that wait for bytes of a file, one reaps for all of them. When that caller has its own bytes, it wakes a sleeping caller
+//! to continue reaping. While no caller waits, a worker polls the queue, so that readahead continues. A transfer that the queue refuses,
+//! or for which it has no room, waits for a thread, like a fetch of a file without a queue. `queue/attend.rs` decides which thread or
+//! task reaps a queue.
 //!
 //! Example: three readers miss on one file with a queue of depth 16. The first reader submits all three transfers and reaps. The transfer
 //! of another reader ends first, and this thread completes it; then its own transfer ends, and it wakes the remaining reader to reap the
@@ -73,7 +73,7 @@ struct ReaperThread {
     on_standby: bool,
 }
 
-/// Who reaps a queue.
+/// Which thread or task reaps a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaper {
     /// The caller of this slot, which waits for its read: until there is a completion, or until the read has an answer.
@@ -179,7 +179,7 @@ pub struct SerialJob {
     pub job: Job,
 }
 
-/// Jobs taken for the queues.
+/// Jobs that were taken from the waiting fetches to be submitted to queues.
 #[derive(Default)]
 pub struct QueueFill {
     pub batches: Vec<Batch>,
@@ -200,7 +200,7 @@ impl ReapedQueue {
     }
 }
 
-/// What a completed transfer means for its fetch.
+/// The effect of a completed transfer on its fetch: more bytes, the end, or an error.
 pub enum Arrival {
     Failed {
         job: Job,

@@ -335,7 +335,7 @@ impl LentBytes {
         (bytes.len() == self.len).then_some(bytes)
     }
 
-    /// Copies them to a buffer of the same length as the read.
+    /// Copies the bytes to a buffer of the same length as the read.
     pub fn copy_to(&self, to: &mut [u8]) {
         for (at, lease) in &self.pieces {
             lease.copy_to(to.get_mut(*at..).unwrap_or_default());

@@ -334,8 +334,8 @@ impl State {
         self.store.show(settled, self.files.known(settled.file));
     }
 
-    /// Reports to the machine the reads that were served without the lock. They are reported with the time of the latest event, because
-    /// no measurement uses the time of a hit.
+    /// Reports to the machine the reads that were served without the lock. These reads are reported with the time of the latest event,
+    /// because no measurement uses the time of a hit.
     #[cold]
     pub fn report_hits(&mut self, noted: &NotedHits) {
         let mut scratch = std::mem::take(&mut self.hits);
@@ -435,7 +435,8 @@ impl State {
         }
     }
 
-    /// Refuses a readahead fetch because the budget has no room. Its bytes are not read, and no demand read fails because of it.
+    /// Refuses a readahead fetch because the budget has no room. The bytes of the fetch are not read, and no demand read fails because of
+    /// this.
     pub fn refuse(&mut self, job: &Job) {
         self.feed(
             self.now,

@@ -1,6 +1,6 @@
 //! What a thread does for a fetch: it reads the source, and asks the source for its version and size.
 //!
-//! It reads without the lock, and takes the lock to report the result.
+//! The thread reads without the driver's lock, and takes the lock to report the result.
 //!
 //! ```text
 //!   a job ─unlock─ source.read_at, or streaming.stream piece by piece ─lock─► Done, Failed

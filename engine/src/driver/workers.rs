@@ -3,8 +3,8 @@
 //! A worker runs fetches that no caller waits for, and demand fetches whose callers are busy. A worker is started if there is work, no
 //! worker is idle, and the limit is not reached. No read depends on a worker. The loops of the threads are in `reaping.rs`.
 //!
-//! Example: the limit is 4, one worker is idle, and a window has 3 fetches. [`Workers::call`] returns: notify 1, start 2. All three are
-//! counted as `called` until they look for work, so the next thread that releases the lock does not call a fourth worker.
+//! Example: the limit is 4, one worker is idle, and a window has 3 fetches. [`Workers::call`] returns: notify 1, start 2. All three
+//! workers are counted as `called` until they look for work, so the next thread that releases the lock does not call a fourth worker.
 //!
 //! ```text
 //!   started ──► called ──► running jobs: demand first, then ahead ──none left──► idle ──notified──► called
@@ -172,8 +172,8 @@ impl Workers {
         }
     }
 
-    /// How long a worker may sleep. One worker polls the queues that no reader reaps. It starts when it is notified to poll, and stops
-    /// after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
+    /// How long a worker may sleep. One worker polls the queues that no reader reaps. This worker starts polling when it is notified to
+    /// do so, and stops after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
     pub fn pause(&mut self, quiet_ticks: &mut Option<u32>, unattended: bool) -> Duration {
         if self.idle_poll == IdlePoll::Called {
             (self.idle_poll, *quiet_ticks) = (IdlePoll::Kept, Some(0));

@@ -53,10 +53,10 @@ const MAX_OPENED: u32 = 4;
 /// answers: after a `head` or a listing that shows a newer version, and after a write through the wrapper, it no longer returns the
 /// older version.
 ///
-/// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies that the program has not dropped yet. It needs the engine's
-/// worker threads ([`Options::threads`]); without them, a read blocks the thread of its task. It makes programs faster that read
-/// sequentially or repeatedly. It makes programs slower whose ranges have tens of megabytes each, because a single request delivers such
-/// a range faster.
+/// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies that the program has not dropped yet. The wrapper needs the
+/// engine's worker threads ([`Options::threads`]); without them, a read blocks the thread of its task. Programs that read sequentially or
+/// repeatedly become faster. Programs that read ranges of tens of megabytes each become slower, because a single request delivers such a
+/// range faster.
 ///
 /// ```
 /// use foreread::Options;

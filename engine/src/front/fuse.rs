@@ -1,7 +1,7 @@
 //! A mount: a read-only tree of files, read through one engine.
 //!
 //! Every open handle has its own readahead state; all files share one cache. The mount does not write and does not follow symbolic links.
-//! One inode number never has two versions. Other users have access only if the settings allow it.
+//! An inode number always refers to one version of a file. Other users have access only if the settings allow it.
 //!
 //! | file | holds |
 //! |---|---|
@@ -130,7 +130,7 @@ pub struct FuseStop {
 }
 
 impl FuseStop {
-    /// Unmounts. If a process has an open file or its working directory there, only the mount point is removed. Listings, lookups
+    /// Unmounts. If a process has an open file or its working directory in the mount, only the mount point is removed. Listings, lookups
     /// and opens that wait for object storage fail with `ECANCELED`; open files remain readable.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Mount {
         ))
     }
 
-    /// Serves until any program has unmounted it and no file is open.
+    /// Serves requests until the tree is unmounted, by this process or another, and no file is open.
     ///
     /// # Errors
     /// The system ended the mount in another way.

@@ -68,8 +68,8 @@ impl NbdStop {
     }
 }
 
-/// Raises this process's limit of open files for this number of clients, as far as the system allows. A serving program calls it; the
-/// library does not change its caller's limits by itself. Returns the number of clients for which the limit suffices.
+/// Raises this process's limit of open files for this number of clients, as far as the system allows. A program that runs a server calls
+/// this; the library does not change the limits of its process by itself. Returns the number of clients for which the limit suffices.
 pub fn make_room(clients: u32) -> u32 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -246,7 +246,7 @@ impl Server {
         move || shared.counts()
     }
 
-    /// Serves until it is stopped.
+    /// Serves clients until the server is stopped.
     ///
     /// # Errors
     /// Waiting for clients (poll) failed in the system.

@@ -1,7 +1,7 @@
 //! A unix socket in the file system, removed when it is dropped.
 //!
-//! It is created in a directory that no other user can enter, and moved to its path after its mode is set, so others can never
-//! connect in between. It never replaces a file, or the socket of a server that still answers.
+//! The socket is created in a directory that no other user can enter, and moved to its path after its mode is set, so that others can
+//! never connect in between. The new socket never replaces a regular file, or the socket of a server that still answers.
 //!
 //! ```text
 //!   .foreread-XXXX/s (0600) ──rename──► PATH ──dropped──► removed, if it is still this socket
@@ -86,7 +86,7 @@ impl Drop for UnixSocket {
 /// Connects without waiting: if the listen queue is full, a blocking connect(2) would wait until the server accepts, possibly forever.
 ///
 /// # Errors
-/// `WouldBlock`: a listener exists but does not accept. `ConnectionRefused`: nothing listens.
+/// `WouldBlock`: a process listens on the socket but does not accept connections. `ConnectionRefused`: no process listens on the socket.
 pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
     let socket = socket_with(
         AddressFamily::UNIX,

@@ -1,6 +1,7 @@
 //! The server's side of the fixed newstyle handshake, without a socket: it takes the client's bytes and returns the bytes to send.
 //!
-//! It never waits, never trusts a length sent by a client, and never keeps more than [`MAX_OPTION_BYTES`] of a client's bytes.
+//! The handshake code never waits, never trusts a length sent by a client, and never keeps more than [`MAX_OPTION_BYTES`] of a client's
+//! bytes.
 //!
 //! ```text
 //!   greeting ──► client flags ──► option head ──► option data ──► answer ─┬─► option head (LIST, INFO, what is refused)

@@ -1,6 +1,7 @@
 //! Certificates, keys and certificate revocation lists (CRLs), as the server and the source read them from PEM files.
 //!
-//! A file is read in one piece, up to [`MAX_PEM_BYTES`]; a FIFO or a device at its path is refused. An empty list is an error.
+//! A file is read in one piece, up to [`MAX_PEM_BYTES`]; a FIFO or a device at its path is refused. A file without a certificate, key or
+//! list is an error.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};

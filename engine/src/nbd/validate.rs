@@ -1,6 +1,6 @@
 //! Validates every request before it is executed; each rule has its own error.
 //!
-//! It has no side effects. The caller discards the payload of a refused request.
+//! Validation has no side effects. The caller discards the payload of a refused request.
 
 use super::wire::{Request, command, command_flag, errno, transmission};
 

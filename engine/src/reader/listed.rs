@@ -22,8 +22,8 @@ use foreread_core::policy::Scope;
 use foreread_core::units::MAX_OFFSET;
 use std::sync::Arc;
 
-/// A position in an engine's order of files, after which the next file can be listed. It is valid only in this engine. A file listed
-/// after the position of a removed file follows no file.
+/// A position in an engine's order of files, after which the next file can be listed. The position is valid only in this engine. A file
+/// listed after the position of a removed file follows no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition(FileKey);
 
@@ -62,7 +62,8 @@ pub struct ListedFile {
 }
 
 impl Engine {
-    /// Announces that a source will be read after the source at `after`. Without `after`, the source is the first of an order.
+    /// Announces that a source will be read after the source at `after`. If `after` is `None`, the source is the first file of a new
+    /// order.
     ///
     /// # Errors
     /// The source cannot be opened by its name, is too large, or too many sources are open.

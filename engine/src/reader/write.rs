@@ -1,4 +1,4 @@
-//! Writing through a reader: first to the source, then the range is dropped from the cache.
+//! Writes through a reader: the bytes are written to the source, then the range is dropped from the cache.
 //!
 //! The cache contains no unwritten bytes, and a read that starts after the write has returned gets no old bytes.
 //!

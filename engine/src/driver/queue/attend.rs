@@ -281,8 +281,8 @@ impl Poller {
         cfg!(shuttle) && self.is_active() || !cfg!(shuttle) && is_within(now, self.last, STALE)
     }
 
-    /// Whether a task polls the queue and has checked it recently. Both matter, because a runtime may stop polling a task without
-    /// dropping it.
+    /// Whether a task polls the queue and has checked it recently. The time of the last check matters, because a runtime may stop polling
+    /// a task without dropping it.
     pub fn attends(&self, now: Nanos) -> bool {
         self.is_active() && self.is_fresh(now)
     }

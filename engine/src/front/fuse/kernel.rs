@@ -1,8 +1,8 @@
 //! The interface to the crate `fuser`: it decodes requests and encodes replies.
 //!
-//! It makes no decisions. A request is decoded, and [`View`] executes it on a thread that may block ([`RequestPool`]), for as long as the
-//! caller waits and the mount is not stopped. Then this module encodes the result. If a reply is dropped without being sent (a panic),
-//! the crate answers with EIO.
+//! This module makes no decisions. A request is decoded, and [`View`] executes it on a thread that may block ([`RequestPool`]), for as
+//! long as the caller waits and the mount is not stopped. Then this module encodes the result. If a reply is dropped without being sent
+//! (a panic), the crate answers with EIO.
 //!
 //! ```text
 //!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
@@ -213,7 +213,7 @@ impl KernelMount {
         }
     }
 
-    /// Serves until it is unmounted and no file is open.
+    /// Serves requests until the file system is unmounted and no file is open.
     pub fn run(self) -> std::io::Result<()> {
         let KernelMount { session, place } = self;
         let (to, ended) = channel();

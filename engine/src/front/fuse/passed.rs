@@ -25,7 +25,8 @@ struct OpenNumber<I> {
     passed: Option<Arc<PassedFile<I>>>,
 }
 
-/// A backing file that the kernel has accepted. It stays open, and cannot be evicted, until the last handle of its inode is closed.
+/// A backing file that the kernel has accepted. The file stays open, and cannot be evicted from the disk cache, until the last handle of
+/// its inode is closed.
 pub struct PassedFile<I> {
     pub id: I,
     _file: WholeFile,

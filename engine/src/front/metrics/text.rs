@@ -15,7 +15,7 @@ use std::fmt;
 /// All current metrics as text.
 ///
 /// # Panics
-/// It cannot panic, because the text is written to memory.
+/// This function cannot panic, because writing to a string never fails.
 #[must_use]
 pub fn text(engine: &Engine, front: FrontView) -> String {
     let mut registry = Registry::with_prefix(PREFIX);

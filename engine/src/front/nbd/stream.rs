@@ -30,7 +30,7 @@ impl ClientStream {
         }
     }
 
-    /// Runs the TLS handshake. All bytes before it are plain, and all bytes after it are encrypted.
+    /// Runs the TLS handshake. All bytes before the handshake are plain, and all bytes after it are encrypted.
     #[cfg(feature = "tls")]
     pub fn start_tls(&self, tls: &NbdTls, deadline: &mut Deadline) -> std::io::Result<()> {
         let session = Session::agree(&self.socket, tls, deadline)?;
@@ -44,7 +44,7 @@ impl ClientStream {
         self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Ends both directions; threads that wait for them wake up. With TLS, it first sends close_notify to the client.
+    /// Ends both directions; threads that wait for them wake up. If TLS is used, close_notify is sent to the client first.
     pub fn end(&self) {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {

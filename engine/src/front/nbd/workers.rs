@@ -104,8 +104,9 @@ impl Workers {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. This happens only once, until
-    /// [`Workers::arm`] is called. With `more` it happens at once, because TLS already has bytes that the socket does not report.
+    /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. The number is returned only once, until
+    /// [`Workers::arm`] is called. If `more` is set, [`Workers::take`] returns it at once, because TLS already has bytes that the socket
+    /// does not report.
     pub fn add(
         &self,
         socket: BorrowedFd<'_>,

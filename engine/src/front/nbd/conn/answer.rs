@@ -1,6 +1,6 @@
 //! Executes a request and answers the client.
 //!
-//! Two answers are never mixed on the wire, and all answers are of one version.
+//! The bytes of two answers are never mixed on the wire, and all answers are of one version of the source.
 //!
 //! ```text
 //!   read:   fill a piece ── output lock ── send ── (next piece) ── unlock       an error after the first piece: disconnect
