@@ -133,7 +133,7 @@ fn a_short_log_takes_little_memory() {
         for policy in ["none", "linux-6.18"] {
             for (pages, max_fetch, what) in [
                 (1 << 36, 4 << 20, "capacity_pages"),
-                (1 << 28, 4096, "in fetches of max_fetch_bytes"),
+                (1 << 28, 4096, "pages of max_fetch_bytes"),
             ] {
                 let (code, error) = run(five_lines(pages, max_fetch, policy, event));
                 assert!(

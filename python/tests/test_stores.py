@@ -129,7 +129,7 @@ def test_a_wrong_setting_is_said_with_those_there_are():
     for wrong in [lambda stores: foreread.configure(stores=stores), lambda stores: foreread.open("s3://bucket/key", stores=stores)]:
         with pytest.raises(ValueError, match="there is no `profle`; there are first-byte, .*profile, region"):
             wrong({"profle": "dev"})
-    with pytest.raises(ValueError, match="no policy 'fast' can serve reads.* auto,"):
+    with pytest.raises(ValueError, match="'fast' is not a policy that can serve reads.* auto,"):
         foreread.open(__file__, policy="fast")
     with pytest.raises(ValueError, match="has no parameter 'mux'; it has max"):
         foreread.open(__file__, policy="linux-6.18:mux=1M")

@@ -26,7 +26,8 @@ pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
         }
         _ => format!("it cannot be locked ({error})"),
     };
-    let remedy = "end that program or unmount it; if that program never writes, --no-lock serves without a lock";
+    let remedy =
+        "end that program or unmount it, or, if it never writes, serve without a lock (--no-lock)";
     FrontError::new(FrontErrorKind::Locked, what, reader.describe(), remedy).caused_by(error)
 }
 
