@@ -19,10 +19,10 @@
 //! and [`PolicyDraft::parse_among`] parses its name. Everything that such a policy may need is public here: [`Ask`], [`Probe`],
 //! [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate `foreread-history` is an example.
 //!
-//! To add a policy to this crate: write its file, add its name to both lists in this file, its row to `docs/policies.md`, and its table
-//! of expected decisions to `core/tests/golden`. Code that several policies share is in files that are not policies (`capacity`,
-//! `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`, `linux_6_18_todo`, `ondemand`, `pattern`, `tuning`,
-//! `why`). No policy uses another policy.
+//! To add a policy to this crate, write its file, and add its name to both lists in this file. Also add its row to `docs/policies.md`,
+//! and its table of expected decisions to `core/tests/golden`. Code that several policies share is in files that are not policies
+//! (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`, `linux_6_18_todo`, `ondemand`, `pattern`,
+//! `tuning`, `why`). No policy uses another policy.
 
 pub mod capacity;
 mod detector;

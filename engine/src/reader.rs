@@ -91,10 +91,10 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
 /// Reads a source through a cache with readahead. Any number of threads can read through one `Reader` at the same time.
 ///
 /// **Drop.** Dropping a reader discards fetches that have not started. When the last reader and the last clone of its engine are dropped,
-/// the threads end, and the drop waits for running fetches. A source that does not answer therefore delays the drop. To avoid this delay,
-/// for example in a task, drop the reader on a thread for blocking calls (`spawn_blocking` in tokio), give the source a time limit, or
-/// make it a [`StreamingSource`](source::StreamingSource), which the engine asks to stop early. Fetches of an async client
-/// (`source::from_async`) are cancelled, and the drop does not wait for them.
+/// the threads end, and the drop waits for running fetches. A source that does not answer therefore delays the drop. To avoid this delay
+/// in a task, drop the reader on a thread for blocking calls (`spawn_blocking` in tokio). Or give the source a time limit, or make it a
+/// [`StreamingSource`](source::StreamingSource), which the engine asks to stop early. Fetches of an async client (`source::from_async`)
+/// are cancelled, and the drop does not wait for them.
 ///
 /// ```
 /// use foreread::{Options, Reader};

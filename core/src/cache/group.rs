@@ -118,7 +118,7 @@ impl Group {
         }
     }
 
-    /// Sets absent pages to "in flight"; pages that are fetched for a demand read are used from the start.
+    /// Sets absent pages to "in flight"; pages that are fetched for a demand read are counted as used from the start.
     pub fn depart(&mut self, mask: u64, ahead: bool) {
         assert_eq!(self.cached() & mask, 0, "only an absent page may depart");
         self.flight |= mask;

@@ -1,9 +1,10 @@
 //! Reads of cached pages: the fast path through the machine, and the path that avoids the machine.
 //!
-//! A page is settled if it is cached, was read before and has no readahead mark. A read of settled pages needs no decision of the policy
-//! and changes no page. Such a read only updates the eviction order, the counters and, if the policy needs it, the position at which the
-//! last read ended. So a driver may serve such a read without the machine, and report it afterwards ([`crate::event::Event::Hit`]),
-//! several at a time; the reports must keep the order of each thread's reads. A report of a hit never causes a fetch.
+//! A page is settled if it is present in the cache, was read before and has no readahead mark. A read of settled pages needs no decision
+//! of the policy and changes no page. Such a read only updates the eviction order, the counters and, if the policy needs it, the position
+//! at which the last read ended. So a driver may serve such a read without the machine, and report it afterwards
+//! ([`crate::event::Event::Hit`]), several at a time; the reports must keep the order of each thread's reads. A report of a hit never
+//! causes a fetch.
 //!
 //! ```text
 //!   Read ──► all pages present, none marked, one group ──► quick_hit: Serve at once
@@ -35,7 +36,7 @@ impl Machine {
     // ---- getters ----
 
     /// The group of `pages`, if all of them are in one group and settled. Returns `None` if they are not, or if the policy wants to be
-    /// asked about cached pages, too.
+    /// asked about present pages, too.
     #[must_use]
     pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<SettledGroup> {
         let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;

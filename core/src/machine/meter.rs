@@ -1,7 +1,7 @@
 //! The meter: measures a source's latency and rate on every fetch, including demand.
 //!
-//! The measurements are kept when a stream or file is closed, because latency and rate are properties of the source. It measures only if
-//! the policy needs that ([`crate::policy::Wants::meter`]). It has five figures:
+//! The measurements are kept when a stream or file is closed, because latency and rate are properties of the source. The meter measures
+//! only if the policy needs this ([`crate::policy::Wants::meter`]). The meter has five figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
@@ -18,16 +18,16 @@
 //! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, only a part of its bytes counts, as if they had
 //! arrived at a constant rate (`ArrivalHistogram`).
 //!
-//! If eight consecutive fetches of a source that is not busy take more than twice the latency, or less than half of it,
-//! they replace all samples: the latency has changed, for example because of a new route.
+//! The latency may change, for example because of a new route. If eight consecutive fetches of a source that is not busy take more than
+//! twice the latency, or less than half of it, they replace all samples.
 //!
 //! The latency is measured on an idle source, so it does not include the queue that readahead creates. A source that is never idle still
 //! updates the latency, using 16 fetches that were queued after others. Queueing can only increase the first-byte times of these fetches,
 //! so if their median is below the measured latency, the true latency is lower. (Taking their minimum instead would not work: for a store
-//! with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) The true latency is higher than measured if the
-//! minimum of these times is more than twice the measured latency, even without the transfer times of the fetch itself and of the bytes
-//! in flight before it. Without this subtraction, a scan that keeps 700 KB in flight on a 62 MB/s link would measure 11 ms instead of the
-//! round trip of 0.7 ms, and would read ahead too far.
+//! with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) To find an increase, the transfer times of the fetch
+//! itself and of the bytes in flight before it are subtracted from each first-byte time. If the minimum of the results is more than twice
+//! the measured latency, the true latency is higher. Without the subtraction, a scan that keeps 700 KB in flight on a 62 MB/s link would
+//! measure 11 ms instead of a round trip of 0.7 ms. It would then read ahead too far.
 //!
 //! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016), of which the maximum over the latest rounds is used.
 

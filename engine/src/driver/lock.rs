@@ -10,8 +10,8 @@
 //!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the proof from being consumed
 //! ```
 //!
-//! Example: a thread that finds a fetch to run clones the `Remote` under the lock, releases the lock, reads the source through `at`,
-//! and takes the lock again to report the result.
+//! Example: a thread finds a fetch to run. It clones the `Remote` of the source under the lock, releases the lock, and reads the source
+//! through `at`. Then it takes the lock again to report the result.
 //!
 //! The compiler cannot check [`UnlockedProof::enter`], which creates the proof: it is called at the start of a thread and of each
 //! external call. A debug build panics if a thread that holds the lock calls it, or drops the last reference to a source.

@@ -356,7 +356,7 @@ impl State {
 
     // ---- fetches ----
 
-    /// Takes a job for a caller that waits for `range`. Streaming readahead is left to a worker if one is available: a caller that ran
+    /// Takes a job for a caller that waits for `range`. Streaming readahead is left to a worker if one is available. A caller that ran
     /// such a fetch would have to wait for its end, and not only for the bytes that it needs.
     pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
         // Several jobs are better submitted together: the next `unlock` does that, demand first.

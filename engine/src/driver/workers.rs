@@ -220,8 +220,8 @@ impl Workers {
 
 /// All threads of a driver, so that they can be joined: workers, and those that reap queues for tasks.
 ///
-/// A thread that has ended keeps its stack until it is joined. So ended threads are joined not only at the end, but also when
-/// another thread is started and when a reader is closed: an engine may live for months, and its threads for seconds.
+/// A thread that has ended keeps its stack until it is joined. An engine may live for months, and its threads for seconds. So ended
+/// threads are joined not only when the driver ends, but also when another thread is started and when a reader is closed.
 ///
 /// Example: a worker ends after 5 s. The next `spawn`, after 60 s, joins it before it starts another thread.
 ///

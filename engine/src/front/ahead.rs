@@ -48,10 +48,9 @@ const MAX_OPENED: u32 = 4;
 
 /// An object store with readahead and a cache, for programs that read through [`ObjectStore`].
 ///
-/// All bytes of an answer are of one version. A version is trusted for a second; if another program replaces the object within that
-/// time, reads may still return the old version. [`Ahead::check_after`] changes the time. The wrapper never contradicts its own
-/// answers: after a `head` or a listing that shows a newer version, and after a write through the wrapper, it no longer returns the
-/// older version.
+/// All bytes of an answer are of one version. A version is trusted for a second; if another program replaces the object within that time,
+/// reads may still return the old version. [`Ahead::check_after`] changes the time. The wrapper never contradicts its own answers. After
+/// a `head` or a listing that shows a newer version, or a write through the wrapper, it no longer returns the older version.
 ///
 /// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies that the program has not dropped yet. The wrapper needs the
 /// engine's worker threads ([`Options::threads`]); without them, a read blocks the thread of its task. Programs that read sequentially or

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Example: 16 threads read pages of a cached set. The second read of a page publishes its group. From then on, a read of that group
-//! takes one of many small locks instead of the driver's, and two threads contend only if they read the same group at the same moment.
+//! takes one of many small locks instead of the driver's lock. Two threads contend only if they read the same group at the same moment.
 
 use super::lease::Lease;
 use super::segments::Segments;

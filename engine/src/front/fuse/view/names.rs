@@ -1,9 +1,8 @@
 //! Caches the store's recent answers about names: listings of folders, and look-ups of single names.
 //!
 //! An answer is trusted for [`super::View::ttl`] after the request; the kernel's caching counts towards this time. A name that is not in
-//! the cache is requested from the store. One answer may contain more names than requested: a program that opens a list of files, in any
-//! order, looks up each of them, and one request can answer a thousand lookups. A name that is missing in a listing is not taken as
-//! absent.
+//! the cache is requested from the store. One answer may contain more names than requested. If a program opens a list of files in any
+//! order, each is looked up, and one request can answer a thousand lookups. A name that is missing in a listing is not taken as absent.
 //!
 //! ```text
 //!   listing of a folder, trusted  ┐
