@@ -1,8 +1,9 @@
 //! One cache, one set of limits and one pool of worker threads for any number of sources.
 //!
-//! The engine keeps state for a file only while the file has readers. When the last reader of a file closes, the engine drops the file's
-//! pages and reuses its number, so a program may open a million files one after the other. The policy `auto` measures all sources of an
-//! engine together, so use one engine for each kind of storage. An engine shares nothing with other engines except the budget.
+//! The engine keeps state for a file only while the file has readers or is listed. When the last reader of a file closes, the engine
+//! drops the file's pages and reuses its number, so a program may open a million files one after the other. The policy `auto` measures
+//! all sources of an engine together, so use one engine for each kind of storage. An engine shares nothing with other engines except the
+//! budget.
 //!
 //! ```text
 //!   Engine::new(options)
