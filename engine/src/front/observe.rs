@@ -1,7 +1,7 @@
-//! Observers get the read requests of a front end, for example to record them.
+//! Observers get the requests of a front end's clients, for example to record them.
 //!
-//! Without an observer there is no cost, not even a clock read. Observers get neither the data nor any reads that clients have not
-//! requested.
+//! Without an observer there is no cost, not even a clock read. Observers get neither the data nor any requests that clients have not
+//! sent.
 //!
 //! ```text
 //!   opened ──► passed ──► passed ──► ... ──► closed        per client; those of several clients mix
