@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   disk     cost of its reads, checked by sequential reads   doctor, watch, probe; an extra step in tune and compare
+//!   kept     this measurement, for half an hour               all of these
 //!   tables   rows that were measured or simulated             compare, tune
 //!   lines    what to paste
 //! ```
@@ -11,6 +12,7 @@
 //! sentence gives both.
 
 pub mod disk;
+mod kept;
 mod lines;
 pub mod tables;
 

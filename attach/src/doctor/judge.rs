@@ -32,6 +32,7 @@ pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
         latency_us,
         mb_per_s,
         is_measured: false,
+        age_s: 0,
         turns,
     }
 }

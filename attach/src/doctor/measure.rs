@@ -1,7 +1,8 @@
 //! Measures a disk briefly, if that is permitted and disturbs nothing.
 //!
 //! ```text
-//!   the node of the disk, if this user may open it ──► latency, rate, and a sequential reader with four sizes, three times
+//!   a command measured it in the last half hour ──► its figures
+//!   else the node of the disk, if this user may open it ──► latency, rate, and a sequential reader with four sizes, three times
 //!   else a large file on it that this user may read
 //! ```
 //! Only disks of this machine are measured. A disk in heavy use is not measured: its readers come first, and the
@@ -50,6 +51,10 @@ pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measu
     if !is_for_it || !facts.has_bytes() {
         return Measurement::Not;
     }
+    let kept = DiskLook::kept(&facts.device.name, facts.device.read_ahead, limits);
+    if let Some(look) = kept {
+        return Measurement::Look(look);
+    }
     let counters = || host.disk_counters(&facts.device.name);
     let before = counters();
     std::thread::sleep(LOOK);
@@ -67,7 +72,13 @@ pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measu
     let by_file = std::iter::once_with(|| readable_files(host, facts)).flatten();
     for place in by_node.chain(by_file) {
         let claims = facts.device.rotates == Some(true) && facts.is_virtual.is_none();
-        match DiskLook::measured(&place, facts.device.read_ahead, claims, limits) {
+        match DiskLook::measured(
+            &place,
+            &facts.device.name,
+            facts.device.read_ahead,
+            claims,
+            limits,
+        ) {
             Ok(Some(look)) => return Measurement::Look(look),
             Ok(None) => {}
             Err(failure) => drop(failed.get_or_insert(failure)),

@@ -18,13 +18,14 @@
 //! windows of 128 KiB, 512 KiB, 2 MiB and of the present size are read in three rounds: the smallest is taken that no larger one beats by
 //! 25 % in the median of the three. A device that does not rotate never gets a value above 2 MiB.
 
+use super::kept::KeptMeasurement;
 use super::{Confidence, Standing, Step, Verdict, to_set};
 use crate::glance::{glance, in_order};
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use foreread_report::number::{size_in_words as size, three};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Sizes that are tried: 128 KiB to 64 MiB.
@@ -48,7 +49,7 @@ const IN_ORDER_US: f64 = 100.0;
 pub const MIN_TURNING_US: f64 = 1000.0;
 
 /// What a read of a device costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StorageCosts {
     /// Latency of a random read of 4 KiB, in microseconds.
     pub latency_us: f64,
@@ -58,6 +59,8 @@ pub struct StorageCosts {
     pub is_measured: bool,
     /// True if the device rotates: then each change between readers costs a seek.
     pub turns: bool,
+    /// Seconds since it was measured; 0 if now.
+    pub age_s: u64,
 }
 
 /// What a value of `read_ahead_kb` costs and gains.
@@ -171,13 +174,13 @@ impl StorageCosts {
         bytes > large && bytes > best.readahead_bytes
     }
 
-    /// `measured: 0.2 ms, 1200 MB/s`
+    /// `measured: 0.2 ms, 1200 MB/s`; `measured 12 min ago: ...` if it is kept from another command.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let word = if self.is_measured {
-            "measured"
-        } else {
-            "assumed"
+        let word = match (self.is_measured, self.age_s / 60) {
+            (false, _) => "assumed".to_string(),
+            (true, 0) => "measured".to_string(),
+            (true, minutes) => format!("measured {minutes} min ago"),
         };
         format!(
             "{word}: {} ms, {} MB/s",
@@ -200,7 +203,7 @@ const ROUNDS: usize = 3;
 const MIN_GAIN: f64 = 1.25;
 
 /// The rate of a sequential reader with windows of one size, in 10^6 bytes a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckedRate {
     pub readahead_bytes: u64,
     pub mb_per_s: [f64; ROUNDS],
@@ -249,7 +252,7 @@ impl DiskLook {
     /// # Errors
     /// The file cannot be read.
     pub fn of(path: &Path, device: Option<&Device>) -> Result<Option<DiskLook>, Failure> {
-        let Some(device) = device.filter(|device| device.name.is_some()) else {
+        let Some(device) = device else {
             return Ok(None);
         };
         let limits = SettingLimits {
@@ -257,24 +260,32 @@ impl DiskLook {
             memory_bytes: Host::here().memory_bytes(),
             faults_of_reads: None,
         };
+        let Some(name) = &device.name else {
+            return Ok(None);
+        };
         DiskLook::measured(
             path,
+            name,
             device.read_ahead,
             device.rotates == Some(true),
             limits,
         )
     }
 
-    /// Like [`DiskLook::of`], for a device whose facts are known. `may_turn`: the device reports that it rotates.
+    /// Like [`DiskLook::of`], for the disk with this name, whose facts are known. `may_turn`: the device reports that it rotates.
     ///
     /// # Errors
     /// The device cannot be read.
     pub fn measured(
         path: &Path,
+        disk: &str,
         has_bytes: Option<u64>,
         may_turn: bool,
         limits: SettingLimits,
     ) -> Result<Option<DiskLook>, Failure> {
+        if let Some(look) = DiskLook::kept(disk, has_bytes, limits) {
+            return Ok(Some(look));
+        }
         let Some(seen) = glance(path)? else {
             return Ok(None);
         };
@@ -283,6 +294,7 @@ impl DiskLook {
             mb_per_s: seen.mb_per_s,
             is_measured: true,
             turns: may_turn && seen.latency_us >= MIN_TURNING_US,
+            age_s: 0,
         };
         let mut look = DiskLook {
             has_bytes,
@@ -293,7 +305,26 @@ impl DiskLook {
         if look.find().standing != Standing::Fine {
             look.checked = look.check(path).unwrap_or_default();
         }
+        let kept = KeptMeasurement {
+            has_bytes,
+            costs,
+            checked: look.checked.clone(),
+        };
+        kept.keep(disk);
         Ok(Some(look))
+    }
+
+    /// What a command measured on this disk in the last half hour. Returns `None` if nothing was measured, or if the disk had another
+    /// readahead then.
+    #[must_use]
+    pub fn kept(disk: &str, has_bytes: Option<u64>, limits: SettingLimits) -> Option<DiskLook> {
+        let kept = KeptMeasurement::find(disk, has_bytes)?;
+        Some(DiskLook {
+            has_bytes,
+            costs: kept.costs,
+            limits,
+            checked: kept.checked,
+        })
     }
 
     /// Reads sequentially with windows of the present size and of [`CHECKED`]. Returns `None` if one of them cannot
@@ -479,6 +510,7 @@ mod tests {
         mb_per_s: 1000.0,
         is_measured: true,
         turns: false,
+        age_s: 0,
     };
     const LIMITS: SettingLimits = SettingLimits {
         request_bytes: Some(1 << 20),

@@ -100,6 +100,12 @@ impl Host {
         Ok(self.device(DeviceNumber::below(&fstat(file)?)))
     }
 
+    /// The kernel's sequence number of a disk (since 5.15): no two disks have the same one until the machine restarts, and a loop
+    /// device gets a new one with each file. `None` if there is none.
+    pub fn disk_sequence(&self, name: &str) -> Option<u64> {
+        number(&self.sys.join("block").join(name).join("diskseq"))
+    }
+
     /// The device with this number; for a partition, its disk.
     pub fn device(&self, of: DeviceNumber) -> Device {
         let link = self.sys.join("dev/block").join(of.to_string());
