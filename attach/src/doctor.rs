@@ -337,14 +337,16 @@ fn pressure(
     let faults_of_reads = since_start.share(devices);
     let stalls = match stalled_percent {
         Some(percent) if percent >= STALLED_PERCENT => {
-            format!("Memory is short: programs waited for it in {percent:.1} % of the last minute")
+            format!(
+                "Memory is short: programs waited for memory in {percent:.1} % of the last minute"
+            )
         }
         Some(_) => "Memory is not short now".to_string(),
         None => "Whether memory is short is unknown (no PSI)".to_string(),
     };
     let refaulted = pressure.refaulted_bytes().map(|bytes| {
         format!(
-            "; {} of files were read again soon after they were dropped",
+            "; {} of file data were read again soon after their eviction from the page cache",
             size(bytes)
         )
     });
@@ -365,7 +367,7 @@ fn pressure(
             refaulted.as_deref().unwrap_or_default(),
             faults.as_deref().unwrap_or_default(),
             if refaulted.is_some() || faults.is_some() {
-                ", since the start of the machine"
+                " (since boot)"
             } else {
                 ""
             },
@@ -398,16 +400,16 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
             .split(',')
             .find_map(|word| word.strip_prefix("upperdir="));
         let upper = upper.map_or_else(String::new, |path| {
-            format!(" (for files that were changed: that of {path})")
+            format!(" (for changed files: the layer of {path})")
         });
         notes.push(format!(
-            "The root is an overlay: the readahead of the layer that has a file counts{upper}"
+            "The root is an overlay file system: a file has the readahead of the layer that contains it{upper}"
         ));
     }
     // The root is on no disk: a virtual machine may also have the marks of a container.
     if host.is_container() && root.is_some_and(|root| root.number.major == 0) {
         notes.push(
-            "This is a container: the settings are those of its host, and are set there"
+            "This is a container: the settings belong to its host, and can only be changed there"
                 .to_string(),
         );
     }
@@ -415,7 +417,9 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
         .iter()
         .any(|device| device.verdict.standing == Standing::Suspicious);
     if wrong && let Some(fate) = version.and_then(rules::fate_of_a_set_value) {
-        notes.push(format!("A value that is set by hand does not last: {fate}"));
+        notes.push(format!(
+            "A value that is set manually does not last: {fate}"
+        ));
     }
     notes
 }

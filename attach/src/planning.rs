@@ -188,7 +188,7 @@ impl PlanBuilder {
 }
 
 fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
-    let size = size.ok_or("the recording lacks its size")?;
+    let size = size.ok_or("the recording does not contain its size")?;
     Ok(Some(PlanFile {
         path: name.into(),
         size,

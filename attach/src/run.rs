@@ -192,12 +192,12 @@ impl RunReport {
             }
             None if command.is_empty() => None,
             None if self.has_no_pattern() => {
-                let why =
-                    "if it reads the same data each time, a plan of one run can help the next:";
+                let why = "if the command reads the same data each time, a plan of one run can help the next:";
                 Some(Step::new(Means::Plan, why, record_lines(command)))
             }
             None => {
-                let why = "what a kernel setting and other steps would gain for it:";
+                let why =
+                    "to see what a kernel setting and other steps would gain for this command:";
                 Some(Step::new(
                     Means::Measure,
                     why,

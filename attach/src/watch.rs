@@ -91,7 +91,7 @@ impl Watcher {
         let is_seen = |verdict: &DeviceVerdict| before.disks.contains_key(&verdict.verdict.device);
         if !verdicts.iter().any(is_seen) {
             let remedy = "run it on the host, not in a container";
-            return Err(Failure::cannot("no disk is seen here", "", remedy));
+            return Err(Failure::cannot("no disk is visible here", "", remedy));
         }
         Ok(Watcher {
             host,

@@ -194,7 +194,7 @@ fn a_path_of_multipath_does_not_hide_what_is_mounted() {
     );
     let path = machine.doctor(&["--why", "sda"]);
     assert!(
-        path.is_done().contains("reads of files go through dm-0"),
+        path.is_done().contains("files on it are read through dm-0"),
         "{}",
         path.out
     );
@@ -335,7 +335,7 @@ fn what_is_not_there_is_one_line() {
         container.0.path().to_str().expect("UTF-8"),
     ]);
     assert_eq!(got.code, Some(3), "{}", got.err);
-    assert!(got.err.contains("no disk is seen here"), "{}", got.err);
+    assert!(got.err.contains("no disk is visible here"), "{}", got.err);
     let line = cloud().doctor(&["sdz"]);
     assert!(
         line.is_refused()
@@ -434,7 +434,7 @@ fn a_fix_is_set_kept_and_taken_back() {
     machine.write("sys/block/nvme0n1/queue/read_ahead_kb", "77\n");
     let got = machine.doctor(&["--undo"]);
     assert!(
-        got.is_done().contains("77 was set by something else"),
+        got.is_done().contains("77 was set by another program"),
         "{}",
         got.out
     );

@@ -157,7 +157,7 @@ fn names_and_dates_are_brought_in() {
     let got = foreread(["replay", text(&plan)]);
     assert!(
         got.err
-            .contains("it is no block device with a mounted file system"),
+            .contains("it is not a block device with a mounted file system"),
         "{}",
         got.err
     );

@@ -166,7 +166,8 @@ fn the_folder_of_event_logs_is_made() {
     let below = disk.join("logs").display().to_string();
     let got = foreread(args.iter().copied().chain([below.as_str()]));
     assert!(
-        got.is_refused().contains("making the folder of event logs"),
+        got.is_refused()
+            .contains("creating the folder for event logs"),
         "{}",
         got.err
     );

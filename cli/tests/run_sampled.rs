@@ -197,7 +197,7 @@ fn a_command_that_hides_is_left_alone() {
             let done = run(&["--by", "sample", "--", "python3", "-c", hides, time]);
             last = String::from_utf8_lossy(&done.stderr).into_owned();
             assert_eq!(done.status.code(), Some(0), "{last}");
-            last.contains("the program hides what it does")
+            last.contains("the program may not be inspected")
         });
     assert!(is_said, "{last}");
     // A recording of it has nothing, says so, and passes its exit code on.

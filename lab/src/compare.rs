@@ -467,7 +467,7 @@ impl<'a> Case<'a> {
             && !self.plan.is_stopped()
         {
             notes.push(format!(
-                "The oracle was left out: it takes at most {} reads",
+                "The oracle was left out: it supports at most {} reads",
                 limits::MAX_TOUCHES
             ));
         }
@@ -506,7 +506,7 @@ impl<'a> Case<'a> {
 /// The note of an interrupted table.
 fn interrupted(run: u32, turn: usize, rows: usize, runs: u32) -> String {
     match run {
-        0 => format!("Interrupted: {turn} of {rows} rows were measured, once"),
-        run => format!("Interrupted: {run} of {runs} runs of each row were made"),
+        0 => format!("Interrupted: {turn} of {rows} rows were measured, each in a single run"),
+        run => format!("Interrupted: {run} of {runs} runs of each row were completed"),
     }
 }

@@ -112,7 +112,8 @@ pub fn explain(
         }
     }
     if let Some((counter, [ours, machine])) = total.differs_from(&run.result.stats) {
-        let why = format!("the files have {ours} {counter} in all, the machine counted {machine}");
+        let why =
+            format!("the files add up to {ours} {counter}, but the whole run counted {machine}");
         let place = format!("{} on {trace}", run.policy);
         return Err(Failure::check("broken explanation", place, "please report it").because(why));
     }

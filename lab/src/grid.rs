@@ -105,7 +105,7 @@ impl ComparedCell {
             cache_bytes: report.cache_bytes,
             page_bytes: report.page_bytes,
             bound_s: report.bound_s,
-            row: row.expect("the row of the one policy"),
+            row: row.expect("the report has a row for the policy"),
         })
     }
 }

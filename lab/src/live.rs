@@ -54,7 +54,7 @@ pub enum LiveError {
     },
     /// The workload needs more than reads of one file.
     #[error(
-        "{workload} {does}, and a file is only read here; use --on model:NAME ('foreread list models' lists them)"
+        "{workload} {does}, which is not supported with --on FILE; use --on model:NAME ('foreread list models' lists them)"
     )]
     Unfit {
         /// The name of the workload.
@@ -550,7 +550,7 @@ mod tests {
             ),
         ] {
             let error = check(&workload).expect_err("refused").to_string();
-            let remedy = "and a file is only read here; use --on model:NAME ('foreread list models' lists them)";
+            let remedy = "which is not supported with --on FILE; use --on model:NAME ('foreread list models' lists them)";
             assert_eq!(error, format!("any {does}, {remedy}"));
             assert!(engine_and_kernel_refuse(&workload));
         }

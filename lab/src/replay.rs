@@ -39,7 +39,7 @@ pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 pub const MAX_THINK: f64 = 100.0;
 
 /// The note for a replay whose waits are inferred.
-const INFERRED: &str = "The trace does not say what its reads wait for: each waits for all that had ended before it began";
+const INFERRED: &str = "The trace does not say what its reads wait for: each read waits for all reads that had ended before it began";
 
 /// How a replay is timed. The comments are the help of `--mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -163,7 +163,7 @@ fn best(loaded: &LoadedTrace) -> (Mode, &'static str) {
         ),
         () => (
             Mode::Asap,
-            "without ends of reads in the trace the think time is unknown",
+            "the trace does not say when reads ended, so the think time is unknown",
         ),
     }
 }

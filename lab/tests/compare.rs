@@ -266,11 +266,11 @@ fn a_stopped_comparison_keeps_what_was_measured() {
     };
     let (runs, report) = stopped(8);
     assert_eq!((runs, report.runs), (vec![2, 2, 2], 2));
-    let note = "Interrupted: 2 of 4 runs of each row were made";
+    let note = "Interrupted: 2 of 4 runs of each row were completed";
     assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
     let (runs, report) = stopped(2);
     assert_eq!(runs, [1, 1, 0]);
-    let note = "Interrupted: 2 of 3 rows were measured, once";
+    let note = "Interrupted: 2 of 3 rows were measured, each in a single run";
     assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
     let text = render(&report, Style::default());
     assert!(

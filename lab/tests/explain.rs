@@ -276,7 +276,7 @@ fn what_a_trace_lacks_is_no_obstacle() {
         explained
             .notes
             .iter()
-            .any(|n| n.contains("readahead is already in it")),
+            .any(|n| n.contains("already contains readahead")),
         "{:?}",
         explained.notes
     );

@@ -790,7 +790,7 @@ fn an_oracle_that_loses_is_reported_with_policy_part_and_seed() {
     );
     assert!((0.5..0.62).contains(&beaten.ratio), "{beaten:?}");
     let note = report.notes.iter().find(|note| note.contains("oracle"));
-    let want = "the oracle is no bound here: linux-6.18:max=64M took x0.5";
+    let want = "the oracle is not a lower bound here: linux-6.18:max=64M took x0.5";
     assert!(note.is_some_and(|note| note.starts_with(want)), "{note:?}");
     // Without random latencies nothing is said.
     assert_eq!(of("rbd", 2, 20).oracle_beaten, None);

@@ -433,7 +433,7 @@ fn the_best_mode_is_chosen_and_said() {
         chosen.notes,
         [
             "Replayed in mode closed, because the trace has the calls of a program with their starts and ends: each reader's \
-          next read begins the recorded pause after the one before has ended"
+          next read begins when its previous read has ended and then the recorded pause has passed"
         ]
     );
     let none = trace(vec![Record::read(0, 0, PAGE)]);

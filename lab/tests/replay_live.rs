@@ -278,7 +278,7 @@ fn a_comparison_on_a_file() {
     assert_eq!(
         error,
         format!(
-            "the trace needs 4194304 bytes for its 2 files, and file:{} has 9000; take one file of it with --only NAME, or use --on model:NAME",
+            "the trace needs 4194304 bytes for its 2 files, and file:{} has 9000; select one file of the trace with --only NAME, or use --on model:NAME",
             small.display()
         )
     );
@@ -298,7 +298,7 @@ fn a_comparison_on_a_file() {
     .to_string();
     assert!(
         error.starts_with(
-            "test.trace takes page faults in mapped files, and a file is only read here"
+            "test.trace takes page faults in mapped files, which is not supported with --on FILE"
         ),
         "{error}"
     );

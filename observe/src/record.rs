@@ -245,7 +245,7 @@ impl Capture {
         ];
         if counts.by_page > 0 {
             notes.push(format!(
-                "the offsets of {} reads (sendfile, io_uring, exec) are known to the page only",
+                "the offsets of {} reads (sendfile, io_uring, exec) are known only to the nearest page",
                 counts.by_page
             ));
         }

@@ -23,7 +23,7 @@ pub mod ring;
 pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn refused(what: &str, path: &Path, error: std::io::Error) -> Failure {
-    let remedy = "see 'dmesg' for what the kernel says of it";
+    let remedy = "see 'dmesg' for the kernel's message";
     Failure::cannot(what, path.display(), remedy).caused_by(error)
 }
 

@@ -36,7 +36,7 @@ pub const MAX_BLOCK_ITEMS: usize = 1 << 16;
 /// The description of the format.
 pub static FORMAT: Format = Format {
     name: "foreread",
-    summary: "foreread's own: all that a trace can say, packed; ns and bytes",
+    summary: "foreread's own format: keeps everything, compressed; ns and bytes",
     keys: &[],
     detect,
     import,

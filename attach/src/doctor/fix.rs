@@ -35,7 +35,7 @@ const LOCK_FILE: &str = "/run/foreread-doctor.lock";
 const TITLE: &str = "# Readahead of disks.";
 const WRITTEN_ON: &str = "# Written on ";
 const WRITTEN_BY: &str =
-    "by 'foreread doctor --fix'; 'foreread doctor --undo' puts back what was before.";
+    "by 'foreread doctor --fix'; 'foreread doctor --undo' restores the old values.";
 const STATE: &str = "# foreread-before ";
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -118,9 +118,9 @@ pub fn fix(
         ));
     }
     if !host.has_udev() {
-        outcome
-            .lines
-            .push("No udev runs here: without it the value lasts until the next boot.".to_string());
+        outcome.lines.push(
+            "udev does not run here, so the value lasts only until the next boot.".to_string(),
+        );
     }
     Ok(outcome)
 }
@@ -168,7 +168,7 @@ pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, F
                 format!("{name}: read_ahead_kb is {now} already.")
             }
             (Some(_), Some(now)) => {
-                format!("{name}: read_ahead_kb {now} was set by something else, and stays.")
+                format!("{name}: read_ahead_kb {now} was set by another program, and is kept.")
             }
             _ => format!("{name} is not present now; its rule is removed."),
         };
@@ -223,7 +223,7 @@ fn entry(
     let is_foreign = |pin: &&Pin| pin.path != Path::new(RULES_FILE);
     if let Some(pin) = disk.pin.filter(is_foreign).filter(|_| !force) {
         let place = format!("{name}, {}", pin.path.display());
-        let remedy = "change it there, or add --force: the later file wins";
+        let remedy = "change it there, or override that file with --force";
         return Err(Failure::input(
             "another file sets its readahead",
             place,
@@ -368,7 +368,7 @@ fn lock(host: &Host) -> Result<File, Failure> {
     if host.is_nixos() {
         let remedy = "put the rule that --dry-run prints into services.udev.extraRules";
         return Err(Failure::cannot(
-            "this is NixOS, whose /etc is made of its configuration",
+            "this is NixOS, which generates /etc from its configuration",
             FOLDER,
             remedy,
         ));
@@ -411,7 +411,7 @@ fn cannot(host: &Host, what: &str, place: &str, error: std::io::Error) -> Failur
             "run it on the host of this container"
         }
         ErrorKind::ReadOnlyFilesystem => {
-            "/etc is read-only: put the rule that --dry-run prints where your system's image has its rules"
+            "/etc is read-only: add the rule that --dry-run prints to the udev rules in your system's image"
         }
         _ => "check the folder",
     };

@@ -122,7 +122,8 @@ fn standing(
     let origin = origin(bytes, rule, pin);
     if facts.is_hidden() {
         let above = facts.used_by.join(", ");
-        let text = format!("reads of files go through {above}, whose readahead counts; {origin}");
+        let text =
+            format!("files on it are read through {above}, whose readahead applies; {origin}");
         return (Standing::Fine, text);
     }
     if facts.kind == StorageKind::Zvol && bytes <= MAX_ZVOL_BYTES {
@@ -137,7 +138,7 @@ fn standing(
         && !look.costs.is_measured
         && found.standing != Standing::Suspicious
     {
-        let text = "its server may read ahead by itself: no larger value is advised unless 'foreread tune -- CMD' finds one";
+        let text = "its server may read ahead by itself, so a larger value is advised only if 'foreread tune -- CMD' finds one";
         return (Standing::Fine, format!("{origin}; {text}"));
     }
     // The large defaults of btrfs and Ceph are intended.
@@ -162,7 +163,7 @@ fn claim(facts: &DeviceFacts, costs: &StorageCosts) -> String {
     let optimal = facts.device.optimal.unwrap_or(0);
     if costs.is_measured && !costs.turns && facts.device.rotates == Some(true) {
         let latency = three(costs.latency_us / 1e3);
-        return format!("it claims to rotate and answers in {latency} ms; ");
+        return format!("it claims to rotate, but answers in {latency} ms; ");
     }
     if facts.claims_to_rotate() {
         return "it claims to rotate; ".to_string();

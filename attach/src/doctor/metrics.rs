@@ -13,17 +13,17 @@ const GAUGES: [(&str, &str, Value); 4] = [
     ),
     (
         "foreread_doctor_rule_bytes",
-        "Readahead of the device by the kernel's rule.",
+        "Readahead that the kernel's rule gives the device.",
         |device| device.rule_bytes,
     ),
     (
         "foreread_doctor_advised_bytes",
-        "Readahead that foreread doctor advises, if the present value is not fine.",
+        "Readahead that foreread doctor advises, if the current value is not fine.",
         |device| Some(device.advised?.readahead_bytes),
     ),
     (
         "foreread_doctor_suspicious",
-        "1 if the present value is suspicious.",
+        "1 if the current value is suspicious.",
         |device| Some(u64::from(device.verdict.standing == Standing::Suspicious)),
     ),
 ];

@@ -187,7 +187,7 @@ fn reason(device: &DeviceVerdict) -> String {
         let [_, four] = ratios(now, to);
         let streams = [now.streams_bytes, to.streams_bytes].map(size);
         text += &format!(
-            " Four sequential readers together: {} times as fast. Sixteen streams need {} of memory, with {} {}.",
+            " Four sequential readers together would be {} times as fast. Sixteen streams need {} of memory now; with a readahead of {} they need {}.",
             three(four),
             streams[0],
             size(to.readahead_bytes),
@@ -265,7 +265,7 @@ fn alike(devices: &[&DeviceVerdict]) -> Vec<Block> {
     let mut blocks: Vec<Block> = groups.into_iter().map(line).collect();
     if more > 0 {
         blocks.push(Block::Text(format!(
-            "And {more} kinds more: --json has them."
+            "{more} more groups of devices are listed with --json."
         )));
     }
     blocks

@@ -135,7 +135,7 @@ impl RuleValue {
     pub fn in_words(&self) -> String {
         let KernelVersion(major, minor) = self.since;
         if self.is_newer {
-            return format!("default of Linux {major}.{minor}, in an older kernel");
+            return format!("default of Linux {major}.{minor}, backported to this kernel");
         }
         if self.since >= RECENT && self.bytes != DEFAULT_BYTES {
             return format!("default since Linux {major}.{minor}");
@@ -213,12 +213,12 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
 #[must_use]
 pub fn fate_of_a_set_value(version: KernelVersion) -> Option<&'static str> {
     match version {
-        _ if version >= ONLY_RAISED => {
-            Some("a rescan, a resize or a write to max_sectors_kb raises it to the rule's value")
-        }
-        _ if version >= APPLIED_AGAIN => {
-            Some("a rescan, a resize or a write to max_sectors_kb sets the rule's value")
-        }
+        _ if version >= ONLY_RAISED => Some(
+            "a rescan, a resize or a write to max_sectors_kb raises it to the value of the kernel's rule",
+        ),
+        _ if version >= APPLIED_AGAIN => Some(
+            "a rescan, a resize or a write to max_sectors_kb sets the value of the kernel's rule",
+        ),
         _ => None,
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 fn remedy(error: &LayoutError) -> &'static str {
     match error {
         LayoutError::Io(_) => "check the path and its permissions",
-        LayoutError::NoSuchName(_) => "check --tensors; '*' is for any characters",
+        LayoutError::NoSuchName(_) => "check --tensors; '*' matches any characters",
         LayoutError::Other { remedy, .. } => remedy,
         LayoutError::TooLarge(_) => "name fewer files",
         _ => "check --format and the file",

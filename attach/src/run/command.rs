@@ -54,7 +54,7 @@ const MAX_FILTERED: usize = 64;
 
 /// Why a program cannot be sampled.
 const HIDDEN: &str =
-    "the program hides what it does (setuid, PR_SET_DUMPABLE, or Yama): run it as root";
+    "the program may not be inspected (setuid, PR_SET_DUMPABLE, or Yama): run it as root";
 /// Why a run has no report.
 const NO_ANSWER: &str = "a file system that the command reads does not answer";
 
@@ -76,7 +76,7 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let root = tracing(options.by)?;
     let is_sampled = root.is_none();
     let refused = |error: std::io::Error| {
-        let remedy = "see 'ulimit -a' for what may be open";
+        let remedy = "see 'ulimit -a' for the limits of this process";
         Failure::input("cannot watch", "", remedy).caused_by(error)
     };
     let event = || {
@@ -132,7 +132,7 @@ fn traced() -> Result<Root, Failure> {
     if !tracefs::knows_threads() {
         return Err(Failure::cannot(
             "cannot watch in a PID namespace",
-            "the kernel's tracepoints do not know the process ids that hold here",
+            "the kernel's tracepoints report process ids of the host, which differ from those of the namespace",
             "run it outside of the container, or with --by sample",
         ));
     }

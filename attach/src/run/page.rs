@@ -38,7 +38,7 @@ fn verdict(report: &RunReport) -> String {
     }
     let [in_time, ..] = fates(report);
     format!(
-        "It took {took} s and waited for the storage for {} s of this time. Of {} read ahead, {} were cached before they were read.",
+        "It took {took} s and waited for the storage for {} s of this time. Of the {} that were read ahead, {} were cached before the command read them.",
         span_s(report.waiting_seconds, None),
         amount(report.ahead_bytes),
         amount(in_time)
@@ -52,7 +52,7 @@ fn measured(report: &RunReport) -> Section {
     }
     if report.lost_events > 0 {
         notes.push(format!(
-            "Events were lost in {} places",
+            "Events were lost {} times",
             count(report.lost_events)
         ));
     }

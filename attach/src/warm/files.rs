@@ -54,7 +54,7 @@ pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     };
     let looked = look(path).map_err(text)?;
     if !is_mounted(looked.meta()) {
-        return Err("it is no block device with a mounted file system".to_string());
+        return Err("it is not a block device with a mounted file system".to_string());
     }
     let mut opened = looked.for_reading().map_err(text)?;
     let size = opened.seek(SeekFrom::End(0)).map_err(text)?;

@@ -84,7 +84,10 @@ impl Walk {
     /// The plan is full: this path and all others are left out.
     fn fill(&mut self, path: PathBuf, why: &str) {
         if !std::mem::replace(&mut self.is_full, true) {
-            self.leave_out(path, format!("{why}; this one and the rest are left out"));
+            self.leave_out(
+                path,
+                format!("{why}; this path and all later paths are left out"),
+            );
         }
     }
 

@@ -30,7 +30,7 @@ pub fn check(
         _ if asked < least => "it holds fewer than four pages",
         _ if asked > index => "it holds more pages than can be counted",
         _ if asked > most => {
-            "it is more than caches may use of the memory of this machine or control group"
+            "it is more memory than caches may use on this machine or in this control group"
         }
         _ => return Ok(()),
     };

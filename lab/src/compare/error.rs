@@ -48,8 +48,7 @@ pub enum CompareError {
     /// A run was faster than is possible: the simulator or the model is broken, and none of its figures can be
     /// trusted.
     #[error(
-        "broken model: {policy} read {workload} on {place} in {got_ns} ns, but nothing can in less than {bound_ns}; \
-         please report it"
+        "broken model: {policy} read {workload} on {place} in {got_ns} ns, but the lower bound is {bound_ns} ns; please report it"
     )]
     Impossible {
         /// The policy of the row.
@@ -67,7 +66,7 @@ pub enum CompareError {
     Log(String),
     /// A trace that is larger than the file.
     #[error(
-        "{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME"
+        "{what}, and {place} has {size}; select one file of the trace with --only NAME, or use --on model:NAME"
     )]
     TooLarge {
         what: crate::replay::LayoutError,

@@ -76,7 +76,7 @@ pub fn fitting<'a>(
             format!("{r} was left out: it needs {} bytes", r.least_bytes())
         } else {
             format!(
-                "{r} was left out: it takes minutes on {}; name it to run it",
+                "{r} was left out: it takes minutes on {}; name it explicitly to run it",
                 place.name
             )
         }

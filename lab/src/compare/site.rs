@@ -30,7 +30,7 @@ pub(super) fn make_log_folder(
         return Ok(());
     };
     let failed = LiveError::io(format!(
-        "making the folder of event logs {}",
+        "creating the folder for event logs {}",
         folder.display()
     ));
     std::fs::create_dir_all(folder)

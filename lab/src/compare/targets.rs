@@ -298,7 +298,7 @@ pub trait Target {
         run: &Run<'_>,
         watch: &mut dyn Watch,
     ) -> Result<RunResult, CompareError> {
-        let place = "making an event log in the folder for temporary files (TMPDIR names another)";
+        let place = "creating an event log in the folder for temporary files (TMPDIR selects another folder)";
         // A file without a name disappears however this ends.
         let log = tempfile::tempfile().map_err(LiveError::io(place))?;
         let event_log = Some(foreread_os::open::descriptor_path(&log));

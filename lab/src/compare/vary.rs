@@ -87,7 +87,7 @@ impl Axis {
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
             return usage(format!(
-                "no values named: --vary '{text}'; write --vary KEY=VALUE,VALUE"
+                "no values given: --vary '{text}'; write --vary KEY=VALUE,VALUE"
             ));
         };
         let key = key.trim().to_string();
@@ -136,7 +136,7 @@ impl Axis {
         if let Some((_, label)) = twice.find(|(i, label)| labels[..*i].contains(label)) {
             let key = &self.key;
             return usage(format!(
-                "a value named twice: {key}={label} in --vary; leave one out"
+                "a value given twice: {key}={label} in --vary; leave one out"
             ));
         }
         Ok((varied, plans))
@@ -243,7 +243,7 @@ impl Axis {
         }
         let full = &self.key;
         usage(format!(
-            "{key} is set twice: in '{text}' and in --vary {full}; leave it out of the first"
+            "{key} is set twice: in '{text}' and in --vary {full}; remove it from the policy's parameters"
         ))
     }
 
@@ -284,7 +284,7 @@ impl Vary {
     /// See [`VaryError`].
     pub fn parse(text: &str, plan: &ComparePlan) -> Result<Vary, VaryError> {
         if plan.workload.is_none() && plan.replay.is_none() {
-            return usage("no workload named: --vary; name the one to measure at each value");
+            return usage("no workload given: --vary; name the workload to measure at each value");
         }
         if plan.on.is_none() {
             return usage("no source given: --vary; name one with --on");
@@ -292,7 +292,7 @@ impl Vary {
         let replay = plan.replay.as_ref();
         if replay.is_some_and(|replay| replay.mode == Mode::Open) {
             return usage(
-                "a series shows times, and mode open keeps those of the trace: --vary; use another mode",
+                "times cannot be compared in mode open, which keeps the times of the trace: --vary; use another mode",
             );
         }
         let (varied, plans) = Axis::parse(text)?.plans(plan)?;

@@ -41,8 +41,8 @@ pub struct Scene<'a> {
 }
 
 /// The note for a live run.
-const BY_ITS_LOG: &str = "This was one run of the engine, told from its event log: a fresh machine was fed the same \
-    events and decided the same; the times are those of the run";
+const BY_ITS_LOG: &str = "This was one run of the engine, explained from its event log: a replay of the logged events made \
+    the same decisions; the times are those of the run";
 
 /// Runs `policy` once on the plan's reads, on the first target of the plan. `watch` creates the observer for them.
 ///
@@ -69,7 +69,7 @@ pub fn run<W: Watch>(
     let name = policy.to_string();
     let row = case.rows.iter().find(|row| row.policy == name);
     let policy = row.and_then(|row| row.ours());
-    let policy = policy.expect("the plan has this policy alone, and none");
+    let policy = policy.expect("the plan contains only this policy and 'none'");
     let place = target.describe();
     let mut notes = [&place.notes[..], &case.notes].concat();
     let apart = plan

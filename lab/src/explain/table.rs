@@ -249,7 +249,7 @@ fn rules_of(file: &File) -> String {
         .into_iter()
         .map(|(rule, n)| format!("{rule} {}", count(*n)));
     let rules = match rules.collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => "the policy was not asked".to_string(),
+        none if none.is_empty() => "the policy made no decision".to_string(),
         rules => rules,
     };
     format!(

@@ -130,7 +130,7 @@ pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;
     let sections = dump
         .as_object()
-        .ok_or_else(|| odd("the answer is no object"))?;
+        .ok_or_else(|| odd("the answer is not a JSON object"))?;
     let image = sections
         .iter()
         .find(|(name, _)| name.starts_with("librbd-"))

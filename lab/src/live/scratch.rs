@@ -79,7 +79,7 @@ fn choose_dir(bytes: u64) -> Result<PathBuf, LiveError> {
     };
     candidates.into_iter().find(fits).ok_or_else(|| {
         let why = std::io::Error::other(
-            "no directory on storage has twice that free; try --size, or --on FILE",
+            "no directory on a disk has twice that much free space; use a smaller --size, or --on FILE",
         );
         LiveError::Io {
             what: format!("a scratch file of {bytes} bytes"),

@@ -131,7 +131,7 @@ impl Fit {
             false => "",
         };
         format!(
-            "{doubt}Throughput by the model is {} % off in the median, {} % at worst",
+            "{doubt}The model's throughput is off by {} % in the median and {} % at worst",
             percent(self.median_error),
             percent(self.worst_error)
         )

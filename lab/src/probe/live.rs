@@ -67,8 +67,7 @@ impl Station for Live {
         let mut notes = Vec::new();
         if !direct {
             notes.push(
-                "Direct I/O is refused here: these are reads through the page cache, which may already have the pages, \
-                 and not reads from the storage"
+                "Direct I/O is refused here, so the reads went through the page cache, and pages that were already cached were not read from the storage"
                     .to_string(),
             );
         }

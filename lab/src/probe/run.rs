@@ -114,7 +114,7 @@ fn found(
     notes.extend(notes_of(&points, noise, left_out));
     notes.extend(lasting_mb_s.map(|lasts| {
         format!(
-            "It delivers {best_mb_s:.0} MB/s in a burst and {lasts:.0} MB/s sustained; the model uses the sustained rate"
+            "The storage delivers {best_mb_s:.0} MB/s in a burst and {lasts:.0} MB/s sustained; the model uses the sustained rate"
         )
     }));
     let day = date
@@ -198,7 +198,7 @@ fn verdict(path: Option<&Path>, about: &About, plateau: Option<u64>) -> Verdict 
                     Some(_) => Standing::Gain,
                     None => Standing::Fine,
                 },
-                why: "a larger one gains less than 2 % for one sequential reader".to_string(),
+                why: "a larger readahead gains less than 2 % for one sequential reader".to_string(),
                 confidence: Confidence::Measured,
                 steps: more.map(|more| to_set(disk, more)).into_iter().collect(),
             }

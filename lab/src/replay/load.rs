@@ -244,9 +244,9 @@ impl Loading {
                 ),
             };
             let remedy = if elsewhere > 0 {
-                "name a part of a file's name that is in it with --only ('foreread trace export --to csv' lists them)"
+                "give --only a part of a file name in the trace ('foreread trace export --to csv' lists the names)"
             } else if cut {
-                "take more of it with a larger --records"
+                "replay more of the trace with a larger --records"
             } else {
                 "name a trace with demand reads"
             };

@@ -26,7 +26,7 @@ pub fn all(
     }
     if mode == Mode::Asap && think.is_none() && loaded.has_starts && !loaded.has_ends {
         notes
-            .push("To see how much unknown think time matters, try --think 0.5, 1 and 2, which use the gaps between starts".into());
+            .push("To see how much the unknown think time matters, try --think 0.5, 1 and 2, which scale the gaps between the starts of reads".into());
     }
     // If the waits are inferred, nothing waits for skipped records.
     if mode == Mode::Deps
@@ -37,21 +37,19 @@ pub fn all(
             + loaded.counts.empty
             > 0
     {
-        notes.push(
-            "Skipped records count as done at once for the records that wait for them".into(),
-        );
+        notes.push("Records that wait for a skipped record treat it as done at once".into());
     }
     if mode == Mode::Open {
         notes.push(format!(
-            "A latency counts from the recorded time; up to {MAX_OUTSTANDING} reads wait at once"
+            "The latency of a read counts from its recorded start; up to {MAX_OUTSTANDING} reads are outstanding at once"
         ));
     }
     notes.extend(left_out(&loaded.counts));
     notes.extend(sizes(loaded));
     if loaded.header.level == Level::BelowCache {
         notes.push(
-            "The trace was taken below a cache: hits are missing and readahead is already in it, so it is \
-             biased for judging readahead"
+            "The trace was taken below a cache: it lacks cache hits and already contains readahead, so comparisons of \
+             readahead with it are biased"
                 .into(),
         );
     }
@@ -65,16 +63,16 @@ fn in_words(mode: Mode, think: Option<f64>) -> String {
     };
     match (mode, think) {
         (Mode::Asap, None) => {
-            "each reader's next read begins when the one before has ended".to_string()
+            "each reader's next read begins when its previous read has ended".to_string()
         }
         (Mode::Asap, Some(_)) => {
             format!(
-                "each reader's next read begins the recorded gap between the starts{by} after the one before has ended"
+                "each reader's next read begins when its previous read has ended and then the recorded gap between the starts{by} has passed"
             )
         }
         (Mode::Closed, _) => {
             format!(
-                "each reader's next read begins the recorded pause{by} after the one before has ended"
+                "each reader's next read begins when its previous read has ended and then the recorded pause{by} has passed"
             )
         }
         (Mode::Open, _) => "each read begins at its recorded time".to_string(),
@@ -146,8 +144,8 @@ fn left_out(counts: &Counts) -> Vec<String> {
     );
     note(
         counts.cut_scans,
-        "fault was replayed as a touch of its first page only: too many pages in all",
-        "faults were replayed as touches of their first page only: too many pages in all",
+        "fault was replayed as a touch of its first page only: too many pages in total",
+        "faults were replayed as touches of their first page only: too many pages in total",
     );
     if counts.cut {
         notes.push(
@@ -161,10 +159,11 @@ fn sizes(loaded: &LoadedTrace) -> Option<String> {
     match (loaded.counts.unsized_files, loaded.files.len()) {
         (0, _) => None,
         (1, 1) => Some(
-            "The file's size is not in the trace: it ends where the last record does".to_string(),
+            "The file's size is not in the trace: it is assumed to end at its last record"
+                .to_string(),
         ),
         (n, _) => Some(format!(
-            "The sizes of {n} files are not in the trace: each ends where its last record does"
+            "The sizes of {n} files are not in the trace: each is assumed to end at its last record"
         )),
     }
 }

@@ -341,7 +341,7 @@ fn own_notes(table: &Table) -> Vec<String> {
         .unwrap_or(0.0);
         if refused > TAIL {
             notes.push(format!(
-                "{name}: {} % of the readahead it planned was refused",
+                "{name}: {} % of the readahead that it planned exceeded the limits and was not read",
                 number::percent(refused)
             ));
         }
@@ -356,7 +356,9 @@ fn own_notes(table: &Table) -> Vec<String> {
         notes.insert(0, format!("{NOTE_OF_UNUSED}{}", untouched.join(", ")));
     }
     if table.runs == 1 {
-        notes.push("one run: no interval and no test; use more with --runs".to_string());
+        notes.push(
+            "only one run: no confidence interval and no test; use more with --runs".to_string(),
+        );
     }
     if let Some(beaten) = oracle_beaten(table) {
         let several = match beaten.policies {
@@ -480,7 +482,7 @@ mod tests {
         assert_eq!((found.ratio, found.seed, found.policies), (0.68, 2, 1));
         assert_eq!(
             found.to_string(),
-            "the oracle is no bound here: auto took x0.68 of its time with seed 2"
+            "the oracle is not a lower bound here: auto took x0.68 of the oracle's time with seed 2"
         );
         assert_eq!(beaten(&[1.0, 0.9995, 1.5]), None);
     }

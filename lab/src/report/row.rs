@@ -123,7 +123,7 @@ impl std::fmt::Display for OracleBeaten {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "the oracle is no bound here: {} took {} of its time with seed {}",
+            "the oracle is not a lower bound here: {} took {} of the oracle's time with seed {}",
             self.policy,
             number::times(self.ratio),
             self.seed

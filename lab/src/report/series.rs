@@ -110,7 +110,7 @@ impl Series {
         let marks = match self.tests() {
             0 => "Nothing is marked: no test was possible.",
             _ => {
-                "In each row: * fastest, = tied for it (within 5 %), ? may be it: not told apart by the runs."
+                "In each row: * fastest, = within 5 % of the fastest, ? may be the fastest (the runs do not decide)."
             }
         };
         let captions = [
@@ -175,7 +175,7 @@ impl Series {
         let key = &self.vary.key;
         if self.tests() == 0 {
             return format!(
-                "No verdict by {key}: one run of each cannot separate a gain from noise."
+                "No verdict for {key}: with one run of each policy, a gain cannot be told from noise."
             );
         }
         // Compare by column: if a parameter of the policies varies, the name of a row contains the value.
@@ -228,7 +228,9 @@ impl Series {
         let more = some.len().saturating_sub(MAX_NOTES);
         notes.extend(some.into_iter().take(MAX_NOTES));
         if more > 0 {
-            notes.push(format!("{more} more at single values are in the JSON"));
+            notes.push(format!(
+                "{more} more notes on single values are in the JSON"
+            ));
         }
         notes
     }
@@ -302,7 +304,7 @@ Mean time of a run, seconds:
 cache   none  linux-6.18  rbd-plain
   64M  46.20       13.00    * 11.42
    1M  46.20     = 13.00    = 13.02
-In each row: * fastest, = tied for it (within 5 %), ? may be it: not told apart by the runs.
+In each row: * fastest, = within 5 % of the fastest, ? may be the fastest (the runs do not decide).
 
 Read from the source, MB (10^6 bytes):
 cache  none  linux-6.18  rbd-plain
@@ -336,7 +338,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         for part in [
             "Note: note 3.\nNote: cache=1: note 0.",
             "Note: cache=1: note 4.",
-            "2 more at single values are in the JSON.",
+            "2 more notes on single values are in the JSON.",
         ] {
             assert!(text.contains(part), "{text}");
         }

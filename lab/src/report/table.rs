@@ -224,7 +224,7 @@ fn legend(reports: &[&Report], details: bool) -> String {
     let mut marks: Vec<String> = marks.into_iter().flatten().collect();
     let waits = reports.iter().any(|report| by_latency(report));
     let what = match waits {
-        true => "wait, p99: of a read since it was due. wait",
+        true => "wait, p99: time of a read from when it was due. wait",
         false => "time",
     };
     let has_kernel = reports.iter().any(|report| report.kernel().is_some());

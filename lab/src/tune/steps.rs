@@ -160,7 +160,7 @@ fn beside_disk(tuned: &TuneReport, bytes: u64, place: &Place<'_>) -> String {
         return String::new();
     };
     format!(
-        " for these reads (the disk should have {} whatever is read; with that they take {} s)",
+        " for these reads (the advice for the disk in general is {}, with which these reads take {} s)",
         size(of_disk),
         span_s(with.mean, None)
     )
@@ -179,7 +179,7 @@ fn for_others(place: &Place<'_>) -> Option<Step> {
             size(disk.should_bytes?)
         ),
         why: format!(
-            "Changes nothing for these reads, but {}; 'foreread doctor' says why.",
+            "This changes nothing for these reads, but {}; 'foreread doctor' says why.",
             disk.why
         ),
         ..step.clone()
@@ -209,7 +209,7 @@ fn reach(tuned: &TuneReport, partial: bool) -> String {
     if partial {
         said.push_str(" Only part of the trace was used (--only, --records).");
     }
-    said + " Other programs that read from it are not included."
+    said + " Other programs that read from this storage are not included."
 }
 
 /// The recorded command, or a placeholder.
@@ -222,7 +222,7 @@ fn command(asked: &TuneOptions) -> String {
 
 fn by_run(gain: Gain, asked: &TuneOptions) -> Step {
     let why = match gain.is_limit() {
-        true => "It reads ahead the files of a folder, in listing order. ",
+        true => "'foreread run' reads the files of a folder ahead, in listing order. ",
         false => "",
     };
     let line = format!("foreread run -- {}", command(asked));
@@ -238,7 +238,7 @@ fn by_plan(gain: Gain, asked: &TuneOptions) -> Step {
         Means::Plan,
         what,
         line,
-        "The plan is of this one run. ".to_string(),
+        "The plan is made from this one run. ".to_string(),
         gain,
     )
 }
@@ -286,8 +286,8 @@ fn by_foreread(gain: Gain, asked: &TuneOptions, is_dropped: bool, device: Option
             "Mount the source of this file system with foreread ({}) instead",
             gain.what
         );
-        let why = "This replaces the mount, for the same bucket or server. Computed with the times of this mount; 'foreread compare --on' \
-            of a file there measures without it. ";
+        let why = "This replaces the current mount of the same bucket or server. The gain is computed with the latencies of that mount; to \
+            measure without it, use 'foreread compare --on' with a file of the bucket or server. ";
         return step(
             Means::Policy,
             what,
@@ -301,7 +301,7 @@ fn by_foreread(gain: Gain, asked: &TuneOptions, is_dropped: bool, device: Option
         "foreread serve {source} --unix foreread.sock{flag}\nforeread mount {source} DIR{flag}"
     );
     let why = format!(
-        "An NBD server, a mount, or the library (Options::default(){option}). The cost of going through a server or a mount is not included. "
+        "Use an NBD server, a mount, or the library (Options::default(){option}). The cost of going through a server or a mount is not included. "
     );
     step(Means::Policy, what, line, why, gain)
 }

@@ -202,10 +202,10 @@ fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
     if let Some(CandidateFile { name, .. }) = of_trace {
         return Some((
             PathBuf::from(name),
-            format!("{name}, the file there that was read most"),
+            format!("{name}, the file on this storage that was read most"),
         ));
     }
-    let none = "no file of the trace there has at least 8 MiB";
+    let none = "no file of the trace on this storage has at least 8 MiB";
     if let Some(path) = block_device(&one.disk) {
         let why = format!(
             "{}, the block device itself, because {none}",

@@ -21,7 +21,7 @@ const SHOWN: usize = 4;
 /// Why `foreread run`, plans and larger kernel windows are left out: with windows of 2 MiB, `sha256sum` over rclone took 8 times as long.
 const DROPPED: &str = "'foreread run' and plans gain nothing here: the file system (FUSE without keep_cache) drops the cached pages of a file when \
      it is opened. Settings of the kernel are left out: the server may process the parts of a larger window out of order. A mount of \
-     the same source by foreread is not measured: see 'foreread compare --on' of a file there.";
+     the same source by foreread is not measured here; to measure it, use 'foreread compare --on' with a file of the source.";
 
 /// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {
@@ -32,7 +32,7 @@ pub(super) fn in_words(gain: &Gain) -> String {
     let ratio = times(gain.ratio);
     if gain.is_limit() {
         return format!(
-            "At best {ratio} of today's time, {with} to {today} s, as with perfect foresight."
+            "At best {ratio} of today's time ({with} s instead of {today} s), if all reads were known in advance."
         );
     }
     format!("Expected: {ratio} of today's time{interval}, {with} s instead of {today} s{bytes}.")
@@ -43,7 +43,7 @@ pub(super) fn in_words(gain: &Gain) -> String {
 pub(super) fn verdict(tuned: &TuneReport, steps: &[Step], ways: usize) -> String {
     let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
     if !tested {
-        return "One run of each does not separate a gain from noise: tune again with --runs 5 or more.".to_string();
+        return "With one run of each policy, a gain cannot be told from noise: tune again with --runs 5 or more.".to_string();
     }
     let said = |step: &Step| match &step.gain {
         Some(gain) => format!("{}: {}.", step.what, effect(gain)),
@@ -156,7 +156,7 @@ fn no_way(tuned: &TuneReport) -> String {
     );
     match choose::undecided(&tuned.report, &tuned.today) {
         Some((row, ratio)) => format!(
-            "{} is not told apart from {today} by {}, and took {} of its time: tune again with --runs {}.",
+            "{} and {today} do not differ significantly in {} (ratio of their times: {}): tune again with --runs {}.",
             row.policy,
             number::plural(tuned.report.runs.into(), "run"),
             times(ratio),

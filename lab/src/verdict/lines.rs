@@ -26,7 +26,7 @@ pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
         ),
         true => (
             format!("foreread doctor --fix {name} --to {}", size(bytes)),
-            "Run as root. Sets the value now and at every boot, by a udev rule; --undo restores the old one. Files already open keep it.",
+            "Run as root. Sets the value now and at every boot, by a udev rule; --undo restores the old one. Files already open keep the old value until they are reopened.",
         ),
     };
     Step::new(Means::Setting, why, text)

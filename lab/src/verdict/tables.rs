@@ -35,7 +35,7 @@ pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Ve
             "foreread run -- CMD",
         )),
         None if is_open => {
-            let why = "more runs show what these leave open:";
+            let why = "more runs can decide what these runs leave open:";
             Some(Step::new(
                 Means::Measure,
                 why,
@@ -68,7 +68,13 @@ fn for_storage(name: &str, policy: Option<&str>) -> Option<Step> {
         Some(DEFAULT) => String::new(),
         policy => format!(" --policy {}", in_shell([policy.unwrap_or("none")])),
     };
-    let program = |line: String| Step::new(Means::Measure, "what a program of yours needs:", line);
+    let program = |line: String| {
+        Step::new(
+            Means::Measure,
+            "to find the best settings for a program of yours:",
+            line,
+        )
+    };
     let served = |why: &str| {
         let line = format!("foreread serve {source} --unix foreread.sock{flag}");
         Step::new(Means::Policy, why, line)
@@ -516,10 +522,9 @@ mod tests {
         once.policies.iter_mut().for_each(|p| p.runs.truncate(1));
         once.runs = 1;
         let once = verdict(&[once]).expect("a table");
-        assert!(
-            once.why
-                .starts_with("One run of each cannot separate a gain from noise on model:rbd")
-        );
+        assert!(once.why.starts_with(
+            "With one run of each policy, a gain on model:rbd cannot be told from noise"
+        ));
         assert_eq!(once.steps[0].text, "foreread compare --runs 5");
         let elsewhere = measured("model:rbd", &[("none", [2.0, 2.1, 2.2])]);
         assert!(said(&[boot(), elsewhere]).starts_with("No advice for model:rbd"));
@@ -638,7 +643,9 @@ mod tests {
         let text = said(&[cut]);
         assert!(!text.contains("Beware"), "{text}");
         assert!(
-            text.ends_with(" To end in time, w spans 16M here and not 1G; --size sets it."),
+            text.ends_with(
+                " To keep the run short, w spans 16M here and not 1G; --size changes this."
+            ),
             "{text}"
         );
     }

@@ -84,7 +84,7 @@ pub fn possible() -> Result<tracefs::Root, Failure> {
     if !tracefs::knows_threads() {
         return Err(with_other_ways(Failure::cannot(
             "cannot record in a PID namespace",
-            "the kernel's tracepoints do not know the process ids that hold here",
+            "the kernel's tracepoints report process ids of the host, which differ from those of the namespace",
             "run it outside of the container, or with the host's (--pid=host)",
         )));
     }

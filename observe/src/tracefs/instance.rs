@@ -73,7 +73,7 @@ impl Instance {
             );
             let path = instances.join(&name);
             let locked = make(&path);
-            let refused = |error| refused("cannot make an instance of tracefs", &path, error);
+            let refused = |error| refused("cannot create an instance of tracefs", &path, error);
             if let Some(lock) = locked.map_err(refused)? {
                 made = Some(Instance {
                     path,
@@ -84,9 +84,9 @@ impl Instance {
             }
         }
         let instance = made.ok_or_else(|| {
-            let remedy = "end the other programs that make and remove instances";
+            let remedy = "end the other programs that create and remove instances";
             Failure::cannot(
-                "each instance of tracefs was removed at once",
+                "every instance of tracefs was removed as soon as it was created",
                 instances.display().to_string(),
                 remedy,
             )
@@ -117,8 +117,9 @@ impl Instance {
             return Ok(None);
         };
         EventFormat::parse(&text).map(Some).ok_or_else(|| {
-            let remedy = "this kernel is not known yet: please report it with this file";
-            Failure::cannot("the form of an event is not understood", event, remedy)
+            let remedy =
+                "this kernel's format is not supported yet: please report it with this file";
+            Failure::cannot("cannot parse the format of an event", event, remedy)
         })
     }
 

@@ -34,7 +34,9 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
         });
     }
     if !(2..=3).contains(&version) {
-        return Err(damaged(&format!("version {version}; 2 and 3 can be read")));
+        return Err(damaged(&format!(
+            "version {version}, but only versions 2 and 3 are supported"
+        )));
     }
     let (tensors, pairs) = (head.u64()?, head.u64()?);
     if tensors > MAX_PARTS as u64 || pairs > MAX_PARTS as u64 {

@@ -67,8 +67,8 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         "512 B sectors",
     ];
     let notes = [
-        "a start is the issue to the device: the time of the line less LAT",
-        "the process is the one that the kernel charged, so no thread is given",
+        "a request starts when it is issued to the device: at the time of its line minus LAT",
+        "the process is the one that the kernel charged for the request, so the thread is unknown",
     ];
     let about = Header::of(
         FORMAT.name,

@@ -227,7 +227,7 @@ impl Requests {
             BlockKind::Read if event.bytes > 0 => Op::Read,
             BlockKind::Write if event.bytes > 0 => Op::Write,
             BlockKind::Discard => return self.pass("discards"),
-            BlockKind::Command => return self.pass("commands of the device's own"),
+            BlockKind::Command => return self.pass("passthrough commands"),
             _ => return self.pass("requests without bytes (flushes)"),
         };
         let offset = event.sector.checked_mul(SECTOR).ok_or(FAR)?;
@@ -238,7 +238,8 @@ impl Requests {
             .position(|remap| *remap == (event.device, event.sector))
         {
             self.remaps.remove(at);
-            return self.pass("requests of a mapped device, traced again on the device below");
+            return self
+                .pass("requests of a mapped device, which are also traced on the device below it");
         }
         let next = u32::try_from(self.devices.len()).map_err(|_| FAR)?;
         let device = *self.devices.entry(event.device).or_insert_with(|| {

@@ -61,7 +61,10 @@ pub static FORMAT: Format = Format {
         ),
         ("writes", "names of writes in op (w, write, pwrite)"),
         ("delimiter", "comma, semicolon, tab or space (comma)"),
-        ("header", "yes, or no: the first line is a row (yes)"),
+        (
+            "header",
+            "yes, or no if the first line is already data (yes)",
+        ),
         (
             "level",
             "where the trace was taken: unknown, program or below-cache (unknown)",
@@ -171,7 +174,9 @@ fn describe(columns: &Columns, names: &[String], level: Level) -> Header {
         notes.push(format!("Columns that were not used: {}.", shown.join(", ")));
     }
     if !has(Role::Op) {
-        notes.push("It does not tell reads from writes: every row counts as a read.".to_string());
+        notes.push(
+            "The table does not tell reads from writes, so every row counts as a read.".to_string(),
+        );
     }
     let offset_unit = match offset {
         1 => "bytes".to_string(),

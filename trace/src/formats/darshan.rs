@@ -67,7 +67,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         ..Lacks::default()
     };
     let notes = [
-        "a thread is a rank; opens are not in the trace, so a rank reads a file through one",
+        "each rank is shown as a thread; the trace has no opens, so each rank reads a file through one open description",
         "Darshan keeps a bounded number of requests for each process: the last ones of a long job may be missing",
     ];
     let units = ["seconds since the job began", "bytes"];

@@ -70,7 +70,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     };
     let timed = version == 3 || waits;
     const WAITS: &str =
-        "version 2 says when to wait, not when a request began: times are the earliest possible";
+        "version 2 has waits instead of start times, so the times are the earliest possible";
     let (time_unit, notes) = match (version, waits) {
         (3, _) => ("us", &[][..]),
         (_, true) => ("waits", &[WAITS][..]),
@@ -316,7 +316,8 @@ impl FioWriter {
             return Err(self.refuse(what, "rename the file, or export to another format"));
         }
         if self.names.get(name.as_bytes()).is_some() {
-            self.left_out.count("files with the name of another one");
+            self.left_out
+                .count("files with the same name as another file");
         } else {
             let many = "more than 64 MiB of file names in total";
             self.names
@@ -335,7 +336,7 @@ impl FioWriter {
             if self.timed {
                 return Err(self.refuse(
                     "a record without a time",
-                    "export it to fio:version=2, which has none",
+                    "export it to fio:version=2, which needs no times",
                 ));
             }
             return Ok(());
@@ -378,7 +379,7 @@ impl FioWriter {
         if len > u64::from(u32::MAX) {
             return Err(self.refuse(
                 "a request of 4 GiB or more",
-                "fio keeps 32 bits of it; cut it in parts",
+                "fio stores lengths in 32 bits; split the request into smaller ones",
             ));
         }
         let Some(name) = self.files.get(record.file as usize).cloned() else {

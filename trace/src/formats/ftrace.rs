@@ -78,8 +78,8 @@ fn page(inputs: &[Input], pairs: &mut Pairs) -> Result<u64, TraceError> {
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let page_bytes = page(&inputs, &mut pairs)?;
     let notes = [
-        "files are named by inode and device: the text has no names",
-        "a readv or preadv has the length that it returned, not the length asked for",
+        "files are named by inode and device, because the text has no file names",
+        "a readv or preadv has the length that it returned, not the requested length",
     ];
     let units = ["us", "bytes"];
     let header = Header::of(FORMAT.name, units, Lacks::default(), Level::Program, &notes);

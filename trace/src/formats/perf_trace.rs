@@ -247,7 +247,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let notes = [
         "page faults of mappings are not in it",
         "a file has a name only if perf looked it up; each open without a name counts as a separate file",
-        "a readv or preadv has the length that it returned, not the length asked for",
+        "a readv or preadv has the length that it returned, not the requested length",
         "a thread created by clone3 is assumed to share the descriptors of its parent, as threads of a program do",
     ];
     let units = ["ms (to the us)", "bytes"];

@@ -57,7 +57,7 @@ published! {
         refusal: "not a line of device_id,opcode,offset,length,timestamp",
         time_unit: "us since 1970",
         notes: &[
-            "Requests of virtual machines to their volumes, below their page caches; a volume is a file.",
+            "Requests of virtual machines to their volumes, below their page caches; each volume is imported as a file.",
         ],
         volume: |volume| named("device", volume),
         fit: |table, head| table.lines(head, |_, record| {
@@ -82,7 +82,7 @@ published! {
         too_far: "a block beyond 2^64 bytes",
         offset_unit: "512 B blocks",
         level: Level::Unknown,
-        notes: &["All requests belong to one file, and every request counts as a read."],
+        notes: &["All requests are imported as reads of one file."],
         volume: |_| "blocks".to_string(),
         fit: counted,
     }
@@ -105,7 +105,7 @@ published! {
         ],
         refusal: "not a line of Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
         time_unit: "100 ns since 1601",
-        notes: &["Taken below the file cache of a server; a volume is a file."],
+        notes: &["Taken below the file cache of a server; each volume is imported as a file."],
         volume: |volume| String::from_utf8_lossy(volume).replace(',', "."),
         fit: |table, head| table.lines(head, |_, _| true),
     }
@@ -126,7 +126,7 @@ published! {
         too_far: "a block beyond 2^64 bytes",
         time_unit: "seconds",
         offset_unit: "512 B blocks",
-        notes: &["Requests to storage units, below any cache above them; a unit is a file."],
+        notes: &["Requests to storage units, taken below any cache; each unit is imported as a file."],
         volume: |volume| named("ASU", volume),
         fit: |table, head| table.lines(head, |line, _| {
             line.rsplit(|b| *b == b',').next().is_some_and(|stamp| stamp.contains(&b'.'))
@@ -154,8 +154,8 @@ published! {
         refusal: "not a line of Timestamp,Response,IOType,LUN,Offset,Size",
         time_unit: "seconds since 1970 (to the us)",
         notes: &[
-            "Captured in front of a storage array, below the page caches of the desktops; a LUN is a file.",
-            "Where an hour's log ends, some requests are missing.",
+            "Captured in front of a storage array, below the page caches of the desktops; each LUN is imported as a file.",
+            "Some requests are missing at the end of each hour's log.",
         ],
         volume: |volume| named("LUN", volume),
         fit: |table, head| lines_fit(head, |i, line| {
@@ -181,7 +181,7 @@ published! {
         time_unit: "none (whole seconds, left out)",
         offset_unit: "512 B sectors",
         notes: &[
-            "Requests of virtual machines to their volumes, below their page caches; a volume is a file.",
+            "Requests of virtual machines to their volumes, below their page caches; each volume is imported as a file.",
             "The times are left out, because thousands of requests share each second; the order of the file is kept.",
         ],
         volume: |volume| named("volume", volume),
@@ -244,7 +244,7 @@ pub fn export_spc(
             }
         };
         let Some(start) = record.start_ns else {
-            let remedy = "write it as csv or in the own format";
+            let remedy = "write it as csv or in foreread's own format";
             return Err(TraceError::new(
                 &output.path,
                 TracePosition::Record(all),
@@ -254,7 +254,7 @@ pub fn export_spc(
         };
         let before = record.offset % SECTOR;
         if before > 0 {
-            count("reads and writes that now begin at the start of their block");
+            count("reads and writes whose start was rounded down to a block of 512 bytes");
         }
         if record.end_ns.is_some() {
             count("ends");

@@ -55,9 +55,9 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let reader = Reader::new(input)?;
     let left_out = LeftOut::default();
     let deps = match submit {
-        true => "A dependency on an asynchronous action is on its submission.",
+        true => "A record that depends on an asynchronous action waits for its submission.",
         false => {
-            "A dependency on an asynchronous action is on its end too (aio-deps=submit for its submission alone)."
+            "A record that depends on an asynchronous action waits for its completion (aio-deps=submit: only for its submission)."
         }
     };
     let lacks = Lacks {
@@ -67,7 +67,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     };
     let notes = [
         "Requests of a guest to its disk, below the guest's page cache.",
-        "The time is in the dependencies: each record says what it waits for, and for how long after that.",
+        "There are no times: each record says which records it waits for, and how long it waits after them.",
         deps,
     ];
     let units = ["ns, differences only", "bytes"];

@@ -271,7 +271,7 @@ impl Bytes<'_> {
             let word = self.number()?;
             let record = number
                 .checked_sub(word >> 1)
-                .ok_or("a record waits for one before the first")?;
+                .ok_or("a record waits for a record before the first one")?;
             all.push(After {
                 record,
                 end: word & 1 == 1,

@@ -111,7 +111,7 @@ impl Reader {
         let mut bytes = [0; HEAD_BYTES];
         match self.input.fill(&mut bytes)? {
             HEAD_BYTES => {}
-            0 => return Err(self.error("the trace stops without its end")),
+            0 => return Err(self.error("the trace stops without its end marker")),
             n => {
                 return Err(self.error(format!(
                     "the trace stops in the head of a block ({n} of {HEAD_BYTES} bytes)"

@@ -238,7 +238,7 @@ fn records_beyond_fio_are_refused_or_counted() {
     let expected = [
         "dependencies",
         "empty requests",
-        "files with the name of another one",
+        "files with the same name as another file",
         "flags",
         "hints",
         "lengths that were returned",

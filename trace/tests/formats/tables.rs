@@ -96,11 +96,11 @@ fn spc_keeps_places_and_times() {
     let (read, left_out) = again("spc", "spc", &Header::default(), &items);
     let third = read.records()[2];
     assert_eq!((third.offset, third.len), (512, 512));
-    let begin = "reads and writes that now begin at the start of their block";
+    let begin = "reads and writes whose start was rounded down to a block of 512 bytes";
     assert_eq!(left_out, [names, (begin, 1)]);
     items.push(Item::Record(Record::read(0, 0, 1)));
     let error = write("spc", &Header::default(), &items).expect_err("no time");
-    let what = "spc needs times, and this trace has none: out, record 4; write it as csv or in the own format";
+    let what = "spc needs times, and this trace has none: out, record 4; write it as csv or in foreread's own format";
     assert_eq!(error, what);
 }
 

@@ -23,8 +23,8 @@ use {
 
 /// The note about the rows of librbd.
 #[cfg(feature = "rbd")]
-const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with an empty cache of 32 MiB for each run: as \
-    shipped (writearound, which reads nothing ahead), the same with writeback, and with [Crume 2014]'s 4 MiB, never off";
+const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, with a new client and an empty cache of 32 MiB for each run: \
+    as shipped (writearound, which does not read ahead), with writeback, and with [Crume 2014]'s readahead of 4 MiB, never disabled";
 
 /// Any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
 pub fn source(name: SourceName) -> CompareOn {
@@ -60,7 +60,7 @@ pub(super) struct OnSource {
 impl OnSource {
     pub(super) fn new(name: SourceName, source: Arc<dyn Source>) -> OnSource {
         let notes = vec![format!(
-            "{} has its own caches, which stay warm from run to run; the policies take turns, so all profit alike",
+            "{} has its own caches, which stay warm from run to run; the policies run in turn, so that all benefit equally",
             source.describe()
         )];
         let [shown, about] = [name.to_string(), source.describe()];

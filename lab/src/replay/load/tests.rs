@@ -215,7 +215,7 @@ fn one_file_of_several_can_be_selected() {
         of("Data")
             .expect_err("none")
             .to_string()
-            .contains("name a part of a file's name")
+            .contains("give --only a part of a file name")
     );
 }
 
@@ -286,7 +286,7 @@ fn a_trace_without_reads_and_one_of_years_are_refused() {
     .expect_err("refused");
     assert!(
         cut.to_string()
-            .ends_with("; take more of it with a larger --records")
+            .ends_with("; replay more of the trace with a larger --records")
     );
     assert!(error(Vec::new()).starts_with("nothing was read: t; name a"));
     let at = |ns| {

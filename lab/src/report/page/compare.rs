@@ -155,7 +155,7 @@ fn bytes(report: &Report) -> Option<Figure> {
         "demand",
         "readahead, used",
         "readahead, evicted unused",
-        "readahead, not used so far",
+        "readahead, not used yet at the end",
     ];
     (!bars.is_empty()).then(|| Figure::bars(title, Bars { parts, bars }))
 }
@@ -231,8 +231,8 @@ fn rest(report: &Report) -> Table {
         RowColumn::new("demand MB", move |row| mb(demand(row))),
         RowColumn::new("used MB", |row| mb(row.used_bytes)),
         RowColumn::new("unused MB", |row| mb(row.unused_bytes)),
-        RowColumn::new("not used so far MB", |row| mb(row.unresolved_bytes)),
+        RowColumn::new("not used yet MB", |row| mb(row.unresolved_bytes)),
     ];
-    let caption = "Latencies, and bytes by what became of them";
+    let caption = "Latencies, and bytes by their use";
     Table::new(caption, columns, &report.rows)
 }

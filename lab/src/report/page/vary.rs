@@ -91,7 +91,7 @@ fn plateaus(series: &Series) -> Vec<String> {
         let (name, key) = (&line.name, &series.vary.key);
         let (here, best) = (number::three(here), number::three(best));
         Some(format!(
-            "{name} has 98 % of its best throughput from {key}={label} on: {here} of {best} MB/s."
+            "{name} first reaches 98 % of its best throughput at {key}={label}: {here} of {best} MB/s."
         ))
     };
     lines(series, Row::throughput, true)
@@ -126,7 +126,7 @@ fn figures(series: &Series) -> [Figure; 2] {
     };
     let fast = lines(series, Row::throughput, true);
     let caption = match fast.iter().any(|line| line.ring.is_some()) {
-        true => "A ring: the first value with at least 98 % of the line's best.",
+        true => "A ring marks the first value with at least 98 % of the line's best throughput.",
         false => "",
     };
     [

@@ -23,7 +23,7 @@ impl<'a> Tables<'a> {
         let mut said = match concluded {
             Conclusion::Open(open) => self.undecided(open.as_ref()),
             Conclusion::NoRow => format!(
-                "No advice for {source}: no policy was measured beside none on every workload. Add policies with --policy, or --policy all."
+                "No advice for {source}: no policy except none was measured on every workload. Add policies with --policy, or --policy all."
             ),
             Conclusion::Off(_) if self.has_change() => {
                 format!(
@@ -60,7 +60,7 @@ impl<'a> Tables<'a> {
         let shortened: Vec<String> = shortened.collect();
         if !shortened.is_empty() {
             said.push_str(&format!(
-                " To end in time, {}; --size sets it.",
+                " To keep the run short, {}; --size changes this.",
                 list(shortened)
             ));
         }
@@ -74,7 +74,7 @@ impl<'a> Tables<'a> {
         let (source, more) = (self.source(), more_runs(self.runs()));
         let Some(open) = open else {
             return format!(
-                "One run of each cannot separate a gain from noise on {source}: measure again with --runs {more} or more."
+                "With one run of each policy, a gain on {source} cannot be told from noise: measure again with --runs {more} or more."
             );
         };
         let OpenPair {
@@ -86,7 +86,7 @@ impl<'a> Tables<'a> {
         let runs = number::plural(self.runs().into(), "run");
         let ratio = number::times(*ratio);
         format!(
-            "Not decided on {source}: {runs} do not tell {policy} and {base} apart for {workload} ({policy} took {ratio} of its time); \
+            "Not decided on {source}: {runs} do not tell {policy} and {base} apart for {workload} ({policy} took {ratio} of the time of {base}); \
              measure again with --runs {more}."
         )
     }
@@ -146,7 +146,7 @@ impl<'a> Tables<'a> {
             });
             let each = list(each.collect());
             format!(
-                "as one setting for all, {} ({each} of the time of none)",
+                "as one setting for all workloads, use {} ({each} of the time of none)",
                 choice.policy
             )
         };
@@ -165,7 +165,7 @@ impl<'a> Tables<'a> {
                 _ => format!("in {:.0} % less time than", (1.0 - ratio) * 100.0),
             };
             Some(format!(
-                "the kernel's own page cache reads {} {how} {}, so nothing here beats it there",
+                "the kernel's own page cache reads {} {how} {}, so no policy beats the kernel on this workload",
                 report.workload, choice.policy
             ))
         });
@@ -177,7 +177,7 @@ impl<'a> Tables<'a> {
         }
         if found.is_empty() {
             return format!(
-                "No policy took significantly longer than none or read more than {OVERFETCH_WARNING} times the bytes asked for."
+                "No policy took significantly longer than none or read more than {OVERFETCH_WARNING} times the requested bytes."
             );
         }
         found.truncate(WARNINGS);
@@ -226,7 +226,7 @@ impl<'a> Tables<'a> {
 /// What no row shows of a walk through folders; a sentence without its end.
 pub(super) fn in_walk(report: &Report) -> String {
     format!(
-        "{} is a walk through folders, of which no policy knows the next file; 'foreread run' does",
+        "{} walks through folders, and no policy knows the next file; 'foreread run' does",
         report.workload
     )
 }

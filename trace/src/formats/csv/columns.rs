@@ -203,7 +203,9 @@ impl Columns {
             }
         }
         match (self.of(Role::Start), self.of(Role::End), self.of(Role::Dur)) {
-            (_, Some(_), Some(_)) => Err("columns for both the end and the dur".to_string()),
+            (_, Some(_), Some(_)) => {
+                Err("there is a column for the end and another for the duration (dur)".to_string())
+            }
             (None, Some(_), _) | (None, _, Some(_)) => Err("no column for the start".to_string()),
             _ => Ok(self),
         }
