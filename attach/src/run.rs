@@ -3,9 +3,10 @@
 //! ```text
 //!   command ──reads, page faults──► kernel ──tracepoints──► run ──readahead(2)──► page cache ──► command
 //! ```
-//! Neither a recording nor a mount is needed: the reads of the command and its children are observed through tracefs, the core decides
-//! as for a mount (policy `auto`), and the kernel's page cache is filled. The kernel's own readahead stays on. Cached data is not read
-//! again. If there is nothing to gain, the run stops watching, and checks again from time to time.
+//! Neither a recording nor a mount is needed. foreread observes the reads of the command and its children through
+//! tracefs, decides as for a mount (policy `auto`), and reads ahead into the kernel's page cache. The kernel's own
+//! readahead stays on. Cached data is not read again. If there is nothing to gain, the run stops watching, and checks
+//! again from time to time.
 //!
 //! | file | holds |
 //! |---|---|
@@ -213,7 +214,7 @@ impl RunReport {
         }
     }
 
-    /// Why nothing was gained, if so: almost no byte was cached before the command requested it.
+    /// The reason if nothing was gained, that is, if almost no byte was cached before the command requested it; otherwise `None`.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
         let is_mostly_used = self.reason.is_none() || self.in_time_bytes >= self.unused_bytes;

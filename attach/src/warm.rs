@@ -8,9 +8,9 @@
 //! Example: storage with 1 ms latency and 200 MB/s delivers 200 kB per round trip, so 400 kB are kept in flight: the link is full, and
 //! a read of the program waits for at most 1 ms of readahead.
 //!
-//! Data that is already cached is not read again: so an interrupted plan continues where it stopped, and if the program is ahead of the
-//! plan, nothing is read for it. No file is written, files that have changed since the plan was made are not read, and no more is read
-//! than memory can hold.
+//! Data that is already cached is not read again. So an interrupted plan continues where it stopped, and what the
+//! program itself has already read is skipped. Nothing is written, files that have changed since the plan was made are
+//! skipped, and foreread reads no more than memory can hold.
 
 mod budget;
 pub mod engine;

@@ -1,13 +1,13 @@
-//! For each interval: what disks read, how long the reads wait, which programs read, and `doctor`'s verdict on each
-//! disk.
+//! Reports for each interval what was read from each disk, how long the reads waited, which programs read, and
+//! `doctor`'s verdict on the disk.
 //!
 //! ```text
 //!   /sys/block/sda/stat   reads, sectors, milliseconds    ┐
 //!   /proc/vmstat          refaults of files               ├── now - before ──► WatchSample
 //!   /proc/PID/io          bytes read from storage         ┘
 //! ```
-//! It changes no setting and records nothing. Disks are measured as by `doctor`: at the start, and again when a
-//! `read_ahead_kb` has changed.
+//! This module changes no setting and records nothing. Disks are measured as `doctor` does: at the start, and again
+//! when a `read_ahead_kb` has changed.
 
 use crate::doctor::verdict::DeviceVerdict;
 use crate::doctor::{self, DoctorOptions};

@@ -1,20 +1,21 @@
 //! Runs the decision core for a program that reads through the kernel's page cache.
 //!
-//! The core decides as it does for a mount. But the reads are the program's own, observed from outside, the cache is the kernel's,
-//! and foreread gets no bytes from its fetches:
+//! The decision core works as for a mount, with three differences: the program itself does the reads, which are
+//! observed from outside; the cache is the kernel's page cache; and readahead returns no bytes to foreread.
 //!
 //! ```text
 //!   the program reads 0..128K ──► Advisor::read ──► core ──► Job 0..128K    demand: the program fetches it; when does it arrive?
 //!                                                        └─► Job 128K..1M  ahead: readahead(2); when does it arrive?
 //!   Advisor::done(fetch, AtHand | Arrived | Failed) ◄── the caller carries out the jobs
 //! ```
-//! Example: a program reads a file of 1 GiB sequentially. Its first read is a demand job; the caller waits until the first byte is in
-//! the cache, 1.3 ms later. Now the core knows the latency of the device, and the second read has an ahead job of 4 MiB.
+//! Example: a program reads a file of 1 GiB sequentially. For its first read, the core emits a demand job: the caller
+//! waits until the first byte is in the cache, 1.3 ms later. Now the core knows the latency of the device, and for the
+//! second read it emits a readahead job of 4 MiB.
 //!
-//! If bytes were in the kernel's cache all the time, the job ends at once ([`Outcome::AtHand`]): such times are not those of the
-//! storage.
+//! If the bytes were already in the kernel's cache, the job ends at once ([`Outcome::AtHand`]): its duration says
+//! nothing about the storage.
 //!
-//! The advisor does not read, wait, or read a clock.
+//! The advisor does no I/O, never waits, and uses no clock.
 
 use foreread_core::event::{Action, Class, Error, Event};
 use foreread_core::machine::{Config, MAX_IDS, Machine};

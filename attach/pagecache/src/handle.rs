@@ -1,12 +1,12 @@
-//! Opens a file on ext4 by its inode number: open_by_handle_at(2).
+//! Opens a file on ext4 by its inode number, with open_by_handle_at(2).
 //!
-//! The kernel's events identify a file by device and inode. A handle of ext4 consists of the inode and a generation, and the
-//! generation 0 matches any:
+//! The kernel's events identify a file by device and inode. A file handle of ext4 consists of the inode number and a
+//! generation number; generation 0 matches every generation:
 //!
 //! ```text
 //!   open(a folder of the mount, 12)   the file with inode 12, whatever its names are, even if no program has it open
 //! ```
-//! Other file systems check the generation, which no event contains. CAP_DAC_READ_SEARCH is needed.
+//! Other file systems check the generation, which the kernel's events do not contain. The caller needs CAP_DAC_READ_SEARCH.
 //!
 //! Only regular files are opened, because opening others may have side effects.
 

@@ -6,10 +6,10 @@
 //! ```text
 //!   grep -r over rclone mount, 150 files, 33 ms each:   5.4 s; 5.3 s if all of them are read ahead in time
 //! ```
-//! This is tested: a byte is read, or another program has read some; then the file is opened again, and the kernel is asked whether the
-//! page is still cached. Other file systems keep the pages, and are not tested.
+//! The test: one byte of a file is read (or another program has read some), the file is opened again, and the kernel is
+//! asked whether the page is still cached. File systems other than FUSE keep the pages, and are not tested.
 //!
-//! Only files on FUSE are opened here.
+//! This module opens only files on FUSE.
 
 use crate::resident;
 use foreread_os::open::{descriptor_path, is_on_fuse};

@@ -1,8 +1,8 @@
 //! The running program: how to start it again, and the file that contains it.
 //!
-//! The command starts itself for `tune` (a `record` as a child), and for the guards of tracefs and of `watch`. If it is a library in
-//! another program, the running file is not the command's own: in Python it is the interpreter. That program then says with [`set`] what
-//! to start.
+//! The command `foreread` starts itself again for `tune` (which runs `record` as a child), and for the guard processes
+//! of tracefs and of `watch`. If foreread is a library in another program, the executable of the process is that
+//! program's: in Python it is the interpreter. Such a program tells foreread with [`set`] which command to start.
 //!
 //! ```text
 //!   foreread         /proc/self/exe record ...

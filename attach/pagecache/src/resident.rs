@@ -1,7 +1,7 @@
 //! Which bytes of a file are in the page cache, by cachestat(2) (Linux 6.5).
 //!
-//! A page counts as soon as its read has begun: a range that was just requested is cached in this sense, and need not be
-//! requested again. [`pages`] says whether the bytes have arrived.
+//! A page counts as cached once its read has begun, so a range that was just requested counts as cached, and need not
+//! be requested again. [`pages`] says whether the bytes have arrived.
 //!
 //! ```text
 //!   cached(file, 0..16M)   Some(16M): everything    Some(4M): a part    None: the kernel does not say

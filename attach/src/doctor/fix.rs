@@ -1,4 +1,4 @@
-//! Sets readahead permanently and puts it back: one file of udev rules contains both the rules and the state.
+//! Sets readahead permanently, and restores it: one file of udev rules contains both the rules and the old values.
 //!
 //! ```text
 //!   --fix    lock ──► is it allowed? ──► the whole file, by rename ──► the value of each disk
@@ -7,10 +7,10 @@
 //!   # foreread-before sda 8192 1024        old and new value in KiB, for --undo
 //!   SUBSYSTEM=="block", ENV{ID_SERIAL}=="S3X", ..., ATTR{queue/read_ahead_kb}="1024"
 //! ```
-//! If the process is killed, the file has either the old or the new text. It is written before a value is set, and deleted after all
-//! values are put back: so it always lists every change. If something else has set a value in the meantime, that value stays; lines of
-//! the file that an administrator wrote stay too. The lock is a file that only root may open, because any user may lock a file that
-//! any user may read.
+//! If the process is killed, the file has either the old or the new text. The file is written before a value is set,
+//! and deleted after all values are restored, so it always lists every change. If another program has set a value in
+//! the meantime, that value is kept, and so are lines that an administrator added to the file. The lock is a separate
+//! file that only root may open, because every user could lock a file that is readable for all.
 //!
 //! Without --force, a value that another file sets is not changed. A file is never half written. A mount is never
 //! set, because its number changes.

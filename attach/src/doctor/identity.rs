@@ -1,4 +1,4 @@
-//! Finds a permanent identity of a disk for a udev rule: it must be known when the rules with number 61 are read.
+//! Finds a permanent identity of a disk for a udev rule: udev must know it when it processes the rules with number 61.
 //!
 //! ```text
 //!   disk          ENV{ID_SERIAL}, ID_WWN, ID_PATH         60-persistent-storage.rules, at `add`
@@ -9,7 +9,7 @@
 //!   loop          ATTR{loop/backing_file}                 at the `change` that attaches the file
 //!   zvol, RBD     SYMLINK                                 60-zvol.rules, 50-rbd.rules, at `add`
 //! ```
-//! Sources: udev(7); the files of rules of systemd, lvm2, mdadm, bcache-tools, OpenZFS and Ceph.
+//! Sources: udev(7), and the udev rules of systemd, lvm2, mdadm, bcache-tools, OpenZFS and Ceph.
 
 use foreread_os::host::Host;
 use foreread_os::host::backing::BackingDevice;

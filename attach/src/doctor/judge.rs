@@ -1,4 +1,5 @@
-//! Rates a setting: combines the lab's advice on costs and gains with what is suspicious about the origin of the value.
+//! Rates a readahead setting from two sources: the costs and gains that the lab computes, and whether the origin of the
+//! value is suspicious.
 
 use super::fix::RULES_FILE;
 use super::look::{DeviceFacts, StorageKind};

@@ -1,4 +1,4 @@
-//! Determines what a device is: its kind, and whether it only claims to be a rotating disk.
+//! Determines the kind of a device, and whether a virtual disk wrongly claims to be rotational.
 //!
 //! ```text
 //!   vda   rotational 1, driver virtio_blk     a virtual disk: `rotational` is only its host's default

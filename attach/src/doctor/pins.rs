@@ -4,7 +4,7 @@
 //!   udev rules ──► tmpfiles, sysfs.conf, hdparm.conf ──► units ──► the profile of tuned ──► crontab, scripts
 //!   each kind of file has its parser: text and names of the disk ──► KiB, or "sets it to an unknown value", or nothing
 //! ```
-//! If several files set it, the one counts whose value the device has; otherwise the last one.
+//! If several files set it, the result is the file whose value the device has; if no file has that value, it is the last file.
 
 mod pattern;
 mod shell;

@@ -1,13 +1,14 @@
-//! The readahead of a run: which of its files are read, by which advisor, and the resulting jobs.
+//! The readahead for an observed command: maps each read to its file and to the advisor of its storage device, and
+//! starts the jobs that the advisor returns.
 //!
 //! ```text
 //!   touches ──► files: which one? ──► advisor of its storage ──► jobs ──► pool ──► ended ──► advisor
 //!                └─► lister: which files are next? ──────────────┘
 //! ```
-//! Storage is identified by the device numbers of files; each device has a separate advisor. Only touches on storage that was found
-//! worthwhile arrive here.
+//! Storage is identified by the device numbers of files; each device has a separate advisor. This module gets only
+//! reads from storage for which readahead is worthwhile.
 //!
-//! Nothing here waits for storage.
+//! This module never waits for storage.
 
 use super::RunReport;
 use super::files::{Files, NextListed, State, WatchedFile};

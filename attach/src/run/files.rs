@@ -6,10 +6,10 @@
 //!      │            └─► not found three times, or completely cached: ignored for a while
 //!      └── listed in a folder ──► known at its first read
 //! ```
-//! A file that is completely in the page cache, and none of whose pages has been read into it since the run began, is ignored for
-//! [`IGNORED`]: nothing can be gained. For most commands this applies to all libraries.
+//! A file is ignored for [`IGNORED`] if all of it was already in the page cache when the run began, because nothing can
+//! be gained. For most commands this applies to all shared libraries.
 //!
-//! No file is kept open here.
+//! This module keeps no file open.
 
 use super::find::Way;
 use super::jobs::Access;

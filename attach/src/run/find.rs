@@ -1,7 +1,7 @@
 //! Finds the file with a given device and inode number, and opens it for foreread.
 //!
-//! The kernel's events name a file by numbers. On storage for which readahead is worthwhile, the thread of the event still waits for its
-//! bytes when foreread looks; but a small file may already be closed:
+//! The kernel's events contain only these numbers. On slow storage, the observed thread usually still waits for its
+//! bytes when foreread searches for the file; but a small file may already be closed:
 //!
 //! ```text
 //!   inode 12 of 7:0 ──► ext4: the file of inode 12, by its handle, at any time
@@ -9,12 +9,12 @@
 //!                               /proc/4711/map_files/...  or mapped
 //!                               a folder of /proc/4711/fd has it, or the folder where the thread works
 //! ```
-//! foreread's own open description has its own position and readahead state, so the command is not affected. It is kept only for a
-//! moment, because an open file keeps its file system mounted, keeps the bytes of a deleted file on disk, and prevents a write lease. So
-//! only the [`Way`] to a file is stored.
+//! foreread's own open description has its own position and readahead state, so the command is not affected. foreread
+//! closes the file again after a moment, because an open file keeps its file system mounted, keeps the bytes of a
+//! deleted file on disk, and prevents a write lease. So only the [`Way`] to a file is stored.
 //!
-//! Never opened: a file other than the one in the event, a file that is not regular, and a file for which a program holds a write
-//! lease, because opening it would break the lease.
+//! foreread never opens a file other than the one in the event, a file that is not regular, or a file for which a
+//! program holds a write lease, because opening it would break the lease.
 
 use super::leases;
 use foreread_observe::record::names::file_key;

@@ -1,13 +1,13 @@
-//! The core's jobs on the page cache: threads of a pool carry them out, and wait for the bytes.
+//! Carries out the core's readahead jobs on the page cache, in threads of a pool that wait for the bytes.
 //!
 //! ```text
 //!   demand  is the first byte there?  the command reads it; a thread notes when it arrives
 //!   ahead   which parts are missing? ──► readahead(2) in pieces ──► wait for the last byte of each
 //! ```
-//! readahead(2) returns when the requests have been submitted to the device. To learn when the bytes have arrived, a thread tries to read
-//! one byte of the last page until it succeeds. It opens the file again after [`HELD`], because the command may want to unmount the file
-//! system, delete the file or take a lease in the meantime. There are as many threads as jobs in flight, up to a limit; they are started
-//! when they are first needed.
+//! readahead(2) returns when the requests have been submitted to the device. To learn when the bytes have arrived, a
+//! thread tries to read one byte of the last page until it succeeds. A thread closes its file after [`HELD`] and opens
+//! it again, because the command may want to unmount the file system, delete the file or take a lease in the meantime.
+//! There are as many threads as jobs in flight, up to a limit; they are started when they are first needed.
 
 use super::find::{Way, key_of};
 use super::tasks::{TaskKind, Tasks};

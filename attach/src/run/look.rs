@@ -1,5 +1,5 @@
-//! Decides whether storage is slow enough for readahead from outside, by the times of events alone: no file is opened
-//! for this.
+//! Decides whether storage is slow enough for readahead by another process, from the times of the kernel's events
+//! alone: no file is opened for this.
 //!
 //! The kernel records when it allocates a page for a read, and when the read has its pages. Between the two events the
 //! thread waited:
@@ -10,9 +10,9 @@
 //!   thread 9   add_to_page_cache 64 ... 95    get_pages 40..43        read ahead by the kernel: no wait
 //! ```
 //! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, there is nothing to gain; this is known within
-//! a few milliseconds. Touches in the meantime are kept, and passed on if the storage is slow, so that its first reads are not lost.
+//! a few milliseconds. Reads in the meantime are stored, and passed on if the storage is slow, so that the first reads are not lost.
 //!
-//! The decision is made within [`MAX_TIME_NS`]; what events do not show by then is left to [`super::gain`].
+//! The decision is made within [`MAX_TIME_NS`]; if the events do not decide it by then, [`super::gain`] does.
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use super::waits::{WaitUnion, Waits};

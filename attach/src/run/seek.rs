@@ -1,9 +1,9 @@
-//! Threads that search for files: opening a file may wait for its file system, forever if a server is gone.
+//! Threads that search for files, because opening a file may wait for its file system (forever, if a server is gone).
 //!
 //! ```text
 //!   an unknown file is read ──► task ──► thread: find.rs ──► found, or not ──► the run, which has kept the reads in the meantime
 //! ```
-//! The run never waits for a thread.
+//! The thread that runs the main loop never waits for these threads.
 
 use super::find::{Finder, FoundFile, Way};
 use super::tasks::{TaskKind, Tasks};

@@ -1,16 +1,17 @@
-//! The tracepoints of a run: which pages of which files the command and its children request from the page cache.
+//! The tracepoints that a run uses: they show which pages of which files the command and its children request from the page cache.
 //!
 //! ```text
 //!   all      get_pages (a read), fault, map_pages (touches of a mapping), and misses     while there may be something to gain
 //!   misses   add_to_page_cache                                              no recent miss: wakes at the first miss
 //!   nothing                                                                 nothing to gain: for a while there are no events and no cost
 //! ```
-//! These four events are far fewer than in a recording: no system call is traced, so other programs pay nothing, and a command
-//! whose bytes are all cached pays only for its reads. If an event is lost, one decision is not made.
+//! These four tracepoints fire far less often than those of a recording: no system call is traced, so other programs
+//! are not slowed down, and a command whose bytes are all cached pays only for its reads. A lost event costs only one
+//! readahead decision.
 //!
 //! The kernel filters out events of storage on which there is nothing to gain.
 //!
-//! Events of two CPUs are not put in order; the order within each CPU is enough for readahead.
+//! Events of different CPUs are not sorted by time; the order within each CPU is enough for readahead.
 
 use foreread_observe::record::follow_family;
 use foreread_observe::touch::{Touch, TouchKind};

@@ -3,7 +3,7 @@
 //! ```text
 //!   the run ──Tasks::add──► queue ──► a thread: TaskKind::carry_out ──► ended, and `wake` is signalled ──► the run: Tasks::ended
 //! ```
-//! The run never waits for a thread. A thread that waits for storage ends by itself, or with the process.
+//! The run never waits for one of these threads. A thread that is blocked by storage ends when the storage answers, or with the process.
 
 use crate::pool::{Next, Pool, Work};
 use std::collections::VecDeque;

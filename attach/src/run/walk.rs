@@ -5,11 +5,12 @@
 //!   src/c src/d src/sub/e src/sub/f src/g    depth first, as find, grep -r and tar go
 //!   lib/h lib/i                              then the folders after src, in the order of the parent folder
 //! ```
-//! The order is that of readdir(3), which programs keep unless they sort. The core decides whether the command follows it: a listed file
-//! is not read by that alone. The listing stays at most [`MAX_LEAD`] files ahead of the command. Examining a file here also loads its
-//! inode, for which the command would have to wait as well.
+//! The order is that of readdir(3), which programs keep unless they sort. The core decides whether the command follows
+//! this order: being listed is not enough for a file to be read ahead. The listing stays at most [`MAX_LEAD`] files
+//! ahead of the command. The stat call on a listed file also loads its inode, for which the command would otherwise
+//! wait.
 //!
-//! No link is followed, no other file system is entered, and the number of files is limited.
+//! The listing follows no links, does not enter other file systems, and has a limited number of files.
 
 use foreread_observe::record::names::file_key;
 use foreread_os::threads;

@@ -1,4 +1,4 @@
-//! How a run observes reads: by the kernel's tracepoints, or by samples from outside.
+//! How a run observes reads: by the kernel's tracepoints, or by sampling /proc.
 //!
 //! | | trace | sample |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | observes | every read and fault of files | reads that block, and what was read between them |
 //! | costs | half a microsecond per read | at most two thousand samples a second while a thread waits |
 //!
-//! Both have three levels: everything, only whether anything is read from storage, nothing.
+//! Both ways have three levels: observe everything, only whether anything is read from storage, or nothing.
 
 use super::devices::Devices;
 use super::tap::{Level, Tap};

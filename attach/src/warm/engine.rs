@@ -1,5 +1,4 @@
-//! Reads a plan into the cache of foreread's own engine: the ranges of one source, in order, as far as the cache has
-//! room.
+//! Reads a plan into the cache of foreread's own engine: the ranges of one source, in order, as far as they fit into the cache.
 //!
 //! ```text
 //!   cache 256 MiB ──► at most 64 MiB of the plan are in flight or unused ──► clients read some ──► the next ranges

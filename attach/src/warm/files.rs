@@ -1,5 +1,5 @@
-//! The files of a plan. They are opened when they are needed. Only regular files that are still as in the plan are accepted, and block
-//! devices with a mounted file system, whose metadata the plan contains.
+//! The files of a plan. They are opened when they are needed. Accepted are only regular files that have not changed
+//! since the plan was made, and block devices with a mounted file system, whose metadata the plan contains.
 
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{UnopenedFile, look};

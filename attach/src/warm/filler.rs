@@ -1,4 +1,5 @@
-//! A fill: threads of the pool fetch a plan piece by piece, as far as the storage and the memory allow.
+//! Reads a plan into the page cache: threads of the pool fetch it piece by piece, as fast as the storage allows and as
+//! far as memory allows.
 //!
 //! ```text
 //!   FillState ──next piece──► a thread: opens, readahead(2), waits ──► FillState

@@ -1,12 +1,12 @@
-//! How useful a fill was: compares its fetches with the reads of the program in a recording.
+//! Rates how useful reading a plan was: compares what was fetched with the reads of the program in a recording.
 //!
 //! ```text
 //!   fetched  a 0..1M, arrived 5 ms      b 0..64K, arrived 9 ms      c 0..4K, arrived 9 ms
 //!   read     a 0..1M at 7 ms            b 0..64K at 8 ms
 //!   ──►      a used                     b used, and late            c unused
 //! ```
-//! The two clocks start at most a few milliseconds apart, so the share of late bytes is exact to that. A touch of a mapping counts
-//! with all that the kernel mapped for it.
+//! The clocks of the fetches and of the recording start at most a few milliseconds apart, which limits the accuracy of
+//! the share of late bytes. A page fault counts with all pages that the kernel mapped for it.
 
 use super::filler::FillReport;
 use super::state::Fetch;

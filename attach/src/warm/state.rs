@@ -1,4 +1,4 @@
-//! The state of a fill: which piece is fetched next, and what has arrived.
+//! The state of reading a plan into the page cache: which piece is fetched next, and what has arrived.
 //!
 //! ```text
 //!   next range, offset in it ──next──► in flight ──finished──► counts, meter ──► the depth
@@ -6,7 +6,7 @@
 //!                               ├─► look: the memory is full; where is the program?
 //!                               └─► the end
 //! ```
-//! This module never waits, makes no system calls and reads no clock.
+//! This module never waits, makes no system calls and uses no clock.
 
 use super::budget::Budget;
 use super::left_out::MAX_LEFT_OUT;

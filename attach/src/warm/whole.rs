@@ -1,4 +1,4 @@
-//! A plan of whole files: the given files and all files below the given folders, sorted by name within each.
+//! A plan of whole files: the given files and all files below the given folders, sorted by name within each folder.
 
 use super::left_out::{LeftOut, MAX_LEFT_OUT};
 use foreread_os::open::look;

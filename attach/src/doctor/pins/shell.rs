@@ -5,8 +5,9 @@
 //!   for d in /sys/block/sd?; do echo 4096 > $d/queue/read_ahead_kb; done      d is /sys/block/sd?: sda has 4096
 //!   blockdev --setra 8192 /dev/$(basename $x)                                  x is unknown, so it may be any disk
 //! ```
-//! A part that is unknown is `*`. Every condition is assumed to hold; a variable that is set again under a condition has both values; a
-//! setting whose value is not a single number has no value. Sectors of blockdev and hdparm have 512 bytes.
+//! An unknown part of a word becomes `*`. Every condition is assumed to hold; a variable that is set again under a
+//! condition has both values; a setting whose value is not a single number has no value. Sectors of blockdev and hdparm
+//! have 512 bytes.
 
 use super::pattern::{DiskNames, MAX_WORDS, braces};
 use super::words::{Piece, Token, of_command, of_script};

@@ -1,4 +1,4 @@
-//! Files that are tables of values or of commands: finds the readahead to which each sets a disk.
+//! Finds the readahead that configuration files which are tables of values or of commands set for a disk.
 //!
 //! ```text
 //!   tmpfiles.d     w /sys/block/sd*/queue/read_ahead_kb - - - - 4096
