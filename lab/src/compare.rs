@@ -1,8 +1,8 @@
 //! `compare`: does the same reads under several policies, in pairs of runs, on a file or on a model.
 //!
-//! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file the policies take turns
-//! at going first, so that a slow minute affects all of them equally. Nothing is printed here, and no figure is interpreted
-//! (`report` does that). A scratch file is never left behind: it has no name from the moment it exists.
+//! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file, a different
+//! policy runs first in each round, so that a slow minute affects all of them equally. This module prints nothing and
+//! interprets no figure (`report` does that). A scratch file never has a name, so none is left behind.
 //!
 //! ```text
 //!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table

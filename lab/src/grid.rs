@@ -1,11 +1,12 @@
-//! A grid of cells: their keys, the file of finished cells, and a runner that measures the missing cells on several
-//! threads.
+//! A grid of measurements (cells): their keys, the file with the finished cells, and a runner that measures the missing
+//! cells on several threads.
 //!
 //! ```text
 //!   axes ──► cells, without those in the file ──threads──► each cell as a line of JSON, appended to the file
 //! ```
-//! A cell depends on its key alone, so cells run in any order, in another process, or on another machine. Example: a sweep of 72 cells is
-//! stopped after 50; the same command with the same file measures the other 22.
+//! The result of a cell depends only on its key, so cells can run in any order, in another process, or on another
+//! machine. Example: a sweep of 72 cells is stopped after 50; the same command with the same file measures the other
+//! 22.
 //!
 //! | the file has | then |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! The crate that **measures**: comparison, replay, recording, explanation, tuning, reproduction, conformance,
 //! benchmarks.
 //!
-//! It runs the simulator of `foreread-sim`, and the engine `foreread` on real storage, and puts the results of both
-//! into the same rows. Traces come from `foreread-trace`. Nothing is printed here.
+//! It runs the simulator of `foreread-sim` and, on real storage, the engine `foreread`, and reports the results of both
+//! in the same format. Traces come from `foreread-trace`. This crate prints nothing.
 
 #![cfg_attr(
     test,

@@ -1,8 +1,8 @@
 //! Runs a workload on real storage, through the engine or through the kernel's page cache.
 //!
-//! Every run starts cold: the engine is new and bypasses the page cache; before a kernel run the cached pages of this
-//! file, and only of this file, are dropped. Only the scratch file is ever written. Files are not mapped, and only
-//! the given file is read (a workload that needs more is refused).
+//! Every run starts with an empty cache: the engine is new and bypasses the page cache; before a run through the page
+//! cache, the cached pages of this file (and of no other) are dropped. Only the scratch file is ever written. A
+//! workload is refused if it maps files or reads more than one file.
 
 #[cfg(feature = "rbd")]
 pub mod librbd;

@@ -5,7 +5,7 @@
 //!                              └──────► one sentence, and the line that sets it
 //! ```
 //! Example: a volume that answers in 0.2 ms and delivers 480 MB/s to one reader, 1,200 MB/s to 16 readers, gives
-//! "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s". The source is only read.
+//! "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s". The probe only reads from the source.
 //!
 //! Schema `foreread.probe/1`. Undefined values are null. MB is 10^6 bytes.
 

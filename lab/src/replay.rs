@@ -1,4 +1,4 @@
-//! Replays: turns a recorded trace into a workload that the simulator and the live side can run.
+//! Turns a recorded trace into a workload that the simulator and the engine can run.
 //!
 //! ```text
 //!   items ──load──► Loaded ──as_mode──► Replay: a Workload and its notes
@@ -8,9 +8,9 @@
 //!                             └ deps    after what each record waits for, and its delay            here
 //! ```
 //!
-//! A mode determines how the reads are timed. Figures of two modes cannot be compared, so a table has one mode.
-//! Nothing is written, and only reads that were recorded as demands are replayed (readahead in a trace is left out,
-//! and counted).
+//! A mode determines how the reads are timed. Figures of different modes cannot be compared, so a table has only one
+//! mode. A replay writes nothing, and it contains only reads that the program itself requested (recorded readahead is
+//! left out, and counted).
 
 mod infer;
 mod kept;

@@ -7,7 +7,7 @@
 //!   all of these ────────►  page            a single HTML file
 //! ```
 //! The table and the verdict are made from the [`Report`], so that no text contains anything that the JSON lacks.
-//! Nothing here runs a measurement, prints, or reads a clock or the environment.
+//! This module runs no measurement, prints nothing, and uses neither a clock nor environment variables.
 
 mod fill;
 mod kind;
@@ -152,7 +152,7 @@ pub struct ReplayPace {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    //! Made-up runs for the tests of this room.
+    //! Invented runs for the tests of this module.
 
     use super::{PolicyRuns, RowKind, RunResult, Table};
     use foreread_core::stats::Stats;

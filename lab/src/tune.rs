@@ -1,14 +1,15 @@
-//! `tune`: from a trace to what to set. It measures the storage, compares policies on a model of it, and says how much the
-//! kernel, a hint and foreread gain over today's setting, or that nothing gains.
+//! `tune`: recommends settings for the reads of a trace. It measures the storage, compares policies on a model of the
+//! storage, and reports how much a kernel setting, a hint and foreread gain over today's setting, or that nothing
+//! gains.
 //!
 //! ```text
 //!   trace ──► which storage? ──► probe ──► model ──► compare: policies of the kernel and foreread   ──► gains
 //!               where its reads waited      │                                                              │
 //!               longest, or --on            └──► the same reads with hints, in pairs ──────────────────────┴─► settings
 //! ```
-//! Everything is compared with **today**: the kernel's readahead at the storage's present setting. A change is worth it if
-//! it gains at least 10 %. A gain is only reported if a corrected test confirms it, and each setting is given with its
-//! gain.
+//! Everything is compared with **today**: the kernel's readahead at the storage's current setting. A change is
+//! recommended if it saves at least 10 % of the time. A gain is only reported if a corrected test confirms it, and each
+//! setting is given with its gain.
 //!
 //! Schema `foreread.tune/1`: keys are only ever added. Undefined values are null.
 

@@ -1,5 +1,6 @@
-//! The advice as one value: what a disk or a source has, what it should have, why, and how much each step gains. `doctor`, `watch`,
-//! `probe`, `tune`, `compare`, `run` and `explain` create it here and print parts of it, so that they never advise different values.
+//! The advice of all commands as one type: the readahead that a disk or a source has, the readahead that it should
+//! have, why, and how much each step gains. `doctor`, `watch`, `probe`, `tune`, `compare`, `run` and `explain` create
+//! it here and print parts of it, so that they never advise different values.
 //!
 //! ```text
 //!   disk     cost of its reads, checked by sequential reads   doctor, watch, probe; an extra step in tune and compare
@@ -7,9 +8,9 @@
 //!   tables   rows that were measured or simulated             compare, tune
 //!   lines    what to paste
 //! ```
-//! Example: on a disk with a latency of 5 ms and a readahead of 128 KiB, `doctor` advises 2 MiB. For a program that reads sequentially, `tune` advises the same
-//! value: if several settings are equally fast for the program, the disk's own is chosen. If the program's reads need another value, one
-//! sentence gives both.
+//! Example: on a disk with a latency of 5 ms and a readahead of 128 KiB, `doctor` advises 2 MiB. For a program that
+//! reads sequentially, `tune` advises the same value: if several settings are equally fast for the program, the disk's
+//! own is chosen. If the program's reads need another value, the advice states both values in one sentence.
 
 pub mod disk;
 mod kept;

@@ -1,4 +1,4 @@
-//! Why a comparison could not be made. A message is always one line.
+//! The errors of a comparison. Each message is one line.
 
 use crate::live;
 use foreread_core::policy::SpecError;

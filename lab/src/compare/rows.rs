@@ -1,7 +1,7 @@
-//! The planned rows of a table: what reads ahead in each, and the cache page that it uses.
+//! The planned rows of a table: for each row what reads ahead (a policy, the kernel, librbd), and the size of its cache page.
 //!
 //! Example: on a file with `--policy rbd-plain` there are three rows: `none` and `rbd-plain`, which are policies of
-//! foreread, and `kernel`, the page cache. On a model there is a row of the oracle instead of the kernel.
+//! foreread, and `kernel`, the page cache. On a model there is a row for the oracle (perfect foresight) instead of `kernel`.
 
 use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;

@@ -1,7 +1,6 @@
-//! What a comparison takes from its machine: the administrator's settings, and the folder of event logs.
+//! The inputs that a comparison takes from the machine on which it runs: the administrator's settings, and the folder for event logs.
 //!
-//! The caller reads the settings; here they are only passed on, so that a plan contains everything that its tables
-//! depend on.
+//! The caller reads the settings and this module only passes them on, so that a plan contains everything that its tables depend on.
 
 use super::targets::Target;
 use super::{CompareError, ComparePlan};

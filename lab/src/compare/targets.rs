@@ -5,8 +5,8 @@
 //!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
 //!                                                            rows, run ◄──┘
 //! ```
-//! A new kind is a file in `targets/` and a row of [`KINDS`]. All other code asks a target for its properties, never for
-//! its kind. A scratch file has no name even before its first byte is written; it exists as long as its target.
+//! To add a kind, add a file in `targets/` and a row to [`KINDS`]. All other code asks a target for its properties,
+//! never for its kind. A scratch file never has a name; it exists as long as its target.
 
 mod file;
 mod model;

@@ -1,6 +1,6 @@
-//! The policies of a plan that names no policies.
+//! The policies that a comparison uses if the user names none.
 //!
-//! On a model, and on a source over a network, larger windows of the kernel are tried too. Nothing is measured here.
+//! On a model, and on a source over a network, the list also has the kernel's policy with larger windows. This module measures nothing.
 
 use super::ComparePlan;
 use super::targets::Description;

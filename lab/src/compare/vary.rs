@@ -1,4 +1,5 @@
-//! `--vary KEY=V1,V2,...`: an axis of a grid. `compare` makes a report for each value, `sweep` a cell for each policy and value.
+//! `--vary KEY=V1,V2,...`: the values of a parameter that varies. `compare` makes a report for each value, `sweep` one
+//! measurement for each policy and value.
 //!
 //! KEY is a parameter of the workload, `memory` (or `cache`, which means the same), `think` of a trace, or `policy.KEY` for a parameter
 //! of each policy that has it. A parameter that is also set elsewhere is refused. All values are checked before the first one runs.

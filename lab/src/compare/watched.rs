@@ -1,11 +1,11 @@
-//! One run of one policy of a comparison, with an observer. It is the run that `compare` would make first, with the
-//! same page, cache, limits and random numbers, so the explanation fits the row of `compare`.
+//! One run of one policy of a comparison, with an observer. It has the same cache page, cache size, limits and random
+//! numbers as the first run of `compare`, so the explanation matches the row of `compare`.
 //!
 //! ```text
 //!   model   simulator::run_watched ──────────────────────────────────────────────────► Watch
 //!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watch     the log has no name
 //! ```
-//! A run is set up only by [`super::Case`]. The observer never slows a live run: it works after the run.
+//! Only [`super::Case`] sets up a run. The observer never slows down a live run, because it works on the event log after the run.
 
 use super::{Case, CompareError, ComparePlan, possible, reads, targets};
 use foreread_core::policy::{PolicyDraft, PolicySpec};

@@ -1,5 +1,5 @@
-//! The HTML page of `explain`: hits, late reads and misses of each file, how long the reads waited, and the rules of
-//! the policy.
+//! The HTML page of `explain`: hits, late reads and misses of each file, how long the reads waited, and how often each
+//! rule of the policy decided.
 
 use super::{ExplainReport, File, View, table};
 use foreread_report::block::{self, Block};

@@ -1,4 +1,4 @@
-//! The explanation as text: a head line, the table of files, and the rules of the policy.
+//! The explanation as text: a title line, the table of files, and how often each rule of the policy decided.
 
 use super::counts::Counts;
 use super::{ExplainReport, File};

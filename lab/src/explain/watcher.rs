@@ -1,7 +1,8 @@
-//! Watches a run, and counts each read, each decision of the policy and each page of readahead for its file.
+//! Observes a run, and counts for each file its reads, the policy's decisions, and its pages that were read ahead.
 //!
-//! On a real file, the files of a trace are laid out one after the other within it: a page belongs to the file in which it begins. A
-//! planned window, and a rule, belong to the file of the read or hint that caused the decision.
+//! On a real file, the files of a trace are laid out one after the other within it: a page is counted for the file in
+//! which it begins. A readahead window and the rule that planned it are counted for the file of the read or hint that
+//! caused the decision.
 
 use super::counts::Counts;
 use crate::compare::watched::Scene;

@@ -1,8 +1,8 @@
-//! Does the same reads through librbd itself, with its own cache and readahead: extra rows for an RBD image.
+//! Does the same reads through librbd itself, with its own cache and readahead: these are extra rows in the table of an RBD image.
 //!
-//! Each run has a new client, so its cache is empty. How much librbd planned is read from its counters over its admin
-//! socket. Such a row has no figures of foreread, and no setting that the row defines is taken from the
-//! configuration.
+//! Each run has a new client, so its cache is empty. How much librbd read ahead is taken from its counters, through its
+//! admin socket. Such a row has none of foreread's counters, and the settings that the table below lists are not taken
+//! from Ceph's configuration.
 //!
 //! | row | settings |
 //! |---|---|

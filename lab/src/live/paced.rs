@@ -1,15 +1,15 @@
-//! Runs jobs that pause, wait for each other, or have recorded times, on real storage, in worker threads.
+//! Runs jobs on real storage, in worker threads. A job may pause, wait for other jobs, or have recorded times.
 //!
 //! ```text
 //!   job scheduler ──requests that are due──► tasks ──► worker: read ──► served ──► job scheduler
 //!        └── time of the next one ──► one idle worker waits for it (the timekeeper), the others sleep
 //! ```
 //!
-//! The job scheduler of `foreread-sim` says what is due; this module has the threads and the clock. Another worker is
-//! started whenever all others are reading. Worked example: two timed reads at 1.0 and 1.2 ms, of 0.5 ms each. The
-//! first worker sleeps until 0.85 ms, polls the clock until 1.0, takes the first read and wakes a second worker, which
-//! keeps the time of the second read. Lateness is measured for each request: a read that a worker issued too late says
-//! nothing about the storage.
+//! The job scheduler of `foreread-sim` determines which read is due; this module has the threads and the clock. A
+//! worker is started whenever all other workers are reading. Worked example: two timed reads at 1.0 and 1.2 ms, of 0.5
+//! ms each. The first worker sleeps until 0.85 ms, polls the clock until 1.0, performs the first read and wakes a
+//! second worker, which waits for the start time of the second read. Lateness is measured for each request: a read that
+//! a worker issued too late says nothing about the storage.
 
 use super::{LiveError, ReadCalls};
 use foreread_os::threads::spawn_scoped;

@@ -1,4 +1,4 @@
-//! A private file to measure on. It has no name, so it disappears however the process ends.
+//! A temporary file for measurements. It has no name, so the kernel deletes it however the process ends.
 
 use super::LiveError;
 use rustix::fs::Advice;

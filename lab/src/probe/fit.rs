@@ -4,9 +4,9 @@
 //!   one read     T(S) = latency + S / rate             least squares of the relative errors, over the points of depth 1
 //!   several      min(depth, lanes) at once, over a link that all share
 //! ```
-//! The lanes and the link chosen are those with the least sum of errors among the numbers of [`LANES`] and the rates that deep points
-//! reached. Errors are summed without squaring them, so that a short burst of the storage, which disturbs few points, has little
-//! influence.
+//! The number of lanes is chosen from [`LANES`] and the rate of the link from the rates measured at high queue depths,
+//! so that the sum of the errors is the least. Errors are summed without squaring them, so that a short burst of the
+//! storage, which disturbs few points, has little influence.
 
 use super::Point;
 use foreread_report::number::{percent, plural, three};

@@ -9,7 +9,7 @@
 //!              4K    128K  1M  8M
 //! ```
 //!
-//! It leaves out points for which the source is too small, and points that need more memory than [`ARENA_BYTES`].
+//! The grid leaves out points for which the source is too small, and points that need more memory than [`ARENA_BYTES`].
 
 use super::Pattern;
 use foreread_sim::rng::Rng;

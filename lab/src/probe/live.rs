@@ -1,4 +1,5 @@
-//! Measures a point on a real source, by threads that read for a while. Only this module of the probe reads a clock.
+//! Measures one point (request size and queue depth) on a real source, with threads that read for a while. No other
+//! module of the probe uses a clock.
 //!
 //! Reads go through the engine's [`Source`], as the engine's own reads do, with one thread for each read in flight.
 //! Buffers are aligned and touched beforehand, so no read is split or copied. Nothing is written to the source.

@@ -1,4 +1,4 @@
-//! A whole probe: measure, fit a model, advise.
+//! Runs a whole probe: measures, fits a model, and advises.
 
 use super::measure::{LASTS, MeasuredPoints, measure};
 use super::station::{About, Station, cached};

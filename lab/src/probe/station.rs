@@ -1,4 +1,4 @@
-//! Where a probe measures: a trait for the facts about the storage before measuring, and for one slice of a point.
+//! The trait for storage that can be probed: gives facts about the storage, and measures one time slice of a point.
 
 use super::Spread;
 use super::grid::Task;

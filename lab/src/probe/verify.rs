@@ -1,6 +1,6 @@
 //! `probe --verify`: does the same reads on the source and on the model fitted to it, and compares the times.
 //!
-//! A slow source gets fewer reads; the model gets the same ones.
+//! On a slow source there are fewer reads; the model always gets the same reads as the source.
 
 use crate::compare::{self, CompareError, CompareOn, ComparePlan};
 use crate::report::{PolicyRuns, Table};

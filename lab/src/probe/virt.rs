@@ -1,6 +1,6 @@
-//! Measures a point on a device model, in virtual time.
+//! Measures one point (request size and queue depth) on a device model, in virtual time.
 //!
-//! A closed loop: `depth` commands are in flight, and the next one starts when one ends. Real time is never read.
+//! The load is a closed loop: `depth` commands are in flight, and the next command starts when one ends. The wall clock is never used.
 
 use super::Spread;
 use super::grid::{Offsets, Task};

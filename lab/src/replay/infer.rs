@@ -1,9 +1,9 @@
 //! Infers the dependencies of records from a trace that has only starts and ends.
 //!
-//! A record is assumed to depend on all records that ended before it began, without those that these depend on: the rule of
-//! `rbd-replay-prep`, so that a replay without pauses does what `rbd-replay` does at full speed. At depth 1, each read follows
-//! the one before; at greater depth, no more reads are outstanding than were recorded. A record never waits for one that was
-//! still in flight when it began.
+//! A record is assumed to depend on all records that ended before it began, except on those that are already
+//! dependencies of these records. This is the rule of `rbd-replay-prep`, so that a replay without pauses does what
+//! `rbd-replay` does at full speed. At depth 1, each read waits for the previous read; at greater depth, no more reads
+//! are outstanding than were recorded. A record never waits for a record that was still in flight when it began.
 //!
 //! ```text
 //!   a ├────┤

@@ -1,5 +1,5 @@
-//! Readers that start each read after the previous one: one for each thread of the trace, or for each open
-//! description if the trace has no threads.
+//! Builds readers that start each read after the previous read: one reader for each thread of the trace, or for each
+//! open file description if the trace has no threads.
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each series with the same open
@@ -7,10 +7,10 @@
 //!   several at once, closed    a chain for each; the next read goes to the chain that was idle for the shortest time
 //! ```
 //!
-//! In mode closed, a reader that begins later than the first one begins after the last read, of any reader, that had ended before: a
-//! shell starts a program after the previous one has ended, so if the first gets faster, the second begins earlier.
+//! In mode closed, a later reader starts after the last read of any reader that had ended before it. For example, a
+//! shell starts a program after the previous program has ended, so if the first gets faster, the second starts earlier.
 //!
-//! There are never more reads outstanding than were recorded.
+//! The number of outstanding reads never exceeds the recorded number.
 
 use super::kept::{KeptRecord, What};
 use super::load::LoadedTrace;

@@ -1,4 +1,4 @@
-//! Lays out the files of a trace in one file: a target is one file or device, but a trace may have thousands.
+//! Lays out the files of a trace in one file, because a target is one file or device, but a trace may have thousands of files.
 //!
 //! ```text
 //!   trace   |--a--|  |---b---|  |c|

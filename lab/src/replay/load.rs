@@ -1,7 +1,7 @@
 //! Loads a trace for replay: its records, the sizes of its files, and counts of omitted records.
 //!
-//! A trace is kept in memory as a whole, since a workload runs again and again. So the number of records is limited, and
-//! a replay can be limited to the first ones. Contents of files are never kept, nor times that are not in the trace.
+//! The whole trace is kept in memory, because a workload runs many times. So the number of records is limited, and a
+//! replay can be limited to the first records. Contents of files are never stored, and no times are invented.
 
 use super::kept::{KeptRecord, What};
 use foreread_core::machine::MAX_IDS;

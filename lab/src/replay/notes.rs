@@ -1,6 +1,6 @@
 //! Notes about a replay: the time mode and its reason, omitted records, missing fields of the trace.
 //!
-//! The notes contain no figures of runs.
+//! The notes contain no results of runs.
 
 use super::load::{Counts, LoadedTrace};
 use super::{MAX_OUTSTANDING, Mode};

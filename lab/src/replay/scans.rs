@@ -1,4 +1,4 @@
-//! Estimates how many of the pages that a fault maps are read.
+//! Estimates how many of the pages that a page fault maps are then read by the program.
 //!
 //! On a fault, the kernel maps up to 64 KiB, or a large folio, around the page, and later touches of those pages
 //! cause no fault. The record contains the mapped pages; the next fault of the same mapping shows which of them were
@@ -9,9 +9,9 @@
 //!                                          ├─ next fault at 9           the kernel had mapped less: pages 0 to 8
 //!                                          └─ anywhere else             unknown: page 0
 //! ```
-//! The last range of a scan has no next fault, and counts as read because the scan has reached it. So a program that
-//! touches pages at random does not count as one that reads 64 KiB each time. Two cases are not detected: a scan from the
-//! end to the start, and a scan by threads that each read a part smaller than what is mapped at once.
+//! The last range of a scan has no next fault, and is assumed to be read, because the scan has reached it. With this
+//! rule, a program that touches pages at random is not assumed to read 64 KiB each time. Two cases are not detected: a
+//! scan from the end to the start, and a scan by threads that each read a part smaller than what is mapped at once.
 
 use super::kept::{KeptRecord, What};
 use foreread_sim::workload::Workload;

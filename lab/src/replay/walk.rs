@@ -1,5 +1,5 @@
-//! Detects whether the reads of a trace are a walk through folders. In a walk, `foreread run` knows the next file from
-//! the folder listings.
+//! Detects whether the reads of a trace go through folders in listing order. If they do, `foreread run` knows the next
+//! file from the folder listings.
 
 use super::LoadedTrace;
 use foreread_os::threads::Task;

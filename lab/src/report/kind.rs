@@ -1,5 +1,5 @@
-//! What a row of a comparison is. The comparison sets the kind when it makes the row, and the report carries it: no text
-//! is compared to find it out.
+//! The kinds of rows in a comparison. The comparison sets the kind when it creates the row, and the report stores it,
+//! so that the kind is never derived from a row's name.
 //!
 //! | kind | example | compared with the others | counters of foreread |
 //! |---|---|---|---|

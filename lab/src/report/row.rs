@@ -1,7 +1,7 @@
 //! The report: every value of one comparison with its definition, as in the JSON.
 //!
-//! Schema `foreread.compare/1`: keys are only ever added, never renamed, removed or redefined; that would be `/2`.
-//! Undefined values are null. MB is 10^6 bytes. Several tables are written as an array.
+//! Schema `foreread.compare/1`: keys are only ever added. If one is renamed, removed or redefined, the schema becomes `/2`.
+//! Undefined values are null. MB is 10^6 bytes. If there are several tables, they are written as an array.
 //!
 //! Times are given for every run. Counters are means over the runs, rounded to whole numbers; ratios are computed
 //! from the sums over all runs, before any rounding. A number that was not measured is never shown.

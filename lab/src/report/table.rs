@@ -1,6 +1,6 @@
 //! A report as blocks: its table, the legend, the limits and the notes, for the terminal and for the page.
 //!
-//! The caller says what the terminal can do ([`Style`]); nothing here asks for it.
+//! The caller passes the capabilities of the terminal ([`Style`]); this module does not query them.
 
 use super::row::{NOTE_OF_PAGES, NOTE_OF_UNUSED, Relation, Report, Row, Time};
 use foreread_report::block::{self, Block, Column, Table};

@@ -1,8 +1,8 @@
 //! Tests which rows of a table differ, and which is best.
 //!
-//! Every pair of rows is tested (paired t on the times, or on what the rows are judged by: see [`super::Judge`]). The tests of all pairs
-//! of a table are corrected by Holm, because the best row is picked after looking at the results. A row is never called the best while a
-//! test leaves open that another is as good.
+//! Every pair of rows is tested (paired t test on the times or latencies: see [`super::Judge`]). The p values of a
+//! table are corrected by Holm's method, because the best row is picked after looking at the results. A row is called
+//! the best only if the tests exclude that another row is as good.
 
 use super::Table;
 use foreread_sim::stats::{ALPHA, Summary, holm, paired_t_test};

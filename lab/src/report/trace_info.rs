@@ -1,6 +1,6 @@
-//! Describes a trace ([`Info`]) for people: a line for each fact, and a sentence for each thing that it lacks.
+//! Describes a trace ([`Info`]) for people: a line for each fact, and a sentence for each kind of information that the trace lacks.
 //!
-//! Control characters of the trace are never printed.
+//! Control characters in names from the trace are never printed.
 
 use foreread_report::block::{self, Block, Table};
 use foreread_report::number::{count, latency_us, percent, printable, size, three, wrap};

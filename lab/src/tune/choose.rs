@@ -1,10 +1,11 @@
-//! Chooses the best row among those that a corrected test calls better than today. If several are equal to it, the disk's own setting is
-//! chosen if it is among them, otherwise the smallest window.
+//! Chooses the best policy among those that a corrected test calls better than today's setting. If several policies are
+//! equally good, it chooses the setting that `doctor` advises for the disk if that is one of them, otherwise the
+//! smallest window.
 //!
-//! Example: today takes 4 s, 512K takes 2.04 s, 8M takes 2 s: 512K is chosen if the interval of the ratio is within 5 %. Today
-//! itself cannot be chosen, and a row that saves less than 10 % of today's time is no gain. Among equal rows the smaller window
-//! wins, because a larger one costs memory and other readers' share of the cache, and a model is not exact. If the runs do not
-//! tell two rows apart, the mean decides.
+//! Example: today takes 4 s, 512K takes 2.04 s, 8M takes 2 s: 512K is chosen if the interval of the ratio is within 5
+//! %. Today's setting itself cannot be chosen, and a policy that saves less than 10 % of today's time does not count as
+//! a gain. Among equal policies the smaller window wins, because a larger window costs memory and evicts other readers'
+//! pages, and a model is not exact. If the runs do not show which of two policies is faster, the mean decides.
 
 use super::candidates::{Candidate, Choice};
 use super::{MIN_GAIN, MIN_SAVED_S};

@@ -1,9 +1,9 @@
-//! What a hint would gain: the same reads, but with `posix_fadvise` after each open of files with the same pattern,
-//! under today's kernel readahead.
+//! Computes what a hint would gain: the same reads with today's kernel readahead, but with a call of `posix_fadvise`
+//! after each open of the files that have one access pattern.
 //!
-//! Two hints are tried: RANDOM for files whose reads follow no pattern, and SEQUENTIAL, which doubles the kernel's maximum for the
-//! descriptor, for files that are read sequentially. Both runs of a pair use the same random numbers. A file that the trace already
-//! hints gets no other hint: its author knew better.
+//! Two hints are tried: RANDOM for files whose reads follow no pattern, and SEQUENTIAL, which doubles the kernel's
+//! maximum for the descriptor, for files that are read sequentially. Both runs of a pair use the same random numbers. A
+//! file for which the program already gives a hint gets no other hint.
 
 use super::MIN_GAIN;
 use super::order::{self, ReadOrder};

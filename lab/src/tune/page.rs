@@ -1,5 +1,4 @@
-//! The HTML page of `tune`: the verdict, the times and the table of the compared policies, the storage, and what to
-//! set.
+//! The HTML page of `tune`: the verdict, the times and the table of the compared policies, the storage, and the settings to change.
 //!
 //! All figures come from [`TuneReport`].
 

@@ -1,5 +1,5 @@
-//! What `tune` prints, at most 100 columns wide: the verdict, what to paste and where it was measured; with details also the table and
-//! the notes.
+//! The text that `tune` prints, at most 100 columns wide: the verdict, the commands to paste and the measured storage;
+//! with details also the table and the notes.
 //!
 //! Example: "Set the kernel's readahead to 8 MiB: reads take 1.7 s instead of 26.3 s (15 times faster)."
 //!

@@ -1,22 +1,23 @@
-//! Which readahead a disk should have: what each value costs and gains, by a formula that is checked with short sequential
-//! reads.
+//! Computes which readahead a disk should have: what each value costs and gains, by a formula that is checked with short sequential reads.
 //!
 //! ```text
 //!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it
 //!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one sequential reader: two windows are in flight
 //! ```
-//! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A device that serves
-//! the two one after the other shows the rate of one window; so the value is chosen by the rate of one window, and the gain is stated by
-//! the rate of two.
+//! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A
+//! device that serves the two windows one after the other reaches only the rate of one window; so the value is chosen
+//! by the rate of one window, and the gain is computed with the rate of two.
 //!
-//! The exponent: with 1, reads of a window would not overlap with those of the next at all; 2 is the largest overlap that was
-//! observed. Measured on Linux 6.18, ext4, 0.08 ms, 2.4 GB/s, MB/s by read_ahead_kb: 128 1080, 256 1346, 512 2141, 1024 2336, 2048
-//! 2348, 8192 2438; 1.5 gives 1220, 1750, 2130, 2320, 2390, 2440.
+//! The exponent 1.5 is between two limits: with 1, the reads of a window would not overlap with those of the next
+//! window at all; 2 is the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048 and 8192,
+//! Linux 6.18 with ext4 on a disk of 0.08 ms and 2.4 GB/s delivered 1080, 1346, 2141, 2336, 2348 and 2438 MB/s; the
+//! formula with 1.5 gives 1220, 1750, 2130, 2320, 2390 and 2440 MB/s.
 //!
-//! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. It is smaller if
-//! sixteen streams would need more than a quarter of memory, or if faults are a large part of the reads. Before a value is advised,
-//! windows of 128 KiB, 512 KiB, 2 MiB and of the present size are read in three rounds: the smallest is taken that no larger one beats by
-//! 25 % in the median of the three. A device that does not rotate never gets a value above 2 MiB.
+//! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. The
+//! advised value is smaller if sixteen streams would need more than a quarter of memory, or if page faults are a large
+//! part of the reads. Before a value is advised, windows of 128 KiB, 512 KiB, 2 MiB and of the current size are read in
+//! three rounds. The advice is then the smallest window that no larger window beats by 25 % in the median of the three
+//! rounds. A device that does not rotate never gets a value above 2 MiB.
 
 use super::kept::KeptMeasurement;
 use super::{Confidence, Standing, Step, Verdict, to_set};
@@ -531,7 +532,8 @@ mod tests {
         assert_eq!(near.best(&LIMITS).readahead_bytes, 512 << 10);
     }
 
-    /// `dd` from ext4 on a disk 5 ms away that brings 120 MB/s: 2 MiB is 2.7 times as fast as 128 KiB, and 4.9 times if one window is under way.
+    /// `dd` from ext4 on a disk 5 ms away that brings 120 MB/s: 2 MiB is 2.7 times as fast as 128 KiB, and 4.9 times if
+    /// one window is under way.
     #[test]
     fn the_gain_counts_two_windows_under_way() {
         let far = StorageCosts {

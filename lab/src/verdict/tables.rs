@@ -1,10 +1,12 @@
-//! What tables of one source come to: a policy that gains, the kernel's own readahead, none, or more runs.
+//! The advice that follows from the tables of one source: use a policy that gains, keep the kernel's own readahead,
+//! turn readahead off, or make more runs.
 //!
-//! A gain or a loss is named only where the corrected test of its table calls it one, and two policies are equal only where the interval of their
-//! ratio is within 5 %. Several workloads are weighed by the geometric mean of their times, each beside no readahead. Where the default is within
-//! 5 % of the best everywhere, nothing has to be set. A gain is said beside the kernel's own readahead where that was measured: it is what a reader
-//! has today. Example: "Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast (11.42 s instead of 46.20 s)." Never: advice from a
-//! single run.
+//! A gain or a loss is reported only if the corrected test of its table confirms it, and two policies count as equal
+//! only if the interval of the ratio of their times is within 5 %. Several workloads are combined by the geometric mean
+//! of the ratios of their times to the time without readahead. If the default policy is within 5 % of the best policy
+//! for every workload, nothing has to be set. A gain is stated relative to the kernel's own readahead if that was
+//! measured, because that is what readers use today. Example: "Use rbd-plain on model:rbd: it makes boot-ide 4.05 times
+//! as fast (11.42 s instead of 46.20 s)." A single run never leads to advice.
 
 mod words;
 
@@ -365,8 +367,8 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// The policy that a workload gains most by: of those as good as the best, the one that reads the fewest bytes. Nothing where no readahead is as
-/// good.
+/// The policy that a workload gains most by: of those as good as the best, the one that reads the fewest bytes. Nothing
+/// where no readahead is as good.
 fn best(report: &Report) -> Option<&Row> {
     let gains = || {
         report

@@ -1,5 +1,5 @@
-//! A file or a block device, read with direct I/O so that the page cache is bypassed. In addition to the policies it
-//! has a row of the kernel's page cache.
+//! A file or a block device, read with direct I/O so that the page cache is bypassed. In addition to the rows for
+//! policies, its table has a row for the kernel's page cache.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::rows::{OnPage, ReadBy, Row};

@@ -1,4 +1,4 @@
-//! A device model, in virtual time. In addition to the policies it has a row of the oracle.
+//! A device model, in virtual time. In addition to the rows for policies, its table has a row for the oracle (perfect foresight).
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, model_behind};
 use crate::compare::rows::{OnPage, ReadBy, Row};

@@ -1,4 +1,4 @@
-//! A device model that really sleeps, read by the engine. Each run gets a new one, as in the simulator.
+//! A device model that delays reads in real time, read by the engine. Each run gets a new device, as in the simulator.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine, model_behind};
 use crate::compare::CompareError;

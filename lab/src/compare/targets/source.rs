@@ -1,5 +1,5 @@
-//! A source of the engine that is not a file. One connection serves all runs: the storage behind it has its own
-//! caches anyway. In addition to the policies an RBD image has rows of librbd.
+//! A source of the engine that is not a file. One connection serves all runs, because the storage has its own caches
+//! anyway. In addition to the rows for policies, the table of an RBD image has rows for librbd.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::CompareError;

@@ -1,7 +1,7 @@
 //! How long it takes to read whole small files of a FUSE file system, one at a time and several at once.
 //!
-//! A probe of one large file does not show this: rclone reads each open file description by its own request, and at each jump within a
-//! file throws away what it has requested.
+//! A probe of one large file does not show this time: rclone makes a separate request for each open file, and discards
+//! the requested data at each jump within a file.
 //!
 //! ```text
 //!   files of the trace ──► one after the other, 24 at most, 2 s     33 ms a file

@@ -1,6 +1,6 @@
-//! The page of `compare --vary`: throughput and bytes as functions of the parameter, with the plateaus marked.
+//! The page of `compare --vary`: throughput and bytes as functions of the parameter, with the start of each plateau marked.
 //!
-//! A plateau is never marked for a parameter whose values are words, nor for a flat line.
+//! No plateau is marked if the parameter's values are words, or if the line is flat.
 
 use crate::report::row::{Row, Spread};
 use crate::report::series::Series;

@@ -1,4 +1,4 @@
-//! The conclusion of a table in sentences.
+//! Writes the conclusion from the tables of a comparison as sentences.
 
 use super::{Choice, Conclusion, OpenPair, Tables, apart, beside_today, change};
 use crate::report::SpanCut;
