@@ -5,7 +5,7 @@
 //!   a program ───────────► /proc ──samples─────────────────► sample ──► touches
 //!   a mount, a server ─────► the engine ────────────────────► recorder ──► a trace
 //! ```
-//! It makes no decisions and does not change the observed programs.
+//! This crate makes no readahead decisions and does not affect the observed programs.
 
 #![cfg_attr(
     test,

@@ -1,12 +1,12 @@
-//! Records the reads of a front end: an observer for the front end, and a thread that writes a trace in foreread's
-//! format.
+//! Records the reads that a front end (an NBD server or a mount) serves: an observer that the front end calls, and a
+//! thread that writes a trace in foreread's format.
 //!
 //! ```text
 //!   threads of the front end ──────► queue, bounded ──► sorted by start, bounded ──► writer ──► file
 //!                                    full: they wait     too late to sort: counted
 //! ```
-//! Nothing is lost silently: a thread waits if the queue is full, and dropped records are counted in the trace. The
-//! trace contains no data bytes and no refused requests.
+//! No read is lost silently: a thread of the front end waits if the queue is full, and dropped records are counted in
+//! the trace. The trace contains no file contents and no refused requests.
 
 use foreread::Advice;
 use foreread::front::observe::{Observer, PassedRequest, RequestKind};

@@ -1,5 +1,5 @@
-//! Samples what a program's threads wait for, and infers its reads, without tracing, without root, and without
-//! changes to the program.
+//! Samples what a program's threads wait for, and infers the program's reads, without tracing, without root, and
+//! without changes to the program.
 //!
 //! ```text
 //!   /proc/PID/task/TID/syscall   17 0x3 0x7f.. 0x10000 0x8000000 ...   blocked in pread64(3, .., 64K, 128M): a read of 128M
@@ -7,15 +7,17 @@
 //!   /proc/PID/task/TID/io        rchar: 9437184                        how much was read in between: a gap was read, or skipped
 //!   /proc/PID/pagemap            which pages of a mapping were touched; a thread that is blocked outside a call waits for a fault
 //! ```
-//! A read from slow storage is observed because it blocks. A read that the page cache serves is not, but its bytes are counted: if a
-//! thread reads sequentially, and it has read as many bytes as there are between two positions where it blocked, it has read exactly
-//! those. Between two samples its position is estimated from the count, at most [`threads::MAX_GUESSED_BYTES`] after the last observed
-//! position for each time that its run was seen.
+//! A read from slow storage is observed because it blocks. A read that the page cache serves is not observed, but the
+//! kernel counts its bytes: if a thread reads sequentially, and has read as many bytes as there are between two
+//! positions where it blocked, it has read exactly those bytes. Between two samples, the thread's position is estimated
+//! from the number of bytes read: at most [`threads::MAX_GUESSED_BYTES`] after the last observed position, for each
+//! time that its sequential run was observed.
 //!
-//! It needs the same user, and Yama at 0, or at 1 if foreread is the program's parent. Not observed are programs that other processes may
-//! not inspect (setuid, `PR_SET_DUMPABLE` 0), reads that never block, and the lengths of the buffers of a vectored read.
+//! The sampler must run as the same user, with Yama's ptrace_scope at 0, or at 1 if foreread is the program's parent.
+//! It cannot observe programs that other processes may not inspect (setuid, `PR_SET_DUMPABLE` 0), reads that never
+//! block, and the lengths of the buffers of a vectored read.
 //!
-//! The program never waits for the sampler, and its files are not opened.
+//! The program never waits for the sampler, and the sampler does not open the program's files.
 
 mod calls;
 mod mappings;

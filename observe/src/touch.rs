@@ -1,4 +1,4 @@
-//! A program's page cache accesses, observed by tracepoints or by samples.
+//! The type for one access of a program to the page cache, observed by tracepoints or by samples.
 
 use foreread_pagecache::page_bytes;
 use foreread_trace::follow::call::FileKey;

@@ -3,9 +3,9 @@
 //! ```text
 //!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
 //! ```
-//! Only headers are read. A header may be hostile: its size is limited, kept data is taken from the plan's budget, and each part
-//! must be within the file.
-//! The bytes come through [`ReadAt`], so that sources other than local files work too.
+//! Only headers are read. A header may be hostile, so its size is limited, the memory for its contents counts towards
+//! the plan's limit, and each part must be within the file. The bytes come through [`ReadAt`], so that sources other
+//! than local files work too.
 
 use crate::runs::{Account, Full};
 use std::fs::File;

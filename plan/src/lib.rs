@@ -5,8 +5,8 @@
 //!   headers       ──► layout  safetensors, gguf, parquet, zip, zarr  ──┴─► Plan ◄──► text: a human-readable file
 //! ```
 //! Example: in two recorded runs, a program reads the first 64 KiB of `a.so`, and 20 ms later 8 KiB of `b.conf`; in one
-//! run it also reads a log file. With "at least 2/2" the plan has the first two ranges, the second due 20 ms after the
-//! first.
+//! run it also reads a log file. If the plan keeps only ranges that occur in both runs, it has the first two ranges,
+//! and the second is due 20 ms after the first.
 //!
 //! This crate does not read the planned bytes, check the identity of files (the caller does), or use a clock.
 

@@ -1,7 +1,7 @@
 //! Merges several recorded runs into one plan.
 //!
-//! Only the first touch of a page counts in each run. The first run is the base; additional ranges of another run are inserted next to
-//! their neighbours:
+//! In each run, only the first read of a page counts. The plan starts with the ranges of the first run; additional
+//! ranges of later runs are inserted next to their neighbours:
 //!
 //! ```text
 //!   run 1   a 0..64K at 0 ms     b 0..8K at 20 ms                          c 0..4K at 30 ms

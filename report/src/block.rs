@@ -4,7 +4,7 @@
 //!   [Text, Table, Note, Paste, Figure ...] ──► text     lines no wider than the terminal
 //!                                          └─► section  sentences, drawings and tables in HTML
 //! ```
-//! A table is described once, by its columns: each column has its head, its cells, and where it is shown.
+//! A table is described by its columns: each column has a head, a function for its cells, and the outputs that show it.
 
 use crate::figure::Figure;
 use crate::number::wrap;

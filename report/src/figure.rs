@@ -1,8 +1,8 @@
-//! A figure as data: lines over an axis, or bars with their names. `draw.rs` makes SVG of it, with the crate `plotters`.
+//! A chart as data: lines over an axis, or bars with their names. `draw.rs` draws it as SVG, with the crate `plotters`.
 //!
-//! Series are told apart by colour and by the shape of their markers. The colours are those of Okabe and Ito, which people with
-//! colour blindness can tell apart, with grey instead of yellow. Text has the colour of the page around it, so that one drawing
-//! fits a light and a dark page.
+//! Series are told apart by colour and by the shape of their markers. The colours are those of Okabe and Ito, which
+//! people with colour blindness can tell apart, with grey instead of yellow. Text has the same colour as the text of
+//! the page, so that one drawing fits both a light and a dark page.
 //! ```text
 //!   policy      colour         policy      colour
 //!   none        grey           kernel      purple

@@ -1,4 +1,4 @@
-//! JSON in the form that every command writes: indented, with every digit, and a newline at the end.
+//! Writes JSON in the form that all commands use: indented, with every digit, and a newline at the end.
 
 use serde::Serialize;
 

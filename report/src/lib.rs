@@ -1,4 +1,4 @@
-//! The crate that **shows** results: numbers, tables, charts and pages for people, made from the values that it gets.
+//! The crate that **shows** results: it turns values into numbers, tables, charts and pages for people.
 //!
 //! ```text
 //!   names                      suggestions for an unknown name
@@ -7,7 +7,7 @@
 //!                 ├─► figure   charts as SVG, drawn by the crate plotters
 //!                 └─► page     a single HTML file: sections of figures and tables, and the JSON
 //! ```
-//! It depends on no crate that measures, and it neither prints nor uses a clock or a terminal.
+//! It depends on no crate that measures, prints nothing, and uses neither a clock nor a terminal.
 
 pub mod block;
 pub mod figure;

@@ -1,7 +1,7 @@
-//! Escapes foreign text on a page: names of traces, files and policies are untrusted.
+//! Escapes untrusted text for an HTML page, such as names of traces, files and policies.
 //!
-//! The result has no character that could end an element, a script or an attribute, that XML forbids, or that changes
-//! the direction of the text after it.
+//! The escaped text has no character that could end an element, a script or an attribute, that XML forbids, or that
+//! changes the text direction.
 
 /// Escapes `text` for an element or an attribute of HTML and XML.
 pub fn escape(text: &str) -> String {

@@ -1,6 +1,6 @@
-//! Messages for unknown names: similar known names, and the command that lists all of them.
+//! Error messages for unknown names: they suggest similar known names and the command that lists all names.
 //!
-//! No name is guessed for the user: the command ends, and only the message helps.
+//! foreread never replaces an unknown name by a similar one: the command ends with the message.
 
 use foreread_core::policy::SpecError;
 use foreread_os::failure::Failure;

@@ -1,5 +1,5 @@
-//! How numbers are written in tables and sentences: few digits, narrow, and never rounded up to a false claim ("100
-//! %" means all of it). JSON gets every digit instead.
+//! Formats numbers for tables and sentences: with few digits, and never rounded to a false claim ("100 %" is shown only
+//! for exactly all). JSON has every digit instead.
 
 /// A size in the notation of policies, with all its digits: `512K`, `1000`.
 pub use foreread_core::units::format_size as exact_size;

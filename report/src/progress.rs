@@ -1,7 +1,7 @@
-//! How a long measurement reports its progress.
+//! The trait through which a long measurement reports its progress.
 //!
-//! The lab calls it between runs, and the command line implements it. It is never called inside a timed run, because
-//! drawing would then be measured too.
+//! The measurements of the crate `lab` call it between runs, and the command line implements it. It is never called
+//! inside a timed run, because the time for output would then be measured too.
 
 /// Receives progress in this order: a stage, then its steps, then the next stage.
 pub trait Progress {

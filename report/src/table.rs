@@ -6,7 +6,7 @@
 //!   auto       1.2 s
 //!   linux-6.18 3.4 s
 //! ```
-//! The terminal is not queried: a table that must fit is given its width.
+//! The terminal is not queried: the caller passes the maximum width.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 

@@ -1,7 +1,7 @@
 //! The width of text for people: 100 columns, unless the command sets the width of its terminal.
 //!
-//! There is one width for the process, because every table, note and advice is printed on the same terminal. The
-//! terminal itself is not queried here.
+//! The whole process has one width, because every table, note and advice is printed on the same terminal. This module
+//! does not query the terminal.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,8 +1,8 @@
-//! The list of all formats. Finds a format by name or by the first bytes of a file.
+//! Finds a trace format by its name or by the first bytes of a file.
 //!
 //! The notation is `NAME` or `NAME:key=value,...`, as for policies and workloads: `csv:unit=us`. Detection uses only
-//! the first bytes of a file. It never guesses: if a file fits two formats with different units, the error names both.
-//! The list itself is in `formats`.
+//! the first bytes of a file. If a file fits two formats with different units, detection fails, and the error names
+//! both. The list of formats is in `formats`.
 
 use super::error::TraceError;
 use super::format::{Fit, Format, Pairs};

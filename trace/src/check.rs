@@ -1,7 +1,7 @@
 //! Checks that apply to all formats: the limits of a record, and the order of times.
 //!
-//! The checks run between an importer and its caller, so all formats report the same errors in the same words. They do
-//! not repair or reorder records (importers of unsorted formats sort first).
+//! The checks run between an importer and its caller, so all formats report the same errors in the same words. The
+//! checks do not repair or reorder records (importers of unsorted formats sort first).
 
 use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};

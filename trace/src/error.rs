@@ -1,6 +1,6 @@
-//! Errors of traces. An error is one line that says which record is wrong, why, and what to do.
+//! Errors in traces. An error message is one line that says which record is wrong, why, and what to do.
 //!
-//! The error does not quote a whole record, which may contain megabytes of user data.
+//! The message does not quote a whole record, which may contain megabytes of user data.
 
 use foreread_os::failure::Failure;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Converts events to records: tracks the file and the position of each descriptor, and the bytes that each call read.
+//! Converts system calls and page cache events to records: tracks the file and the position of each descriptor, and the
+//! bytes that each call read.
 //!
 //! ```text
 //!   enter ──► pending ──► pages seen meanwhile ──► exit ──► record, in the order of starts

@@ -1,7 +1,7 @@
 //! Requirements of every importer for arbitrary bytes: no panic, a one-line error without control characters, termination.
 //!
-//! Both the mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. It does not judge
-//! what the items mean: the golden files do.
+//! Both the mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. This module does
+//! not check whether the items are right: the golden files do.
 
 use super::catalog;
 use super::format::{Format, Pairs};

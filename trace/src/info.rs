@@ -5,7 +5,7 @@
 //!                      ├─ chains of reads (streams)
 //!                      └─ blocks read again (reuse)
 //! ```
-//! One pass over the trace, in bounded memory; each part documents what it estimates if the trace exceeds its limits.
+//! The trace is read once, in bounded memory; each part documents what it estimates if the trace exceeds its limits.
 //! Values that the trace does not contain are null.
 
 use super::{Flags, Header, Import, Item, Level, Op, Record, TraceError};

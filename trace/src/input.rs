@@ -1,7 +1,7 @@
 //! The bytes of a trace: a file, plain or compressed ([`unpack`]), read in pieces of bounded size.
 //!
-//! A line or a record has a maximum size, so a decompression bomb costs time but no memory. A file is never held as a
-//! whole, and every skipped byte is counted.
+//! A line or a record has a maximum size, so a decompression bomb costs time but no memory. A file is never held in
+//! memory as a whole, and every skipped byte is counted.
 
 use super::error::{TraceError, TracePosition};
 use std::fs::File;

@@ -4,7 +4,7 @@
 //!   paths ──► Input (unpacked) ──► named or detected ──► importer ──► Checked ──► Import
 //! ```
 //!
-//! Formats are never mixed. Each importer decides whether it accepts several files.
+//! All files of a trace must have the same format. Each importer decides whether it accepts several files.
 
 use super::check::CheckedItems;
 use super::error::TraceError;

@@ -6,8 +6,8 @@
 //!                     length, crc     └─ head: length packed and plain, items, crc; then a zstd frame of items
 //! ```
 //! Blocks are decoded independently, except for the numbers of files and records. Blocks are small, so reading a
-//! terabyte takes as much memory as reading a kilobyte. A truncated file has no end marker, and is refused where it
-//! stops. Every length is compared with its limit before it is used, and every item is covered by a checksum.
+//! terabyte takes as much memory as reading a kilobyte. A truncated file has no end marker, and causes an error where
+//! it stops. Every length is compared with its limit before it is used, and every item is covered by a checksum.
 
 use super::format::{Fit, Format};
 pub use read::import;

@@ -4,11 +4,12 @@
 //!   cpu0: ring ──half full──► file ┐
 //!   cpu1: ring ──half full──► file ┴─ after the end ──► decoded, merged by time
 //! ```
-//! While the command runs nothing is decoded, because on a small machine that would take processor time from the
-//! command. The files have no names, so a killed run leaves none behind.
+//! Events are decoded only after the command has ended, because on a small machine decoding would take processor time
+//! from the command. The files have no names, so a run that is killed leaves no files behind.
 //!
-//! A second instance records what io_uring workers of all programs read: the kernel starts these threads by itself, and does not follow
-//! them. Only events of workers that a followed thread has started are counted.
+//! A second tracefs instance records what the io_uring workers of all programs read, because the kernel itself starts
+//! these threads, and tracing does not follow them. Only events of workers that a followed thread has started are
+//! counted.
 
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};

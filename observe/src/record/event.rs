@@ -1,6 +1,6 @@
-//! The recorded tracepoints, and the conversion of their bytes to an [`Event`].
+//! The recorded tracepoints, and the conversion of their binary records to an [`Event`].
 //!
-//! `foreread_trace::follow` interprets events for files and descriptors.
+//! `foreread_trace::follow` then finds out which file and position each event refers to.
 
 use super::names::BlockDevices;
 use crate::tracefs::{EventFormat, Field, Instance};

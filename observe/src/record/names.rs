@@ -5,16 +5,17 @@
 //!   after the end, while names are missing: programs that it ran, its arguments, library folders, the folders of found files,
 //!   folders below its arguments, then the folders nearest to found files
 //! ```
-//! The nearest folder is the one with the fewest steps up and down the tree. From `site-packages/numpy/core/a.so`, which was mapped,
-//! `numpy` is one step away, `numpy/lib` and `site-packages` are two. So a large folder far away cannot use up the limit before them,
-//! and the order is the same in every run.
+//! The nearest folder is the one with the fewest steps up and down the tree. Example: if
+//! `site-packages/numpy/core/a.so` was mapped, `numpy` is one step away from its folder, and `numpy/lib` and
+//! `site-packages` are two steps away. So a large folder far away cannot use up the limit before nearer folders are
+//! searched, and the order is the same in every run.
 //!
 //! A name is accepted only if device and inode agree and the file is not newer than the recording, because inode
 //! numbers are reused.
 //!
-//! A file system may hang. So the search runs on a thread that can be abandoned, and the names found so far are available to
-//! other threads: clones of a [`Finder`] share them. Open files of a process are queried with AT_STATX_DONT_SYNC, which sends
-//! no request to a server.
+//! A file system may hang, so the search runs on a thread that can be abandoned. The names found so far are available
+//! to other threads: clones of a [`Finder`] share them. Open files of a process are queried with AT_STATX_DONT_SYNC,
+//! which sends no request to a server.
 //!
 //! The number of examined folder entries is limited, and a search follows no links.
 

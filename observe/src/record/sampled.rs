@@ -1,15 +1,15 @@
-//! Records what a command waits for, by sampling /proc, without root and without tracing.
+//! Records the reads for which a command waits, by sampling /proc, without root and without tracing.
 //!
 //! ```text
 //!   a thread starts the command ──► samples until its end: touches, and ended waits ──► records ──► a trace in foreread's format
 //!   another thread examines open files, because a file system may block it forever
 //! ```
-//! Example: a program reads 1 MiB sequentially in reads of 64 KiB from a disk with 2 ms latency. Two of the reads wait and are observed,
-//! with their bytes, and with start and end to half a millisecond. The page cache served the reads between them: as many bytes were read,
-//! so they become a record with zero duration, which counts as guessed.
+//! Example: a program reads 1 MiB sequentially in reads of 64 KiB from a disk with 2 ms latency. Two of the reads wait,
+//! and are observed with their offset and length, and with start and end to half a millisecond. The page cache served
+//! the reads between them. The process's counter of read bytes shows that they took place, so they become one record
+//! with zero duration, which is counted as guessed.
 //!
-//! No read is recorded that the program cannot have made by its count of bytes, and the program never waits for the
-//! recorder.
+//! The recorder never records more bytes than the program has read by its own counter, and the program never waits for the recorder.
 
 use super::active::{namer, unix_now_ns};
 use super::names::Finder;

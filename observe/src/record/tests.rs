@@ -1,7 +1,7 @@
-//! A program that makes every call of [`ENTRIES`], recorded for real: what is in the trace is what it did, and without the
-//! events of any one of them it is something else.
+//! Records a real program that makes every call of [`ENTRIES`]: the trace must match what the program did, and without
+//! the events of any one call it must not.
 //!
-//! Needs root, tracefs and python3, else it is skipped. Never: a row of the list that no step of the program needs.
+//! The test needs root, tracefs and python3; otherwise it is skipped. Every row of the list is needed by a step of the program.
 
 use super::active::{RecordOptions, start};
 use super::{Capture, Target};

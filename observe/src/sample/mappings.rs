@@ -5,8 +5,9 @@
 //!                 touched        end                     touched              end       two runs: each sample checks after each end
 //!   sweep         all pages, when a thread waits for a fault and no end has moved: finds new runs
 //! ```
-//! The kernel maps the pages of 64 KiB around a fault, so touches are visible in blocks of that size: sixteen pages of 4 KiB. A sweep of
-//! 2 GiB takes 3 ms, so it is followed by a pause of thirty times its duration.
+//! The kernel maps the pages of 64 KiB around a fault, so touches are visible in blocks of that size: sixteen pages of
+//! 4 KiB. Checking all pages of a mapping of 2 GiB takes 3 ms, so each such sweep is followed by a pause of thirty
+//! times its duration.
 
 use super::StorageUse;
 use crate::touch::{Touch, TouchKind};

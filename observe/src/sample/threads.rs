@@ -5,8 +5,9 @@
 //!   rchar      1.0M            1.5M           2.2M           3.0M
 //!   touches    read 1M..       read ..1.5M    read ..2.2M    read ..3M, read 3M..      2 MiB were read in between: the run continued
 //! ```
-//! A run is a file and the end of what was read of it. A position where the thread blocks belongs to a run if it is at most as far ahead
-//! as the number of bytes read since the run was last seen. If there are several runs, the bytes are divided among them.
+//! A run is a sequence of sequential reads of one file; only its end is stored. A position where the thread blocks
+//! belongs to a run if it is at most as many bytes after that end as the thread has read since the run was last
+//! observed. If a thread has several runs, the bytes are divided among them.
 
 use super::StorageUse;
 use super::calls::{Doing, ReadCall, parse};

@@ -1,15 +1,16 @@
 //! A tracefs instance: tracing buffers and settings for this process only.
 //!
-//! Its name is `foreread-PID-TIME`, and its owner holds a lock (flock) on its folder as long as it lives. If the owner is
-//! killed, its guard ([`super::guard`]) removes the instance, or else the next run does: it removes instances whose lock is
-//! free. A check of the process id would not be enough: in another PID namespace, a living process has no /proc/PID. tracefs
-//! is one file system in all mounts and namespaces, so the lock is visible everywhere.
+//! Its name is `foreread-PID-TIME`, and the process that owns it holds a lock (flock) on its folder as long as that
+//! process lives. If the owner is killed, its guard process ([`super::guard`]) removes the instance. If the guard is
+//! killed too, the next run does: it removes all instances whose lock is free. A check of the process id would not be
+//! enough: in another PID namespace, a living process has no /proc/PID. All mounts and namespaces share one tracefs, so
+//! the lock is visible everywhere.
 //!
 //! ```text
 //!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, with another name
 //!   cleaner           open ─► flock, without waiting ─► switch off, rmdir
 //! ```
-//! No file outside the instance is written, nor the instance of another living process.
+//! This module never writes a file outside the instance, and never changes the instance of another living process.
 
 use super::{EventFormat, Root, refused, write};
 use foreread_os::failure::Failure;

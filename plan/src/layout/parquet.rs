@@ -1,5 +1,5 @@
-//! Parquet: the footer lists the chunk of each column in each row group. The parts are in the order of a scan: row
-//! group by row group.
+//! Parquet: the footer lists the chunk of each column in each row group. The parts of the plan are in the order in
+//! which a scan reads them: row group by row group.
 //!
 //! ```text
 //!   footer, length u32, "PAR1"       the footer is a struct of Thrift's compact protocol:
@@ -7,7 +7,7 @@
 //!                                                                 9: first data page         11: dictionary page, 0 for none
 //! ```
 //! A field starts with a byte: four bits with the difference to the last field's number, four bits with its type. Unused fields
-//! are skipped by type and not kept. 16-bit and 32-bit integers are encoded alike, and old writers mix them.
+//! are skipped by type and not kept. 16-bit and 32-bit integers have the same encoding, and old writers mix the two types.
 //! Sources: the format's public description (parquet-format, README and parquet.thrift), Thrift's compact protocol.
 
 use super::{LayoutError, MAX_HEADER_BYTES, Parts, ReadAt};

@@ -5,7 +5,7 @@
 //! ```
 //! Only the name and the offsets of a tensor are kept: a header of 100 MB may contain a shape of 48 million dimensions.
 //!
-//! Source: the format's public description (huggingface/safetensors, README): no holes, no overlaps.
+//! Source: the format's public description (huggingface/safetensors, README), which forbids holes and overlaps.
 
 use super::{LayoutError, MAX_HEADER_BYTES, Parts, ReadAt};
 use serde::Deserialize;

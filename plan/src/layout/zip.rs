@@ -1,12 +1,13 @@
-//! zip: the directory at the end lists the entries; each entry has a header before its bytes.
+//! zip: the directory at the end of the archive lists the entries; each entry has a header before its bytes.
 //!
 //! ```text
 //!   [header, name, extra][bytes] ...   [46 bytes, name, extra, comment] for each   [zip64: end, locator]   [end: 22 bytes, comment]
 //!   entries                            directory                                   only in large files
 //! ```
-//! The directory is read in pieces, and only the name and range of an entry are kept. Bytes in front of the archive (a
-//! self-extracting program) shift all offsets. An archive written to a pipe may refer to a zip64 end record that does
-//! not exist, or have one without its locator: then the directory is found by its entries, each of which ends where the next begins.
+//! The directory is read in pieces, and only the name and range of an entry are kept. Bytes in front of the archive
+//! (such as a self-extracting program) shift all offsets. An archive written to a pipe may refer to a zip64 end record
+//! that does not exist, or have one without its locator: then the directory is found by its entries, each of which ends
+//! where the next begins.
 //!
 //! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 
@@ -131,8 +132,9 @@ struct DirectoryEnd {
     at: u64,
 }
 
-/// Reads the zip64 end record of large files: at the locator's offset, or, with bytes in front of the archive, right before the locator; without
-/// a locator, right before the end record. If there is none, returns the end of the directory.
+/// Reads the zip64 end record of large files: at the locator's offset, or, with bytes in front of the archive, right
+/// before the locator; without a locator, right before the end record. If there is none, returns the end of the
+/// directory.
 fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Result<DirectoryEnd, u64>, LayoutError> {
     let mut directory_end = end_at;
     let mut places = vec![(end_at.saturating_sub(END_64_BYTES), end_at)];

@@ -1,8 +1,8 @@
-//! Draws figures with `plotters` as SVG: 360 units wide, which fits a phone, with text as text.
+//! Draws figures with `plotters` as SVG: 360 units wide, which fits a phone, with text as SVG text instead of outlines.
 //!
 //! `plotters` cannot use the colour of the page or give a drawing a title, so its output is changed in two places:
-//! [`INK`] becomes `currentColor`, and the first tag gets the title.
-//! All text is cleaned, nothing outside the file is referenced, and no point is outside its frame.
+//! [`INK`] becomes `currentColor`, and the first tag gets the title. All text is escaped, the drawing refers to nothing
+//! outside the file, and no point is outside its frame.
 
 use super::{Bar, Bars, COLOURS, Figure, FigureData, Line, Lines, clean, colours};
 use crate::markup::escape;

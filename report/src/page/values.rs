@@ -1,7 +1,8 @@
 //! Shows every value of a JSON document in tables for people, with every digit.
 //!
-//! The values of an object are listed one below the other, and so are lists of words. A list of objects becomes a table with a column
-//! for each element (few elements with many keys) or with a row for each. No value is left out, rounded or renamed.
+//! The values of an object are listed one below the other, and so are lists of words. A list of objects becomes a table
+//! with one column for each object (if there are few objects with many keys) or with one row for each object. No value
+//! is left out, rounded or renamed.
 
 use super::Grid;
 use serde_json::Value;

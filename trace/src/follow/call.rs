@@ -1,8 +1,8 @@
 //! The recorded system calls, by the names of their tracepoints.
 //!
 //! Other calls are not needed: descriptors of `pipe` and `socket` stay unknown, `creat` opens files write-only, and
-//! reads by io_uring appear as page cache events. Every row is needed by some trace (`tests.rs` removes each row in
-//! turn).
+//! reads by io_uring appear as page cache events. Every row is needed: a test (`tests.rs`) removes each row in turn,
+//! and the records then differ.
 
 use crate::FileInfo;
 

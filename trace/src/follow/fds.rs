@@ -5,7 +5,7 @@
 //!                                                            close-on-exec   file, position, O_DIRECT
 //! ```
 //!
-//! The numbers of threads and descriptors are limited. Positions are never guessed.
+//! The numbers of threads and descriptors are limited. A position that cannot be tracked stays unknown.
 
 use crate::error::Fault;
 use std::collections::HashMap;

@@ -5,12 +5,13 @@
 //!           ──► fault ──► mapped (the same page: the fault was retried)         a wait between the two
 //!                     └── anything else                                         the page was cached
 //! ```
-//! A fault maps more than its own page: the pages in the 64 KiB around it (`fault_around_bytes`), or a whole large
-//! folio. Later accesses to these pages cause no fault, so a record reaches from its page to the end of the pages
-//! mapped with it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages, and each record
-//! has 128 KiB. Pages before the touched page are in no record. `replay/scans.rs` determines which part of the range
-//! was read. If the kernel fills a mapping by itself (MAP_POPULATE, MADV_POPULATE_READ, mlock), there is no fault
-//! address: each event covers all pages that it names. Only the fault address decides which page was touched.
+//! On a fault, the kernel maps more than the touched page: the pages in the 64 KiB around it (`fault_around_bytes`), or
+//! a whole large folio. Later accesses to these pages cause no fault, so a record reaches from the touched page to the
+//! end of the pages mapped with it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages,
+//! and each record has 128 KiB. Pages before the touched page are not recorded. For a replay, `replay/scans.rs`
+//! determines which part of the recorded range was read. If the kernel fills a mapping by itself (MAP_POPULATE,
+//! MADV_POPULATE_READ, mlock), there is no fault address, and each event is recorded with all its pages. Otherwise only
+//! the fault address shows which page was touched.
 
 use super::Counts;
 use super::call::FileKey;

@@ -5,8 +5,8 @@
 //!   32 pid u32 · 36 device u32 (major << 20 | minor) · 40 cpu u32 · 44 error u16 · 46 payload length u16 · payload
 //! ```
 //!
-//! The byte order is that of the traced host, and the magic number shows it; a remap's payload is always big-endian.
-//! The files are merged by time, and time starts at the first event. Versions other than 7 are refused (records may be
+//! The byte order is that of the traced host, which the magic number shows; the payload of a remap event is always big-endian.
+//! The files are merged by time, and the first event is at time 0. Versions other than 7 are refused (records may be
 //! longer); process names and messages among the events are ignored.
 
 use super::super::error::{Fault, TraceError};

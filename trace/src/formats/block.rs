@@ -1,4 +1,4 @@
-//! Shared by blktrace and blkparse: converts events of the block layer to requests with completion times.
+//! Converts events of the block layer to requests with completion times, for blktrace and blkparse.
 //!
 //! ```text
 //!   A remap   Q queue ──► (merged, split) ──► D issue ──► C complete
@@ -6,7 +6,7 @@
 //!                └── action=Q starts here       └── or D     └── ends the requests that it covers, by device and sector
 //! ```
 //!
-//! Either Q or D creates a request: Q is the request to the block layer, D the request to the device. A completion may
+//! A record is created for either the Q or the D event: Q is the request to the block layer, D the request to the device. A completion may
 //! cover several requests (they were merged) or a part of one (it was split). If a mapped device and the device below
 //! it were both traced, the request of the lower device is skipped. Requests without bytes, failed requests and
 //! duplicates are left out.

@@ -1,4 +1,4 @@
-//! `darshan`: Darshan's extended traces (DXT) as `darshan-dxt-parser` prints them.
+//! `darshan`: Darshan's extended traces (DXT) of MPI programs, as `darshan-dxt-parser` prints them.
 //!
 //! ```text
 //!   # DXT, file_id: 16457598720760448348, file_name: /tmp/test/testFile      a file of one rank begins
@@ -6,11 +6,11 @@
 //!   # Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)   [OST]
 //!    X_POSIX       0   read        0               0       262144      0.0048      0.0049
 //! ```
-//! The text is ordered by file and rank, so all of it is read before the first record is emitted, in order of start. A
-//! rank becomes a thread, and a rank's use of a file becomes an open description: DXT does not record how often the
-//! file was opened. Requests of MPI-IO appear again as the POSIX requests that they cause, so `module=posix` is the
-//! default. Times are seconds since the start of the job with four decimals or more. Columns after the end time are
-//! ignored. Source: the darshan-util documentation, "darshan-dxt-parser".
+//! The text is ordered by file and rank, so all of it is read before the first record is emitted; the records are
+//! ordered by start. An MPI rank becomes a thread, and a rank's use of a file becomes an open description: DXT does not
+//! record how often the file was opened. Requests of MPI-IO appear again as the POSIX requests that they cause, so
+//! `module=posix` is the default. Times are seconds since the start of the job with four decimals or more. Columns
+//! after the end time are ignored. Source: the darshan-util documentation, "darshan-dxt-parser".
 
 use super::published::lines_fit;
 use super::scan::{self, Names, SECOND_NS, decimal_ns};

@@ -1,4 +1,4 @@
-//! Text of ftrace (`trace`, `trace_pipe`) and of `perf script`: the tracepoints that `foreread record` reads in binary.
+//! The text of ftrace (`trace`, `trace_pipe`) and of `perf script`, with the same tracepoints that `foreread record` reads in binary form.
 //!
 //! ```text
 //!   comm-pid [cpu] flags secs.usec: sys_read(fd: 3, buf: 0x7f.., count: 0x1000)      ftrace
@@ -6,8 +6,9 @@
 //!   ... filemap:mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=0-98303
 //! ```
 //! A process name may contain anything, so a line is parsed from its `[cpu]` on. Files are named by device and inode,
-//! because the text has no paths. Pages are added to the page cache by the kernel, not by the program, so records of added pages get the readahead flag.
-//! Units are fixed: `ofs` is in bytes, inodes are hexadecimal, and so are arguments that start with 0x.
+//! because the text has no paths. Pages are added to the page cache by the kernel, not by the program, so records of
+//! added pages get the readahead flag. The units are fixed: `ofs` is in bytes. Inode numbers are hexadecimal, and so
+//! are arguments that start with 0x.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};

@@ -6,14 +6,15 @@
 //!                        └──► reads and writes ──► records      opens, closes, threads, discards ──► no records
 //! ```
 //!
-//! The file has no absolute times, only delays: they are in `Record::after`, and `start_ns` stays empty. An image with
-//! its snapshot is a file (`image@snapshot`), and each image context is an open description until it is closed.
+//! The trace has no absolute times, only delays, which are stored in `Record::after`; `start_ns` stays empty. Each
+//! image, and each snapshot of an image, becomes a file (`image@snapshot`), and each image context is an open
+//! description until it is closed.
 //!
-//! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. rbd-replay's own
-//! recorder, however, makes an action a dependency only after the action has ended, and writes the id of the action
-//! where the id of its completion was meant. So unless `aio-deps=submit` is given, such a dependency also waits for the
-//! end, while its delay still counts from the start: at the recorded speed nothing changes, and at full speed the queue
-//! never gets deeper than recorded. No times are invented.
+//! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. The program that records
+//! these traces, however, makes an action a dependency only after the action has ended, and by mistake writes the id of
+//! the action instead of the id of its completion. So unless `aio-deps=submit` is given, such a dependency also waits
+//! for the end, while its delay still counts from the start: at the recorded speed nothing changes, and at full speed
+//! the queue never gets deeper than recorded. No times are invented.
 
 use self::read::{Action, BANNER, Entry, Io, Reader, What};
 use super::scan::{Names, choice};

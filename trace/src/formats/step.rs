@@ -1,4 +1,4 @@
-//! Turns an importer into a stream of items: each step (a line, a record) may add items to a queue.
+//! Turns an importer into a stream of items: each step of the importer (one line, one record) may add items to a queue.
 //!
 //! ```text
 //!   step ──► queue of items ──► next, next, ... ──► step

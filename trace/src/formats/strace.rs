@@ -5,10 +5,11 @@
 //!                  unfinished: it waits for its rest, and keeps its place                           in order of start
 //! ```
 //!
-//! strace does not show the offset of a `read`: `follow/fds.rs` tracks each open description, so offsets are known only
-//! if the trace contains the `openat`. Times of `-ttt`, `-tt`, `-t` and `-r` are supported, and traces without times.
-//! Record with `strace -f -ttt -T -y -o FILE`. strace slows the traced program down by a factor of 2 to 10, and does
-//! not see page faults of mappings. Positions are never guessed, and buffer contents are ignored.
+//! strace does not show the offset of a `read`; `follow/fds.rs` tracks the position of each open file description, so
+//! offsets are known only if the trace contains the `openat` call. The times of strace's options `-ttt`, `-tt`, `-t`
+//! and `-r` are supported, and so are traces without times. Record with `strace -f -ttt -T -y -o FILE`. strace slows
+//! the traced program down by a factor of 2 to 10, and does not see page faults of mappings. Unknown positions are
+//! never guessed, and buffer contents are ignored.
 
 mod calls;
 mod text;

@@ -5,7 +5,7 @@
 //!                                └─ none left ──► head ──► checksum ──► unpack ──► the first of the next block
 //!                                                     └─► end: do the counts agree? is nothing behind it?
 //! ```
-//! Only one block is held at a time, and reading stops at the first error.
+//! Only one block is held in memory at a time, and reading stops at the first error.
 
 use super::codec::{Bytes, CodecState};
 use super::{

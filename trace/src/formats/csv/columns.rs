@@ -1,4 +1,4 @@
-//! The meaning of CSV columns: by unambiguous names, or by options.
+//! Determines the meaning of CSV columns, by unambiguous names or by options.
 //!
 //! ```text
 //!   offset, offset_bytes                         len, length, size, bytes, length_bytes, size_bytes, len_req

@@ -8,7 +8,7 @@
 //!   of an image   + u64 image context      an I/O + u64 offset, u64 length      an open + name, snapshot, u8 read only
 //! ```
 //!
-//! The reader holds one entry at a time, and does not interpret it.
+//! The reader holds one entry at a time; it only parses the entries, and does not interpret them.
 
 use crate::check::{MAX_AFTER, MAX_NAME_BYTES};
 use crate::error::TraceError;
