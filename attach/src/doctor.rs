@@ -158,7 +158,7 @@ fn examine_devices(
 /// Sets the advised values of the named devices, or of all suspicious ones.
 ///
 /// # Errors
-/// Those of [`examine`] and [`fix::fix`].
+/// See [`examine`] and [`fix::fix`].
 pub fn set(
     host: &Host,
     options: &DoctorOptions,

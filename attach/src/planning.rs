@@ -35,7 +35,7 @@ pub struct PlanReport {
     pub incomplete: Vec<LeftOut>,
 }
 
-/// Makes a plan from recorded runs, one in each trace.
+/// Makes a plan from recorded runs. Each trace contains one run.
 ///
 /// # Errors
 /// A trace cannot be read.

@@ -41,7 +41,7 @@ pub trait Work: Send + Sync + 'static {
     fn ended(&self, queue: &mut Self::Queue, ended: Self::Ended) -> bool;
 }
 
-/// The threads and their queue.
+/// A pool of threads and their queue of tasks.
 pub struct Pool<W: Work> {
     shared: Arc<PoolShared<W>>,
     name: &'static str,
@@ -55,14 +55,14 @@ struct PoolShared<W: Work> {
 
 struct State<Q> {
     queue: Q,
-    /// Threads that have not ended.
+    /// Number of threads that have not ended.
     threads: usize,
     /// Threads that wait for a task.
     idle: usize,
 }
 
 impl<W: Work> Pool<W> {
-    /// A pool without threads yet; they will have the name `name`.
+    /// Creates a pool that has no threads yet; threads that are started later get the name `name`.
     pub fn new(name: &'static str, work: W, queue: W::Queue) -> Pool<W> {
         let state = Mutex::new(State {
             queue,
@@ -90,8 +90,8 @@ impl<W: Work> Pool<W> {
         self.shared.wake.notify_all();
     }
 
-    /// Adds tasks by `add`, which returns the new number of tasks. Wakes a thread for the last one, or starts another thread, up
-    /// to `max_threads`.
+    /// Calls `add`, which adds tasks to the queue and returns the number of waiting tasks. Then wakes a waiting thread,
+    /// or starts another thread if there are fewer than `max_threads`.
     #[cfg(feature = "lab")]
     pub fn add(&self, max_threads: usize, add: impl FnOnce(&mut W::Queue) -> usize) {
         let mut state = self.shared.lock();
@@ -105,7 +105,7 @@ impl<W: Work> Pool<W> {
         }
     }
 
-    /// Threads that have not ended.
+    /// Number of threads that have not ended.
     pub fn threads(&self) -> usize {
         self.shared.lock().threads
     }
@@ -120,7 +120,7 @@ impl<W: Work> Pool<W> {
         spawn_with_stack(self.name, STACK_BYTES, move || thread.0.run()).map(drop)
     }
 
-    /// Waits until all threads have ended; if `is_hurried`, at most 1.5 s after the last progress of any.
+    /// Waits until all threads have ended. While `is_hurried` returns true, it waits at most 1.5 s after a thread last made progress.
     pub fn join(&self, is_hurried: impl Fn() -> bool) {
         let PoolShared { wake, .. } = &*self.shared;
         let mut state = self.shared.lock();

@@ -169,21 +169,21 @@ impl RunReport {
         }
     }
 
-    /// Whether nothing was gained because no policy can predict the next read: a plan of a recorded run can.
+    /// Whether nothing was gained because no policy can predict the command's next read. A plan of a recorded run can still help.
     #[must_use]
     pub fn has_no_pattern(&self) -> bool {
         self.nothing() == Some(NO_PATTERN)
     }
 
-    /// The type of the file system, if nothing was gained because it drops what was read ahead: another mount of the same data may
-    /// keep it.
+    /// The type of the file system, if nothing was gained because that file system drops the pages that were read
+    /// ahead. A mount of the same data by foreread may keep them.
     #[must_use]
     pub fn is_dropped_by(&self) -> Option<&str> {
         let is_dropped = self.nothing() == Some(DROPPED);
         self.dropped_by.as_deref().filter(|_| is_dropped)
     }
 
-    /// What else can be done for the command, which is given as a shell takes it; empty for a process that has ended.
+    /// The next step that is advised for the command. `command` is quoted for a shell, and empty for a process that has ended.
     #[must_use]
     pub fn verdict(&self, command: &str) -> Verdict {
         let step = match self.is_dropped_by() {

@@ -21,7 +21,7 @@ use std::time::Instant;
 /// Most programs that are named for a disk.
 const MAX_PROGRAMS: usize = 4;
 
-/// What happened since the previous sample.
+/// The reads of all disks since the previous sample.
 #[derive(Debug, Serialize)]
 pub struct WatchSample {
     pub seconds: f64,
@@ -81,10 +81,10 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts watching and examines the disks. `options` are those of `doctor`.
+    /// Starts watching and examines the disks. `options` are the options of `doctor`.
     ///
     /// # Errors
-    /// Those of [`doctor::examine`]; or no disk is visible here.
+    /// See [`doctor::examine`]; also if no disk is visible here.
     pub fn new(host: Host, options: DoctorOptions) -> Result<Watcher, Failure> {
         let verdicts = doctor::examine(&host, &options)?.devices;
         let before = Counters::now(&host, &host.backing_devices());
@@ -101,10 +101,10 @@ impl Watcher {
         })
     }
 
-    /// What happened since the last call.
+    /// Takes a sample: what was read since the last call.
     ///
     /// # Errors
-    /// Those of [`doctor::examine`]: a named disk no longer exists.
+    /// See [`doctor::examine`]; also if a named disk no longer exists.
     pub fn sample(&mut self) -> Result<WatchSample, Failure> {
         let devices = self.host.backing_devices();
         let is_same = |verdict: &DeviceVerdict| {

@@ -30,7 +30,7 @@ const MAX_AHEAD: u32 = 32;
 /// Largest readahead request: if it is larger, it is noticed late that its first part has arrived.
 const MAX_FETCH_BYTES: u64 = 4 << 20;
 
-/// Something that the caller has to do.
+/// A task for the caller: wait for a demand read of the program, or read ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Identifies the job in the answer.
@@ -42,7 +42,7 @@ pub struct Job {
     pub is_demand: bool,
 }
 
-/// How a job ended.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All bytes were in the cache before it began.
@@ -60,7 +60,7 @@ pub struct Advisor {
 }
 
 impl Advisor {
-    /// An advisor for one storage device, whose readahead may fill `room_bytes` of the page cache.
+    /// Creates an advisor for one storage device. Its readahead may fill at most `room_bytes` of the page cache.
     #[must_use]
     pub fn new(policy: PolicySpec, room_bytes: u64) -> Advisor {
         // The kernel reads whole pages of the machine. A policy that is defined on smaller pages has several in each.
@@ -81,13 +81,13 @@ impl Advisor {
         }
     }
 
-    /// Whether the core accepts a file with this number.
+    /// Whether `file` is a number that the decision core accepts.
     #[must_use]
     pub fn takes(file: FileId) -> bool {
         file.0 < MAX_IDS
     }
 
-    /// The program has opened a file. Each file has one open description with the same number.
+    /// Records that the program has opened a file. The core sees one open file description for each file, with the same number.
     pub fn open(&mut self, now: Nanos, file: FileId, size: u64) {
         self.handle(
             now,
@@ -99,7 +99,7 @@ impl Advisor {
         );
     }
 
-    /// The program no longer uses a file.
+    /// Records that the program no longer uses a file.
     pub fn close(&mut self, now: Nanos, file: FileId) {
         self.handle(
             now,
@@ -109,7 +109,7 @@ impl Advisor {
         );
     }
 
-    /// A folder listing has this file, directly after `after`.
+    /// Records that a folder listing contains this file, directly after the file `after`.
     pub fn list(&mut self, now: Nanos, file: FileId, size: u64, after: Option<FileId>) {
         self.handle(
             now,
@@ -122,12 +122,12 @@ impl Advisor {
         );
     }
 
-    /// A file has grown.
+    /// Records that a file has grown.
     pub fn grew(&mut self, now: Nanos, file: FileId, size: u64) {
         self.handle(now, Event::Grown { file, size });
     }
 
-    /// The program reads these bytes, or touches them in a mapping.
+    /// Records that the program reads these bytes, or accesses them through a mapping.
     pub fn read(&mut self, now: Nanos, file: FileId, range: Range<u64>) {
         self.reads += 1;
         let range = ByteRange::between(range.start, range.end);
@@ -142,7 +142,7 @@ impl Advisor {
         );
     }
 
-    /// A job has ended.
+    /// Records that a job has ended.
     pub fn done(&mut self, now: Nanos, job: &Job, outcome: Outcome) {
         let (fetch, bytes) = (job.fetch, job.range.end - job.range.start);
         match outcome {
@@ -166,12 +166,12 @@ impl Advisor {
         }
     }
 
-    /// The next job.
+    /// Removes the next job from the queue and returns it.
     pub fn next_job(&mut self) -> Option<Job> {
         self.jobs.pop_front()
     }
 
-    /// The core's counters. Its source reads include the program's own.
+    /// The core's counters. The number of source reads includes the reads of the program itself.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.machine.stats()

@@ -75,7 +75,8 @@ pub fn keep(command: &mut Command) {
     unsafe { command.pre_exec(set) };
 }
 
-/// Makes `command` start with only standard input and both outputs; before Linux 5.11 it keeps all open files of this process.
+/// Makes `command` start with only stdin, stdout and stderr open. Before Linux 5.11 this has no effect: the command
+/// inherits all open files of this process.
 #[allow(unsafe_code)] // A closure between fork and exec.
 pub fn leave_files(command: &mut Command) {
     let leave = || {

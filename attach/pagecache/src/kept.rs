@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is known about file systems, by the caller's numbers for their devices: each is tested once.
+/// The file systems that were tested, by device number: whether they drop a file's cached pages at each open.
 #[derive(Default)]
 pub struct Dropping(Mutex<BTreeMap<u64, bool>>);
 
@@ -29,14 +29,15 @@ impl Dropping {
         Dropping(Mutex::new(BTreeMap::new()))
     }
 
-    /// Whether the file system is known to drop the cached pages of a file when it is opened.
+    /// Whether the file system with this device number is known to drop the cached pages of a file when the file is opened.
     #[must_use]
     pub fn is(&self, dev: u64) -> bool {
         self.known().get(&dev) == Some(&true)
     }
 
-    /// Tests it with a file on it if it is not known yet. The file was just opened; `read` are bytes that another program has read from
-    /// it, if known. May wait for the server.
+    /// Like [`Dropping::is`], but tests the file system with `file` if it was not tested before. The file must just
+    /// have been opened; `read` is a range that another program has read from the file, if known. May wait for the
+    /// server.
     pub fn look(&self, dev: u64, file: &File, read: Option<&Range<u64>>) -> bool {
         if let Some(known) = self.known().get(&dev) {
             return *known;
@@ -66,8 +67,8 @@ fn is_dropped(file: &File, read: &Range<u64>) -> Option<bool> {
     Some(resident::cached(file, read).ok().flatten()? == 0)
 }
 
-/// Whether opening this file drops its cached pages. Returns `None` if the kernel does not report it, or if the file is empty. Waits for
-/// one byte.
+/// Whether opening this file drops its cached pages. Returns `None` if the kernel does not report cached pages, or if
+/// the file is empty. Waits until one byte of the file is read.
 #[must_use]
 pub fn is_dropped_by_open(file: &File) -> Option<bool> {
     if !is_on_fuse(file) {

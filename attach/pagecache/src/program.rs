@@ -38,24 +38,24 @@ pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
 /// This program, even if its file has been replaced in the meantime (proc(5)).
 const OWN: &str = "/proc/self/exe";
 
-/// How to start the command from within another program.
+/// How to start the command `foreread` if this process runs it as a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The program and its first arguments.
     pub start: Vec<OsString>,
-    /// The file that contains the command.
+    /// The executable or library file that contains foreread.
     pub file: PathBuf,
 }
 
 static SET: OnceLock<Program> = OnceLock::new();
 
-/// Sets how the command is started here. Only the first call has an effect.
+/// Sets how this process starts the command `foreread` again. Only the first call has an effect.
 pub fn set(program: Program) {
     let _ = SET.set(program);
 }
 
-/// A command of the user: it gets the ignored and blocked signals with which this program was started. Within another program those
-/// belong to that program, so the command gets the defaults of std.
+/// Prepares a command that the user gave: it gets the ignored and blocked signals with which this process was started.
+/// If foreread is a library in another program, the command gets the defaults of Rust's std instead.
 #[must_use]
 pub fn command(name: &OsStr) -> Command {
     let mut command = Command::new(name);
@@ -65,7 +65,7 @@ pub fn command(name: &OsStr) -> Command {
     command
 }
 
-/// Starts a command of the user, given by its name and its arguments.
+/// Starts a command that the user gave, by its name and its arguments.
 ///
 /// # Errors
 /// The command does not exist, or cannot be run.
@@ -103,9 +103,9 @@ const MAPPED_BYTES: libc::c_int = 1 << 20;
 #[cfg(target_env = "gnu")]
 const POOLS: libc::c_int = 2;
 
-/// Sets up the allocator of this process, before its first thread. By default, once a large block has been freed, glibc takes large
-/// blocks from the pools of threads: the buffers of a server then stay there, and those of the crate `fuser`, 16 of 16 MiB, may have to
-/// be cleared explicitly.
+/// Configures glibc's allocator; must be called before the first thread starts. By default, once a large block has been
+/// freed, glibc allocates large blocks from per-thread arenas: the buffers of a server then stay in memory, and the 16
+/// buffers of 16 MiB of the crate `fuser` may have to be zeroed explicitly.
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)] // mallopt has no safe wrapper.
 pub fn tune_heap() {
@@ -116,31 +116,32 @@ pub fn tune_heap() {
     }
 }
 
-/// Other allocators keep their settings.
+/// Does nothing: only glibc's allocator is configured.
 #[cfg(not(target_env = "gnu"))]
 pub fn tune_heap() {}
 
-/// Sets the name of this process to that of the command: a process that was started by [`again`] has the name of the
-/// link, "exe".
+/// Sets the name of this process to that of the command: a process that was started by [`again`] would otherwise be
+/// named "exe", after the link in /proc.
 pub fn take_name() {
     let _ = rustix::thread::set_name(c"foreread");
 }
 
-/// Like [`again`], for a process that outlives this one: it keeps none of this process's files open.
+/// Like [`again`], for a process that outlives this process: it inherits none of this process's open files.
 pub fn again_behind() -> Command {
     let mut command = again();
     crate::inherited::leave_files(&mut command);
     command
 }
 
-/// Moves this process to a new session without a terminal, so that signals from the terminal (on closing, or Ctrl-C) do not reach it. A
-/// process that leads a group is not changed.
+/// Moves this process to a new session without a terminal, so that signals from the terminal (on closing, or Ctrl-C) do
+/// not reach it. A process that leads a process group stays in its session.
 pub fn leave_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// A command that starts this program as a guard. `word` says what it guards; it notices the end of its owner because the pipe to
-/// it closes. Ctrl-C does not reach it, and it does not keep the owner's folder from being unmounted.
+/// A command that starts this program as a guard process, which cleans up after its owner. `word` selects what it
+/// guards. The guard notices the end of its owner because the pipe between them closes. Ctrl-C does not reach the
+/// guard, and the guard does not keep the file system of the owner's working directory busy.
 pub fn guard(word: &str) -> Command {
     let mut command = again_behind();
     command
@@ -152,7 +153,7 @@ pub fn guard(word: &str) -> Command {
     command
 }
 
-/// The file that contains the command.
+/// The executable or library file that contains foreread.
 pub fn file() -> &'static Path {
     SET.get().map_or(Path::new(OWN), |program| &program.file)
 }

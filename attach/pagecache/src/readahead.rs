@@ -17,7 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes per call if no setting can be found: Linux' default for `read_ahead_kb`.
+/// Maximum bytes per call if the device's setting cannot be read: Linux' default for `read_ahead_kb`.
 pub const DEFAULT_PIECE_BYTES: u64 = 128 << 10;
 
 /// Most bytes that one call of readahead(2) reads from a file on this device.
@@ -74,13 +74,13 @@ const LOOK_BYTES: u64 = 1 << 20;
 /// checks.
 ///
 /// # Errors
-/// As of fadvise(2).
+/// See fadvise(2).
 pub fn only_as_asked(file: impl AsFd) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::Random)?)
 }
 
-/// Waits until `range`, which [`start`] has begun to read, has arrived, by reading one byte in each MiB and the last one. Bytes
-/// that are missing, because they were dropped or never requested, are read by this.
+/// Waits until `range`, which [`start`] has begun to read, has arrived, by reading one byte in each MiB and the last
+/// one. Bytes that are not cached (because they were evicted or never requested) are read by this call.
 ///
 /// # Errors
 /// The storage failed. If the file ends within the range, that is not an error.

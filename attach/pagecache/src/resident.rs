@@ -70,8 +70,8 @@ pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     }
 }
 
-/// Bytes of `range` that are in the cache; `None` if the kernel does not say. It is the whole length only if every page is
-/// cached; a page that is partly in the range may count as a whole.
+/// Bytes of `range` that are in the cache; `None` if the kernel does not report it. The result is the whole length only
+/// if every page is cached; a page that is only partly in the range may count with all its bytes.
 ///
 /// # Errors
 /// The file cannot be queried at all.
@@ -111,16 +111,16 @@ fn may_ask(file: impl AsFd) -> bool {
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Whether the byte at `at` is in memory; `None` if the kernel does not say.
+/// Whether the byte at `at` is in memory; `None` if the kernel does not report it.
 #[must_use]
 pub fn is_there(file: impl AsFd, at: u64) -> Option<bool> {
     let pages = may_ask(&file).then(|| pages(&file, &(at..at + 1)))?;
     pages.ok()?.first().copied()
 }
 
-/// For each page of `range`: whether its bytes are in memory, by mincore(2) on a private mapping. For files that the caller neither owns
-/// nor may write, the kernel claims that all pages are. The mapped bytes are never accessed, so if another program truncates the file,
-/// this process is not killed.
+/// For each page of `range`: whether its bytes are in memory, by mincore(2) on a private mapping. For files that the
+/// caller neither owns nor may write, the kernel claims that all pages are in memory. The mapped bytes are never
+/// accessed, so if another program truncates the file, this process is not killed.
 ///
 /// # Errors
 /// The file cannot be mapped, or the range is too long for this machine.
@@ -162,9 +162,10 @@ pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Resul
     Ok(parts)
 }
 
-/// The parts of `range` that are not in the cache, found by bisection: a part that is completely cached costs one call, and so
-/// does a part that is completely absent. A part of [`MIN_SPLIT`] bytes is returned as a whole if anything in it is absent. If
-/// the kernel does not say, the result is the whole range. The parts consist of whole pages, in order.
+/// The parts of `range` that are not in the cache, found by bisection: a part that is completely cached costs one call,
+/// and so does a part that is completely absent. A part of [`MIN_SPLIT`] bytes is returned as a whole if any of its
+/// pages is absent. If the kernel does not report cached pages, the result is the whole range. The parts consist of
+/// whole pages, in order.
 ///
 /// # Errors
 /// The file cannot be queried at all.

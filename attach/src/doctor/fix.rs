@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The file with the rules.
+/// The file with foreread's udev rules.
 pub const RULES_FILE: &str = "/etc/udev/rules.d/61-foreread-readahead.rules";
 const FOLDER: &str = "/etc/udev/rules.d";
 const LOCK_FILE: &str = "/run/foreread-doctor.lock";
@@ -39,7 +39,7 @@ const WRITTEN_BY: &str =
 const STATE: &str = "# foreread-before ";
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A disk in the file of rules.
+/// A disk for which the file of udev rules has a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedDisk {
     pub name: String,
@@ -49,7 +49,7 @@ pub struct FixedDisk {
     rule: String,
 }
 
-/// What will be done, or was done.
+/// The changes that `--fix` or `--undo` made, or would make in a dry run.
 #[derive(Clone, Debug, Default)]
 pub struct FixOutcome {
     /// The new text of the file; `None` if the file is deleted.
@@ -69,10 +69,10 @@ pub struct DiskToFix<'a> {
     pub pin: Option<&'a Pin>,
 }
 
-/// Sets the advised values. If `is_dry`, it only says what it would do.
+/// Sets the advised values. If `is_dry`, it changes nothing and only returns the changes.
 ///
 /// # Errors
-/// A disk may not be set, or the file cannot be written. In both cases nothing was changed.
+/// A disk may not be set, or the file cannot be written. If it returns an error, nothing was changed.
 pub fn fix(
     host: &Host,
     disks: &[DiskToFix<'_>],
@@ -125,10 +125,10 @@ pub fn fix(
     Ok(outcome)
 }
 
-/// Puts back the values that `fix` replaced, for these disks or for all.
+/// Restores the values that [`fix`] replaced, for these disks, or for all disks if `names` is empty.
 ///
 /// # Errors
-/// Nothing was set, or a value or the file cannot be written.
+/// foreread has set no value, or a value or the file cannot be written.
 pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, Failure> {
     let path = host.path(RULES_FILE);
     let _lock = if is_dry { None } else { Some(lock(host)?) };

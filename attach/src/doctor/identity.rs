@@ -22,7 +22,7 @@ const ATTRIBUTES: [&str; 3] = ["loop/backing_file", "md/uuid", "bcache/backing_d
 /// Links that rules before 61 create.
 const LINKS: [&str; 2] = ["zvol/", "rbd/"];
 
-/// The condition of a rule that matches only this disk. Returns `None` if only the disk's name is known.
+/// The condition of a udev rule that matches only this disk. Returns `None` if the disk has no permanent identity besides its name.
 #[must_use]
 pub fn condition(host: &Host, device: &BackingDevice) -> Option<String> {
     let own = host.sys_device(&format!("block/{}", device.name));
@@ -56,7 +56,7 @@ pub fn condition(host: &Host, device: &BackingDevice) -> Option<String> {
     attribute.or_else(of_md).or_else(link).or_else(property)
 }
 
-/// A text as a udev pattern: each special character becomes `?`.
+/// Converts a text to a udev pattern that matches it: each special character becomes `?`.
 #[must_use]
 pub fn pattern(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/+ ,@!=#".contains(letter);

@@ -33,7 +33,7 @@ pub enum StorageKind {
 }
 
 impl StorageKind {
-    /// Whether it is a mount of a server.
+    /// Whether it is a mount of a network file system.
     #[must_use]
     pub fn is_network(self) -> bool {
         matches!(
@@ -165,13 +165,13 @@ impl DeviceFacts {
         !self.device.is_disk || self.device.size.is_some_and(|size| size > 0)
     }
 
-    /// Whether its own setting has no effect on files, because files are only on devices that are built on it.
+    /// Whether the device's own readahead setting has no effect on files, because files are only on devices that are built on top of it.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         !self.used_by.is_empty() && self.device.mounts.is_empty() && !self.device.is_swap
     }
 
-    /// Whether it is a virtual disk that claims to rotate.
+    /// Whether it is a virtual disk that claims to be rotational.
     #[must_use]
     pub fn claims_to_rotate(&self) -> bool {
         self.device.rotates == Some(true) && self.is_virtual.is_some()

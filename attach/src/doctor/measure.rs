@@ -29,7 +29,7 @@ const MAX_LOOK: Duration = Duration::from_millis(200);
 /// Most files that are tried, the largest first.
 const MAX_FILES: usize = 4;
 
-/// The measurement, or why there is none.
+/// The measured costs of a device, or the reason why it was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
     Look(DiskLook),

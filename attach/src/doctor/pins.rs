@@ -20,7 +20,7 @@ use pattern::DiskNames;
 use shell::SetValue;
 use std::path::PathBuf;
 
-/// A file that sets the readahead.
+/// A configuration file that sets the readahead of a device, and the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     pub path: PathBuf,
@@ -29,7 +29,7 @@ pub struct Pin {
     pub kib: Option<u64>,
 }
 
-/// The files of a machine that set readahead.
+/// The configuration files of a machine that set readahead.
 pub struct Settings {
     files: Vec<SettingFile>,
     /// Links to device nodes, and the nodes.
@@ -62,7 +62,7 @@ impl Settings {
         Settings { files, links }
     }
 
-    /// The file that sets the readahead of a device.
+    /// The configuration file that sets the readahead of a device.
     #[must_use]
     pub fn pin(&self, host: &Host, facts: &DeviceFacts) -> Option<Pin> {
         if self.files.is_empty() {

@@ -51,7 +51,7 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// The report, on one screen.
+/// The report as blocks that fit on one screen.
 #[must_use]
 pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     let Sorted { bad, gain, fine } = Sorted::of(report);
@@ -115,7 +115,7 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     blocks
 }
 
-/// The reasons for each device.
+/// The reasons for the rating of each device, as blocks.
 #[must_use]
 pub fn reasons(report: &DoctorReport) -> Vec<Block> {
     let Sorted { bad, gain, fine } = Sorted::of(report);
@@ -197,7 +197,7 @@ fn reason(device: &DeviceVerdict) -> String {
     text
 }
 
-/// The rating of one device in a line, for a log.
+/// The rating of one device as one line, for a log.
 #[must_use]
 pub fn line(device: &DeviceVerdict) -> String {
     let verdict = &device.verdict;

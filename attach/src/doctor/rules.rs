@@ -131,7 +131,7 @@ pub struct RuleValue {
 const RECENT: KernelVersion = KernelVersion(5, 4);
 
 impl RuleValue {
-    /// `default since Linux 6.17`
+    /// The rule in words, such as `default since Linux 6.17`.
     #[must_use]
     pub fn in_words(&self) -> String {
         let KernelVersion(major, minor) = self.since;
@@ -150,7 +150,7 @@ impl RuleValue {
     }
 }
 
-/// The rule of this version, or of a newer one if only that explains the device's value.
+/// The rule of this kernel version, or the rule of a newer version if only that one explains the device's value.
 #[must_use]
 pub fn rule(version: KernelVersion, facts: &DeviceFacts) -> Option<RuleValue> {
     let rows = || RULES.iter().filter(|row| row.kinds.contains(&facts.kind));
@@ -210,7 +210,7 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
     })
 }
 
-/// What happens to a value that was set by hand.
+/// A sentence on how the kernel later overwrites a value that was set manually, if it does.
 #[must_use]
 pub fn fate_of_a_set_value(version: KernelVersion) -> Option<&'static str> {
     match version {

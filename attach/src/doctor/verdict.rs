@@ -55,7 +55,7 @@ pub struct DeviceVerdict {
     pub advised: Option<SizeCosts>,
 }
 
-/// Signs that readahead hurts now: counters since the machine started.
+/// Signs of memory pressure, which too much readahead makes worse: counters since boot.
 #[derive(Clone, Debug, Serialize)]
 pub struct PressureFacts {
     pub major_faults: Option<u64>,

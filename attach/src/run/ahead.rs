@@ -81,8 +81,8 @@ fn is_local(dev: u32) -> bool {
 }
 
 impl Ahead {
-    /// Readahead for the command `pid`, which began at this time; `sees_hits`: reads that do not wait are observed as well. Writes to
-    /// `wake` when there is something to do.
+    /// Creates the readahead for the command `pid`, which began at this time. `sees_hits` means that reads that do not
+    /// wait are observed as well. Its threads signal `wake` when they have results.
     pub fn new(
         policy: PolicySpec,
         pid: u32,
@@ -118,12 +118,12 @@ impl Ahead {
         Nanos(at.saturating_duration_since(self.began).as_nanos() as u64)
     }
 
-    /// Records that a page of a file was missed.
+    /// Records that a page of a file was not in the page cache.
     pub fn missed(&mut self, key: FileKey) {
         self.files.missed(key);
     }
 
-    /// Processes what has arrived since the last call, before the current touches.
+    /// Processes the results of threads since the last call; must be called before the current reads are processed.
     pub fn begin_turn(&mut self) {
         self.list();
         self.found();
@@ -135,7 +135,7 @@ impl Ahead {
         }
     }
 
-    /// Storage found since the last call for which nothing can be read ahead.
+    /// The storage devices, found since the last call, whose file system drops pages that were read ahead.
     pub fn dropping(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.dropping)
     }
@@ -390,7 +390,7 @@ impl Ahead {
         }
     }
 
-    /// Judges the readahead of a storage device that is `active`.
+    /// Decides whether readahead on a storage device that is `active` is still worthwhile.
     pub fn judge(
         &mut self,
         now: Instant,
@@ -414,15 +414,15 @@ impl Ahead {
         judged.collect()
     }
 
-    /// Reads ahead from a storage device again.
+    /// Starts to read ahead from a storage device, for the first time or again.
     pub fn begin(&mut self, dev: u32, now: Instant) {
         if let Some(storage) = self.storages.get_mut(&dev) {
             storage.gain.begin(now);
         }
     }
 
-    /// Adds the results to the report. The sampler knows how long threads waited for a storage device, and how many bytes
-    /// count as read although no sample saw them.
+    /// Adds the results to the report. If reads are sampled, `watcher` provides how long threads waited for a storage
+    /// device, and how many bytes of the reads are only inferred.
     pub fn report(&mut self, report: &mut RunReport, now: Instant, watcher: &Watcher) {
         for (dev, storage) in &mut self.storages {
             let stats = storage.advisor.stats();

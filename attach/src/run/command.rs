@@ -190,11 +190,11 @@ impl RunningCommand {
         }
     }
 
-    /// Waits until the command ends. For a process that foreread did not start, and whose exit code is therefore unknown, it also ends
-    /// when `enough` is set.
+    /// Waits until the command ends. For a process that foreread did not start, and whose exit code is therefore
+    /// unknown, the wait also ends when `enough` is set.
     ///
     /// # Errors
-    /// The system does not report how it ended.
+    /// The system does not report how the command ended.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let status = self.target.wait(enough)?;
         self.seconds = self.began.elapsed().as_secs_f64();

@@ -12,7 +12,7 @@ use super::waits::Waits;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a storage device is ignored: longer each time.
+/// How long a storage device is ignored; the time gets longer with each examination that finds it fast.
 pub const SLEEPS: [Duration; 5] = [
     Duration::from_millis(250),
     Duration::from_millis(500),
@@ -28,7 +28,7 @@ enum Watch {
     PassedOver(Instant),
 }
 
-/// A storage device.
+/// A storage device and its state.
 pub struct Device {
     watch: Watch,
     /// How often in a row it was ignored.
@@ -53,30 +53,30 @@ impl Devices {
         self.0.entry(dev).or_insert(new)
     }
 
-    /// Adds the waits that an examination has observed.
+    /// Adds the waits for a storage device that an examination has observed.
     pub fn waited(&mut self, dev: u32, waits: Waits) {
         self.device(dev).waits.add(waits);
     }
 
-    /// Starts to read ahead from it.
+    /// Records that readahead from the storage device starts.
     pub fn begin(&mut self, dev: u32) {
         self.device(dev).watch = Watch::Active;
     }
 
-    /// Records that readahead has helped.
+    /// Records that readahead from the storage device has helped.
     pub fn helped(&mut self, dev: u32) {
         let device = self.device(dev);
         (device.slept, device.reason) = (0, None);
     }
 
-    /// Ignores it, because there is nothing to gain.
+    /// Ignores the storage device for a while, because there is nothing to gain.
     pub fn pass_over(&mut self, dev: u32, reason: Option<Reason>, now: Instant) {
         let device = self.device(dev);
         device.watch = Watch::PassedOver(now + SLEEPS[device.slept.min(SLEEPS.len() - 1)]);
         (device.slept, device.reason) = (device.slept + 1, reason);
     }
 
-    /// Starts to examine the devices whose time has come. Returns whether there are any.
+    /// Starts to examine the ignored devices whose pause has ended. Returns whether there are any.
     pub fn wake(&mut self, now: Instant) -> bool {
         let ready =
             |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);
@@ -90,12 +90,12 @@ impl Devices {
         self.0.get(&dev).is_some_and(|one| what(one.watch))
     }
 
-    /// Whether it is read ahead from.
+    /// Whether foreread reads ahead from the storage device.
     pub fn is_active(&self, dev: u32) -> bool {
         self.is(dev, |watch| watch == Watch::Active)
     }
 
-    /// Whether it is examined; an unknown device is.
+    /// Whether the storage device is being examined; true for an unknown device.
     pub fn is_looked_at(&self, dev: u32) -> bool {
         !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
     }
@@ -107,12 +107,12 @@ impl Devices {
             .map(|(dev, _)| *dev)
     }
 
-    /// Whether any device is read ahead from.
+    /// Whether foreread reads ahead from any storage device.
     pub fn has_active(&self) -> bool {
         self.0.values().any(|one| one.watch == Watch::Active)
     }
 
-    /// When the next device is to be examined again.
+    /// The time at which the next ignored device is to be examined again.
     pub fn next_look(&self) -> Option<Instant> {
         let until = |one: &Device| {
             if let Watch::PassedOver(until) = one.watch {

@@ -58,14 +58,14 @@ enum Entry {
     File(FileId),
 }
 
-/// A file for which readahead begins.
+/// A file for which readahead starts.
 pub struct WatchedFile {
     pub file: FileId,
     pub size: u64,
     pub path: Option<PathBuf>,
 }
 
-/// A file of the listing.
+/// A file of a folder listing that the command has not read yet.
 pub struct NextListed {
     pub key: FileKey,
     pub size: u64,
@@ -103,7 +103,7 @@ fn size_of(way: &Way, key: FileKey) -> Option<u64> {
 }
 
 impl Files {
-    /// What is known about a file that is being read.
+    /// Returns the state of a file that is being read.
     pub fn look(&mut self, key: FileKey, now: Instant) -> State {
         match self.entries.get(&key) {
             None => State::Unknown,
@@ -121,7 +121,7 @@ impl Files {
         }
     }
 
-    /// Records that the file is searched for from now on.
+    /// Records that a search for the file has started.
     pub fn seek(&mut self, key: FileKey) {
         let times = match self.entries.get(&key) {
             Some(Entry::Ignored { times, .. }) => *times,
@@ -186,7 +186,7 @@ impl Files {
         })
     }
 
-    /// Records that a page of a file was missed.
+    /// Records that a page of a file was not in the page cache.
     pub fn missed(&mut self, key: FileKey) {
         if self.cold.len() < MAX_COLD
             && self.cold.insert(key)
@@ -232,7 +232,7 @@ impl Files {
         None
     }
 
-    /// The unread files of the listing before the file with this number.
+    /// The unread files of the listing that come before the file with this number.
     pub fn listed_before(&self, number: u64) -> Vec<NextListed> {
         let known = self.listed.iter().map(|file| &self.known[file.0 as usize]);
         let open = known.filter_map(|known| {
@@ -245,7 +245,7 @@ impl Files {
         open.take_while(|listed| listed.number < number).collect()
     }
 
-    /// Skips the files of the listing before the file with this number.
+    /// Skips the files of the listing that come before the file with this number.
     pub fn pass_listed(&mut self, number: u64) {
         while let Some(file) = self.listed.front()
             && self.known[file.0 as usize]
@@ -266,7 +266,7 @@ impl Files {
         Some(id)
     }
 
-    /// The number of a file.
+    /// The number that the decision core uses for a file.
     pub fn id(&self, key: FileKey) -> Option<FileId> {
         match self.entries.get(&key)? {
             Entry::File(file) => Some(*file),
@@ -278,7 +278,7 @@ impl Files {
         self.known[file.0 as usize].size
     }
 
-    /// The new size of a file that is read beyond its known end.
+    /// Updates the size of a file if it is read beyond its known end, and returns the new size.
     pub fn grown(&mut self, file: FileId, end: u64) -> Option<u64> {
         let known = &mut self.known[file.0 as usize];
         // A read of the last page ends after the end of the file.
@@ -291,7 +291,7 @@ impl Files {
         has_grown.then_some(size)
     }
 
-    /// How to open it, and the identity that it must have.
+    /// How to open the file, and the device and inode numbers that it must have.
     pub fn access(&self, file: FileId) -> Access {
         let known = &self.known[file.0 as usize];
         Access {
@@ -300,7 +300,7 @@ impl Files {
         }
     }
 
-    /// The command has read a file up to `end`. Returns a file that is no longer needed.
+    /// Records that the command has read a file up to `end`. Returns a file that is no longer needed, if there is one.
     pub fn used(&mut self, file: FileId, end: u64) -> Option<FileId> {
         let known = &self.known[file.0 as usize];
         if known.size > SMALL_BYTES || end < known.size || self.read.contains(&file) {

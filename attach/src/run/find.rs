@@ -57,7 +57,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Opens the file, if it is still the same.
+    /// Opens the file; returns `None` if the file at this place is no longer `wanted`.
     pub fn open(&self, wanted: FileKey) -> Option<File> {
         let is_it = |file: &File| key_of(file).is_some_and(|(key, _)| key == wanted);
         match self {
@@ -114,7 +114,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// The file that this thread reads. May wait for a file system.
+    /// Finds the file that this thread reads. May wait for a file system.
     pub fn find(&self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<FoundFile> {
         let folder = PathBuf::from(format!("/proc/{thread}"));
         let by_descriptor = || in_folder(&folder.join("fd"), wanted);
@@ -130,12 +130,13 @@ impl Finder {
             .or_else(|| beside(&folder, wanted))
     }
 
-    /// Whether the file system is known to drop the cached pages of a file when it is opened.
+    /// Whether the file system of this file is known to drop the cached pages of a file when the file is opened.
     pub fn is_dropping(&self, of: FileKey) -> bool {
         self.dropping.is(u64::from(of.dev))
     }
 
-    /// Tests this with a file that was found; if known, `read` are the bytes that were read from it. May wait for a file system.
+    /// Like [`Self::is_dropping`], but tests the file system with `file` if it was not tested before. `read` is the
+    /// range that was read from the file, if known. May wait for a file system.
     pub fn look(&self, of: FileKey, file: &File, read: Option<&Range<u64>>) -> bool {
         self.dropping.look(u64::from(of.dev), file, read)
     }

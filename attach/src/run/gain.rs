@@ -16,15 +16,15 @@ use foreread_pagecache::page_bytes;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Storage with a lower latency answers before foreread's readahead would.
+/// Minimum latency of storage for readahead by another process: faster storage answers the command before foreread can read ahead.
 pub const MIN_LATENCY: Duration = Duration::from_micros(400);
 /// A sample that comes later than this after a read says nothing about the storage's speed.
 const MAX_LATE_NS: u64 = 1_000_000;
-/// Reads before a storage is judged; if it is fast, at most one in this many waits.
+/// Number of reads after which storage is judged. On fast storage at most one read in this many waits.
 pub const MIN_WAITS: usize = 8;
 /// Number of latencies that are kept.
 const SAMPLES: usize = 32;
-/// The rate of a fast disk.
+/// The rate from which a disk counts as fast.
 pub const FAST_BYTES_PER_NS: u64 = 1;
 /// Bytes that may arrive together with the first byte of a request: the largest request of a disk.
 const FIRST_BYTES: u64 = 1 << 20;
@@ -63,7 +63,7 @@ pub enum Reason {
     Dropped,
 }
 
-/// When the bytes of a job arrived, since it was requested.
+/// The time from the request of a job until its bytes arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct JobTimes {
     pub first: Duration,
@@ -98,7 +98,7 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// For a storage device with a kernel readahead of `kernel_bytes`.
+    /// Creates the state for a storage device with a kernel readahead of `kernel_bytes`.
     pub fn new(kernel_bytes: u64, sees_hits: bool, now: Instant) -> Gain {
         Gain {
             kernel_bytes,
@@ -128,15 +128,15 @@ impl Gain {
         self.fetches.clear();
     }
 
-    /// A demand read found its bytes cached when foreread checked, this long after the command's request. A late check says
-    /// nothing about the storage.
+    /// Records that a demand read found its bytes cached when foreread checked, this long after the command's request.
+    /// If foreread checked late, this says nothing about the storage.
     pub fn at_hand(&mut self, after_ns: u64) {
         if self.sees_hits && after_ns < MAX_LATE_NS {
             self.sample(Duration::ZERO);
         }
     }
 
-    /// A job has ended: its times since the command or the core requested it.
+    /// Records that a job has ended. `times` are relative to the request by the command or the core.
     pub fn ended(&mut self, is_demand: bool, outcome: Outcome, times: JobTimes, asked: u64) {
         self.asked_bytes += asked;
         self.ahead_jobs += u64::from(asked > 0);
@@ -157,7 +157,7 @@ impl Gain {
         }
     }
 
-    /// Adds the time that the command has waited, if samples observed it: jobs do not show it.
+    /// Adds the time that the command has waited for storage. Only samples observe this time; jobs do not show it.
     pub fn has_waited(&mut self, waited: Duration) {
         self.waited = self.waited.max(waited);
     }
@@ -171,8 +171,8 @@ impl Gain {
         self.next += 1;
     }
 
-    /// The lowest latency of the latest waiting reads, which is that of idle storage. If none waited, the lowest of foreread's own
-    /// requests: many of these are in flight together, so most of them have waited for each other as well.
+    /// The lowest latency of the latest reads that waited, which is the latency of idle storage. If no read waited, the
+    /// lowest latency of foreread's own requests, because most of these run in parallel and delay each other.
     pub fn latency(&self) -> Duration {
         let waited = self
             .samples
@@ -204,7 +204,7 @@ impl Gain {
         self.fetches.len() >= MIN_WAITS && 4 * quick >= self.fetches.len()
     }
 
-    /// The result of the latest observation.
+    /// Decides from the latest observation whether readahead is worthwhile.
     pub fn judge(&mut self, stats: &Stats, now: Instant) -> Judgement {
         let waits = self.waits - self.waits_before;
         let used = stats.used_bytes.saturating_sub(stats.late_bytes);

@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 /// If bytes have not arrived by then, they are given up.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How a job opens its file, if it is still the same.
+/// How a job opens its file, and the identity that the file must have.
 #[derive(Clone)]
 pub struct Access {
     pub way: Arc<Way>,
@@ -123,7 +123,7 @@ pub struct FinishedJob {
     pub asked: u64,
 }
 
-/// The jobs of a run, and the threads that carry them out: if no thread can be started, the run reads nothing ahead.
+/// The jobs of a run, and the threads that carry them out. If no thread can be started, foreread reads nothing ahead.
 pub type Jobs = Tasks<JobKind>;
 
 pub struct JobKind;

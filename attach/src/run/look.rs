@@ -110,7 +110,7 @@ pub struct StorageVerdict {
 }
 
 impl Looks {
-    /// Forgets everything: events were not processed for a while.
+    /// Forgets all observations, because events were not processed for a while.
     pub fn clear(&mut self) {
         self.threads.clear();
         self.devices.clear();
@@ -172,7 +172,7 @@ impl Looks {
         }
     }
 
-    /// The storage devices about which enough is known. Their examination ends.
+    /// Returns a verdict for each storage device about which enough is known, and ends its examination.
     pub fn verdicts(&mut self, now_ns: u64) -> Vec<StorageVerdict> {
         let verdict = |dev: u32, look: &Look| {
             let is_of = |one: &&PendingMiss| {
@@ -207,7 +207,7 @@ impl Looks {
         taken.collect()
     }
 
-    /// Whether a storage device under examination has missed pages.
+    /// Whether a read from a storage device under examination found pages not cached.
     pub fn has_misses(&self) -> bool {
         self.devices.values().any(|look| look.began_ns.is_some())
     }

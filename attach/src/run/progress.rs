@@ -34,13 +34,14 @@ impl ListingProgress {
         self.thread.filter(|_| self.times > 0)
     }
 
-    /// The process of a thread, if it is the one that read the last observed file.
+    /// The process of `thread`, if this thread read the last observed file.
     pub fn process_of(&self, thread: u32) -> Option<u32> {
         self.process.filter(|_| self.thread == Some(thread))
     }
 
-    /// Records that `thread` of `process` was observed to read a file of this size, after the process had read `read_bytes` in all. The
-    /// files between the last observed one and this one have `between_bytes`. Returns whether these were read.
+    /// Records that `thread` of `process` was observed to read a file of this size, after the process had read
+    /// `read_bytes` in all. The files between the last observed file and this file have `between_bytes`. Returns
+    /// whether the files in between were read.
     pub fn seen(
         &mut self,
         thread: u32,
@@ -59,8 +60,7 @@ impl ListingProgress {
         is_read
     }
 
-    /// Whether the next file, which has this size, was read as well, judged by the bytes that the process has read
-    /// until now.
+    /// Whether the next file, which has this size, was probably read too, judged by the number of bytes that the process has read so far.
     pub fn guess(&mut self, read_bytes: u64, size: u64) -> bool {
         let read = read_bytes.saturating_sub(self.seen_bytes);
         let read = read.saturating_sub(self.own_bytes);
@@ -72,7 +72,7 @@ impl ListingProgress {
         is_read
     }
 
-    /// Bytes of files that were guessed since the last observed one.
+    /// Total size of the files that were assumed to be read since the last observed file.
     pub fn guessed_bytes(&self) -> u64 {
         self.guessed_bytes
     }

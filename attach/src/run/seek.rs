@@ -42,7 +42,7 @@ pub struct FinishedSearch {
     pub is_dropping: bool,
 }
 
-/// Searches for files. If no thread can be started, none is found.
+/// Searches for files on threads. If no thread can be started, no file is found.
 pub type Seeker = Tasks<SearchKind>;
 
 #[derive(Default)]

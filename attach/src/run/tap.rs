@@ -54,7 +54,7 @@ const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
     ),
 ];
 
-/// Events that a run cannot do without.
+/// The tracepoints without which a run is not possible.
 pub const NEEDED: [&str; 2] = [EVENTS[0].0, EVENTS[3].0];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// A tap that watches nothing yet and is not prepared.
+    /// Creates a tap that observes nothing yet and is not prepared.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -108,8 +108,8 @@ impl Tap {
         })
     }
 
-    /// Follows the running command `pid` and prepares for events, unless it `is_over` before. The kernel waits for all CPUs several
-    /// times, about 20 ms each.
+    /// Prepares for events and follows the running command `pid`, unless the command `is_over` before. This is slow:
+    /// the kernel waits for all CPUs several times, about 20 ms each time.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -147,7 +147,7 @@ impl Tap {
         self.set_level(Level::Misses)
     }
 
-    /// Ends the tap without waiting for the kernel.
+    /// Stops observing without waiting for the kernel.
     pub fn leave(mut self) {
         let _ = self.set_level(Level::Nothing);
         let Tap {
@@ -162,7 +162,7 @@ impl Tap {
         self.level
     }
 
-    /// Ignores the events of these devices from now on.
+    /// Ignores the events of these storage devices from now on.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -189,7 +189,7 @@ impl Tap {
         })
     }
 
-    /// Sets what is watched from now on.
+    /// Sets which events are observed from now on.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -214,7 +214,7 @@ impl Tap {
         Ok(())
     }
 
-    /// Waits for an event, for one of `others`, or for `wait_ns`; if `is_deaf`, events do not end the wait.
+    /// Waits until an event arrives, one of `others` is readable, or `wait_ns` have passed. If `is_deaf`, events do not end the wait.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, is_deaf: bool) {
         let rings = if is_deaf { &[][..] } else { &self.rings[..] };
         let others = others.iter().map(|other| other.as_fd());

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The work that is done for a task.
+/// The work that a thread does for each task.
 pub trait TaskKind: Send + Sync + 'static {
     type Task: Send;
     type Ended: Send;
@@ -23,7 +23,7 @@ pub trait TaskKind: Send + Sync + 'static {
     fn carry_out(&self, task: Self::Task) -> Self::Ended;
 }
 
-/// Tasks that wait, and results of tasks that have ended.
+/// The waiting tasks, and the results of tasks that have ended.
 pub struct TaskQueue<K: TaskKind> {
     tasks: VecDeque<K::Task>,
     ended: Vec<K::Ended>,
@@ -73,7 +73,7 @@ impl<K: TaskKind> Tasks<K> {
         Tasks(Pool::new(K::NAME, TaskWork { kind, wake }, queue))
     }
 
-    /// Carries out `task` on a thread of the pool. If the system refuses to start any thread, no task is done.
+    /// Carries out `task` on a thread of the pool. If the system refuses to start any thread, the task is never done.
     pub fn add(&self, task: K::Task) {
         self.0.add(K::MAX_THREADS, |queue| {
             queue.tasks.push_back(task);
@@ -81,7 +81,7 @@ impl<K: TaskKind> Tasks<K> {
         });
     }
 
-    /// Results since the last call.
+    /// The results of tasks that have ended since the last call.
     pub fn ended(&self) -> Vec<K::Ended> {
         self.0.look(|queue| std::mem::take(&mut queue.ended))
     }

@@ -1,6 +1,6 @@
 //! How long threads wait for storage: the sum over all threads, and the time in which at least one waits.
 
-/// Waits for a storage device.
+/// How long threads waited for a storage device: summed over all threads, and as the time in which at least one waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     pub waits: u64,
@@ -18,7 +18,7 @@ impl Waits {
     }
 }
 
-/// Adds waits in the order of their ends.
+/// Computes the time in which at least one thread waited, from waits in the order of their ends.
 #[derive(Default)]
 pub struct WaitUnion {
     pub sum: Waits,

@@ -35,7 +35,7 @@ const MAX_ABOVE: u32 = 6;
 /// Most nested folders.
 const MAX_DEPTH: usize = 64;
 
-/// A file of a folder.
+/// A file that a folder listing contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
     pub key: FileKey,
@@ -67,7 +67,7 @@ pub struct Lister {
 }
 
 impl Lister {
-    /// A lister that writes to `wake`, an event descriptor, when it has listed files.
+    /// Creates a lister of folders that signals `wake`, an eventfd, when it has listed files.
     pub fn new(wake: Arc<OwnedFd>) -> Lister {
         Lister {
             shared: Arc::default(),
@@ -77,7 +77,7 @@ impl Lister {
         }
     }
 
-    /// The command has read a file that is in no listing.
+    /// Records that the command has read a file that is in no listing.
     pub fn read(&mut self, path: &Path) {
         let Some(folder) = path.parent() else { return };
         let is_known = self.recent.iter().any(|known| known == folder);
@@ -94,7 +94,7 @@ impl Lister {
         }
     }
 
-    /// The command has reached the file at this position.
+    /// Records that the command has reached the file at this position of the listing.
     pub fn reached(&self, number: u64) {
         self.with(|shared| shared.reached = shared.reached.max(number));
     }

@@ -85,8 +85,8 @@ impl Watcher {
         }
     }
 
-    /// Sets what is watched from now on. The kernel has allowed this before, so if it refuses now, another program has changed the
-    /// tracing instance.
+    /// Sets which reads are observed from now on. The kernel has allowed this before, so if it refuses now, another
+    /// program has changed the tracing instance.
     pub fn set_level(&mut self, level: Level) {
         match self {
             Watcher::Trace(tap) => drop(tap.set_level(level)),
@@ -101,8 +101,8 @@ impl Watcher {
         }
     }
 
-    /// Waits for an observation, for one of `others`, or for `wait_ns`; if `gathers`, only for the others, while events
-    /// accumulate.
+    /// Waits until a read is observed, one of `others` is readable, or `wait_ns` have passed. If `gathers`, observed
+    /// reads do not end the wait, so that events accumulate.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, gathers: bool) {
         let sample = match self {
             Watcher::Trace(tap) => return tap.wait(others, wait_ns, gathers),
@@ -118,7 +118,7 @@ impl Watcher {
         readable(others.iter().copied(), pause);
     }
 
-    /// Takes the observations.
+    /// Adds the reads observed since the last call to `touches`.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -152,7 +152,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// How long threads have waited for a storage, or for all of them, if samples have observed it.
+    /// How long threads have waited for a storage device, or for all devices if `dev` is `None`. Returns `None` unless reads are sampled.
     pub fn waited(&self, dev: Option<u32>) -> Option<Waits> {
         let Watcher::Sample(sample) = self else {
             return None;
@@ -167,7 +167,7 @@ impl Watcher {
         Some(sum)
     }
 
-    /// Bytes that count as read although no sample saw them read.
+    /// Number of bytes whose reads are inferred, because no sample observed them.
     pub fn guessed(&self, dev: u32) -> u64 {
         match self {
             Watcher::Trace(_) => 0,
@@ -175,7 +175,7 @@ impl Watcher {
         }
     }
 
-    /// Number of observations, and of gaps in which some were lost.
+    /// Number of observed events, and of gaps in which events were lost.
     pub fn seen(&self) -> SeenEvents {
         match self {
             Watcher::Trace(tap) => SeenEvents {
@@ -189,7 +189,7 @@ impl Watcher {
         }
     }
 
-    /// Ends it without waiting for the kernel.
+    /// Stops observing without waiting for the kernel.
     pub fn leave(self) {
         if let Watcher::Trace(tap) = self {
             tap.leave();
@@ -197,7 +197,7 @@ impl Watcher {
     }
 }
 
-/// How much was observed.
+/// Number of observed events and of gaps.
 pub struct SeenEvents {
     pub events: u64,
     pub gaps: u64,

@@ -22,7 +22,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The budget that the control groups of this process and the machine allow now, but at most `max`.
+    /// The number of bytes that the control groups of this process and the machine's memory allow now, but at most `max`.
     #[must_use]
     pub fn now(max: Option<u64>) -> Budget {
         // If the kernel reports no limit, only the caller's limit applies.
@@ -31,7 +31,7 @@ impl Budget {
         Budget::bytes(room.min(max.unwrap_or(u64::MAX)))
     }
 
-    /// A budget of exactly this size.
+    /// Creates a budget of exactly this size.
     #[must_use]
     pub fn bytes(whole: u64) -> Budget {
         Budget { whole, left: whole }
@@ -42,19 +42,19 @@ impl Budget {
             .saturating_sub(room.limit_bytes / RESERVE)
     }
 
-    /// Takes `bytes` out of the budget, if it has that many.
+    /// Subtracts `bytes` from the budget; returns false if the budget is smaller than that.
     pub fn take(&mut self, bytes: u64) -> bool {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(self.left);
         left.is_some()
     }
 
-    /// Puts back bytes that were not fetched after all.
+    /// Returns `bytes` to the budget, because they were not fetched after all.
     pub fn give_back(&mut self, bytes: u64) {
         self.left = self.left.saturating_add(bytes).min(self.whole);
     }
 
-    /// The program has used what was fetched: adds half of it.
+    /// Adds half of the fetched bytes to the budget again, because the program has used them.
     pub fn renew(&mut self) {
         self.left = self.left.max(self.whole / 2);
     }

@@ -22,8 +22,8 @@ const SHARE: u64 = 4;
 /// How often to check whether clients have read something.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The ranges of the plan for a source with this name and size. Returns `None` if no file matches. A plan of one file matches any
-/// name.
+/// The ranges of the plan for a source with one of these names and this size. Returns `None` if no file of the plan
+/// matches. If the plan has only one file, every name matches.
 #[must_use]
 pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u64>>> {
     let is_it =
@@ -39,14 +39,14 @@ pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u6
     Some(of_file.map(|range| range.offset..range.end()).collect())
 }
 
-/// Follows a plan until it is dropped.
+/// Reads a plan into the engine's cache in the background, until this value is dropped.
 pub struct PlanFollower {
     stop: Arc<AtomicBool>,
     thread: Task<()>,
 }
 
 impl PlanFollower {
-    /// Starts to follow a plan. `cache_bytes` is the size of the engine's cache.
+    /// Starts to read a plan into the engine's cache. `cache_bytes` is the size of the engine's cache.
     ///
     /// # Errors
     /// The thread cannot be started.

@@ -37,7 +37,7 @@ pub struct FillSettings {
     pub keeps_times: bool,
 }
 
-/// The result of a fill.
+/// The result of reading a plan into the cache.
 #[derive(Clone, Debug)]
 pub struct FillReport {
     pub plan: Arc<Plan>,
@@ -67,7 +67,7 @@ impl FillReport {
     }
 }
 
-/// A running fill.
+/// Reads a plan into the page cache in the background.
 pub struct Filler {
     pool: Pool<FillContext>,
 }
@@ -84,7 +84,7 @@ struct FillContext {
 }
 
 impl Filler {
-    /// Starts a fill.
+    /// Starts to read a plan into the page cache.
     ///
     /// # Errors
     /// No thread can be started.
@@ -111,7 +111,7 @@ impl Filler {
         Ok(Filler { pool })
     }
 
-    /// Counts so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> FillCounts {
         self.pool.look(|state| state.counts)
@@ -123,15 +123,15 @@ impl Filler {
         self.pool.threads() == 0
     }
 
-    /// Starts no more fetches.
+    /// Stops: no more fetches are started.
     pub fn stop(&self) {
         let is_stopped = &self.pool.work().is_stopped;
         self.pool
             .change(|_| is_stopped.store(true, Ordering::Release));
     }
 
-    /// Waits until the whole plan is done. After a stop it waits only for the pieces in flight, and at most 1.5 s after the last
-    /// progress.
+    /// Waits until the whole plan is read. After [`Filler::stop`] it waits only for the pieces in flight, and at most
+    /// 1.5 s after the last of them arrived.
     #[must_use]
     pub fn end(&self) -> FillReport {
         let filling = self.pool.work();

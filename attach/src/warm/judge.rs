@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// Fetched bytes by use.
+/// The fetched bytes, divided by whether the program used them, used them late, or did not use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FetchUse {
     /// Bytes that the program read.
@@ -34,7 +34,7 @@ pub struct FetchUse {
 /// Fetched pieces of a file by their start, with end and arrival time in nanoseconds.
 type Pieces = BTreeMap<u64, (u64, u64)>;
 
-/// Evaluates a recording. It must be from the run for which the fill was made.
+/// Compares the fetched ranges with the reads in a recording of the run for which they were fetched.
 ///
 /// # Errors
 /// The recording cannot be read.

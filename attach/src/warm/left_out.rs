@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Most left-out files that are listed by name.
+/// Maximum number of left-out files that are listed by name.
 pub const MAX_LEFT_OUT: usize = 1000;
 
 /// A file or folder that is not read, and why.

@@ -17,9 +17,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bytes of a piece. Chosen so that a fetch takes 5 ms at 200 MB/s: then the depth can be adjusted finely.
+/// Size of a piece in bytes. A fetch of this size takes 5 ms at 200 MB/s, so the number of pieces in flight can be adjusted in small steps.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Most pieces in flight; small files need many.
+/// Maximum number of pieces in flight; small files need many.
 pub const MAX_IN_FLIGHT: u32 = 64;
 /// Most pieces in flight before the meter has measured. With its results, small pieces may use up to
 /// [`MAX_IN_FLIGHT`].
@@ -34,7 +34,7 @@ const MIN_LATENCY_NS: u64 = 500_000;
 /// Bytes that are fetched before a storage is judged by that latency.
 const JUDGED_BYTES: u64 = 8 << 20;
 
-/// Counters of a fill.
+/// The counters of reading a plan into the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FillCounts {
     /// Bytes in the plan.
@@ -101,7 +101,7 @@ pub enum FillTask {
 }
 
 impl FillState {
-    /// The state before the first fetch of a plan.
+    /// Creates the state before the first fetch of a plan.
     pub fn new(plan: &Plan, budget: Budget) -> FillState {
         let (planned_bytes, planned_ranges) = (plan.bytes(), plan.ranges.len() as u64);
         let counts = FillCounts {
@@ -116,7 +116,7 @@ impl FillState {
         }
     }
 
-    /// Pieces that are being fetched.
+    /// Number of pieces that are being fetched.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -148,8 +148,7 @@ impl FillState {
         !fits && self.answers_at_once() && self.counts.fetched_bytes >= JUDGED_BYTES
     }
 
-    /// What a thread of a fill of `plan` does next. If the settings say so, it waits for a program that reads the same
-    /// data.
+    /// What a thread that reads `plan` does next. If `follows_program`, it waits for the program when the budget is used up.
     pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next<FillTask> {
         loop {
             let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else {
@@ -210,13 +209,13 @@ impl FillState {
         }
     }
 
-    /// The program has reached the awaited range.
+    /// Records that the program has reached the range for which the threads wait.
     pub fn looked(&mut self) {
         self.looks = false;
         self.budget.renew();
     }
 
-    /// A fetch has ended after `took`, at time `at` since the start.
+    /// Records that a fetch has ended, after the time `took` and at the time `at` since the start.
     pub fn finish(
         &mut self,
         mut piece: Piece,

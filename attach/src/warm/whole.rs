@@ -8,7 +8,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The plan, and the files that are left out of it. Links to folders below a given folder are not followed.
+/// Makes a plan of these files and folders, and returns it with the files that are left out. Links to folders below a
+/// given folder are not followed.
 #[must_use]
 pub fn whole_files(paths: &[PathBuf]) -> (Plan, Vec<LeftOut>) {
     let mut walk = Walk::default();

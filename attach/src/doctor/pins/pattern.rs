@@ -21,7 +21,8 @@ pub struct DiskNames {
 }
 
 impl DiskNames {
-    /// Whether the pattern matches the node of the disk or of a partition: blockdev always sets the whole disk.
+    /// Whether the pattern matches the device node of the disk or of one of its partitions: `blockdev` on a partition
+    /// also sets the whole disk.
     #[must_use]
     pub fn has_node(&self, pattern: &str) -> bool {
         let short = pattern.strip_prefix("/dev/").unwrap_or(pattern);
@@ -37,7 +38,7 @@ impl DiskNames {
                         .is_some_and(|model| pattern.contains(model)))
     }
 
-    /// Whether the pattern matches the path of its `read_ahead_kb`.
+    /// Whether the pattern matches the path of the disk's `read_ahead_kb`.
     #[must_use]
     pub fn has_setting(&self, pattern: &str) -> bool {
         let mut parts: Vec<&str> = Vec::new();
@@ -72,7 +73,7 @@ impl DiskNames {
 /// A longer pattern matches nothing.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// Matches the patterns of a shell: `*`, `?`, `[a-z]`.
+/// Whether a shell pattern (`*`, `?`, `[a-z]`) matches `text`.
 #[must_use]
 pub fn is_match(pattern: &str, text: &str) -> bool {
     if pattern.len() > MAX_PATTERN_BYTES {
@@ -162,7 +163,7 @@ pub fn braces(word: &str) -> Vec<String> {
 
 /// A longer word is not expanded.
 const MAX_WORD_BYTES: usize = 512;
-/// Most words into which one word is expanded.
+/// Maximum number of words into which the braces of one word are expanded.
 pub const MAX_WORDS: usize = 256;
 
 fn range(first: &str, last: &str) -> Option<Vec<String>> {

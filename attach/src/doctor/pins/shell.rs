@@ -37,10 +37,10 @@ const FOLLOWED: [&str; 10] = [
     "echo", "printf", "tee", "blockdev", "hdparm", "sh", "bash", "dash", "xargs", "ksh",
 ];
 
-/// The result: `None` if nothing is set, otherwise the value in KiB if it is known.
+/// The readahead that a script sets: `None` if it sets none, `Some(None)` if it sets an unknown value, otherwise the value in KiB.
 pub type SetValue = Option<Option<u64>>;
 
-/// The value that a script sets if it is called with these words.
+/// The readahead that a script sets if it is called with these arguments.
 #[must_use]
 pub fn script(
     text: &str,
@@ -57,7 +57,7 @@ pub fn script(
     shell.found
 }
 
-/// The value that a command sets which is run without a shell.
+/// The readahead that a command sets that is run without a shell.
 #[must_use]
 pub fn command(text: &str, names: &DiskNames, scripts: &BTreeMap<String, String>) -> SetValue {
     let mut shell = Shell::new(names, scripts);

@@ -42,7 +42,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The number of the file that decides the value of a disk, and the value in KiB.
+/// The index of the file in `files` that determines the readahead of a disk, and the value in KiB.
 #[must_use]
 pub fn pin(files: &[&SettingFile], names: &DiskNames) -> Option<(usize, Option<u64>)> {
     let sections = sections(files);

@@ -40,7 +40,7 @@ const IDENTITIES: [&str; 7] = [
     "MD_",
 ];
 
-/// The rules in a file.
+/// The udev rules in one file.
 pub struct Rules<'a> {
     pub file: &'a SettingFile,
     rules: Vec<Vec<RuleTerm>>,
@@ -134,7 +134,7 @@ pub struct UdevDisk<'a> {
     pub host: &'a Host,
 }
 
-/// The number in `files` of the file that decides the value of a disk, and the value.
+/// The index of the file in `files` that determines the readahead of a disk, and the value in KiB.
 #[must_use]
 pub fn pin(files: &[Rules<'_>], disk: &UdevDisk<'_>) -> Option<(usize, Option<u64>)> {
     let device = &disk.facts.device;

@@ -6,7 +6,7 @@
 //! ```
 //! There are no errors: an unfinished construct ends with the text.
 
-/// A part of a word.
+/// A part of a shell word: text, a variable, or a command substitution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     Text(String),
