@@ -45,7 +45,7 @@ use targets::{Description, Run, Target};
 pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
 use usual::{chosen, wide};
 
-/// What to compare. Open values are filled in here.
+/// The parameters of a comparison. Values that the user left open are filled in by this module.
 #[derive(Clone, Debug, Default)]
 pub struct ComparePlan {
     /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] or [`SCRATCH_WORKLOADS`] if `None`.
@@ -104,7 +104,8 @@ impl ComparePlan {
     }
 }
 
-/// Which tables get a row of the oracle ([`foreread_sim::limits`]). A file has none, because its timing is not known beforehand.
+/// Which tables get a row for the oracle, that is, perfect foresight ([`foreread_sim::limits`]). Tables of a real file
+/// have no such row, because the latencies of its reads are not known beforehand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OracleRow {
     /// Tables on models, if the plan names no policies.
@@ -129,11 +130,11 @@ pub fn run(
     Ok(tables)
 }
 
-/// Like [`run`], but passes each table to `each` as soon as it is complete, between two measurements. Returns the names of the tables
-/// that were not started because the plan was stopped, "boot-ide on model:rbd"; an interrupted table has a note.
+/// Like [`run`], but passes each table to `each` as soon as it is complete. If the plan is stopped, returns the names
+/// of the tables that were not started, such as "boot-ide on model:rbd"; an interrupted table has a note.
 ///
 /// # Errors
-/// As [`run`].
+/// See [`run`].
 pub fn run_each<P: Progress>(
     plan: &ComparePlan,
     progress: &mut P,

@@ -71,7 +71,7 @@ pub struct ExplainReport {
     pub next: Step,
 }
 
-/// One file of the trace.
+/// The reads, readahead and rules of one file of the trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct File {
     /// The name that the trace gives it.
@@ -91,7 +91,7 @@ pub struct File {
 /// Runs the trace or workload of the plan under `policy`. The plan's own policies are ignored.
 ///
 /// # Errors
-/// The plan cannot be carried out, or the files do not add up to the machine's counters.
+/// The plan cannot be carried out, or the counts of the files do not add up to the counters of the run.
 pub fn explain(
     plan: &ComparePlan,
     policy: PolicyDraft,

@@ -27,7 +27,7 @@ const LARGE_READS: usize = 24;
 const LARGE_TIME: Duration = Duration::from_millis(1200);
 const READERS: u64 = 4;
 
-/// The result of a measurement.
+/// The result of a short measurement: latency and rate of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Glance {
     /// Median latency of random reads of a page, in microseconds.
@@ -84,8 +84,8 @@ const IN_ORDER_TIME: Duration = Duration::from_millis(80);
 /// Larger windows are no faster.
 const MAX_WINDOW_BYTES: u64 = 4 << 20;
 
-/// The rate of a sequential reader with windows of this size, of which the kernel has two in flight, in 10^6 bytes a second. It is
-/// measured by direct reads that imitate the kernel. Returns `None` if direct reads are refused or the file is too small.
+/// Measures the rate of a sequential reader with windows of this size, in 10^6 bytes a second. Direct reads imitate the
+/// kernel, which has two windows in flight. Returns `None` if direct reads are refused or the file is too small.
 ///
 /// # Errors
 /// The file cannot be opened or read.

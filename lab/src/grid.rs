@@ -36,7 +36,7 @@ pub const SCHEMA: &str = "foreread.cell/1";
 /// The largest cell file that is read: a cell of a sweep has 1.5 kB, a cell of the evaluation 500 bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Two cells with the same key have the same result.
+/// The parameters of a cell. Two cells with the same key have the same result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CellKey {
     /// Version of foreread that measured the cell.
@@ -55,7 +55,7 @@ pub struct CellKey {
     pub seed: u64,
 }
 
-/// A measured cell: one line of a file.
+/// A measured cell: one line of the file of cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellResult<R> {
     pub schema: String,
@@ -81,7 +81,7 @@ impl<R: Serialize> CellResult<R> {
     }
 }
 
-/// What `compare` shows for one policy.
+/// The values that `compare` reports for one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedCell {
     /// Size of the cache and of a cache page, in bytes.
@@ -111,7 +111,7 @@ impl ComparedCell {
     }
 }
 
-/// Why a file of cells is refused.
+/// The error for a file of cells that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the cells of {}: {what}; {remedy}", path.display())]
 pub struct CellFileError {
@@ -148,7 +148,7 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
     /// Opens a file, or creates it.
     ///
     /// # Errors
-    /// See the table at the top. A link, a pipe, or a file that another process has open is refused too.
+    /// See the table in the module's documentation. A link, a pipe, or a file that another process has open is refused too.
     pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
         let refused = |why: &str| CellFileError::new(path, why);
         let io = |error: std::io::Error| refused(&error.to_string());
@@ -215,7 +215,7 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
     }
 }
 
-/// Number of threads for cells: the given number, or one for each processor.
+/// Number of threads that measure cells: the given number, or one for each processor.
 #[must_use]
 pub fn threads(asked: Option<u32>) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

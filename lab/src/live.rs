@@ -33,7 +33,7 @@ pub use model::ModelLive;
 pub use pace::Pace;
 pub use scratch::Scratch;
 
-/// Why reading failed: one line that says what, where and what to do.
+/// The error of a run on real storage: one line that says what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The source cannot be opened.
@@ -103,7 +103,7 @@ impl LiveError {
     }
 }
 
-/// What can be known about a file before it is measured.
+/// The facts about a file or device that are known before it is measured.
 pub struct Look {
     /// Size in bytes.
     pub size: u64,
@@ -171,14 +171,14 @@ fn opens(workload: &Workload) -> u32 {
         .unwrap_or(0)
 }
 
-/// A limit of wall-clock time.
+/// A time limit by the wall clock.
 pub struct Budget {
     began: Instant,
     until: Instant,
 }
 
 impl Budget {
-    /// A budget of this length that starts now.
+    /// Creates a time limit of this length that starts now.
     #[must_use]
     pub fn milliseconds(milliseconds: u64) -> Budget {
         let began = Instant::now();
@@ -188,7 +188,7 @@ impl Budget {
         }
     }
 
-    /// Whether one more step would exceed the budget, if it takes as long as the mean of the `done` steps so far.
+    /// Whether one more step would exceed the time limit, if the step takes as long as the mean of the `done` steps so far.
     #[must_use]
     pub fn is_too_short_for_more(&self, done: u32) -> bool {
         let now = Instant::now();
@@ -196,7 +196,7 @@ impl Budget {
     }
 }
 
-/// How the engine is set up for a run.
+/// The settings of the engine for a run.
 pub struct Setup<'a> {
     /// The readahead policy.
     pub policy: &'a PolicySpec,
@@ -269,7 +269,8 @@ pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
     Ok(Arc::new(FileSource::open(path)?))
 }
 
-/// Does one run through the page cache with the device's own setting, and a descriptor for each open description.
+/// Does one run through the page cache with the device's own readahead setting, and with a separate descriptor for each
+/// open file description of the workload.
 ///
 /// # Errors
 /// The file cannot be opened or read, or [`check`] refuses the workload.

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "foreread.probe/1";
 /// Largest width of a line, in characters.
 const MAX_WIDTH: usize = 80;
-/// A model with a larger median error cannot rank policies.
+/// The largest median error of a model that can still rank policies.
 pub const DOUBTFUL: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub struct Probe {
     pub verdict: Verdict,
 }
 
-/// Reads of one size and pattern at one queue depth.
+/// The measured reads of one size and pattern at one queue depth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub pattern: Pattern,
@@ -110,7 +110,7 @@ pub struct Point {
     pub error: f64,
 }
 
-/// A figure that was measured several times.
+/// The median and quartiles of a figure that was measured several times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub median: f64,
@@ -127,7 +127,7 @@ impl Spread {
         high: 0.0,
     };
 
-    /// The spread of some values. Returns `None` if there are none, or if one is not finite.
+    /// The spread of some values. Returns `None` if there are no values, or if a value is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Spread> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
@@ -144,7 +144,7 @@ impl Spread {
         })
     }
 
-    /// (third quartile - first) / median.
+    /// The interquartile range divided by the median.
     #[must_use]
     pub fn relative(&self) -> Option<f64> {
         foreread_sim::stats::ratio(self.high - self.low, self.median)

@@ -30,10 +30,9 @@ pub use layout::{LayoutError, bases, laid_out};
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
 pub use walk::is_walk;
 
-/// Most reads of one open description that are outstanding at once in mode open. Further reads wait, and their waiting
-/// time counts from their recorded time.
+/// Maximum number of outstanding reads of one open file description in mode open. Further reads wait, and their latency includes this wait.
 pub const MAX_OUTSTANDING: u32 = 1 << 14;
-/// Longest time from the first to the last record, in nanoseconds: 400 days, longer than any known recording.
+/// Maximum time from the first to the last record, in nanoseconds: 400 days, longer than any known recording.
 pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 /// The largest factor on recorded pauses.
 pub const MAX_THINK: f64 = 100.0;
@@ -80,14 +79,14 @@ impl Mode {
         }
     }
 
-    /// The mode with this name in JSON.
+    /// Finds a mode by its name in JSON.
     #[must_use]
     pub fn of_json(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.json_name() == name)
     }
 }
 
-/// A trace that is ready to run.
+/// A trace that is ready to be replayed.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The reads and their timing.
@@ -103,11 +102,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Prepares a trace for a replay in `mode`, or in the best mode that it allows. `think` is a factor on the
-    /// recorded pauses.
+    /// Prepares a trace for a replay in `mode`, or in the best mode that it allows. The recorded pauses are multiplied by `think`.
     ///
     /// # Errors
-    /// The trace lacks what the mode needs.
+    /// The trace lacks times or dependencies that the mode needs.
     pub fn of(
         loaded: &Arc<LoadedTrace>,
         mode: Option<Mode>,

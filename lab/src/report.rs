@@ -31,8 +31,8 @@ pub use screen::screen;
 pub use series::Series;
 pub use table::render;
 
-/// The runs of one policy. Run `i` of every policy of a table has the same trace, seed and storage: these runs form a
-/// pair.
+/// The runs of one policy. In run `i`, all policies of a table have the same trace, seed and storage, so that these
+/// runs can be compared in pairs.
 #[derive(Clone, Debug)]
 pub struct PolicyRuns {
     /// The policy as the user gave it, `NAME:key=value,...`.
@@ -43,19 +43,19 @@ pub struct PolicyRuns {
 }
 
 impl PolicyRuns {
-    /// The times in seconds, in the order of the pairs.
+    /// The time of each run in seconds, in the order of the runs.
     #[must_use]
     pub fn times_s(&self) -> Vec<f64> {
         self.runs.iter().map(|r| r.time_s).collect()
     }
 
-    /// The mean latency of each run, in seconds, in the order of the pairs.
+    /// The mean latency of each run in seconds, in the order of the runs.
     #[must_use]
     pub fn latencies_s(&self) -> Vec<f64> {
         self.runs.iter().map(|r| r.latency.mean() / 1e9).collect()
     }
 
-    /// The value by which rows are compared, run by run, in seconds.
+    /// The value by which rows are compared (time or latency) for each run, in seconds.
     #[must_use]
     pub fn judged_s(&self, by: Judge) -> Vec<f64> {
         match by {
@@ -112,7 +112,7 @@ pub struct SpanCut {
 }
 
 impl Table {
-    /// The result before tests: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
+    /// The mean times in one line: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
     #[must_use]
     pub fn in_a_line(&self) -> String {
         let mean = |row: &PolicyRuns| {

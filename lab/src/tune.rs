@@ -43,14 +43,13 @@ use steps::{Gains, Place};
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.tune/1";
-/// Pairs of runs: a model is cheap, and comparing ten rows needs many runs.
+/// Number of runs of each policy: runs on a model are cheap, and a comparison of ten policies needs many.
 pub const RUNS: u32 = 10;
-/// The kernel's maximum if it is unknown: the kernel's default for nearly every device.
+/// The kernel's maximum readahead that is assumed if the setting is unknown: the default for nearly every device.
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
-/// Part of today's time that a change has to save: less is within the error of a model, and no reason to change a
-/// system.
+/// Fraction of today's time that a change has to save to be recommended: a smaller gain is within the error of a model.
 pub const MIN_GAIN: f64 = 0.10;
-/// Seconds of a run that a change has to save: less is not noticed, and in so short a time a program reads mostly its own code.
+/// Seconds that a change has to save to be recommended: users do not notice a smaller gain.
 pub const MIN_SAVED_S: f64 = 0.01;
 
 #[derive(Clone, Debug)]

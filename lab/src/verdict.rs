@@ -44,7 +44,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Adds the step for the disk below a file, with the value that `doctor` advises, if something gains on it.
+    /// If `doctor` advises another readahead for the disk that holds the file, adds the step that sets it.
     #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();
@@ -62,7 +62,7 @@ impl Verdict {
         self
     }
 
-    /// The step of this kind, if it gains.
+    /// The step of this kind, if there is one.
     #[must_use]
     pub fn step(&self, means: Means) -> Option<&Step> {
         self.steps.iter().find(|step| step.means == means)
@@ -75,7 +75,7 @@ impl Verdict {
     }
 }
 
-/// How the present readahead is rated.
+/// The rating of the current readahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
@@ -86,7 +86,7 @@ pub enum Standing {
     Suspicious,
 }
 
-/// Where the figures come from.
+/// How the figures were obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
@@ -121,7 +121,7 @@ pub enum Means {
 }
 
 impl Means {
-    /// Where the lines have to be used.
+    /// The place where the user has to apply a step of this kind, such as "the kernel".
     #[must_use]
     pub fn place(self) -> &'static str {
         match self {
@@ -160,7 +160,7 @@ impl Step {
         }
     }
 
-    /// The step below a result, after an empty line.
+    /// The next step as blocks, to be printed below a result after an empty line.
     #[must_use]
     pub fn next(&self) -> Vec<Block> {
         let lines = self.text.lines().map(|line| format!("    {line}"));
@@ -177,7 +177,7 @@ impl Step {
         Block::Paste { place, text, why }
     }
 
-    /// The step on a page: where, the lines, and why.
+    /// The step for an HTML page: where to apply it, the lines to paste, and the reason.
     #[must_use]
     pub fn copy(&self) -> [String; 3] {
         let mut letters = self.why.chars();
@@ -217,7 +217,7 @@ impl Gain {
         self.kind == Some(RowKind::NoReadahead)
     }
 
-    /// Whether it is computed with perfect foresight: an upper limit, which a real run may not reach.
+    /// Whether the gain is computed with perfect foresight: such a gain is an upper limit, which a real run may not reach.
     #[must_use]
     pub fn is_limit(&self) -> bool {
         self.kind == Some(RowKind::Oracle)

@@ -131,7 +131,7 @@ impl Filler {
     }
 
     /// Waits until the whole plan is read. After [`Filler::stop`] it waits only for the pieces in flight, and at most
-    /// 1.5 s after the last of them arrived.
+    /// 1.5 s after a thread last made progress.
     #[must_use]
     pub fn end(&self) -> FillReport {
         let filling = self.pool.work();

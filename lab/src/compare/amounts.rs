@@ -3,14 +3,14 @@
 //! On a model a run costs only processor time, so there are many runs. On a file and on a remote source each run really
 //! reads, so the time of a table is limited.
 
-/// Runs on a model: they are cheap, and an evaluation needs at least 20 seeds.
+/// Default number of runs on a model: such runs are cheap, and an evaluation needs at least 20 seeds.
 pub const MODEL_RUNS: u32 = 20;
-/// Runs on a file that the user named: real hardware needs at least ten pairs.
+/// Default number of runs on a file that the user named: real hardware needs at least ten pairs of runs.
 pub const FILE_RUNS: u32 = 10;
-/// Runs on the scratch file of a call without arguments.
+/// Number of runs on the scratch file, which a call without arguments uses.
 pub const SCRATCH_RUNS: u32 = 5;
-/// Default time, in seconds, for all tables of a named source together. Each table ends with its share of the time once it has
-/// [`MIN_RUNS`], unless a number of runs was given.
+/// Default time, in seconds, for all tables of a named source together. A table with at least [`MIN_RUNS`] ends when
+/// its share of the time is used up, unless the user gave a number of runs.
 pub const NAMED_SECONDS: u64 = 90;
 /// Assumed number of runs in a table: [`MIN_RUNS`] of six rows. A workload is shortened until a run without readahead takes at
 /// most this part of the table's time.
@@ -24,14 +24,15 @@ pub(super) const SCRATCH_SECONDS: u64 = 22;
 pub(super) const MIN_RUNS: u32 = 3;
 /// Default size of the cache: small enough for any machine, larger than any window.
 pub const CACHE_BYTES: u64 = 256 << 20;
-/// Default number of bytes that a workload spans on a model, and the most on a file.
+/// Default number of bytes that a workload spans on a model, and the default maximum on a file.
 pub const SPAN_BYTES: u64 = 1 << 30;
 /// Size of the scratch file: `boot-ide` needs this much.
 pub const SCRATCH_BYTES: u64 = 1 << 30;
-/// Bytes of the scratch file that a workload spans if it does not need more: all workloads together have 30 seconds.
+/// Number of bytes of the scratch file that a workload spans if it does not need more, because all workloads together
+/// should take at most 30 seconds.
 pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
-/// The common case, the case that readahead must not make slower, the case that many policies lose, and the boot of a
-/// machine. There is not enough time to run all workloads.
+/// The default workloads: the common case, the case that readahead must not slow down, a case in which many policies
+/// fail, and the boot of a machine. There is not enough time to run all workloads.
 pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
 /// Like [`USUAL_WORKLOADS`], for the scratch file of a call without arguments: a boot alone would take the 30
 /// seconds.

@@ -10,7 +10,7 @@ use foreread_report::number;
 /// Fewest pages of a cache: a limit of the machine.
 const MIN_PAGES: u64 = 4;
 
-/// Refuses a cache that is too small or too large for rows with these pages.
+/// Refuses a cache that is too small or too large for rows with these cache page sizes.
 pub fn check(
     asked: u64,
     place: &Description,
@@ -43,8 +43,8 @@ pub fn check(
     })
 }
 
-/// Refuses memory that is smaller than a window of a policy that reads around page faults: the kernel would read a window in parts,
-/// and each part would evict the one before.
+/// Refuses memory that is smaller than a window of a policy that reads around page faults: the kernel would read such a
+/// window in parts, and each part would evict the previous part.
 pub fn check_windows(
     asked: u64,
     policies: impl Iterator<Item = PolicySpec>,

@@ -20,7 +20,7 @@ pub enum Reads {
     Trace(Arc<Replay>),
 }
 
-/// All reads that a plan needs.
+/// Prepares the reads of all workloads, or of the trace, that a plan names.
 pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     if let Some(replay) = &plan.replay {
         return Ok(vec![Reads::Trace(replay.clone())]);
@@ -38,7 +38,7 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     names.into_iter().map(named).collect()
 }
 
-/// Why no scratch file is written and a model is used in its place, if so.
+/// The reason if a model is used instead of a scratch file, otherwise `None`.
 pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
     if plan.on.is_some() {
         return None;
@@ -85,7 +85,7 @@ pub fn fitting<'a>(
 }
 
 impl Reads {
-    /// The requests; if the size of the file is free, it is `size` bytes.
+    /// Builds the workload; if the workload does not fix the size of its file, the size is `size` bytes.
     pub fn build(
         &self,
         place: &Description,

@@ -7,7 +7,7 @@ use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 
-/// What reads ahead in a row.
+/// Who reads ahead in a row: a policy of foreread, the kernel, librbd, or the oracle.
 pub enum ReadBy {
     /// A policy, or an imitation of another program.
     Policy(PolicySpec),
@@ -39,7 +39,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Its policy, if it has one.
+    /// The row's policy of foreread and its cache page, if it has one.
     pub fn ours(&self) -> Option<OnPage<'_>> {
         let ReadBy::Policy(policy) = &self.read_by else {
             return None;

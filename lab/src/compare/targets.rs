@@ -71,7 +71,7 @@ pub trait TargetName: Debug + Send + Sync {
 
 pub type CompareOn = Arc<dyn TargetName>;
 
-/// Why a name does not denote a target.
+/// The error for a name that does not denote a target.
 #[derive(Debug)]
 pub enum NameError {
     Model(FindError),
@@ -150,15 +150,15 @@ impl Description {
         }
     }
 
-    /// Bytes that a workload spans which needs at least `least` bytes: the given size, or the default here, but not
-    /// more than the target has.
+    /// Number of bytes that a workload spans if it needs at least `least` bytes: the size that the user gave, or the
+    /// default of this target, but not more than the target has.
     pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let usual = self.span_bytes.max(least);
         plan.size_bytes.unwrap_or(usual).min(self.capacity_bytes)
     }
 
-    /// Like [`Description::size`], for a workload that can be read in part: over a slow source the span is halved until
-    /// a run without readahead takes its share of the table's time. A given size is kept.
+    /// Like [`Description::size`], for a workload that can be read in part: on a slow source the span is halved until a
+    /// run without readahead fits into its share of the table's time. A size that the user gave is not changed.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
         while size > MIN_REMOTE_SPAN_BYTES && self.is_slow(plan, reads, size) {
@@ -176,8 +176,9 @@ impl Description {
         workload.is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
     }
 
-    /// A workload that is a number of reads, with fewer reads if they would take too long. They are spread over the same range: random
-    /// reads of a small part would all be close together.
+    /// For a workload that consists of a number of reads, reduces that number if the reads would take too long. The
+    /// remaining reads are spread over the same range, because random reads within a small range would all be close
+    /// together.
     pub fn shorter(&self, plan: &ComparePlan, reads: &Reads) -> Reads {
         let Reads::Named(choice) = reads else {
             return reads.clone();
@@ -216,7 +217,7 @@ impl Description {
         is_timed.then(|| plan.table_ms())
     }
 
-    /// A policy with the values that are set for this machine. On a model, each policy keeps its published values.
+    /// A policy with the parameters that the administrator set for this machine. On a model, each policy keeps its published parameters.
     pub fn configured(
         &self,
         site: &[Readahead],
@@ -226,8 +227,8 @@ impl Description {
         Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::Policy)
     }
 
-    /// A policy with all its values: open values are filled in as the engine does it, so that the policy behaves as in
-    /// `serve` and `mount`.
+    /// A policy with all its parameters: those that the user left open are filled in like in the engine, so that the
+    /// policy behaves as in `serve` and `mount`.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
         let storage = Storage {
             readahead_bytes: self.readahead_bytes,
@@ -239,7 +240,7 @@ impl Description {
             .map_err(CompareError::Policy)
     }
 
-    /// How a policy differs here from its published values, if it does.
+    /// A note if the policy's defaults on this target differ from its published parameters.
     pub fn note(&self, spec: &PolicySpec) -> Option<String> {
         let published = foreread_history::parse_spec(&spec.to_string()).ok()?;
         let kind = self.defaults.kind;
@@ -327,7 +328,7 @@ pub trait Target {
     }
 }
 
-/// The targets of a plan. If it names none: a scratch file if `scratch`, otherwise a model.
+/// The targets of a plan. If the plan names no target, the result is a scratch file if `scratch` is set, otherwise a model.
 pub fn all(
     plan: &ComparePlan,
     scratch: bool,

@@ -23,7 +23,7 @@ use foreread_report::names;
 use foreread_report::progress::Progress;
 use std::sync::Arc;
 
-/// Most values of an axis.
+/// Maximum number of values of a varied parameter.
 pub const MAX_VALUES: usize = 64;
 
 /// Prefix of the parameters of policies.
@@ -33,19 +33,19 @@ const MEMORY: [&str; 2] = ["memory", "cache"];
 /// The factor on the pauses of a trace.
 const THINK: &str = "think";
 
-/// A parameter and the texts of its values.
+/// A parameter that varies, and its values as text.
 #[derive(Clone, Debug)]
 pub struct Axis {
     key: String,
     texts: Vec<String>,
 }
 
-/// The values of an axis, and the plan for each value.
+/// The values of a varied parameter, and the plan for each value.
 pub type VariedPlans = (VariedParameter, Vec<ComparePlan>);
 /// The varied parameter, its unit, and each value with its plan.
 type Varied = (&'static str, Unit, Vec<(Value, ComparePlan)>);
 
-/// Why an axis or a series is refused.
+/// The error for a `--vary` that cannot be parsed or measured.
 #[derive(Debug, thiserror::Error)]
 pub enum VaryError {
     #[error("{0}")]
@@ -84,7 +84,7 @@ impl Axis {
     /// Reads `KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// There are no values, an empty one, or too many.
+    /// There are no values, an empty value, or too many values.
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
             return usage(format!(
@@ -107,8 +107,7 @@ impl Axis {
         Ok(Axis { key, texts })
     }
 
-    /// The plan for each value. In a plan without workload and trace, only parameters of its policies and the memory
-    /// can vary.
+    /// Makes the plan for each value. In a plan without workload and trace, only the memory and the parameters of policies can vary.
     ///
     /// # Errors
     /// See [`VaryError`].
@@ -270,7 +269,7 @@ impl Axis {
     }
 }
 
-/// One workload on one source at each value of an axis.
+/// A comparison of one workload on one source, for each value of a parameter.
 #[derive(Clone, Debug)]
 pub struct Vary {
     base: ComparePlan,
@@ -279,7 +278,7 @@ pub struct Vary {
 }
 
 impl Vary {
-    /// The series of `KEY=V1,V2,...` for a plan of one workload and one source.
+    /// Parses `KEY=V1,V2,...` for a plan of one workload and one source.
     ///
     /// # Errors
     /// See [`VaryError`].
@@ -307,7 +306,7 @@ impl Vary {
     }
 }
 
-/// A series, as far as it was measured.
+/// A series of comparisons, as far as it was measured.
 #[derive(Debug)]
 pub struct MeasuredSeries {
     pub series: Series,

@@ -15,7 +15,7 @@ use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::Watch;
 use foreread_sim::workload::Workload;
 
-/// A run, and its settings.
+/// The result of an observed run, and the settings of the run.
 #[derive(Clone, Debug)]
 pub struct WatchedRun {
     pub result: RunResult,
@@ -30,7 +30,7 @@ pub struct WatchedRun {
     pub notes: Vec<String>,
 }
 
-/// What an observer has to know before the run.
+/// The facts that an observer needs before the run.
 pub struct Scene<'a> {
     /// The reads, in separate files.
     pub workload: &'a Workload,
@@ -44,10 +44,10 @@ pub struct Scene<'a> {
 const BY_ITS_LOG: &str = "This was one run of the engine, explained from its event log: a replay of the logged events made \
     the same decisions; the times are those of the run";
 
-/// Runs `policy` once on the plan's reads, on the first target of the plan. `watch` creates the observer for them.
+/// Runs `policy` once on the plan's reads, on the first target of the plan. `watch` creates the observer of the run.
 ///
 /// # Errors
-/// As [`super::run`]. The event log of a live run cannot be kept, or does not replay.
+/// See [`super::run`]; also if the event log of a live run cannot be written, or its replay makes other decisions.
 pub fn run<W: Watch>(
     plan: &ComparePlan,
     policy: PolicyDraft,

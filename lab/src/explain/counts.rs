@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Defines the struct, its sum, and its comparison with the machine's counters of the same names.
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Each counter is defined like the counter of the same name in [`Stats`].
+        /// Counters of the reads and readahead of a file. Each counter is defined like the counter of the same name in [`Stats`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
@@ -18,7 +18,7 @@ macro_rules! counts {
                 $(self.$name += other.$name;)*
             }
 
-            /// The first counter that differs from the machine's, and both values.
+            /// The first counter whose value differs from that in `stats`, with both values.
             #[must_use]
             pub fn differs_from(&self, stats: &Stats) -> Option<(&'static str, [u64; 2])> {
                 let both = [$((stringify!($name), [self.$name, stats.$name]),)*];
@@ -77,7 +77,7 @@ impl Counts {
         }
     }
 
-    /// Bytes read ahead and not used, whether or not they were evicted.
+    /// Number of bytes that were read ahead and never read, whether or not they were evicted.
     #[must_use]
     pub fn never_read_bytes(&self) -> u64 {
         self.unused_bytes + self.unresolved_bytes

@@ -26,10 +26,10 @@ use std::time::Duration;
 const MAX_ANSWER: u32 = 16 << 20;
 /// Longest wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The cache page of these rows: librbd's own unit is a byte.
+/// The cache page size that is reported for these rows; librbd itself works in bytes.
 pub const PAGE_BYTES: u64 = 512;
 
-/// A configuration of librbd.
+/// A row of librbd: its name and its configuration.
 #[derive(Debug)]
 pub struct Peer {
     /// Name of its row.
@@ -42,7 +42,7 @@ pub struct Peer {
     disable_after_bytes: u64,
 }
 
-/// The rows, in order. Values: docs/spec/rbd-readahead.md 1 and 6.
+/// The rows of librbd, in the order of the table. The values are from docs/spec/rbd-readahead.md, sections 1 and 6.
 pub static PEERS: [Peer; 3] = [
     Peer {
         name: "librbd",
@@ -121,10 +121,10 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
     Ok(result(timed, stats, workload, PAGE_BYTES, true))
 }
 
-/// Readahead requests of the open image, and their bytes.
+/// Number of readahead requests of the open image, and their total bytes.
 ///
 /// # Errors
-/// There is no reply on the socket, or not the reply of a librbd with one open image.
+/// There is no reply on the socket, or the reply is not from a librbd with one open image.
 pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());
     let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;

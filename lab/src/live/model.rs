@@ -44,7 +44,7 @@ struct Inner {
 }
 
 impl ModelLive {
-    /// The device of a preset with the seed `seed`, and a size of `size` bytes.
+    /// Creates the device of `preset` with `size` bytes and the seed `seed`.
     #[must_use]
     pub fn new(preset: &Preset, size: u64, seed: u64) -> ModelLive {
         let (device, there) = (preset.build(seed), HashMap::new());

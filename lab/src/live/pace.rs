@@ -9,7 +9,7 @@ use foreread_sim::workload::Workload;
 use std::io::IoSliceMut;
 use std::time::Instant;
 
-/// How long reads from a source take, one at a time.
+/// The estimated duration of single reads from a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// A read of one page.
@@ -24,8 +24,8 @@ const SMALL_BYTES: u64 = 4 << 10;
 const LARGE_BYTES: u64 = 1 << 20;
 
 impl Pace {
-    /// Reads a few pages spread over the source, and one longer piece. If reads fail, the measurement itself will report
-    /// why.
+    /// Estimates the pace of a source by reading a few pages spread over it, and one longer range. Returns `None` if
+    /// reads fail; the measurement itself then reports why.
     #[must_use]
     pub fn of(source: &dyn Source) -> Option<Pace> {
         let time = |len: u64, offset: u64| {
@@ -51,7 +51,7 @@ impl Pace {
         })
     }
 
-    /// The time of a workload whose reads follow each other, without readahead.
+    /// The estimated time of a run without readahead, if each read of the workload starts after the previous one.
     #[must_use]
     pub fn run_ns(&self, workload: &Workload) -> u64 {
         let bytes_ns = (workload.bytes() >> 10).saturating_mul(self.kib_ns);

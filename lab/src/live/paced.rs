@@ -24,7 +24,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// Most reads outstanding at once. Further reads are late.
+/// Maximum number of outstanding reads. Further reads start late.
 pub const MAX_WORKERS: u32 = 256;
 /// Most bytes of the buffers of all workers together: long reads have fewer workers.
 const BUFFER_BYTES: u64 = 2 << 30;
@@ -33,7 +33,7 @@ const FIRST_WORKERS: u32 = 8;
 /// Nanoseconds by which a sleep may end late: for this last part the clock is polled.
 const WATCH_NS: u64 = 150_000;
 
-/// The times measured in a run.
+/// The latencies and the lateness that were measured in a run.
 pub struct PacedTimes {
     /// When the last read was served.
     pub time: Duration,

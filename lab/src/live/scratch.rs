@@ -16,9 +16,9 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Writes `bytes` incompressible bytes to a file in the working directory, or, if that is unsuitable, in the
-    /// directory for temporary files, and drops them from the page cache. `progress` is called with the number of
-    /// bytes written.
+    /// Writes `bytes` incompressible bytes to a file, and drops them from the page cache. The file is in the working
+    /// directory or, if that is unsuitable, in the directory for temporary files. `progress` is called with the number
+    /// of bytes written.
     ///
     /// # Errors
     /// No directory has enough space, or writing fails.

@@ -123,7 +123,7 @@ impl Fit {
         }
     }
 
-    /// How far the model is from the measurements.
+    /// A sentence on how far the model is from the measurements.
     #[must_use]
     pub fn error_in_words(&self) -> String {
         let doubt = match self.median_error > super::DOUBTFUL {

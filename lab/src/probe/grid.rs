@@ -14,17 +14,18 @@
 use super::Pattern;
 use foreread_sim::rng::Rng;
 
-/// Smallest request: a page of memory, and the least that most storage moves.
+/// Size of the smallest request: a page of memory, which is also the smallest unit of most storage.
 pub const MIN_BYTES: u64 = 4 << 10;
-/// Largest request: the largest readahead for which published figures exist.
+/// Size of the largest request: the largest readahead for which published figures exist.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Sizes that are measured at every depth: one dominated by latency, two by both, and one by bandwidth.
+/// Request sizes that are measured at every queue depth: the first is dominated by latency, the next two by latency and
+/// bandwidth, the last by bandwidth.
 pub const DEEP_BYTES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, 1 << 20];
-/// Depths beyond one.
+/// The measured queue depths above 1.
 pub const DEPTHS: [u32; 6] = [2, 4, 8, 16, 32, 64];
-/// The size that is read sequentially at every depth.
+/// The request size that is read sequentially at every queue depth.
 pub const DEEP_SEQUENTIAL_BYTES: u64 = 128 << 10;
-/// Memory for the reads of one point: 64 of 1 MiB.
+/// Memory for the reads of one point: 64 reads of 1 MiB.
 pub const ARENA_BYTES: u64 = 64 << 20;
 
 /// A point to measure.
@@ -38,7 +39,7 @@ pub struct Task {
     pub bytes: u64,
 }
 
-/// Every point that a source of `span` bytes allows: depth 1 first, then by depth, small sizes first.
+/// All points that a source of `span` bytes allows, ordered by queue depth, then by size.
 #[must_use]
 pub fn tasks(span: u64) -> Vec<Task> {
     let fits = |bytes: u64| bytes.saturating_mul(2) <= span;

@@ -269,7 +269,7 @@ impl Watch {
     }
 }
 
-/// Today in UTC, `2026-11-30`.
+/// Today's date in UTC, such as `2026-11-30`.
 #[must_use]
 pub fn today() -> String {
     let seconds = SystemTime::now()

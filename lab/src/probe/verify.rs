@@ -25,7 +25,7 @@ pub struct VerifyReport {
     pub rows: Vec<VerifiedRow>,
 }
 
-/// One policy in one workload.
+/// The times of one policy in one workload, on the source and on the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedRow {
     pub workload: String,

@@ -18,7 +18,7 @@ use foreread_trace::After;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// For each record, in order, the records whose ends it waits for, with the time from that end to its start.
+/// Returns for each record the records whose ends it waits for, with the time from each of these ends to the record's start.
 pub fn waits(records: &[KeptRecord]) -> Vec<Vec<After>> {
     let mut waits: Vec<Vec<After>> = Vec::with_capacity(records.len());
     let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();

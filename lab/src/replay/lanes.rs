@@ -20,7 +20,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ptr::from_ref;
 
-/// The jobs, and how much of the trace overlapped.
+/// The jobs of a replay, and how many reads of the trace overlapped.
 #[derive(Debug, Default)]
 pub struct ReplayJobs {
     pub jobs: Vec<Job>,
@@ -29,7 +29,7 @@ pub struct ReplayJobs {
 }
 
 impl ReplayJobs {
-    /// Jobs whose overlap is given by the trace.
+    /// Wraps jobs for which no overlap is reported, because the trace itself determines it.
     pub fn plain(jobs: Vec<Job>) -> ReplayJobs {
         ReplayJobs {
             jobs,

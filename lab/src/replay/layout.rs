@@ -12,7 +12,7 @@ use foreread_sim::workload::Workload;
 /// Files begin at multiples of this many bytes: no aligned readahead window crosses from one file into the next.
 const GRAIN: u64 = 1 << 20;
 
-/// The file is too small for the trace.
+/// The error if the target file is too small for the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the trace needs {needs} bytes for its {files} file{}", if *files == 1 { "" } else { "s" })]
 pub struct LayoutError {
@@ -22,10 +22,11 @@ pub struct LayoutError {
     pub files: usize,
 }
 
-/// The workload in one file of `size` bytes. A single file stays as it is; several are placed one after the other.
+/// Converts the workload so that it reads one file of `size` bytes. A workload with a single file is not changed;
+/// several files are placed one after the other.
 ///
 /// # Errors
-/// They do not fit.
+/// The workload's files do not fit.
 pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError> {
     let (bases, end) = bases(&workload.files);
     if end > size {
@@ -46,7 +47,7 @@ pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError>
     Ok(one)
 }
 
-/// Where each file of these sizes begins, and where the last one ends.
+/// The offset at which each file of these sizes begins, and the offset at which the last file ends.
 #[must_use]
 pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
     let mut end = 0_u64;

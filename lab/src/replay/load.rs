@@ -12,10 +12,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most records of a replay: each needs some 250 bytes with all derived data, 512 MiB in all.
+/// Maximum number of records of a replay. Each record needs some 250 bytes with all derived data, so all records need 512 MiB.
 pub const MAX_RECORDS: u64 = 1 << 21;
 
-/// How much was skipped, clipped or assumed.
+/// Counts of records that were skipped, clipped or based on an assumption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub writes: u64,
@@ -85,11 +85,10 @@ pub struct ReadOfFile {
     pub time_ns: Option<u64>,
 }
 
-/// Reads a trace, as far as `part` selects it. `name` is the name for messages.
+/// Reads the part of a trace that `part` selects. `name` is the trace's name in messages.
 ///
 /// # Errors
-/// The error of the trace itself, more than [`MAX_RECORDS`], nothing that can be replayed, or times that are too far
-/// apart.
+/// The trace cannot be read, has more than [`MAX_RECORDS`] records, has no read that can be replayed, or its times are too far apart.
 pub fn load(name: &str, import: Import, part: &Part) -> Result<LoadedTrace, TraceError> {
     load_at_most(MAX_RECORDS, name, import, part)
 }
@@ -362,7 +361,7 @@ impl LoadedTrace {
         files
     }
 
-    /// The time from the start of the first read to the end of the last, if the trace has starts and ends.
+    /// The time from the start of the first read to the end of the last read, if the trace has starts and ends.
     #[must_use]
     pub fn seconds(&self) -> Option<f64> {
         let ends = self.records.iter().map(|record| record.end_ns).max()?;

@@ -6,8 +6,8 @@ use super::load::{Counts, LoadedTrace};
 use super::{MAX_OUTSTANDING, Mode};
 use foreread_trace::Level;
 
-/// All notes, a sentence each. `why`: why the mode was chosen if the user named none. `overlap`: how many readers
-/// have several reads in flight, and how many at most.
+/// All notes, one sentence each. `why` is the reason for the mode if the user gave none. `overlap` has the number of
+/// readers with several reads in flight, and the maximum number of reads in flight.
 pub fn all(
     loaded: &LoadedTrace,
     mode: Mode,

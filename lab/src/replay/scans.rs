@@ -19,11 +19,12 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A scan may skip this many bytes: a program that reads one page in every few is still scanning.
 const NEAR_BYTES: u64 = 4 * Workload::PAGE_BYTES;
-/// Most pages that faults become in all, besides one for each: 16 GiB of mappings, some 170 MB of requests.
+/// Maximum number of pages that all faults together are replayed as, besides one page for each fault: 16 GiB of
+/// mappings, which need some 170 MB of memory for requests.
 pub const MAX_PAGES: u64 = 1 << 22;
 
-/// Sets the length of each touch to what was read. Returns how many had to keep a single page, because there are more
-/// than `most` pages in all.
+/// Sets the length of each page fault to the range that the program then read. Returns the number of faults that were
+/// cut to a single page, because all faults together have more than `most` pages.
 pub fn read_through(records: &mut [KeptRecord], most: u64) -> u64 {
     let page = Workload::PAGE_BYTES;
     // For each mapping, the latest faults that no other fault has continued, by their first byte.

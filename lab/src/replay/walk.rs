@@ -20,9 +20,10 @@ const MAX_ENTRIES: usize = 1 << 16;
 /// Fewest files per folder on average: `run` lists a folder from its second file on.
 const WALK_IN_FOLDER: usize = 4;
 
-/// Whether a program goes through folders and reads their files to the end, one after the other, in the order in which the folders list
-/// them. `run` knows the next reads by listing the folders. A compiler also reads whole headers of a folder, but in another order: for
-/// it, `run` gained nothing, and cost a tenth.
+/// Whether a program goes through folders and reads their files to the end, one after the other, in the order in which
+/// the folders list them. `foreread run` can list the folders, and so knows the next reads. A compiler also reads whole
+/// header files of a folder, but in another order: for a compiler, `foreread run` gained nothing, and made it a tenth
+/// slower.
 #[must_use]
 pub fn is_walk(trace: &LoadedTrace) -> bool {
     let files = trace

@@ -13,7 +13,7 @@
 use foreread_core::policy::PolicySpec;
 use serde::{Deserialize, Serialize};
 
-/// What a row of a comparison is.
+/// The kind of a row of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowKind {
@@ -31,7 +31,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// The kind of a row of this policy.
+    /// The kind of the row for this policy.
     #[must_use]
     pub fn of(policy: &PolicySpec) -> RowKind {
         if policy.info.name == foreread_core::policy::none::INFO.name {
@@ -41,7 +41,7 @@ impl RowKind {
         }
     }
 
-    /// Whether it is a limit, not a choice: then it takes no part in tests and advice.
+    /// Whether the row is only a limit (the oracle), which is left out of tests and advice.
     #[must_use]
     pub fn is_limit(self) -> bool {
         self == RowKind::Oracle
@@ -53,7 +53,7 @@ impl RowKind {
         matches!(self, RowKind::Kernel | RowKind::Librbd)
     }
 
-    /// Whether it is a policy that reads ahead and can be advised.
+    /// Whether the row is a policy that reads ahead and can be recommended.
     #[must_use]
     pub fn is_choice(self) -> bool {
         self == RowKind::Policy

@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "foreread.compare/1";
 pub const NOTE_OF_PAGES: &str = "The rows use different cache page sizes, in bytes: ";
 pub const NOTE_OF_UNUSED: &str = "Read ahead but not used so far: ";
 
-/// One table: one workload on one source under several policies.
+/// The report on one workload on one source under several policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub schema: String,
@@ -106,8 +106,8 @@ pub struct Comparison {
     pub equivalent: Option<bool>,
 }
 
-/// A policy that took less time than the oracle. The oracle is a search and no bound if a device draws its latencies at random,
-/// because a policy makes other requests, which draw other latencies.
+/// A policy that took less time than the oracle. The oracle is the result of a search. It is not a lower bound if a
+/// device has random latencies, because a policy makes other requests than the oracle, which get other latencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OracleBeaten {
     pub policy: String,
@@ -136,7 +136,7 @@ pub(crate) fn more_runs(runs: u32) -> u32 {
     (runs * 2).max(5)
 }
 
-/// What the runs of two rows say about their times.
+/// The result of comparing the times of two rows: which is faster, if the runs show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Equal within 5 %, by the interval of the ratio. A significant difference may also be that small.
@@ -160,7 +160,7 @@ pub struct Time {
     pub runs: Vec<f64>,
 }
 
-/// One policy. A `kernel` row has none of foreread's counters: they are null.
+/// The results of one policy. In a `kernel` row, foreread's counters are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The policy, as the user gave it.
@@ -271,14 +271,14 @@ pub(super) struct Spread {
 }
 
 impl Report {
-    /// Pairs of rows that were tested.
+    /// Number of pairs of rows that were tested.
     #[must_use]
     pub fn tests(&self) -> usize {
         let tested = self.comparisons.iter().filter(|c| c.p_value.is_some());
         tested.count()
     }
 
-    /// Whether each row that is a choice was measured: an interrupted comparison may have rows without runs.
+    /// Whether every row that can be recommended was measured: an interrupted comparison may have rows without runs.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let choices = self.rows.iter().filter(|row| !row.limit);
@@ -292,7 +292,7 @@ impl Report {
         self.comparisons.iter().find(pair)
     }
 
-    /// What the runs say about two different rows. Undefined if no test was possible.
+    /// Which of two different rows is faster, if the runs show it. `None` if no test was possible.
     #[must_use]
     pub fn relation(&self, one: &str, other: &str) -> Option<Relation> {
         let compared = self.comparison(one, other)?;
@@ -322,13 +322,13 @@ impl Report {
         self.rows.iter().find(|r| r.kind == RowKind::Kernel)
     }
 
-    /// The row of perfect foresight.
+    /// The row of the oracle (perfect foresight), if there is one.
     #[must_use]
     pub fn limit(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.limit)
     }
 
-    /// The row without readahead, with which the others are compared.
+    /// The row `none`, without readahead, with which the other rows are compared.
     #[must_use]
     pub fn none(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::NoReadahead)
@@ -336,7 +336,7 @@ impl Report {
 }
 
 impl Row {
-    /// What rows are compared by: the latency if they are judged by it, otherwise the time.
+    /// The value by which rows are compared: the mean latency for replays at recorded times, otherwise the time.
     #[must_use]
     pub fn judged(&self) -> Option<&Time> {
         self.latency_s.as_ref().or(self.time_s.as_ref())
@@ -368,7 +368,7 @@ impl Row {
     }
 }
 
-/// The reports as JSON: one as an object, several as an array; ends with a newline.
+/// The reports as JSON: one report as an object, several as an array. The text ends with a newline.
 #[must_use]
 pub fn to_json(reports: &[Report]) -> String {
     match reports {

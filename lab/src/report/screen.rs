@@ -23,7 +23,7 @@ pub fn lead(why: Option<&str>) -> String {
         .to_string()
 }
 
-/// The whole text, with the verdict first and `next` last; ends with a newline.
+/// The whole text for the terminal, with the verdict first and `next` last. It ends with a newline.
 #[must_use]
 pub fn screen(
     reports: &[Report],

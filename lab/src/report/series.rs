@@ -28,7 +28,7 @@ pub struct Series {
     pub reports: Vec<Report>,
 }
 
-/// A parameter and the values it took.
+/// The parameter that varies, and its values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariedParameter {
     /// The parameter in the notation of `--vary`.
@@ -82,7 +82,8 @@ impl Series {
         json::pretty(self)
     }
 
-    /// The series as text, at most [`width::columns`] wide; `details` adds how the marks were found. Ends with a newline.
+    /// The series as text, at most [`width::columns`] wide; with `details` it also explains the statistics behind the
+    /// marks. It ends with a newline.
     #[must_use]
     pub fn render(&self, details: bool) -> String {
         let title = format!("{}: {}", self.title(), self.how());

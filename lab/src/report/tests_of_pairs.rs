@@ -7,8 +7,9 @@
 use super::Table;
 use foreread_sim::stats::{ALPHA, Summary, holm, paired_t_test};
 
-/// Rows within this part of the best count as tied, however certain the test is: a model repeats its times to the
-/// nanosecond, and half a per cent, the last digit that the table shows, is no reason to prefer a policy.
+/// A row whose time is within this fraction of the best time is always tied with it, even if a test finds a significant
+/// difference. A model repeats its times to the nanosecond, and half a per cent, the last digit that the table shows,
+/// is no reason to prefer a policy.
 pub const WORTH_SAYING: f64 = 0.005;
 
 /// The tests of one table.
@@ -48,13 +49,13 @@ impl PairTests {
         tests
     }
 
-    /// Pairs that were tested.
+    /// Number of pairs that were tested.
     #[must_use]
     pub fn tests(&self) -> usize {
         self.corrected.iter().flatten().count()
     }
 
-    /// The corrected p value of rows `a` and `b`. Undefined for a row with itself, and if no test was possible.
+    /// The corrected p value of rows `a` and `b`. `None` for a row with itself, and if no test was possible.
     #[must_use]
     pub fn p_value(&self, a: usize, b: usize) -> Option<f64> {
         let (a, b) = (a.min(b), a.max(b));
@@ -65,7 +66,7 @@ impl PairTests {
         self.corrected[a * (2 * self.rows - a - 1) / 2 + (b - a - 1)]
     }
 
-    /// Whether rows `a` and `b` differ at [`ALPHA`]. Undefined if [`PairTests::p_value`] is.
+    /// Whether rows `a` and `b` differ at [`ALPHA`]. `None` if [`PairTests::p_value`] is `None`.
     #[must_use]
     pub fn differ(&self, a: usize, b: usize) -> Option<bool> {
         self.p_value(a, b).map(|p| p < ALPHA)

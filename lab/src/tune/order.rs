@@ -18,7 +18,7 @@ const MAX_STREAMS: usize = 64;
 const GAP_BYTES: u64 = 4096;
 const MIN_READS: u64 = 3;
 
-/// How the reads of a file are ordered.
+/// How many bytes of a file are read sequentially, backward, in strides and at random.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOrder {
     pub reads: u64,

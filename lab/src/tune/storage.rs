@@ -28,7 +28,7 @@ const LARGE_BYTES: u64 = 256 << 20;
 /// Most folder entries that the search for a large file examines: a second on a slow disk.
 const MAX_ENTRIES: usize = 20_000;
 
-/// The storage that was found for a trace.
+/// The storage device that was found for a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageFound {
     pub path: PathBuf,
@@ -38,7 +38,7 @@ pub struct StorageFound {
     pub names: BTreeSet<String>,
 }
 
-/// Why a storage was chosen.
+/// The chosen storage device, and the facts that decided the choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadChoice {
     /// The disk, and how much of it was read.
@@ -96,10 +96,10 @@ struct CandidateFile {
     meta: Option<Metadata>,
 }
 
-/// Finds the storage on which the reads of a trace waited.
+/// Finds the storage device on which the reads of a trace waited longest.
 ///
 /// # Errors
-/// No file of the trace exists here, or their disk has nothing that can be measured.
+/// No file of the trace exists on this machine, or their disk has no file or device that can be measured.
 pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
     let error = |what: &str| {
         let remedy = "name the storage: --on PATH of a large file or a block device there, or --on model:NAME";

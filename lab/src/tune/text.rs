@@ -248,7 +248,7 @@ pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
         .collect()
 }
 
-/// The whole text; ends with a newline.
+/// The whole text for the terminal. It ends with a newline.
 #[must_use]
 pub fn render(tuned: &TuneReport, style: Style) -> String {
     let steps = &tuned.verdict.steps;

@@ -42,15 +42,16 @@ const WINDOWS: f64 = 2.0;
 const MAX_STILL_BYTES: u64 = 2 << 20;
 const MAX_TURNING_BYTES: u64 = 16 << 20;
 const MIN_BYTES: u64 = 128 << 10;
-/// If faults are more than this part of the reads, programs are said to read by mappings.
+/// If page faults are more than this fraction of the reads, programs are assumed to read mostly through mappings.
 pub const MANY_FAULTS: f64 = 0.2;
 /// Time of the first read of a rotating device in a sequential stream: the head does not move.
 const IN_ORDER_US: f64 = 100.0;
-/// A rotating disk takes half a turn, 4 ms at 7200 rpm, plus a seek: none answers a random read in less than this.
+/// Minimum latency of a rotating disk in microseconds. On average, a random read waits for half a rotation (4 ms at
+/// 7200 rpm) and a seek, so no rotating disk is faster than this.
 pub const MIN_TURNING_US: f64 = 1000.0;
 
-/// What a read of a device costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The latency and the bandwidth of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StorageCosts {
     /// Latency of a random read of 4 KiB, in microseconds.
     pub latency_us: f64,
@@ -64,7 +65,7 @@ pub struct StorageCosts {
     pub age_s: u64,
 }
 
-/// What a value of `read_ahead_kb` costs and gains.
+/// The costs and gains of one value of `read_ahead_kb`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeCosts {
     pub readahead_bytes: u64,
@@ -76,7 +77,7 @@ pub struct SizeCosts {
     pub streams_bytes: u64,
 }
 
-/// What limits the setting, besides the cost of a read.
+/// The limits of the setting besides the cost of a read, such as memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SettingLimits {
     /// The largest request of the device.
@@ -115,7 +116,7 @@ impl SettingLimits {
 }
 
 impl StorageCosts {
-    /// What a value costs and gains.
+    /// Computes the costs and gains of a readahead of `bytes`.
     #[must_use]
     pub fn at(&self, bytes: u64) -> SizeCosts {
         SizeCosts {
@@ -145,7 +146,7 @@ impl StorageCosts {
         })
     }
 
-    /// The smallest value that is good enough.
+    /// The smallest readahead with which sequential readers are within 5 % of their best rate, as far as `limits` allow it.
     #[must_use]
     pub fn best(&self, limits: &SettingLimits) -> SizeCosts {
         let all: Vec<(u64, [f64; 3])> = SIZES
@@ -175,7 +176,7 @@ impl StorageCosts {
         bytes > large && bytes > best.readahead_bytes
     }
 
-    /// `measured: 0.2 ms, 1200 MB/s`; `measured 12 min ago: ...` if it is kept from another command.
+    /// The costs in words, such as `measured: 0.2 ms, 1200 MB/s`.
     #[must_use]
     pub fn in_words(&self) -> String {
         let word = match (self.is_measured, self.age_s / 60) {
@@ -203,8 +204,8 @@ const ROUNDS: usize = 3;
 /// The smallest gain that justifies a change, or a larger value: half of it was seen as noise on a busy machine.
 const MIN_GAIN: f64 = 1.25;
 
-/// The rate of a sequential reader with windows of one size, in 10^6 bytes a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The measured rate of a sequential reader with windows of one size, in 10^6 bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CheckedRate {
     pub readahead_bytes: u64,
     pub mb_per_s: [f64; ROUNDS],
@@ -225,7 +226,7 @@ fn median([a, b, c]: [f64; ROUNDS]) -> f64 {
     a.max(b).min(a.min(b).max(c))
 }
 
-/// A disk and what was measured on it.
+/// A disk and the measurements of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskLook {
     pub has_bytes: Option<u64>,
@@ -235,7 +236,7 @@ pub struct DiskLook {
     pub checked: Vec<CheckedRate>,
 }
 
-/// The finding about the readahead that a disk has.
+/// The rating of a disk's current readahead, and the best value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskFinding {
     pub standing: Standing,
@@ -247,8 +248,8 @@ pub struct DiskFinding {
 }
 
 impl DiskLook {
-    /// Measures the disk below a file by reading the file, for at most three seconds. Returns `None` if the file is on no
-    /// disk or is too small.
+    /// Measures the disk below a file by reading the file, for at most three seconds. Returns `None` if the file is not
+    /// on a disk or is too small.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -273,7 +274,7 @@ impl DiskLook {
         )
     }
 
-    /// Like [`DiskLook::of`], for the disk with this name, whose facts are known. `may_turn`: the device reports that it rotates.
+    /// Like [`DiskLook::of`], for a device whose facts are known. `may_turn` means that the device reports to be rotational.
     ///
     /// # Errors
     /// The device cannot be read.
@@ -380,7 +381,7 @@ impl DiskLook {
         }
     }
 
-    /// Judges the present value.
+    /// Rates the current readahead.
     #[must_use]
     pub fn find(&self) -> DiskFinding {
         let has = self.has_bytes.map(|bytes| self.read(self.costs.at(bytes)));
@@ -466,7 +467,7 @@ impl DiskLook {
         }
     }
 
-    /// Where the figures come from.
+    /// How the figures were obtained, in words.
     #[must_use]
     pub fn basis(&self) -> String {
         let costs = self.costs.in_words();
@@ -477,7 +478,7 @@ impl DiskLook {
     }
 }
 
-/// The throughput of one reader and of four readers: with one size / with another.
+/// The ratios by which the throughput of one sequential reader, and of four, changes with another readahead.
 #[must_use]
 pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
     [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
@@ -486,7 +487,7 @@ pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
 /// Rates that differ by less than this part count as equal.
 const SAME: f64 = 0.05;
 
-/// What another value changes; `basis` says where the figures come from.
+/// A sentence on what another readahead changes; `basis` says how the figures were obtained.
 #[must_use]
 pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
     let [one, _] = ratios(now, to);

@@ -4,8 +4,8 @@ use super::{Means, Step};
 use foreread_os::host::devices::{Device, mount_setting};
 use foreread_report::number::exact_size as size;
 
-/// The line that sets the readahead of a device, and a note about it. `doctor` sets a disk, now and at every boot; a mount is set by its
-/// number.
+/// The step that sets the readahead of a device: a line to paste, and a note. For a disk the line calls `foreread
+/// doctor`, which sets the value now and at every boot; for a mount it writes to /sys.
 #[must_use]
 pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
     let number = device.map(|device| device.number.to_string());
@@ -32,8 +32,8 @@ pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
     Step::new(Means::Setting, why, text)
 }
 
-/// The line for a FUSE file system that drops its cached pages: it mounts the bucket or server that the file system serves. The `kind` of
-/// the file system is as in mountinfo.
+/// For a FUSE file system that drops its cached pages, the command that mounts the same bucket or server with foreread.
+/// `kind` is the type of the file system in mountinfo.
 #[must_use]
 pub fn mount_behind(kind: &str, flag: &str) -> String {
     let is_of = |word: &str| kind.contains(word);

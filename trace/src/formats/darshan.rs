@@ -1,4 +1,4 @@
-//! `darshan`: Darshan's extended traces (DXT) of MPI programs, as `darshan-dxt-parser` prints them.
+//! `darshan`: Darshan's extended traces (DXT) of parallel programs, as `darshan-dxt-parser` prints them.
 //!
 //! ```text
 //!   # DXT, file_id: 16457598720760448348, file_name: /tmp/test/testFile      a file of one rank begins

@@ -26,7 +26,7 @@ use {
 const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, with a new client and an empty cache of 32 MiB for each run: \
     as shipped (writearound, which does not read ahead), with writeback, and with [Crume 2014]'s readahead of 4 MiB, never disabled";
 
-/// Any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
+/// Finds any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
 pub fn source(name: SourceName) -> CompareOn {
     Arc::new(name)
 }

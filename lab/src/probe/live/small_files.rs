@@ -25,7 +25,7 @@ const TOGETHER: usize = 128;
 const READERS: usize = 16;
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Mean times of a file, in seconds.
+/// Mean times to read a small file, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct FileTimes {
     pub alone_s: f64,
@@ -44,7 +44,7 @@ fn read(name: &str, buffer: &mut [u8]) -> Option<()> {
     file.read_exact_at(&mut buffer[..size as usize], 0).ok()
 }
 
-/// Reads the files with these names. Returns `None` if too few can be read.
+/// Measures how long it takes to read these files. Returns `None` if too few of them can be read.
 #[must_use]
 pub fn small_files(names: &[String]) -> Option<FileTimes> {
     let mut buffer = vec![0; MAX_BYTES as usize];
