@@ -112,7 +112,7 @@ pub struct SpanCut {
 }
 
 impl Table {
-    /// The mean times in one line: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
+    /// The mean times (or latencies) in one line: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
     #[must_use]
     pub fn in_a_line(&self) -> String {
         let mean = |row: &PolicyRuns| {

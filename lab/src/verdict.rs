@@ -44,7 +44,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// If `doctor` advises another readahead for the disk that holds the file, adds the step that sets it.
+    /// If this verdict found a gain, adds the step that sets the disk below the file to the readahead that `doctor` advises.
     #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();

@@ -44,7 +44,7 @@ fn refused(error: impl Into<std::io::Error>) -> Failure {
 const OTHER_WAYS: &str = "or record what the program waits for (record --by sample), or what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
      what 'strace -f -ttt -T -y -o FILE CMD' wrote";
 
-/// Adds the alternatives, once, to an error that says that this machine cannot record.
+/// Adds the other ways to record to an error that says that this machine cannot record; a second call adds nothing.
 pub fn with_other_ways(error: Failure) -> Failure {
     let remedy = match (error.kind, error.remedy.as_str()) {
         (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),
@@ -56,7 +56,7 @@ pub fn with_other_ways(error: Failure) -> Failure {
     Failure { remedy, ..error }
 }
 
-/// A thread with its descriptors at the start of the recording.
+/// A thread that existed before the recording, with its open descriptors.
 #[derive(Clone, Debug)]
 pub struct Before {
     pub thread: u32,
@@ -94,7 +94,7 @@ pub struct Capture {
     pub drain_cpu_seconds: f64,
 }
 
-/// Another program switched recording off.
+/// The note that another program switched the recording off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchedOff {
     /// The file of the instance that shows it.
@@ -135,8 +135,8 @@ const UNSEEN_WORKERS: &str = "reads of io_uring's workers (iou-wrk, iou-sqp: SQP
 const WRONG: &str = "record it again, with fewer processes";
 
 impl Capture {
-    /// Follows the events once, finds the names, and prepares to follow the events again. Errors: the events cannot
-    /// be read back, or they have more threads or descriptors than are allowed.
+    /// Does the first pass over the events, finds the names of files, and prepares the second pass, which emits the
+    /// records. Errors: the events cannot be read back, or they have more threads or descriptors than are allowed.
     pub fn understand(mut self, path: &Path) -> Result<Understood, TraceError> {
         let none: Names = Box::new(|_| FileInfo::default());
         let mut first = self.steps(LearnedFiles::new(), none, LeftOut::default(), path)?;

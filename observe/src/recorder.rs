@@ -53,9 +53,9 @@ pub struct RecordingCounts {
 }
 
 impl Recorder {
-    /// Starts a trace. `front` is what makes it ("foreread serve"). Times are measured from `since`, before which no request
-    /// starts, and the trace gives them relative to the first request. `broken` is called once if nothing more can be
-    /// written.
+    /// Starts a trace. `front` is the name of the recording program ("foreread serve"). No request may start before
+    /// `since`. The trace gives times relative to the first request. `broken` is called once if the trace cannot be
+    /// written any more.
     pub fn start(
         front: &str,
         since: Instant,
@@ -89,7 +89,7 @@ impl Recorder {
         })
     }
 
-    /// Ends the trace. Later reads are not recorded.
+    /// Ends the recording. Later reads are not recorded.
     pub fn finish(&self) -> Result<RecordingCounts, TraceError> {
         // An error here means that the writer has ended; it returns its own error.
         let _ = self.told.send(ClientEvent::End);

@@ -105,7 +105,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler for the program `pid` and its children.
+    /// Creates a sampler for the program `pid` and its children.
     pub fn new(pid: u32) -> Sampler {
         Sampler {
             pid,
@@ -128,34 +128,35 @@ impl Sampler {
         }
     }
 
-    /// Makes [`Sampler::ended_waits`] return the waits of threads for reads from now on.
+    /// From now on, stores the waits of threads for reads, which [`Sampler::ended_waits`] returns.
     pub fn keep_ended_waits(&mut self) {
         self.ended = Some(Vec::new());
     }
 
-    /// The waits that had ended in the latest samples, each once.
+    /// Returns each wait that ended since the last call.
     pub fn ended_waits(&mut self) -> impl Iterator<Item = EndedWait> + use<> {
         let ended = self.ended.as_mut().map(std::mem::take);
         ended.unwrap_or_default().into_iter()
     }
 
-    /// The time until the next sample.
+    /// The time to wait before the next sample.
     pub fn interval(&self) -> Duration {
         let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
     }
 
-    /// Whether any thread could not be inspected, at any time.
+    /// Whether there was ever a thread that could not be inspected.
     pub fn has_hidden(&self) -> bool {
         self.has_hidden
     }
 
-    /// Whether no thread can be inspected: the program hides.
+    /// Whether no thread of the program can be inspected.
     pub fn is_blind(&self) -> bool {
         self.threads.is_empty() && !self.hidden.is_empty()
     }
 
-    /// Bytes of a storage device that were reported as read only because of the count of bytes: no sample saw them.
+    /// Number of bytes of a storage device that were reported as read only because the kernel's byte counter shows it,
+    /// although no sample observed the reads.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
         of_ended

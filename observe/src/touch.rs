@@ -19,7 +19,7 @@ pub enum TouchKind {
     Miss,
 }
 
-/// The accessed pages.
+/// One access of a program to pages of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     /// Time in nanoseconds of the monotonic clock.

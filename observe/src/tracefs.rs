@@ -40,14 +40,14 @@ fn write(path: &Path, value: &str) -> Result<(), Failure> {
 /// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether the thread numbers in events are valid here. Tracepoints have the numbers of the initial namespace; in another namespace a
-/// thread does not know its number there.
+/// Whether the thread ids in events are those of this process's PID namespace. Tracepoints report the ids of the
+/// initial namespace, which a thread in another namespace cannot find out.
 pub fn knows_threads() -> bool {
     let other = |namespace: PathBuf| namespace.as_os_str() != INITIAL_PID_NAMESPACE;
     !std::fs::read_link("/proc/self/ns/pid").is_ok_and(other)
 }
 
-/// The clock of the events, in nanoseconds.
+/// The current time of the clock that events use, in nanoseconds.
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -59,7 +59,7 @@ pub fn thread_cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// Where tracefs is, as long as this value exists.
+/// The location of tracefs. If foreread has mounted it, the mount ends when this value is dropped.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -134,7 +134,7 @@ impl Root {
         &self.path
     }
 
-    /// Whether there is such an event (`syscalls/sys_enter_read`).
+    /// Whether the kernel has this event, such as `syscalls/sys_enter_read`.
     pub fn has(&self, event: &str) -> bool {
         self.path.join("events").join(event).join("format").exists()
     }
@@ -163,7 +163,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Its value in the bytes of an event, if they contain it. The sign is extended.
+    /// The field's value in the bytes of an event, with its sign extended; `None` if the bytes do not contain it.
     pub fn value(&self, event: &[u8]) -> Option<u64> {
         let bytes = event.get(self.offset..self.offset.checked_add(self.size)?)?;
         let wide = |number: i64| number as u64;
@@ -188,7 +188,7 @@ pub struct EventFormat {
 }
 
 impl EventFormat {
-    /// Parses a `format` file; `None` if it is not one.
+    /// Parses the `format` file of an event; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<EventFormat> {
         let id = text
             .lines()

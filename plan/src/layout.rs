@@ -20,7 +20,7 @@ mod safetensors;
 mod zarr;
 mod zip;
 
-/// Maximum bytes of a header, as in the safetensors library.
+/// Maximum size of a header in bytes, as in the safetensors library.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes at the start of an index that contain its key.
 const INDEX_HEAD_BYTES: u64 = 64 << 10;
@@ -74,7 +74,7 @@ pub struct Part {
     pub range: Range<u64>,
 }
 
-/// Why the parts cannot be read from a header.
+/// The error if the parts of a file cannot be read from its header.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     #[error("cannot read the header: {0}")]
@@ -133,7 +133,7 @@ impl Parts {
     }
 }
 
-/// The header and the parts with matching names, in file order.
+/// Returns the header and the parts with matching names, in file order.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
     let mut found = Parts::default();
     let done = match format {
@@ -196,7 +196,7 @@ fn is_lfs_pointer(source: &dyn ReadAt) -> bool {
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Parses patterns; an empty list matches every name.
+    /// Creates a matcher of names from patterns; an empty list matches every name.
     pub fn new(patterns: Vec<String>) -> Names {
         Names(patterns)
     }

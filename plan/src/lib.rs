@@ -36,7 +36,7 @@ pub struct PlanFile {
 }
 
 impl PlanFile {
-    /// The current state of the file at `path`.
+    /// Describes the file at `path` in its current state.
     pub fn of(path: PathBuf, meta: &Metadata) -> PlanFile {
         let mtime_ns = meta
             .mtime()
@@ -49,7 +49,7 @@ impl PlanFile {
         }
     }
 
-    /// The block device at `path`, of `size` bytes. It has no modification time.
+    /// Describes the block device at `path`, of `size` bytes. A device has no modification time.
     pub fn device(path: PathBuf, size: u64) -> PlanFile {
         PlanFile {
             path,
@@ -64,7 +64,7 @@ impl PlanFile {
     }
 }
 
-/// A range that will be read. Never empty.
+/// A range of a file that the program will read. It is never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRange {
     pub file: u32,
@@ -104,7 +104,7 @@ impl PlanRange {
     }
 }
 
-/// What a program will read, in order.
+/// The ranges of files that a program will read, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// A description of the sources, for people.
@@ -123,7 +123,8 @@ impl Plan {
             .fold(0, |sum, range| sum.saturating_add(range.len))
     }
 
-    /// Removes files for which `keeps` returns false, with their ranges. A range whose predecessor is removed then has none.
+    /// Removes files for which `keeps` returns false, with their ranges. A range whose predecessor is removed has no
+    /// predecessor afterwards.
     pub fn retain_files(&mut self, mut keeps: impl FnMut(&PlanFile) -> bool) {
         let kept: Vec<bool> = self.files.iter().map(&mut keeps).collect();
         let renumber = |kept: &[bool]| -> Vec<Option<u32>> {

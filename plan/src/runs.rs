@@ -67,7 +67,7 @@ struct Item {
     runs: u32,
 }
 
-/// One read of a run.
+/// One read of a range in a recorded run.
 #[derive(Clone, Debug)]
 pub struct Touch {
     /// The number returned by [`Runs::file`].
@@ -81,8 +81,7 @@ pub struct Touch {
 }
 
 impl Runs {
-    /// The number of a file; `None` if there are too many files. `known` maps files to the numbers so far and belongs
-    /// to the caller.
+    /// Returns the number of a file, and assigns one to a new file; `None` if there are too many files.
     pub fn file(&mut self, file: PlanFile) -> Option<u32> {
         if self.files.len() >= MAX_FILES {
             return None;
@@ -129,7 +128,7 @@ impl Runs {
         }
     }
 
-    /// Ends the current run and starts the next.
+    /// Ends the current run and starts the next run.
     pub fn end_run(&mut self) {
         self.runs += 1;
         self.seen.clear();
@@ -332,12 +331,12 @@ fn linked(items: &[Item], sizes: &[u64]) -> Vec<PlanRange> {
 //   0..4K, 8K..12K   add 2K..9K   new: 4K..8K   the set: 0..12K
 // ```
 
-/// Ranges that do not touch, by their start.
+/// A set of ranges that neither overlap nor adjoin, by their start.
 #[derive(Debug, Default)]
 pub struct Intervals(BTreeMap<u64, u64>);
 
 impl Intervals {
-    /// Adds a range and returns the new parts, in order.
+    /// Adds a range, and returns the parts of it that were not in the set, in order.
     pub fn add(&mut self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut new = Vec::new();
         if range.is_empty() {
@@ -383,7 +382,7 @@ impl Intervals {
 // ```
 // Example: 250,000 files with paths of 100 bytes take 57 MB; with paths of 3,900 bytes, there is an error after 66,000.
 
-/// The budget in bytes: 1,048,576 files with paths of 60 bytes and 2,097,152 ranges fit.
+/// Maximum memory for a plan in bytes: enough for 1,048,576 files with paths of 60 bytes and 2,097,152 ranges.
 pub const MAX_BYTES: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -402,14 +401,14 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Takes the size of a `T` plus `more` bytes that it points to.
+    /// Subtracts from the budget the size of a `T` plus `more` bytes that it points to.
     pub fn take<T>(&mut self, more: usize) -> Result<(), Full> {
         let bytes = size_of::<T>().saturating_add(more);
         self.left = self.left.checked_sub(bytes).ok_or(Full)?;
         Ok(())
     }
 
-    /// Returns the memory of something that was dropped.
+    /// Returns to the budget the memory of a `T` that was dropped, and `more` bytes that it pointed to.
     pub fn give_back<T>(&mut self, more: usize) {
         self.left = self
             .left

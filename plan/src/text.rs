@@ -24,9 +24,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// The first word of a plan.
+/// The first word of a plan file.
 pub const MAGIC: &str = "foreread-plan";
-/// The only supported version.
+/// The only supported version of the format.
 pub const VERSION: u32 = 1;
 /// Maximum bytes of a line: a path with every byte escaped.
 const MAX_LINE_BYTES: usize = 3 * MAX_PATH_BYTES + 64;
@@ -70,7 +70,7 @@ fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_string(), |value| value.to_string())
 }
 
-/// Whether a file starts like a plan of any version.
+/// Whether these first bytes of a file are those of a plan, of any version.
 pub fn looks_like_one(head: &[u8]) -> bool {
     head.starts_with(MAGIC.as_bytes()) && head.get(MAGIC.len()) == Some(&b' ')
 }
@@ -89,7 +89,7 @@ pub fn open(path: &Path) -> Result<Plan, Failure> {
     read(&mut BufReader::new(file), path)
 }
 
-/// Reads a plan; errors name `path`.
+/// Reads a plan from `from`; error messages name `path`.
 pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
     let mut lines = Lines {
         from,

@@ -14,7 +14,7 @@ use crate::table::TextTable;
 /// If a table is fitted to a width, its first column gets at least this width before it is broken into lines.
 const FIRST_WIDTH: usize = 16;
 
-/// A part of a result.
+/// A part of a result: a sentence, a table, a note, a chart.
 pub enum Block {
     /// Sentences, on the terminal and on the page.
     Text(String),
@@ -41,13 +41,13 @@ pub enum Block {
 }
 
 impl Block {
-    /// A line for the terminal that is not broken.
+    /// Creates a line for the terminal that is never wrapped.
     pub fn line(text: impl Into<String>) -> Block {
         Block::Lines(vec![text.into()])
     }
 }
 
-/// The blocks as text; ends with a newline.
+/// Renders the blocks as text. The text ends with a newline.
 #[must_use]
 pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -> String {
     let blocks = blocks.into_iter().collect();
@@ -97,7 +97,7 @@ fn text_lines(
     lines
 }
 
-/// The blocks as a section of a page.
+/// Renders the blocks as a section of an HTML page.
 #[must_use]
 pub fn section(title: impl Into<String>, blocks: impl IntoIterator<Item = Block>) -> Section {
     let mut section = Section {
@@ -154,13 +154,13 @@ impl Head {
 }
 
 impl<'a, R> Column<'a, R> {
-    /// The head in one line.
+    /// The column's head in one line.
     #[must_use]
     pub fn name(&self) -> String {
         self.head.in_one_line()
     }
 
-    /// The head as it was given.
+    /// The column's head with its original line breaks.
     #[must_use]
     pub fn head(&self) -> &str {
         &self.head.text
@@ -179,7 +179,7 @@ impl<'a, R> Column<'a, R> {
         Column { head, cell }
     }
 
-    /// Makes it a column of words, which are aligned to the left.
+    /// Aligns the column to the left, because it contains words.
     #[must_use]
     pub fn left(mut self) -> Column<'a, R> {
         self.head.is_left = true;
@@ -205,7 +205,7 @@ impl<'a, R> Column<'a, R> {
     }
 }
 
-/// A table. The first column names the rows.
+/// A table. Its first column has the names of the rows.
 #[derive(Clone, Default)]
 pub struct Table {
     /// The caption above the table on the page.
@@ -234,7 +234,7 @@ impl Table {
         }
     }
 
-    /// A table of cells without heads.
+    /// Creates a table of cells without column heads.
     pub fn of_cells<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>) -> Table {
         let rows: Vec<R> = rows.into_iter().collect();
         let number = rows.first().map_or(0, |row| row.as_ref().len());
@@ -242,21 +242,21 @@ impl Table {
         Table::new("", (0..number).map(column).collect(), &rows)
     }
 
-    /// Makes all columns columns of words.
+    /// Aligns all columns to the left, because they contain words.
     #[must_use]
     pub fn left(mut self) -> Table {
         self.heads.iter_mut().for_each(|head| head.is_left = true);
         self
     }
 
-    /// Puts two spaces between columns on the terminal.
+    /// Separates the columns by two spaces on the terminal.
     #[must_use]
     pub fn wide(mut self) -> Table {
         self.is_wide = true;
         self
     }
 
-    /// Breaks a cell into lines if the terminal has no room for it.
+    /// Wraps cells that are too wide for the terminal.
     #[must_use]
     pub fn broken(mut self) -> Table {
         self.is_broken = true;
@@ -340,7 +340,7 @@ impl Table {
         lines
     }
 
-    /// The table for a page.
+    /// Converts the table to the form that an HTML page uses.
     #[must_use]
     pub fn grid(&self) -> Grid {
         let shown = |column: &usize| self.heads[*column].on_page;

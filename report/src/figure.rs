@@ -69,7 +69,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point with a marker and without an interval.
+    /// Creates a point with a marker and without an error bar.
     #[must_use]
     pub fn new(x: f64, y: f64) -> Point {
         Point {
@@ -127,7 +127,7 @@ impl Figure {
         self
     }
 
-    /// The drawing as an element of a page.
+    /// Draws the chart as an SVG element for an HTML page.
     #[must_use]
     pub fn to_svg(&self) -> String {
         draw::svg(self).0

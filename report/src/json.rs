@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// A result as JSON.
+/// Serializes a result as indented JSON.
 ///
 /// # Panics
-/// Panics on a map whose keys are not strings, which is a bug in the type.
+/// Panics if the value contains a map whose keys are not strings, which is a bug in its type.
 #[must_use]
 pub fn pretty(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("numbers and texts can always be written") + "\n"

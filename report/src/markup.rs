@@ -20,7 +20,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The character itself, or a replacement if XML forbids it or if it changes the text direction.
+/// Returns `letter`, or a replacement if XML forbids it or if it changes the text direction.
 pub fn harmless(letter: char) -> char {
     match letter {
         '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
@@ -32,8 +32,8 @@ pub fn harmless(letter: char) -> char {
     }
 }
 
-/// JSON for a script element of type `application/json`: the same value, without characters that could end the
-/// element or that [`escape`] would replace.
+/// Rewrites JSON for a script element of type `application/json`: the value stays the same, but characters that could
+/// end the element, or that [`escape`] would replace, are written as JSON escapes.
 pub fn json_in_script(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {

@@ -12,7 +12,7 @@ const LIKE: f64 = 0.6;
 /// Most names in a suggestion.
 const NAMES: usize = 3;
 
-/// The known names that are similar to `name`, the nearest first; empty if none is.
+/// The known names that are similar to `name`, the most similar first.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> = known.iter().map(|k| (likeness(&name, k), *k)).collect();
@@ -44,7 +44,7 @@ fn likeness(name: &str, known: &str) -> f64 {
     }
 }
 
-/// `unknown KIND: 'NAME'; nearest: ...; 'COMMAND' lists them`.
+/// The error message for an unknown name: `unknown KIND: 'NAME'; nearest: ...; 'COMMAND' lists them`.
 pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Failure {
     let near = nearest(name, known);
     let near = if near.is_empty() {
@@ -59,7 +59,7 @@ pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Failure
     )
 }
 
-/// The message for a refused `NAME:key=value,...` of this kind. `command` lists names, keys and ranges.
+/// The error message for an invalid `NAME:key=value,...` of this kind. `command` is the command that lists names, keys and ranges.
 pub fn refused(kind: &str, error: &SpecError, command: &str) -> Failure {
     match error {
         SpecError::UnknownName { name, known } => unknown(kind, name, known, command),

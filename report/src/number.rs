@@ -1,35 +1,35 @@
 //! Formats numbers for tables and sentences: with few digits, and never rounded to a false claim ("100 %" is shown only
 //! for exactly all). JSON has every digit instead.
 
-/// A size in the notation of policies, with all its digits: `512K`, `1000`.
+/// Formats a size like in parameters of policies, with all its digits: `512K`, `1000`.
 pub use foreread_core::units::format_size as exact_size;
 
-/// The sign for an undefined value.
+/// The text that is shown for an undefined value.
 pub const UNDEFINED: &str = "-";
 
-/// Bytes in a megabyte. MB is 10^6 in everything that is printed.
+/// Bytes in a megabyte. In all output, MB is 10^6 bytes.
 pub const MB: f64 = 1e6;
 
-/// `value` formatted by `show`, or the sign for undefined.
+/// Formats `value` with `show`; an undefined value becomes `-`.
 #[must_use]
 pub fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| UNDEFINED.to_string(), show)
 }
 
-/// Bytes in MB.
+/// Formats a number of bytes in MB.
 #[must_use]
 pub fn mb(bytes: Option<u64>) -> String {
     or_dash(bytes, |bytes| three(bytes as f64 / MB))
 }
 
-/// `part` as a percentage of `all`.
+/// Formats `part` as a percentage of `all`.
 #[must_use]
 pub fn share(part: Option<u64>, all: Option<u64>) -> String {
     let both = part.zip(all).filter(|(_, all)| *all > 0);
     or_dash(both, |(part, all)| percent(part as f64 / all as f64))
 }
 
-/// About three significant digits, at most six characters: `0`, `1.23`, `12.3`, `1234`, `1.23M`.
+/// Formats a number with about three significant digits, in at most six characters: `0`, `1.23`, `12.3`, `1234`, `1.23M`.
 #[must_use]
 pub fn three(value: f64) -> String {
     let size = value.abs();
@@ -47,7 +47,7 @@ pub fn three(value: f64) -> String {
     }
 }
 
-/// A count: exact up to six digits.
+/// Formats a count: exactly up to six digits, then with three significant digits.
 #[must_use]
 pub fn count(value: u64) -> String {
     if value < 1_000_000 {
@@ -57,14 +57,14 @@ pub fn count(value: u64) -> String {
     }
 }
 
-/// `1 run`, `5 runs`.
+/// A number with its noun: `1 run`, `5 runs`.
 #[must_use]
 pub fn plural(n: u64, one: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{} {one}{s}", count(n))
 }
 
-/// A span in seconds and half its interval, with as many decimals as both need: `46.22 ±0.41`.
+/// Formats a time in seconds and half the width of its confidence interval, with as many decimals as both need: `46.22 ±0.41`.
 #[must_use]
 pub fn span_s(mean: f64, half: Option<f64>) -> String {
     let decimals = match mean {
@@ -81,8 +81,8 @@ pub fn span_s(mean: f64, half: Option<f64>) -> String {
     }
 }
 
-/// Like [`span_s`], with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800 ±0.0004`. If it is
-/// even smaller, the interval is left out.
+/// Like [`span_s`], with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800
+/// ±0.0004`. If half the interval is even smaller, it is left out.
 #[must_use]
 pub fn span_seen(mean: f64, half: Option<f64>) -> String {
     const MORE: usize = 2;
@@ -99,7 +99,7 @@ pub fn span_seen(mean: f64, half: Option<f64>) -> String {
     }
 }
 
-/// A latency given in microseconds, with its unit: `690us`, `1.23ms`, `2.50s`.
+/// Formats a latency that is given in microseconds, with a suitable unit: `690us`, `1.23ms`, `2.50s`.
 #[must_use]
 pub fn latency_us(us: f64) -> String {
     match us {
@@ -110,7 +110,7 @@ pub fn latency_us(us: f64) -> String {
     }
 }
 
-/// A fraction as a whole percentage of at most three characters: `<0`, `0`, `<1`, `97`, `>99`, `100`.
+/// Formats a fraction as a whole percentage of at most three characters: `<0`, `0`, `<1`, `97`, `>99`, `100`.
 #[must_use]
 pub fn percent(part: f64) -> String {
     match part * 100.0 {
@@ -121,7 +121,7 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// A ratio to the row `none`: `x0.25`, `x1.00`, `x0.0011`.
+/// Formats the ratio of a time to that of the row `none`: `x0.25`, `x1.00`, `x0.0011`.
 #[must_use]
 pub fn times(ratio: f64) -> String {
     if (0.000_05..0.005).contains(&ratio) {
@@ -131,8 +131,8 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// The 95 % interval after a ratio in a sentence: ` (95 %: x0.25 to x0.31)`, or ` (in every run)` if both ends look
-/// equal.
+/// Formats the 95 % confidence interval that follows a ratio in a sentence: ` (95 %: x0.25 to x0.31)`, or ` (in every
+/// run)` if both ends are equal after rounding.
 #[must_use]
 pub fn interval([low, high]: [f64; 2]) -> String {
     match (times(low), times(high)) {
@@ -141,7 +141,7 @@ pub fn interval([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// A size in units of 1024: exact if that is short, such as `128K` and `1536`, otherwise with three digits, such as
+/// Formats a size in units of 1024: exactly if that is short, such as `128K` and `1536`, otherwise with three digits, such as
 /// `1.35T`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
@@ -159,7 +159,7 @@ pub fn size(bytes: u64) -> String {
 /// Longest size that is printed with all its digits: `1023K`.
 const SHORT_SIZE: usize = 5;
 
-/// An amount of bytes for a sentence, in units of 1000: `3 B`, `12.0 kB`, `134 MB`, `1.20 GB`.
+/// Formats a number of bytes for a sentence, in units of 1000: `3 B`, `12.0 kB`, `134 MB`, `1.20 GB`.
 #[must_use]
 pub fn amount(bytes: u64) -> String {
     match bytes {
@@ -170,7 +170,7 @@ pub fn amount(bytes: u64) -> String {
     }
 }
 
-/// Like [`size`], for a sentence: a size that is not a whole number of a unit is written in `B`.
+/// Like [`size`], but for a sentence: a size that is not a multiple of 1024 gets the unit `B`.
 #[must_use]
 pub fn size_b(bytes: u64) -> String {
     let text = size(bytes);
@@ -191,11 +191,12 @@ pub fn size_in_words(bytes: u64) -> String {
     }
 }
 
-/// A character that keeps two words on one line in [`wrap`].
+/// A character between two words that [`wrap`] keeps on one line.
 pub const TIE: char = '\u{a0}';
 
-/// `text` broken at spaces into lines of at most `width` characters, the later ones indented by two. A longer word
-/// gets its own line; a per cent sign stays with its number, and words that are joined by a [`TIE`] stay together.
+/// Wraps `text` at spaces into lines of at most `width` characters. All lines after the first are indented by two. A
+/// word longer than `width` gets a separate line. A per cent sign stays on the line of its number, and words that are
+/// joined by a [`TIE`] stay on one line.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -218,7 +219,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// `text` without control characters: text from a trace must not move the terminal's cursor.
+/// Removes control characters from `text`, because text from a trace must not control the terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars()
@@ -232,7 +233,7 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// `text` if it has at most `most` characters, otherwise its beginning and a sign that it is cut.
+/// Cuts `text` to at most `most` characters, and marks the cut.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {

@@ -154,7 +154,7 @@ impl Grid {
 }
 
 impl Page {
-    /// The page with `json`, the same JSON that `--json` writes, and tables of every value in it.
+    /// Renders the page as HTML. The page includes `json`, the same JSON that `--json` writes, and tables of all its values.
     pub fn to_html(mut self, json: &str) -> String {
         let value = serde_json::from_str(json).expect("JSON of our own");
         let next = std::mem::take(&mut self.next);
@@ -228,7 +228,7 @@ fn list(texts: &[String]) -> Value {
     Value::from(texts.iter().map(Value::from).collect::<Vec<_>>())
 }
 
-/// A fact of [`Page::facts`].
+/// Creates a fact for [`Page::facts`].
 pub fn fact(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_string(), value.into())
 }

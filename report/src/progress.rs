@@ -3,7 +3,7 @@
 //! The measurements of the crate `lab` call it between runs, and the command line implements it. It is never called
 //! inside a timed run, because the time for output would then be measured too.
 
-/// Receives progress in this order: a stage, then its steps, then the next stage.
+/// Receives the progress of a measurement: the start of a stage, then its steps, then the next stage.
 pub trait Progress {
     /// A new stage begins; `text` names it in a few words ("boot-ide on model:rbd").
     fn stage(&mut self, text: &str);
@@ -30,7 +30,7 @@ impl Progress for &mut (dyn Progress + '_) {
     }
 }
 
-/// Reports nothing.
+/// An implementation of [`Progress`] that reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -19,7 +19,8 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// `left`: indexes of the columns of words; all other columns contain figures.
+    /// Creates an empty table. `left` has the indexes of the columns of words, which are aligned to the left; all other
+    /// columns contain figures.
     pub fn new(left: impl Into<Vec<usize>>) -> TextTable {
         let mut grid = Table::new();
         grid.load_style(presets::NOTHING)
@@ -31,14 +32,14 @@ impl TextTable {
         }
     }
 
-    /// Puts two spaces between columns.
+    /// Separates the columns by two spaces.
     #[must_use]
     pub fn wide(mut self) -> TextTable {
         self.gap = 2;
         self
     }
 
-    /// Limits the width: longer cells are broken into lines.
+    /// Limits the width of the table: cells that are too long are wrapped.
     #[must_use]
     pub fn within(mut self, width: usize) -> TextTable {
         self.grid

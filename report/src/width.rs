@@ -5,11 +5,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Default number of columns, used for a file or a pipe.
+/// Default number of columns, used if the output is a file or a pipe.
 pub const DEFAULT: usize = 100;
-/// Least number of columns: a row of figures does not fit into less.
+/// Minimum number of columns: a row of figures does not fit into fewer.
 pub const MIN: usize = 40;
-/// Most columns: longer lines are hard to read.
+/// Maximum number of columns: longer lines are hard to read.
 pub const MAX: usize = 200;
 
 static COLUMNS: AtomicUsize = AtomicUsize::new(DEFAULT);
@@ -19,7 +19,7 @@ pub fn set(columns: usize) {
     COLUMNS.store(columns.clamp(MIN, MAX), Ordering::Relaxed);
 }
 
-/// Most columns of a line.
+/// The number of columns of a line of output.
 #[must_use]
 pub fn columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)

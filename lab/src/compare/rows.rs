@@ -7,7 +7,7 @@ use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 
-/// Who reads ahead in a row: a policy of foreread, the kernel, librbd, or the oracle.
+/// What reads ahead in a row: a policy of foreread, an imitation of another program, the kernel, librbd, or the oracle.
 pub enum ReadBy {
     /// A policy, or an imitation of another program.
     Policy(PolicySpec),

@@ -18,7 +18,7 @@ const MAX_STREAMS: usize = 64;
 const GAP_BYTES: u64 = 4096;
 const MIN_READS: u64 = 3;
 
-/// How many bytes of a file are read sequentially, backward, in strides and at random.
+/// The number of reads of a file, by their order: sequential, random, and others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOrder {
     pub reads: u64,

@@ -73,7 +73,7 @@ pub struct ActiveRecording {
     roots: Vec<PathBuf>,
 }
 
-/// Checks that this machine can record; returns tracefs. Errors: the user is not root, there is no tracefs, the
+/// Checks that this machine can record, and returns the location of tracefs. Errors: the user is not root, there is no tracefs, the
 /// kernel lacks the tracepoints, or this is a PID namespace.
 pub fn possible() -> Result<tracefs::Root, Failure> {
     let root = tracefs::root()?;
@@ -300,7 +300,7 @@ impl ActiveRecording {
         self.followed.pid()
     }
 
-    /// Waits until the command or the process has ended; for a process it also ends when `enough` is set.
+    /// Waits until the command or the process has ended; for a process that already existed, the wait also ends when `enough` is set.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         self.followed.wait(enough)
     }
@@ -360,11 +360,11 @@ impl ActiveRecording {
     }
 }
 
-/// An instance that is being removed: when this value is dropped, it has been removed.
+/// A tracefs instance that a thread is removing. Dropping this value waits for the removal.
 pub struct InstanceRemoval(Option<JoinHandle<Option<f64>>>);
 
 impl InstanceRemoval {
-    /// The measured cost of an event in nanoseconds, if available. Waits until the instance is removed.
+    /// The measured time that one event costs the program, in nanoseconds, if it could be measured. Waits until the instance is removed.
     pub fn event_ns(&mut self) -> Option<f64> {
         // A panic is not reported: the next run removes what is left.
         self.0.take()?.join().ok()?

@@ -41,7 +41,7 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// Reads from `rings`, and from those `of_workers`, into unnamed files in `folder`.
+    /// Prepares to read the ring buffers `rings` and `of_workers` (those for io_uring workers) into unnamed files in `folder`.
     pub fn new(
         mut rings: Vec<File>,
         of_workers: Vec<File>,
@@ -65,8 +65,8 @@ impl Spill {
         })
     }
 
-    /// Waits until a ring is as full as the instance's `buffer_percent` says, or until `wait_ms` have passed. Returns
-    /// whether `enough` can be read.
+    /// Waits until a ring buffer is filled to the instance's `buffer_percent`, `enough` is readable, or `wait_ms` have
+    /// passed. Returns whether `enough` is readable.
     pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
         let wait = Duration::from_millis(wait_ms.into());
         let rings = self.rings.iter().map(AsFd::as_fd);
@@ -74,7 +74,7 @@ impl Spill {
         readable(&all, wait).last() == Some(&true)
     }
 
-    /// Whether any ring waits to be read.
+    /// Whether any ring buffer is full enough to be read.
     pub fn is_ready(&self) -> bool {
         readable(&self.rings, Duration::ZERO).contains(&true)
     }
@@ -89,13 +89,13 @@ impl Spill {
         Ok(())
     }
 
-    /// Marks that nothing more will be taken.
+    /// Records that no more events will be taken.
     pub fn close(&mut self) -> std::io::Result<()> {
         self.rings.clear();
         self.files.iter_mut().try_for_each(BufWriter::flush)
     }
 
-    /// The events by time, beginning with the first. Each call starts again.
+    /// The events in time order. Each call starts again with the first event.
     pub fn events(&self) -> std::io::Result<Merge> {
         let mut cpus = Vec::new();
         for file in &self.files {

@@ -106,7 +106,7 @@ pub fn enable_workers(instance: &Instance) -> Result<(), Failure> {
         .try_for_each(|event| instance.enable(event, Some(ARE_WORKERS)).map(drop))
 }
 
-/// Fields required to interpret a read.
+/// The tracepoint fields without which a read cannot be interpreted.
 pub const NEEDED: &[&str] = &[
     "syscalls/sys_enter_read",
     "syscalls/sys_exit_read",
@@ -120,7 +120,7 @@ pub(super) struct EventLayout {
     fields: Vec<Field>,
 }
 
-/// Decodes events from their bytes.
+/// Decodes tracepoint events from their binary records.
 #[derive(Default)]
 pub struct Decoder {
     pub(super) known: Vec<Option<EventLayout>>,
@@ -132,7 +132,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Switches on everything that is recorded; `decisions` adds the kernel's own.
+    /// Switches on all tracepoints that are recorded; `decisions` adds those that show the kernel's readahead decisions.
     pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
             blocks: BlockDevices::of_machine(),
@@ -189,7 +189,7 @@ impl Decoder {
         self.known[id] = Some(EventLayout { kind, fields });
     }
 
-    /// The event in `bytes`; `None` for other events.
+    /// Decodes the event in `bytes`; `None` if its tracepoint is not one of the recorded ones.
     pub fn event(&self, at_ns: u64, bytes: &[u8]) -> Option<Event> {
         // All events begin like this, as their formats say: the number, and at offset 4 the thread.
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
@@ -213,8 +213,8 @@ impl Decoder {
         })
     }
 
-    /// The path of the started program, if this is such an event. The field points to a text in the event: the lower
-    /// half is its offset, the upper half its length.
+    /// The path of the program, if this is the event of a program start (exec). The event's field refers to a text
+    /// within the event: its lower half is the offset, its upper half the length.
     pub fn ran<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (id, field) = self.exec.as_ref()?;
         if bytes.get(..2)? != id.to_ne_bytes() {

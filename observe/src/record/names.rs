@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most entries that are examined below the command's words and its folders: some seconds.
+/// Maximum number of folder entries that are examined in a search, which takes some seconds.
 pub const MAX_ENTRIES: u64 = 2 << 20;
 /// Most entries that are examined elsewhere: about a second. A deleted file would cost all of them.
 pub(crate) const MAX_FAR_ENTRIES: u64 = 1 << 18;
@@ -74,7 +74,7 @@ struct NameIndex {
     roots: Vec<PathBuf>,
 }
 
-/// Finds names. Clones share the results.
+/// Finds the names of files. Clones share the results.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     known: Arc<Mutex<NameIndex>>,
@@ -105,7 +105,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     path.parent().map(Path::to_path_buf)
 }
 
-/// The kernel's numbers for a file, from those of stat(2).
+/// The device and inode number of a file as the kernel's events state them, from those of stat(2).
 pub fn file_key(dev: u64, ino: u64) -> FileKey {
     FileKey::new(rustix::fs::major(dev), rustix::fs::minor(dev), ino)
 }
@@ -124,7 +124,7 @@ impl Finder {
         self.looked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds a folder that may contain wanted files, or a file; those added first are searched first.
+    /// Adds a file, or a folder that may contain wanted files. Paths are searched in the order in which they are added.
     pub fn root(&self, path: PathBuf) {
         let mut known = self.known();
         if !known.roots.contains(&path) {
@@ -136,7 +136,7 @@ impl Finder {
         self.known().found.get(&place).cloned()
     }
 
-    /// How many of these have no name.
+    /// Number of these files for which no name was found.
     pub fn nameless(&self, wanted: &[FileKey]) -> usize {
         let known = self.known();
         wanted
@@ -153,7 +153,7 @@ impl Finder {
         found.or_insert(FoundName { path, size });
     }
 
-    /// Examines the open and mapped files of these processes. Processes that have ended have none.
+    /// Examines the open and mapped files of these processes. Processes that have ended are skipped.
     pub fn look(&self, processes: &[u32]) {
         for pid in processes {
             let folder = PathBuf::from(format!("/proc/{pid}"));
@@ -218,8 +218,8 @@ impl Finder {
         })
     }
 
-    /// Searches for the files in `wanted` that have no name yet. A file created after `until_unix_ns` is not the wanted
-    /// one.
+    /// Searches for the files in `wanted` that have no name yet. A file that was created after `until_unix_ns` is
+    /// ignored, because its inode number may be reused.
     pub fn search(&self, wanted: &[FileKey], until_unix_ns: i128) {
         self.search_up_to(wanted, until_unix_ns, MAX_FAR_ENTRIES);
     }

@@ -73,7 +73,7 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
     found
 }
 
-/// What is followed, including everything that it starts.
+/// What to record: a command to start, or a running process. All processes that it starts are included.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A command to run, with its arguments.
@@ -82,7 +82,7 @@ pub enum Target {
     Process(u32),
 }
 
-/// What is followed: a command that was started, or a process that already existed.
+/// What is being recorded: a command that was started, or a process that already existed.
 pub enum Followed {
     Begun(Child),
     Joined(u32, OwnedFd),
@@ -117,8 +117,8 @@ impl Followed {
         }
     }
 
-    /// Waits until the process ends. For a process that already existed it also ends when `enough` is set, and the
-    /// exit code is not known.
+    /// Waits until the process ends. For a process that already existed, the wait also ends when `enough` is set, and
+    /// the exit code is unknown.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let process = match self {
             Followed::Begun(child) => return child.wait().map(Some),
@@ -134,10 +134,10 @@ pub(super) fn no_process(pid: u32) -> Failure {
     Failure::input("no such process", pid, "see 'ps'")
 }
 
-/// Follows a running process and everything that it has started. Returns the threads, or none if the process has
-/// ended.
+/// Makes the tracefs instance follow a running process and all processes that it has started. Returns their threads;
+/// the list is empty if the process has ended.
 ///
-/// A child whose parent has already ended is not found.
+/// A descendant whose parent has already ended is not found.
 pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, Failure> {
     let mut followed: Vec<u32> = Vec::new();
     // Children of a followed process are followed automatically; others may have started in the meantime.

@@ -103,7 +103,7 @@ impl SampledRecording {
         self.followed.pid()
     }
 
-    /// Waits until the command or the process has ended; for a process it also ends when `enough` is set.
+    /// Waits until the command or the process has ended; for a process that already existed, the wait also ends when `enough` is set.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         self.followed.wait(enough)
     }

@@ -6,7 +6,7 @@
 //!   17 0x3 0x7f12... 0x20000 0x400000 0x0 0x0 0x7ffd... 0x...  call 17 with its arguments
 //! ```
 
-/// What a thread is doing.
+/// Whether a thread is running, in a page fault, or blocked in a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     Runs,
@@ -83,7 +83,7 @@ const READS: [CallShape; 8] = [
     shape(76, 0, None, Some(4)),
 ];
 
-/// Parses the line; `None` for other lines.
+/// Parses a line of `/proc/PID/task/TID/syscall`; `None` if it is malformed.
 pub fn parse(line: &str) -> Option<Doing> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;

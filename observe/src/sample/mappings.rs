@@ -19,8 +19,8 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// The unit in which touches are visible: what the kernel maps around a fault (`fault_around_bytes`), or one larger
-/// page.
+/// The granularity of observed touches: the range that the kernel maps around a fault (`fault_around_bytes`), or one
+/// page if pages are larger.
 pub const BLOCK_BYTES: u64 = 64 << 10;
 /// Entries of pagemap that are read at once after an end, and in a sweep.
 const NEAR_PAGES: u64 = 256;
@@ -72,7 +72,7 @@ impl RunEnd {
     }
 }
 
-/// The mapped files of a process.
+/// The mapped files of a process, and their touched pages.
 pub struct MappedFiles {
     pid: u32,
     pagemap: Option<File>,
@@ -105,7 +105,8 @@ impl MappedFiles {
         }
     }
 
-    /// The storage on which pages were last touched: a fault does not say for which storage it waits.
+    /// The storage device on which pages were last touched. It is a guess for which storage a page fault waits, because
+    /// samples do not show this.
     pub fn latest_device(&self) -> Option<u32> {
         self.latest
     }
@@ -114,7 +115,7 @@ impl MappedFiles {
         self.waiters = threads;
     }
 
-    /// Takes one sample. Returns whether a page has been added.
+    /// Takes one sample. Returns whether a touched page was found.
     pub fn look(
         &mut self,
         at_ns: u64,

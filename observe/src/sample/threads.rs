@@ -20,7 +20,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes after the last observed position up to which a run is assumed to have continued, for each time that it was seen.
+/// Maximum number of bytes by which a sequential run is assumed to have continued after its last observed position, for
+/// each time that it was observed.
 pub const MAX_GUESSED_BYTES: u64 = 4 << 20;
 /// Most times that count.
 const MAX_TIMES: u32 = 32;
@@ -42,7 +43,7 @@ const RUN_IS_OLD_NS: u64 = 200_000_000;
 /// Most bytes of a line in /proc that are read.
 const LINE_BYTES: usize = 512;
 
-/// The state of a thread in a sample.
+/// The state of a sampled thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
     Runs,
@@ -182,7 +183,7 @@ impl SampledThread {
         }
     }
 
-    /// The storage for which it waits in a system call.
+    /// The storage device for which the thread waits in a system call, if it does.
     pub fn waits_for(&self) -> Option<u32> {
         self.wait.map(|read| read.file.dev)
     }
@@ -261,12 +262,12 @@ impl SampledThread {
         }
     }
 
-    /// The storage devices of its runs.
+    /// The storage devices of the thread's sequential runs.
     pub fn devices(&self) -> std::collections::BTreeSet<u32> {
         self.runs.iter().map(|run| run.file.dev).collect()
     }
 
-    /// Bytes of a storage device that were reported as read although no sample saw them.
+    /// Number of bytes of a storage device that were reported as read although no sample observed the reads.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_dev = self.runs.iter().filter(|run| run.file.dev == dev);
         of_dev.map(SampledRun::guessed).sum()

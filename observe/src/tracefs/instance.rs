@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Most names that are tried if cleaners of other processes take the lock first.
 const MAX_TRIES: u32 = 16;
 
-/// An instance. Dropping it switches it off and removes it.
+/// A tracefs instance. Dropping it switches off its events and removes it.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
@@ -36,7 +36,7 @@ pub struct Instance {
     guard: Option<Guard>,
 }
 
-/// Counters of a CPU's buffer.
+/// Counters of lost events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Events that were overwritten before they were read.
@@ -46,15 +46,14 @@ pub struct Stats {
 }
 
 impl Instance {
-    /// Removes instances of dead processes, and creates one for this process. It does not record yet.
+    /// Creates an instance for this process, which does not record yet, and removes the instances of dead processes.
     pub fn create(root: &Root) -> Result<Instance, Failure> {
         let instance = Instance::create_without_clock(root)?;
         instance.set_clock()?;
         Ok(instance)
     }
 
-    /// Sets the clock that is used for the machine's other times; it is the same on all CPUs. Before this call the
-    /// instance has another clock.
+    /// Makes the instance use the system's monotonic clock, which is the same on all CPUs. Before this call the instance has another clock.
     pub fn set_clock(&self) -> Result<(), Failure> {
         self.set("trace_clock", "mono")
     }
@@ -124,8 +123,8 @@ impl Instance {
         })
     }
 
-    /// Switches an event on for occurrences that pass `filter`. Returns its format, or `None` if this kernel does not
-    /// have the event. Errors: the kernel refuses it, or the format is not understood.
+    /// Switches on an event, with the kernel's event filter `filter`. Returns its format, or `None` if this kernel does not
+    /// have the event. Errors: the kernel refuses it, or the format cannot be parsed.
     pub fn enable(
         &self,
         event: &str,
@@ -182,7 +181,7 @@ impl Instance {
             .collect()
     }
 
-    /// The binary buffer of each CPU, for reading without waiting.
+    /// The raw trace buffer of each CPU (`trace_pipe_raw`), opened for non-blocking reads.
     pub fn raw(&self) -> Result<Vec<File>, Failure> {
         let open = |cpu: u32| {
             let path = self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
@@ -215,7 +214,7 @@ impl Instance {
         cpus
     }
 
-    /// Events lost on all CPUs together.
+    /// Number of events lost on all CPUs together.
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for cpu in self.cpus() {
@@ -229,7 +228,8 @@ impl Instance {
         sum
     }
 
-    /// Which of these events is not being recorded: recording as a whole, or the first event that is switched off.
+    /// The switch that is off although it should be on: that of the whole instance, or that of the first of these
+    /// events. `None` if all are on.
     pub fn switched_off(&self, events: &[&str]) -> Option<String> {
         let is_on = |file: &str| {
             self.get(file)
@@ -242,14 +242,14 @@ impl Instance {
             .find(|file| !is_on(file))
     }
 
-    /// Switches everything off.
+    /// Switches off the recording.
     pub fn stop(&self) -> Result<(), Failure> {
         self.set("tracing_on", "0")?;
         self.set("events/enable", "0")
     }
 
     /// Ends the instance: recording is switched off, and the guard removes the instance, for which the kernel waits about 0.1 s.
-    /// Without a guard it is removed here.
+    /// If there is no guard, this call removes the instance.
     ///
     /// All other files of the instance must be closed before.
     pub fn leave(mut self) {
@@ -349,8 +349,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Whether this program can act as a guard.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// Must be called first in `main`, with the arguments after the program's name. Returns true if the program was started as
-/// a guard, whose work is then done. Otherwise the instances of this process have guards from now on.
+/// Does the work of a guard process if `arguments` say that the program was started as one, and then returns true.
+/// Otherwise returns false, and the instances of this process get guards from now on. Must be called first in `main`,
+/// with the arguments after the program's name.
 pub fn run_if_asked(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter();
     if arguments.next().is_none_or(|word| word != WORD) {
@@ -407,8 +408,8 @@ pub(super) fn remove(path: &Path) {
 pub(super) struct Guard(Option<Child>);
 
 impl Guard {
-    /// Starts a guard. Returns `None` if this program cannot be a guard, or if the system cannot start another
-    /// process.
+    /// Starts a guard process for the instance `name`. Returns `None` if this program cannot be a guard, or if the
+    /// system cannot start another process.
     pub fn start(name: &str) -> Option<Guard> {
         if !OFFERED.load(Ordering::Relaxed) {
             return None;
@@ -420,7 +421,7 @@ impl Guard {
             .map(|child| Guard(Some(child)))
     }
 
-    /// The owner no longer needs its instance, and does not wait for its removal.
+    /// Makes the guard remove the instance now; the caller does not wait for it.
     pub fn take_over(mut self) {
         if let Some(mut child) = self.0.take() {
             drop(child.stdin.take());

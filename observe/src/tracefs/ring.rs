@@ -19,14 +19,14 @@ const HEAD_BYTES: usize = 16;
 const LOST: u64 = 1 << 31;
 const IN_USE: u64 = (1 << 30) - 1;
 
-/// A buffer for what the kernel returns at once: one page of its ring buffer. With a smaller buffer the rest of the
-/// page would come as another page.
+/// Creates a buffer of the size that one read of the kernel's ring buffer returns: one page. With a smaller buffer, the
+/// rest of the page would be returned as another page.
 pub fn empty_page() -> Vec<u8> {
     vec![0; page_bytes() as usize]
 }
 
-/// Reads the contents of a ring into `page`, one page at a time, and passes each to `take`: the page, whose end is filled with zeros, and
-/// how much of it was read. Errors: the kernel refuses, or `take` fails.
+/// Reads the contents of a ring into `page`, one page at a time, and passes each to `take`: the page, whose unused end
+/// is filled with zeros, and the number of bytes read. Errors: the kernel refuses, or `take` fails.
 pub fn read_pages(
     mut ring: &File,
     page: &mut [u8],
@@ -56,7 +56,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The page in `bytes`; `None` if they are too few.
+    /// Decodes the header of the page in `bytes`; `None` if there are too few bytes.
     pub fn new(bytes: &'a [u8]) -> Option<Page<'a>> {
         let now_ns = word64(bytes, 0)?;
         let used = word64(bytes, 8)?;
