@@ -81,7 +81,7 @@ pub struct Touch {
 }
 
 impl Runs {
-    /// Returns the number of a file, and assigns one to a new file; `None` if there are too many files.
+    /// Adds a file to the plan and returns its number; `None` if there are too many files. The caller must add each file only once.
     pub fn file(&mut self, file: PlanFile) -> Option<u32> {
         if self.files.len() >= MAX_FILES {
             return None;

@@ -219,7 +219,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Removes control characters from `text`, because text from a trace must not control the terminal.
+/// Replaces control characters in `text`, because text from a trace must not control the terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars()

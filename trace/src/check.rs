@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 pub const MAX_END: u64 = i64::MAX as u64;
 /// Maximum number of files in a trace.
 pub const MAX_FILES: u64 = 1 << 20;
-/// Maximum size of a file name in bytes; `PATH_MAX` limits paths to this.
+/// Maximum size of a file name in bytes: the value of `PATH_MAX`, which limits paths.
 pub const MAX_NAME_BYTES: usize = 4096;
 /// Maximum number of dependencies of a record.
 pub const MAX_AFTER: usize = 1 << 10;
 
-/// Passes on valid items, and stops at the first invalid one.
+/// An iterator that passes on valid items, and ends with an error at the first invalid item.
 pub struct CheckedItems {
     items: Items,
     path: PathBuf,
@@ -27,7 +27,7 @@ pub struct CheckedItems {
 }
 
 impl CheckedItems {
-    /// Checks `items` read from `path`.
+    /// Creates the check for `items` that were read from `path`.
     #[must_use]
     pub fn new(items: Items, path: &Path) -> CheckedItems {
         CheckedItems {

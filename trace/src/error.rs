@@ -34,10 +34,10 @@ impl std::fmt::Display for TracePosition {
     }
 }
 
-/// What is wrong with a line or an event, and what to do about it.
+/// The two parts of an error message: what is wrong with a line or an event, and what to do about it.
 pub type Fault = (&'static str, &'static str);
 
-/// A trace that cannot be read or written: `WHAT: FILE, record N; REMEDY`.
+/// The error if a trace cannot be read or written, shown as `WHAT: FILE, record N; REMEDY`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}{place}; {remedy}", path.display())]
 pub struct TraceError {
@@ -52,7 +52,7 @@ pub struct TraceError {
 }
 
 impl TraceError {
-    /// An error at `place` of the file `path`.
+    /// Creates an error at the position `place` of the file `path`.
     #[must_use]
     pub fn new(
         path: &Path,
@@ -68,20 +68,20 @@ impl TraceError {
         }
     }
 
-    /// An error of the file as a whole.
+    /// Creates an error that concerns the file as a whole.
     #[must_use]
     pub fn whole(path: &Path, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
         TraceError::new(path, TracePosition::Whole, what, remedy)
     }
 
-    /// The file cannot be read.
+    /// Creates the error for a file that cannot be read.
     #[must_use]
     pub fn io(path: &Path, place: TracePosition, error: &std::io::Error) -> TraceError {
         let what = format!("cannot be read ({error})");
         TraceError::new(path, place, what, "check the file and its permissions")
     }
 
-    /// The file cannot be written.
+    /// Creates the error for a file that cannot be written.
     #[must_use]
     pub fn not_written(path: &Path, error: &std::io::Error) -> TraceError {
         let what = format!("cannot be written ({error})");

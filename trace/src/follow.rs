@@ -30,15 +30,15 @@ use maps::Spaces;
 use std::collections::{HashMap, HashSet, VecDeque};
 use touch::Touches;
 
-/// The default page size; arm64 also has 16 or 64 KiB.
+/// The default page size of the traced machine; on arm64 it can also be 16 or 64 KiB.
 pub const DEFAULT_PAGE_BYTES: u64 = 4096;
 /// Pseudo descriptions without a descriptor: one per file for mappings, and one for the kernel's own reads.
 const MAPPING: u32 = 1 << 31;
 const BY_KERNEL: u32 = 1 << 30;
 
-/// The file of each open description, by number.
+/// The files of open file descriptions, by the description's number.
 pub type LearnedFiles = HashMap<u32, FileKey>;
-/// The name and size of a file.
+/// A function that returns the name and size of a file.
 pub type Names = Box<dyn Fn(FileKey) -> FileInfo + Send>;
 
 /// A descriptor that was open before the first event.
@@ -159,7 +159,8 @@ pub struct LearnedRun {
 }
 
 impl Follow {
-    /// Processes events of a machine with this page size. `known` is the result of the first pass; `names` gives the names of files.
+    /// Creates the state for events of a machine with this page size. `known` is the result of the first pass (empty in
+    /// the first pass itself); `names` returns the names of files.
     #[must_use]
     pub fn new(page_bytes: u64, known: LearnedFiles, names: Names, left_out: LeftOut) -> Follow {
         Follow {
@@ -188,8 +189,8 @@ impl Follow {
         }
     }
 
-    /// A thread with existing descriptors. With `ignored` its own events are skipped: it is the thread that
-    /// starts the command.
+    /// Adds a thread with descriptors that were already open. If `ignored`, the thread's events are skipped, because it
+    /// is foreread's thread that starts the command.
     pub fn inherit(&mut self, thread: u32, all: &[OpenBefore], ignored: bool) -> Result<(), Fault> {
         self.tables.begin(thread)?;
         self.spaces.begin(thread);
@@ -210,19 +211,19 @@ impl Follow {
         Ok(())
     }
 
-    /// A thread that shares another's descriptors before the first event.
+    /// Adds a thread that has shared the descriptors of `leader` since before the first event.
     pub fn share(&mut self, leader: u32, thread: u32) -> Result<(), Fault> {
         self.tables.fork(leader, thread, true)?;
         self.spaces.fork(leader, thread, true)
     }
 
-    /// Until this time, existing descriptors were being listed.
+    /// Sets the time until which the descriptors that were already open were being listed.
     pub fn settled(&mut self, at_ns: u64) {
         self.settled_ns = at_ns;
     }
 
-    /// Ignores writes and hints for files not in `read`. For example, the standard output of a command is a file that
-    /// was open before the first event and is never read.
+    /// Ignores writes and hints for files not in `read`. An example of such a file is the standard output of a command,
+    /// which was open before the first event and is never read.
     pub fn only_of(&mut self, read: &[FileKey]) {
         self.read = Some(read.iter().copied().collect());
     }
@@ -236,7 +237,8 @@ impl Follow {
         self.read.as_ref().is_none_or(|read| read.contains(&place))
     }
 
-    /// The results for the second pass: known files, files that are read, and counts without writes and hints of others.
+    /// The results for the second pass: the file of each open description, the files that are read, and the counts,
+    /// without writes and hints for files that are never read.
     #[must_use]
     pub fn learned(mut self) -> LearnedRun {
         let mut read = Vec::new();
@@ -261,7 +263,7 @@ impl Follow {
         self.counts
     }
 
-    /// How many files have records.
+    /// Number of files that have records.
     #[must_use]
     pub fn files(&self) -> usize {
         self.places.len()
@@ -448,7 +450,7 @@ impl Follow {
         self.metadata.begin(thread, place, pages, ticket);
     }
 
-    /// Call this after the last event.
+    /// Emits the remaining records; must be called after the last event.
     pub fn end(&mut self, out: &mut VecDeque<Item>) {
         self.touches.finish_all(&mut self.held, &mut self.counts);
         self.metadata.came_all(&mut self.held);

@@ -27,7 +27,7 @@ impl Fit {
     }
 }
 
-/// `key=value` pairs after a name.
+/// The `key=value` pairs that follow a format's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(Vec<(String, String)>);
 
@@ -64,10 +64,11 @@ impl Pairs {
     }
 }
 
-/// Opens a trace. Arguments: its inputs (several only if the format has one file for each CPU), and the keys of `--format`.
+/// A function that opens a trace. Its arguments are the input files (several only if the format has one file for each
+/// CPU), and the keys of `--format`.
 pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 
-/// Writes a trace. Arguments: its header, the keys of `--format`, its items, and the destination.
+/// A function that writes a trace. Its arguments are the header, the keys of `--format`, the items, and the destination.
 pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, TraceError>;
 
 /// The destination of a trace.
@@ -87,7 +88,7 @@ pub struct ExportReport {
     pub left_out: Vec<(&'static str, u64)>,
 }
 
-/// A trace format.
+/// The description of a trace format.
 pub struct Format {
     /// Name of the format.
     pub name: &'static str,

@@ -20,7 +20,7 @@ mod strace;
 
 use crate::format::Format;
 
-/// All formats. The order matters only for lists.
+/// All formats. Their order matters only where they are listed.
 pub static ALL: &[&Format] = &[
     &crate::own::FORMAT, // one row a line
     &blkparse::FORMAT,

@@ -11,13 +11,12 @@ use super::{Import, check::CheckedItems};
 use std::io::Cursor;
 use std::path::Path;
 
-/// Number of items after which reading stops: the trace is evidently read in pieces, and a bomb of a terabyte need not
-/// be read to its end.
+/// Number of items after which the check stops reading, because a decompression bomb of a terabyte need not be read to its end.
 pub const MAX_ITEMS: u64 = 1 << 18;
 /// Maximum length of an error line in bytes: a position, a remedy, and possibly an excerpt of the trace.
 pub const MAX_LINE_BYTES: usize = 600;
 
-/// The result of reading arbitrary bytes.
+/// The result of reading arbitrary bytes as a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All bytes were read, and gave this many items.
@@ -28,7 +27,7 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// Reads `data` in `format`, with these keys.
+/// Reads `data` as a trace in `format`, with these keys.
 pub fn one(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     let outcome = read(format, pairs, data)?;
     if let Outcome::Refused(line) = &outcome {
@@ -78,8 +77,8 @@ fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     Ok(Outcome::Whole(taken))
 }
 
-/// A file in foreread's own format that contains `plain` as one block, and claims `items`: this gets arbitrary bytes
-/// past the checksums.
+/// Creates a file in foreread's own format that contains the bytes `plain` as one block with `items` items. With it,
+/// arbitrary bytes reach the decoder despite the checksums.
 #[must_use]
 pub fn sealed(plain: &[u8], items: u32) -> Vec<u8> {
     own::around(plain, items)

@@ -12,10 +12,10 @@ use super::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Maximum number of opens, or threads, that are counted and tracked. Beyond that the count is a lower bound.
+/// Maximum number of opens, or threads, that are counted and tracked. If there are more, the reported count is a lower bound.
 pub const MAX_FOLLOWED: usize = 1 << 16;
 
-/// A count of records and their bytes.
+/// A number of records, and the number of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
     /// How many.
@@ -80,7 +80,7 @@ pub struct Info {
     pub lacks: Vec<String>,
 }
 
-/// Chains of at least two reads, each of which starts where the one before it ended.
+/// Streams: chains of at least two reads, each of which starts where the previous read ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamInfo {
     /// Bytes of each stream; null if there is none.
@@ -91,7 +91,7 @@ pub struct StreamInfo {
     pub forgotten: u64,
 }
 
-/// Data that is read again, in blocks of 4 KiB.
+/// How much data is read again, counted in blocks of 4 KiB.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReuseInfo {
     /// Total size of the distinct blocks.
@@ -297,7 +297,8 @@ mod tests;
 
 // Describes what a trace lacks and what follows from that, one sentence each.
 
-/// What a trace lacks, and what follows from that. `starts` and `ends`: whether any record had a start or an end time.
+/// Sentences on the information that a trace lacks, and what follows from that. `starts` and `ends` say whether any
+/// record had a start or an end time.
 pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
     let l = header.lacks;
     let below = "taken below a cache: hits are missing, and upper layers' readahead is included";
@@ -330,7 +331,7 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
 }
 
 impl Info {
-    /// As JSON.
+    /// The description as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts can always be written") + "\n"
     }
@@ -345,14 +346,15 @@ impl Info {
 // If a read continues within the block in which the previous read ended, the block does not count as read again. At
 // most [`MAX_GROUPS`] groups are kept, and the work for a single record is limited.
 
-/// Size of a block: a page.
+/// Size of a block in bytes: the size of a page.
 pub const BLOCK: u64 = 4096;
-/// Number of groups of 64 blocks whose bits are kept: exact for up to 32 GiB of sequential reads, or 512 MiB of random reads.
+/// Maximum number of groups of 64 blocks that are tracked. The counts are exact for up to 32 GiB of sequential reads,
+/// or 512 MiB of random reads.
 pub const MAX_GROUPS: usize = 1 << 17;
-/// Maximum number of bytes counted of one read.
+/// Maximum number of bytes that are counted for one read.
 pub const MAX_LEN: u64 = 1 << 30;
 
-/// Counts blocks.
+/// Counts the distinct blocks that are read, and the blocks that are read again.
 #[derive(Debug, Default)]
 pub struct Reuse {
     groups: HashMap<(u32, u64), u64>,
@@ -389,7 +391,7 @@ impl Reuse {
         }
     }
 
-    /// Number of distinct blocks: exact at level 0, an estimate above.
+    /// Number of distinct blocks. It is exact if all blocks were tracked, otherwise an estimate.
     pub fn distinct(&self) -> u64 {
         let kept: u64 = self
             .groups
@@ -406,14 +408,14 @@ impl Reuse {
 //
 // There are at most [`MAX_VALUES`] counters, and rounded figures are marked as not exact.
 
-/// Number of distinct values that are counted exactly. Beyond that each value is rounded down to its 8 highest bits, an
-/// error of at most 0.8 %.
+/// Maximum number of distinct values that are counted exactly. If there are more, each value is rounded down to its 8
+/// highest bits, an error of at most 0.8 %.
 pub const MAX_VALUES: usize = 1 << 14;
 const KEPT_BITS: u32 = 8;
 /// Number of most common values in a summary.
 const COMMONEST: usize = 3;
 
-/// Counts values.
+/// Counts how often each value occurs, for percentiles.
 #[derive(Debug, Default)]
 pub struct Spread {
     counts: HashMap<u64, u64>,
@@ -424,7 +426,7 @@ pub struct Spread {
     sum: u128,
 }
 
-/// A summary of values.
+/// The percentiles and the sum of a set of values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// How many values.
@@ -518,7 +520,7 @@ fn rounded(value: u64) -> u64 {
 // ```
 // At most [`MAX_CHAINS`] chains are tracked; the chain that was not continued for the longest time is forgotten, and counted.
 
-/// Maximum number of chains that may be continued.
+/// Maximum number of chains of reads that are tracked at one time.
 pub const MAX_CHAINS: usize = 1 << 16;
 
 type Key = (u32, u32, u64);
@@ -531,7 +533,7 @@ struct Chain {
     touch: u64,
 }
 
-/// Follows chains.
+/// Finds chains of sequential reads.
 #[derive(Debug, Default)]
 pub struct Streams {
     chains: HashMap<Key, Chain>,
@@ -603,7 +605,7 @@ impl Streams {
         }
     }
 
-    /// Bytes of the streams, to be called at the end of the trace.
+    /// The summary of the streams' sizes in bytes; must be called at the end of the trace.
     pub fn end(&mut self) -> Option<Summary> {
         let left: Vec<Chain> = self.chains.drain().map(|(_, chain)| chain).collect();
         left.into_iter().for_each(|chain| self.close(chain));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Maximum length of a line. Lines of strace with long file names and lines of blkparse are far shorter.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Number of bytes at the start of a file that a detector gets, decompressed.
+/// Number of decompressed bytes at the start of a file from which its format is detected.
 pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Opens a file or pipe that may be a trace.
@@ -46,7 +46,7 @@ impl Input {
         Input::of(path, Box::new(opened(path)?))
     }
 
-    /// Reads from `bytes`; errors name `path`.
+    /// Creates an input that reads from `bytes`; error messages name `path`.
     pub fn of(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Input, TraceError> {
         let plain = unpack(bytes).map_err(|error| match error.kind() {
             // The error names the compression and the command to unpack the file.
@@ -80,13 +80,13 @@ impl Input {
         }
     }
 
-    /// The path that errors name.
+    /// The path that error messages name.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first bytes, at most [`HEAD_BYTES`], which stay in the input. May be fewer than the file has.
+    /// The first bytes of the input, at most [`HEAD_BYTES`], without removing them. The result may be shorter even if the file is longer.
     pub fn head(&mut self) -> Result<&[u8], TraceError> {
         self.reader
             .fill_buf()
@@ -126,7 +126,7 @@ impl Input {
         Ok(Some(&self.line))
     }
 
-    /// An error in the last line.
+    /// Creates an error at the last line that was read.
     #[must_use]
     pub fn error(&self, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
         TraceError::new(&self.path, self.at_line(), what, remedy)
@@ -160,7 +160,7 @@ impl Input {
         ))
     }
 
-    /// An error in the current record, of which `len` bytes have been taken.
+    /// Creates an error at the current record, of which `len` bytes have been read.
     #[must_use]
     pub fn record_error(
         &self,
@@ -176,7 +176,7 @@ impl Input {
     }
 
     /// Fills as much of `buf` as possible and returns the number of bytes, which is less than its length only at the
-    /// end. For formats that report a truncated file themselves.
+    /// end. It is for formats that report a truncated file themselves.
     pub fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
         let mut got = 0;
         while got < buf.len() {
@@ -227,7 +227,7 @@ const UNREAD: &[(&[u8], &str, &str)] = &[
     (b"LZIP", "lzip", "lzip -d FILE"),
 ];
 
-/// The decompressed bytes of `bytes`. Damage inside causes an error in a later read.
+/// Decompresses `bytes` if they are compressed. Damaged data causes an error in a later read.
 pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = Vec::new();
     (&mut bytes)

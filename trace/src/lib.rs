@@ -54,15 +54,15 @@ pub enum Op {
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// Readahead, not a read that a program waits for: RWBS `A` of a block trace.
+    /// The record is readahead, not a read for which a program waits (`A` in the RWBS field of a block trace).
     pub const AHEAD: Flags = Flags(1);
-    /// Bypasses the page cache (`O_DIRECT`).
+    /// The operation bypasses the page cache (`O_DIRECT`).
     pub const DIRECT: Flags = Flags(2);
-    /// The accessed mapping contains code.
+    /// The page fault was in a mapping that contains code.
     pub const EXECUTABLE: Flags = Flags(4);
     /// A file system read its own metadata (inodes, folders) from its block device, which is the file of the record.
-    /// Always set together with `AHEAD`: no program requested these bytes, and tools that do not know this flag skip
-    /// them.
+    /// This flag is always set together with `AHEAD`, because no program requested these bytes: so tools that do not
+    /// know this flag skip them.
     pub const METADATA: Flags = Flags(8);
 
     /// Whether all bits of `other` are set.
@@ -78,7 +78,7 @@ impl Flags {
     }
 }
 
-/// Something earlier that a record waits for. Only formats with dependencies have this (rbd-replay).
+/// A dependency of a record: an earlier record for which it waits. Only some formats have dependencies (such as rbd-replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
     /// The number of the earlier record, counted from 0 over all records of the trace.
@@ -89,7 +89,7 @@ pub struct After {
     pub delay_ns: u64,
 }
 
-/// One operation of a program.
+/// One operation of a program, such as a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The operation.
@@ -118,7 +118,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A read of `len` bytes from `offset` of `file`; all other fields are unknown.
+    /// Creates a record for a read of `len` bytes at `offset` of `file`; all other fields are unknown.
     #[must_use]
     pub fn read(file: u32, offset: u64, len: u64) -> Record {
         Record {
@@ -146,7 +146,7 @@ pub struct FileInfo {
     pub size: Option<u64>,
 }
 
-/// An element of a trace.
+/// An element of a trace: a file or a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// The next file; the first file has number 0. It precedes all records that refer to it.
@@ -158,7 +158,7 @@ pub enum Item {
 /// A stream of items. It ends after the first error.
 pub type Items = Box<dyn Iterator<Item = Result<Item, TraceError>> + Send>;
 
-/// Which information a format lacks about its records. In JSON this is a list of names.
+/// The kinds of information that a trace lacks about its records. In JSON this is a list of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Vec<String>", try_from = "Vec<String>")]
 pub struct Lacks {
@@ -177,7 +177,7 @@ pub struct Lacks {
 type NamedLack = (&'static str, fn(&mut Lacks) -> &mut bool);
 
 impl Lacks {
-    /// Only offsets and lengths are known.
+    /// The value for a trace that has only offsets and lengths.
     pub const ALL: Lacks = Lacks {
         starts: true,
         ends: true,
@@ -226,7 +226,7 @@ impl TryFrom<Vec<String>> for Lacks {
     }
 }
 
-/// Where the trace was taken.
+/// The level of the system at which the trace was taken: above or below a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -250,7 +250,7 @@ pub struct Header {
     pub time_unit: String,
     /// Unit of offsets in that format ("bytes", "512 B sectors").
     pub offset_unit: String,
-    /// Where the trace was taken.
+    /// The level of the system at which the trace was taken: above or below a cache.
     pub level: Level,
     /// Information that the trace lacks.
     pub lacks: Lacks,
@@ -297,7 +297,7 @@ impl Import {
     }
 }
 
-/// Number of skipped entries of a trace, by reason ("trims"). Shared by the importer and the report.
+/// The number of skipped entries of a trace, by reason ("trims"). The importer and the report share this counter.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut(Arc<Mutex<Reasons>>);
 
@@ -330,8 +330,8 @@ impl LeftOut {
             .collect()
     }
 
-    /// Adds `n` entries that were skipped for `reason` when this file was converted from another one: foreread's own
-    /// format records this.
+    /// Adds `n` entries that were skipped for `reason` when this file was converted from another file. foreread's own
+    /// format stores these counts.
     pub fn earlier(&self, reason: String, n: u64) {
         let mut reasons = self.reasons();
         let sum = reasons.earlier.entry(reason).or_default();

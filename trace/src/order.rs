@@ -15,10 +15,10 @@ use super::{Item, Items, Record};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of events held: the tracers' own buffers hold fewer for each CPU.
+/// Maximum number of events that are held for sorting: a tracer buffers fewer events for each CPU.
 pub const MAX_DISORDER: usize = 1 << 12;
-/// Maximum number of table records held, some 8 MB. Completions of one queue are displaced by at most its depth, merged
-/// logs of several hosts by more.
+/// Maximum number of records of a table that are held for sorting, some 8 MB. Completions of one queue are displaced by
+/// at most the queue's depth, merged logs of several hosts by more.
 pub const MAX_RECORDS_DISORDER: usize = 1 << 16;
 /// Maximum number of records that wait for their end, or for a record before them: more than any device or program has in flight.
 pub const MAX_HELD: usize = 1 << 16;
@@ -36,11 +36,11 @@ pub struct Sorter<T> {
 /// The time of an entry, and its number: entries with equal times keep their order.
 type Key = (u64, u64);
 
-/// An entry is earlier than one that has already left.
+/// The error for an entry that is earlier than an entry that was already returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
-/// The error of event formats for this.
+/// The error message for [`TooLate`] in formats of events.
 pub const TOO_LATE: (&str, &str) = (
     "time goes backwards by more than 4096 entries",
     "sort the trace by time",
@@ -53,7 +53,7 @@ impl From<TooLate> for (&'static str, &'static str) {
 }
 
 impl<T> Sorter<T> {
-    /// Holds up to `most` entries.
+    /// Creates a sorter that holds up to `most` entries.
     #[must_use]
     pub fn new(most: usize) -> Sorter<T> {
         Sorter {
@@ -65,7 +65,8 @@ impl<T> Sorter<T> {
         }
     }
 
-    /// Takes an entry, and returns the earliest one if too many are held. It is an error if a later entry has already left.
+    /// Adds an entry, and returns the earliest entry if too many are held. Adding an entry that is earlier than an
+    /// already returned entry is an error.
     pub fn push(&mut self, at: u64, what: T) -> Result<Option<T>, TooLate> {
         if at < self.latest {
             return Err(TooLate);
@@ -115,15 +116,15 @@ struct ByStart {
     ended: Option<Option<TraceError>>,
 }
 
-/// A time that may be before the origin of its clock, only for [`by_start`]: order and differences are kept.
+/// Converts a time that may be negative to an unsigned number, only for [`by_start`]. Order and differences stay the same.
 #[must_use]
 pub fn signed(at_ns: i64) -> u64 {
     at_ns.cast_unsigned() ^ (1 << 63)
 }
 
-/// Sorts the records of `items` by their starts; the first start becomes 0. Either all times are [`signed`] or none.
-/// Errors name `path`. A record without a start stays after the record before it, and files pass at once. Not for
-/// records that refer to others, because record numbers change.
+/// Sorts the records of `items` by their starts; the first start becomes 0. The times must be either all converted by
+/// [`signed`], or none of them. Error messages name `path`. A record without a start stays after the previous record,
+/// and files are passed on at once. Records must not refer to other records, because record numbers change.
 #[must_use]
 pub fn by_start(items: Items, path: &Path) -> Items {
     Box::new(within(MAX_RECORDS_DISORDER, items, path))
@@ -212,7 +213,7 @@ impl<T> Default for HeldRecords<T> {
 }
 
 impl<T> HeldRecords<T> {
-    /// Adds a record at this position; the returned ticket identifies it.
+    /// Adds a record after all others; the returned ticket identifies the record.
     pub fn open(&mut self, what: T) -> u64 {
         self.slots.push_back(Slot::Open(what));
         self.first + self.slots.len() as u64 - 1
@@ -223,7 +224,8 @@ impl<T> HeldRecords<T> {
             .get_mut(usize::try_from(ticket.checked_sub(self.first)?).ok()?)
     }
 
-    /// Lets `change` complete a record, which may then leave. Does nothing if it is complete or has already left.
+    /// Calls `change` to complete a record, which can then be returned. Does nothing if the record is already complete,
+    /// or was already returned.
     pub fn done(&mut self, ticket: u64, change: impl FnOnce(&mut T)) {
         let Some(slot) = self.slot(ticket) else {
             return;
@@ -237,7 +239,7 @@ impl<T> HeldRecords<T> {
         };
     }
 
-    /// Removes a record for good. Returns `None` if it has already left.
+    /// Removes a record for good. Returns `None` if the record was already returned.
     pub fn cancel(&mut self, ticket: u64) -> Option<T> {
         match std::mem::replace(self.slot(ticket)?, Slot::Gone) {
             Slot::Open(what) | Slot::Done(what) => Some(what),
@@ -245,8 +247,8 @@ impl<T> HeldRecords<T> {
         }
     }
 
-    /// The next record that may leave, with its ticket if it is not complete. The first record leaves once it is
-    /// complete; incomplete if more than [`MAX_HELD`] are held, or if `all` records are to leave.
+    /// Returns the first record once it is complete. An incomplete record is returned, with its ticket, only if more
+    /// than [`MAX_HELD`] records are held, or if `all` is set.
     pub fn next(&mut self, all: bool) -> Option<(T, Option<u64>)> {
         loop {
             let full = all || self.slots.len() > MAX_HELD;

@@ -20,11 +20,11 @@ mod codec;
 mod read;
 mod write;
 
-/// The first bytes of every file. They are not text, conversion of line ends damages them, and the last one is the version.
+/// The first bytes of every file. These bytes are not text, a conversion of line ends damages them, and the last byte is the version.
 pub const MAGIC: [u8; 8] = [0x89, b'F', b'R', b'T', b'\r', b'\n', 0x1a, VERSION];
-/// The version that is written, and the only one that can be read.
+/// The version of the format that is written, and the only version that can be read.
 pub const VERSION: u8 = 1;
-/// Maximum size of the JSON in the header and in the end, in bytes.
+/// Maximum size of the JSON in the header and in the end marker, in bytes.
 pub const MAX_JSON_BYTES: usize = 64 << 10;
 /// Maximum size of an unpacked block in bytes.
 pub const MAX_BLOCK_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub const MAX_STORED_BYTES: usize = MAX_BLOCK_BYTES + (MAX_BLOCK_BYTES >> 8);
 /// Maximum number of items in a block.
 pub const MAX_BLOCK_ITEMS: usize = 1 << 16;
 
-/// The description of the format.
+/// The description of foreread's own format for the list of formats.
 pub static FORMAT: Format = Format {
     name: "foreread",
     summary: "foreread's own format: keeps everything, compressed; ns and bytes",
@@ -82,13 +82,13 @@ pub(crate) struct BlockHead {
 }
 
 impl BlockHead {
-    /// Sets the checksum for `body`.
+    /// Sets the block's checksum, which covers `body`.
     pub fn sealed(mut self, body: &[u8]) -> BlockHead {
         self.crc = self.sum(body);
         self
     }
 
-    /// The expected checksum.
+    /// Computes the checksum of the block with these bytes.
     pub fn sum(&self, body: &[u8]) -> u32 {
         let mut crc = flate2::Crc::new();
         crc.update(&self.bytes()[..HEAD_BYTES - 4]);

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-/// The bytes written so far.
+/// A file in memory: the bytes written so far.
 #[derive(Clone, Default)]
 pub struct SharedBytes(Arc<Mutex<Vec<u8>>>);
 
 impl SharedBytes {
-    /// A copy of the bytes.
+    /// A copy of the bytes written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("whole").clone()
     }

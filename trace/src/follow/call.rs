@@ -72,7 +72,7 @@ pub enum Call {
     AdviseMapped,
 }
 
-/// A row of [`ENTRIES`].
+/// A recorded system call: a row of [`ENTRIES`].
 pub struct Entry {
     /// The name in the tracepoint `sys_enter_NAME`.
     pub name: &'static str,
@@ -93,7 +93,7 @@ const fn row(name: &'static str, call: Call) -> Entry {
     }
 }
 
-/// Every call.
+/// All recorded system calls.
 pub static ENTRIES: &[Entry] = &[
     row("open", Call::Open),
     row("openat", Call::OpenAt),
@@ -155,7 +155,7 @@ pub static ENTRIES: &[Entry] = &[
 ];
 
 impl Call {
-    /// Whether the call can become a record.
+    /// Whether the call reads, writes or gives a hint, and so can become a record.
     pub fn is_data(self) -> bool {
         use Call::{
             Advise, AdviseMapped, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2,
@@ -198,7 +198,7 @@ pub struct FileKey {
 const MINOR_BITS: u32 = 20;
 
 impl FileKey {
-    /// The file with this inode on the device with these numbers.
+    /// Creates the key of the file with inode number `ino` on the device `major`:`minor`.
     pub fn new(major: u32, minor: u32, ino: u64) -> FileKey {
         FileKey {
             dev: (major << MINOR_BITS) | minor,
@@ -221,7 +221,7 @@ impl FileKey {
     }
 }
 
-/// An event.
+/// One event of the traced system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time in nanoseconds; the clock is not specified.
@@ -232,7 +232,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A call starts, with its arguments.
@@ -271,5 +271,5 @@ pub enum What {
 pub const CLONE_VM: u64 = 0x100;
 /// Flag of clone(2): descriptors are shared.
 pub const CLONE_FILES: u64 = 0x400;
-/// Flag of clone(2) for threads that the kernel itself creates, also those that work for io_uring.
+/// Flag of clone(2) for threads that the kernel itself creates, including the workers of io_uring.
 pub const CLONE_UNTRACED: u64 = 0x80_0000;

@@ -361,7 +361,7 @@ fn by_page(counts: &mut Counts, page_bytes: u64, seen: CacheAccess, came: u64) -
 
 /// `O_CLOEXEC` and `O_DIRECT` for x86-64 and arm64, from the kernel headers of each.
 const O_CLOEXEC: u64 = 0o2_000_000;
-/// Bypasses the page cache; see open(2).
+/// The flag of open(2) that bypasses the page cache.
 pub const O_DIRECT: u64 = if cfg!(target_arch = "aarch64") {
     0o200_000
 } else {

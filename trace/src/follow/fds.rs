@@ -55,7 +55,7 @@ impl Tables {
         self.threads.contains_key(&thread)
     }
 
-    /// Adds a thread about which nothing is known.
+    /// Adds a thread whose descriptors are unknown.
     pub fn begin(&mut self, thread: u32) -> Result<(), Fault> {
         self.room(0)?;
         let table = self.table(HashMap::new());
@@ -73,7 +73,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Forgets all descriptors, and which threads share them.
+    /// Forgets all descriptors, and which threads share descriptors.
     pub fn forget(&mut self) {
         let next_open = self.next_open;
         *self = Tables {
@@ -100,7 +100,7 @@ impl Tables {
         self.next_table
     }
 
-    /// A thread creates another, which shares its descriptors or gets a copy of them.
+    /// Records that a thread creates a child, which shares its descriptors or gets a copy of them.
     pub fn fork(&mut self, parent: u32, child: u32, share: bool) -> Result<(), Fault> {
         self.exit(child);
         let Some(&table) = self.threads.get(&parent) else {
@@ -181,7 +181,7 @@ impl Tables {
         self.tables.get_mut(self.threads.get(&thread)?)
     }
 
-    /// The open description of a descriptor, with its number.
+    /// The open file description of a descriptor, with the number of the description.
     pub fn get(&mut self, thread: u32, descriptor: i32) -> Option<(u32, &mut Description)> {
         let open = self.own(thread)?.descriptors.get(&descriptor)?.open;
         self.open
@@ -210,7 +210,7 @@ impl Tables {
         Ok(open)
     }
 
-    /// Creates a further descriptor of the same description.
+    /// Creates a further descriptor (`to`) for the open file description of `from`.
     pub fn dup(&mut self, thread: u32, from: i32, to: i32, cloexec: bool) -> Result<(), Fault> {
         if from == to {
             return Ok(());

@@ -78,7 +78,7 @@ impl Spaces {
         self.threads.insert(thread, self.next);
     }
 
-    /// A thread starts another, which shares its address space or gets a copy of it.
+    /// Records that a thread creates a child, which shares its address space or gets a copy of it.
     pub fn fork(&mut self, parent: u32, child: u32, share: bool) -> Result<(), Fault> {
         self.exit(child);
         let parents = self.threads.get(&parent).copied();
@@ -126,7 +126,7 @@ impl Spaces {
             .map(|space| &mut space.mappings)
     }
 
-    /// Maps an open description, replacing earlier mappings.
+    /// Records that an open file description is mapped, which replaces earlier mappings of the same addresses.
     pub fn map(
         &mut self,
         thread: u32,
@@ -147,7 +147,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// Removes the mappings of a range.
+    /// Records that a range of addresses is unmapped.
     pub fn unmap(&mut self, thread: u32, start: u64, len: u64) {
         let end = self.end_of(start, len);
         let Some(own) = self.own(thread) else { return };
@@ -181,7 +181,7 @@ impl Spaces {
         self.mappings = self.mappings + after - before;
     }
 
-    /// Moves or resizes a mapping; with `keep` the old one remains too.
+    /// Records that a mapping is moved or resized; with `keep` the old mapping remains too.
     pub fn remap(
         &mut self,
         thread: u32,
@@ -200,7 +200,7 @@ impl Spaces {
         self.map(thread, to.0, to.1, piece.open, piece.offset)
     }
 
-    /// The known mappings of a range.
+    /// The known mappings in a range of addresses.
     pub fn pieces(&mut self, thread: u32, start: u64, len: u64) -> Vec<Piece> {
         let end = self.end_of(start, len);
         let Some(own) = self.own(thread) else {

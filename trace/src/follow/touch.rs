@@ -113,7 +113,8 @@ impl Touches {
         self.threads.get(&thread)?.address
     }
 
-    /// The kernel fills a mapping for this thread: returns the first of these pages that was not filled before.
+    /// Returns the first page from `first` on that the kernel has not yet filled, if it is filling a mapping for this
+    /// thread (MAP_POPULATE, mlock).
     pub fn filled_from(&self, thread: u32, place: FileKey, first: u64) -> Option<u64> {
         let touch = self.threads.get(&thread);
         let has_address = touch.is_some_and(|touch| touch.address.is_some() && !touch.is_used);
@@ -128,13 +129,13 @@ impl Touches {
         self.folios.add(place, first, pages);
     }
 
-    /// A thread ended or started a system call: pages that the call touches have no fault address.
+    /// Records that a thread ended or started a system call, because pages that the call touches have no fault address.
     pub fn gone(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }
 
-    /// Returns the page of `first..=last` that was touched, if the address shows it. The kernel maps an aligned window,
-    /// cut at the ends of the mapping.
+    /// Returns the page of `first..=last` that was touched, if the fault address shows it. (The kernel maps an aligned
+    /// window of pages, cut at the ends of the mapping.)
     pub fn page(&self, thread: u32, first: u64, last: u64) -> Option<u64> {
         let around = (AROUND_BYTES / self.page_bytes).max(1);
         let within = (self.threads.get(&thread)?.address? / self.page_bytes) % around;
@@ -151,7 +152,7 @@ impl Touches {
         }
     }
 
-    /// A fault found its page cached, and mapped the pages up to `last` with it.
+    /// Records that a fault found its page cached, and that the kernel mapped the pages up to `last` with it.
     pub fn found(&mut self, thread: u32, place: FileKey, page: u64, last: u64, ticket: u64) {
         let end = last.saturating_add(1);
         let filled = end.max(self.folios.end(place, page).unwrap_or(0));
@@ -165,7 +166,7 @@ impl Touches {
         });
     }
 
-    /// A fault has to read its page from the file.
+    /// Records that a fault has to read its page from the file.
     pub fn begin(&mut self, thread: u32, place: FileKey, page: u64, ticket: u64) {
         let touch = self.threads.entry(thread).or_default();
         (touch.is_used, touch.filled) = (true, Some((place, page.saturating_add(1))));
@@ -180,7 +181,8 @@ impl Touches {
         );
     }
 
-    /// Whether the open fault of a thread now reads its page from the file, or does so again.
+    /// Records that the unfinished fault of a thread reads this page from the file, perhaps again. Returns false if the
+    /// thread has no such fault.
     pub fn went(&mut self, thread: u32, place: FileKey, page: u64) -> bool {
         let Some(touch) = self.threads.get_mut(&thread) else {
             return false;
@@ -192,7 +194,7 @@ impl Touches {
         same
     }
 
-    /// If the mapped pages include the one that the thread waited for, its fault is complete.
+    /// Completes a thread's fault if the mapped pages include the page for which the thread waited.
     #[expect(
         clippy::too_many_arguments,
         reason = "an event's parts and where they go"
@@ -246,7 +248,7 @@ impl Touches {
         });
     }
 
-    /// Another event follows: completes the thread's fault, which did not wait.
+    /// Completes the thread's fault, which did not wait, because another event of the thread follows.
     pub fn finish(&mut self, thread: u32, held: &mut Slots, counts: &mut Counts) {
         if let Some(open) = self
             .threads

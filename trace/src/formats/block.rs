@@ -24,7 +24,7 @@ const MAX_REMAPS: usize = 64;
 /// Number of earlier requests checked for an overlap with a completion.
 const LOOK_BACK: usize = 8;
 
-/// A device, major and minor.
+/// The major and minor number of a device.
 pub type Device = (u32, u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub enum BlockKind {
     Nothing,
 }
 
-/// Parses the kernel's letters of a request: an F for a flush before it; R, W, D or N; then F (FUA), A (readahead), S
-/// (synchronous), M (metadata). Returns the kind, and whether it is readahead.
+/// Parses the letters (RWBS) by which the kernel describes a request: F for a flush before it; R, W, D or N; then F
+/// (FUA), A (readahead), S (synchronous), M (metadata). Returns the kind, and whether the request is readahead.
 pub fn rwbs(text: &[u8]) -> (BlockKind, bool) {
     let ahead = text.contains(&b'A');
     let after_flush = text.strip_prefix(b"F").unwrap_or(text);
@@ -83,8 +83,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns the event if its end can be computed. Called before the events are sorted, while their position in the
-    /// trace is known.
+    /// Returns the event unless its end offset overflows. Must be called before the events are sorted, while their
+    /// position in the trace is known for the error message.
     pub fn checked(self) -> Result<Event, Fault> {
         let end = self
             .sector
@@ -94,7 +94,7 @@ impl Event {
     }
 }
 
-/// The action that creates a request.
+/// The blktrace action at which a request starts: queued or issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAction {
     /// Q.
@@ -108,7 +108,7 @@ pub const KEYS: &[(&str, &str)] = &[(
     "Q: requests as queued (the default if there are any); D: requests as issued to the device",
 )];
 
-/// Takes the key `action`. Without it, requests start at Q if the first events contain a Q, otherwise at D.
+/// Evaluates the key `action`. If it is not given, requests start at Q if the first events contain a Q, otherwise at D.
 pub fn wanted(
     pairs: &mut Pairs,
     format: &str,
@@ -207,7 +207,7 @@ impl Requests {
         Ok(())
     }
 
-    /// End of the trace: incomplete requests are emitted without an end.
+    /// Ends the conversion: incomplete requests are emitted without an end time.
     pub fn end(&mut self, out: &mut VecDeque<Item>) {
         self.leave(true, out);
     }

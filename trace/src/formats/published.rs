@@ -282,7 +282,7 @@ pub fn export_spc(
 
 /// Number of lines that a detector checks.
 const DETECT_LINES: usize = 100;
-/// How well the lines of `head` fit: `line` judges each line, and every line must fit. The last line may be truncated
+/// How well the lines of `head` fit a format: `line` rates each line, and every line must fit. The last line may be truncated
 /// and is ignored.
 pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
     let lines = whole_lines(head).take(DETECT_LINES).enumerate();
@@ -332,7 +332,7 @@ where
     }
 }
 
-/// Imports a table whose keys have already been taken: `row` converts a line, and `name` gives a volume's file name. If
+/// Imports a table. `row` converts a line, and `name` returns the file name for a volume. The caller has already evaluated the keys. If
 /// the table has times, the records are sorted by time, and the first starts at 0.
 pub fn import_table<R>(input: Input, header: Header, name: fn(&[u8]) -> String, row: R) -> Import
 where
@@ -469,7 +469,7 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// The defaults of most tables: no header, offsets in bytes, requests to a device.
+    /// The default description of a table: no header, offsets in bytes, requests to a device.
     pub const CSV: Preset = Preset {
         name: "",
         summary: "",
@@ -491,7 +491,7 @@ impl Preset {
         self.columns.iter().any(is)
     }
 
-    /// The ranges of a line's fields; `None` if their number differs from the columns.
+    /// The byte range of each field of a line; `None` if the number of fields differs from the number of columns.
     pub fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
         let mut places = [const { 0..0 }; MAX_COLUMNS];
         let mut found = 0;
@@ -573,7 +573,7 @@ impl Preset {
         Ok(Row::Record(&line[volume.unwrap_or(0..0)], record))
     }
 
-    /// The fit of each line: `sure` decides for lines that have the shape of this table.
+    /// How well lines fit this table. If a line has the right columns, `sure` decides whether the fit is certain.
     pub fn lines(&self, head: &[u8], sure: impl Fn(&[u8], &Record) -> bool) -> Fit {
         lines_fit(head, |_, line| match self.row(line) {
             Ok(Row::Record(_, record)) if sure(line, &record) => Fit::Sure,

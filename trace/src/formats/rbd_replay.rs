@@ -28,7 +28,7 @@ use std::collections::{HashMap, VecDeque};
 
 mod read;
 
-/// Maximum number of threads at one time: each is a thread of the replayer.
+/// Maximum number of threads at one time, because each becomes a thread of the replayer.
 pub const MAX_THREADS: usize = 1 << 12;
 pub const MAX_OPENS: usize = 1 << 16;
 
@@ -253,12 +253,12 @@ impl Replay {
 // synchronous. A stop counts as done when the earlier actions of its thread are done; whether it waits for others is
 // not known. Only the latest actions are remembered, and no dependency refers to a later one.
 
-/// Maximum number of actions that later ones may refer to. A recorder refers only to actions of its last second.
+/// Maximum number of remembered actions, to which later actions may refer. rbd-replay-prep refers only to actions of the last second.
 pub const MAX_REMEMBERED: usize = 1 << 20;
-/// Maximum number of dependencies remembered for actions that are not records.
+/// Maximum number of dependencies that are remembered for actions that become no record.
 pub const MAX_REMEMBERED_AFTERS: usize = 1 << 22;
 
-/// What an action became.
+/// What an action was converted to.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// The record with this number; the thread's next action waits for its end unless the record is asynchronous.
@@ -301,12 +301,13 @@ impl Graph {
         }
     }
 
-    /// An entry was skipped: from now on an unknown id is not an error.
+    /// Records that an entry was skipped, so that from now on an unknown id is not an error.
     pub fn gap(&mut self) {
         self.gaps = true;
     }
 
-    /// The dependencies of an action that names `ids`, added to `serial`, the dependencies from the order of its thread.
+    /// The dependencies of an action: those on the actions `ids`, and those in `serial`, which follow from the order of
+    /// actions in its thread.
     pub fn waits(&self, ids: &[(u32, u64)], serial: &[After]) -> Result<Waits, &'static str> {
         let mut waits = Waits {
             after: serial.to_vec(),

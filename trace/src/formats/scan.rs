@@ -9,15 +9,15 @@ use crate::{FileInfo, Item};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-/// Maximum size of all file names of a trace together: a hostile trace may have a million files, and each name is kept once.
+/// Maximum size of all file names of a trace together, because a hostile trace may have a million files, and each name is stored.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
-/// Bytes of a sector; block traces use this unit for every device.
+/// Bytes of a sector. Block traces use this unit for every device, whatever its real sector size.
 pub const SECTOR: u64 = 512;
 pub const US_NS: u64 = 1_000;
 pub const MS_NS: u64 = 1_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// Takes the next word; words are separated by spaces and tabs. Returns an empty word at the end.
+/// Removes the next word from `rest` and returns it; words are separated by spaces and tabs. Returns an empty word at the end.
 pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let start = rest
         .iter()
@@ -48,12 +48,12 @@ pub fn number(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Parses a number of 32 bits.
+/// Parses a decimal number that fits into 32 bits.
 pub fn small(text: &[u8]) -> Option<u32> {
     u32::try_from(number(text)?).ok()
 }
 
-/// The lines of a file's head that are certainly complete.
+/// The complete lines in the first bytes of a file; a last line without line end is left out.
 pub fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
     head[..end].split(|b| *b == b'\n')
@@ -75,7 +75,7 @@ pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     whole.checked_add(number(counted)? * unit_ns / scale)
 }
 
-/// Takes a key that has a fixed set of values: returns the index of its value, or `None` if the key is not given.
+/// Evaluates a key that has a fixed set of values. Returns the index of its value, or `None` if the key is not given.
 pub fn choice(
     pairs: &mut Pairs,
     key: &str,
@@ -120,7 +120,7 @@ impl Names {
         Some(number)
     }
 
-    /// The number of the file `name`; for a new name, adds the item that `file` makes of it to `out`.
+    /// Returns the number of the file `name`. For a new name, `file` creates an item for the file, which is added to `out`.
     pub fn file(
         &mut self,
         name: &[u8],

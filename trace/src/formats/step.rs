@@ -12,7 +12,7 @@ use super::super::input::Input;
 use super::super::{Header, Import, Item, Items, LeftOut};
 use std::collections::VecDeque;
 
-/// An importer that works in steps.
+/// An importer that reads a trace step by step (one line, one record).
 pub trait Step: Send {
     /// Takes the next line or record and appends its items to `out`. Returns false at the end of the input.
     fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError>;
@@ -24,7 +24,7 @@ struct Steps<S> {
     ended: bool,
 }
 
-/// The items of an importer. They end after its first error.
+/// Runs an importer, and returns its items as a stream that ends after the first error.
 pub fn items<S: Step + 'static>(step: S) -> Items {
     Box::new(Steps {
         step,
@@ -67,7 +67,7 @@ pub trait Lines: Send {
     }
 }
 
-/// A line importer with its input.
+/// An importer of lines, with its input.
 pub struct Text<L> {
     /// The input.
     pub input: Input,
@@ -75,7 +75,7 @@ pub struct Text<L> {
     pub lines: L,
 }
 
-/// Imports a line format that has one file and no keys. `lines` gets the counter for left out entries.
+/// Imports a line format that has one file and no keys. `lines` creates the importer; its argument is the counter of left-out entries.
 pub fn import<L: Lines + 'static>(
     inputs: Vec<Input>,
     pairs: &Pairs,

@@ -44,7 +44,7 @@ pub fn write(
     writer.finish(left_out)
 }
 
-/// A file with these bytes as its only block, and without an end: for fuzzing.
+/// Creates a file with these bytes as its only block and without an end marker, for fuzzing.
 pub fn around(plain: &[u8], items: u32) -> Vec<u8> {
     let json = to_json(&Header::default());
     let packed = zstd::bulk::compress(plain, LEVEL).unwrap_or_default();

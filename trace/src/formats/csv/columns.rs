@@ -38,7 +38,7 @@ pub enum Role {
     After,
 }
 
-/// Every role with its key. The roles that a key can select come first.
+/// All roles of columns with their keys. The roles that a user can assign by a key come first.
 pub const ROLES: [(&str, Role); 13] = [
     ("offset", Role::Offset),
     ("len", Role::Len),
@@ -219,7 +219,7 @@ fn key(role: Role) -> &'static str {
         .map_or("", |(key, _)| key)
 }
 
-/// The columns that the names in a header mean.
+/// Determines the columns from the names in a header.
 pub fn by_names(names: &[String]) -> Result<Columns, String> {
     let mut columns = Columns(vec![None; names.len()]);
     for (at, name) in names.iter().enumerate() {
@@ -237,7 +237,7 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
     columns.whole()
 }
 
-/// How well a header fits: if any of its words is relevant, the file may be a table.
+/// How well a header fits this format: if any of its words is a known column name, the file may be a table of reads.
 pub fn fit(names: &[String]) -> Fit {
     let matters = names
         .iter()
@@ -250,8 +250,8 @@ pub fn fit(names: &[String]) -> Fit {
     }
 }
 
-/// Assigns the columns that keys select in a table with these names (or with this many columns without names: `#1` and
-/// so on). The other columns are recognised by name, as in [`by_names`]. Returns `None` if there is no key.
+/// Assigns the columns that the user's keys select, in a table with these column names (`#1` and so on if the table has
+/// no header). The other columns are recognised by name, as in [`by_names`]. Returns `None` if no key is given.
 pub fn by_keys(
     pairs: &mut Pairs,
     names: &[String],

@@ -47,7 +47,7 @@ pub fn op_name(op: Op) -> &'static str {
         .map_or("read", |(name, _)| name)
 }
 
-/// The names of bits, joined by `+`.
+/// The names of the flags that are set, joined by `+`.
 pub fn flag_names(flags: Flags) -> String {
     let names: Vec<&str> = FLAGS
         .iter()
@@ -57,7 +57,7 @@ pub fn flag_names(flags: Flags) -> String {
     names.join("+")
 }
 
-/// The table's names for reads and writes, if the user gave them.
+/// The words for reads and writes in the table, if the user gave them.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     pub reads: Vec<String>,
@@ -140,7 +140,8 @@ impl Lines for Table {
     }
 }
 
-/// Splits rows in which fields may be quoted. It is reused, because creating its parser's tables takes as long as parsing a thousand fields.
+/// Splits rows in which fields may be quoted. One value is used for all rows, because creating the parser takes as long
+/// as parsing a thousand fields.
 pub struct QuotedRows {
     parser: csv_core::Reader,
     bytes: Vec<u8>,

@@ -15,9 +15,9 @@ use crate::error::TraceError;
 use crate::input::Input;
 
 pub const BANNER: &[u8; 16] = b"rbd-replay-trace";
-/// Maximum size of an entry. An action with the maximum number of dependencies and two long names has 33 kB.
+/// Maximum size of an entry in bytes. An action with the maximum number of dependencies and two long names has only 33 kB.
 pub const MAX_ENTRY_BYTES: u32 = 1 << 20;
-/// Maximum number of dependencies of one action: twice that of a record, because several can become the same one.
+/// Maximum number of dependencies of one action: twice the maximum of a record, because several dependencies can become one.
 pub const MAX_DEPENDENCIES: usize = 2 * MAX_AFTER;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ pub struct Reader {
 const DAMAGED: &str = "the file is damaged or is not an rbd-replay trace";
 
 impl Reader {
-    /// Checks the banner; the next entry follows it.
+    /// Checks the banner at the start of the file, and creates a reader for the entries after it.
     pub fn new(mut input: Input) -> Result<Reader, TraceError> {
         if !input.head()?.starts_with(BANNER) {
             let what = "no rbd-replay banner at the start of the file";

@@ -79,7 +79,7 @@ impl Call {
         })
     }
 
-    /// Whether the call can become a record.
+    /// Whether the call reads, writes or gives a hint, and so can become a record.
     pub fn is_data(self) -> bool {
         use Call::{Advise, At, Copy, Plain, Readahead, Sendfile, Vector, VectorAt};
         matches!(

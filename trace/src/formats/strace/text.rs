@@ -24,8 +24,8 @@ pub struct Prefix<'a> {
     pub rest: &'a [u8],
 }
 
-/// Takes the thread and the time from a line, and anything that `-Y`, `-r` next to a time, `-n` and `-i` add. Returns
-/// `None` if they have another format.
+/// Splits a line into its prefix (the thread, the time, and what strace's options `-Y`, `-r`, `-n` and `-i` add) and
+/// the rest. Returns `None` if the prefix has another format.
 pub fn prefix(line: &[u8]) -> Option<Prefix<'_>> {
     let (mut rest, mut pid) = (line.trim_ascii_start(), 0);
     if let Some(inner) = rest.strip_prefix(b"[pid") {
@@ -82,7 +82,7 @@ pub enum StraceEntry<'a> {
     Other,
 }
 
-/// The content of a line; `None` if it is not from strace.
+/// Parses a line without its prefix; `None` if it is not from strace.
 pub fn entry(rest: &[u8]) -> Option<StraceEntry<'_>> {
     if let Some(resumed) = rest.strip_prefix(b"<... ") {
         let end = resumed.iter().position(|b| *b == b'>')?;
@@ -108,14 +108,14 @@ pub fn entry(rest: &[u8]) -> Option<StraceEntry<'_>> {
     })
 }
 
-/// The arguments of a call, as written, and the text after its closing parenthesis.
+/// The arguments of a call as text, and the text after the closing parenthesis.
 pub struct Arguments<'a> {
     list: [&'a [u8]; MAX_ARGUMENTS],
     tail: &'a [u8],
 }
 
 impl<'a> Arguments<'a> {
-    /// Splits the arguments; returns `None` if the parenthesis is not closed.
+    /// Splits a call's text into its arguments; returns `None` if the parenthesis is not closed.
     pub fn of(text: &'a [u8]) -> Option<Arguments<'a>> {
         let mut list = [&text[..0]; MAX_ARGUMENTS];
         let (mut at, mut begins, mut count, mut depth) = (0, 0, 0, 0_u32);
@@ -144,7 +144,7 @@ impl<'a> Arguments<'a> {
         None
     }
 
-    /// An argument; empty if there is none.
+    /// The argument with this number; empty if the call has fewer arguments.
     pub fn get(&self, number: usize) -> &'a [u8] {
         self.list.get(number).copied().unwrap_or_default()
     }
@@ -192,7 +192,7 @@ fn name_end(text: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Parses a descriptor with the name that `-y` adds.
+/// Parses a descriptor, with the file name that strace's option `-y` adds.
 pub fn descriptor(text: &[u8]) -> Option<(i32, Option<&[u8]>)> {
     let open = text.iter().position(|b| *b == b'<');
     let number = scan::number(&text[..open.unwrap_or(text.len())])?;
@@ -214,7 +214,7 @@ pub struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    /// The returned descriptor with its name. `3 <0.1>` has no name: the number is the duration.
+    /// The returned descriptor with its file name. `3 <0.1>` has no file name, because 0.1 is the duration of the call.
     pub fn descriptor(&self) -> Option<(i32, Option<&'a [u8]>)> {
         let digits = self.text.iter().take_while(|b| b.is_ascii_digit()).count();
         if self.text.get(digits) == Some(&b'<') {
@@ -257,7 +257,7 @@ fn outcome(tail: &[u8]) -> Option<Outcome<'_>> {
     })
 }
 
-/// The bytes of a vector of buffers; `None` if strace did not show all of it.
+/// The total size of a vector of buffers in bytes; `None` if strace did not show the whole vector.
 pub fn vector_bytes(text: &[u8]) -> Option<u64> {
     let (mut at, mut sum) = (0, 0_u64);
     const KEY: &[u8] = b"iov_len=";
@@ -289,7 +289,7 @@ pub fn bracketed(text: &[u8]) -> Option<u64> {
     scan::number(&inner[..inner.iter().position(|b| *b == b']')?])
 }
 
-/// Decodes the escapes of strace into `to`.
+/// Decodes strace's escape sequences in `text`, and appends the result to `to`.
 pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     to.clear();
     let mut rest = text;
@@ -360,7 +360,7 @@ pub enum Stamp {
 }
 
 impl Stamp {
-    /// Parses a word; returns `None` if it is not a time.
+    /// Parses a word as a time; returns `None` if it is not a time.
     pub fn of(word: &[u8]) -> Option<Stamp> {
         let mut parts = word.splitn(3, |b| *b == b':');
         let (first, minutes, seconds) = (parts.next()?, parts.next(), parts.next());
@@ -394,7 +394,7 @@ impl Clock {
         Clock { first, now_ns: 0 }
     }
 
-    /// The time of the next line, relative to the first. Returns `None` if it is of another kind.
+    /// The time of the next line, relative to the first line. Returns `None` if the time has another format than that of the first line.
     pub fn at(&mut self, stamp: Stamp, is_first: bool) -> Result<Option<u64>, Fault> {
         let at_ns = match (self.first, stamp) {
             (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),
@@ -434,7 +434,7 @@ impl Clock {
 /// The thread of lines without a number.
 const FIRST: u32 = 0;
 
-/// The threads of a trace that strace wrote to the terminal.
+/// Assigns threads to the lines of a trace that strace wrote to the terminal.
 #[derive(Default)]
 pub struct Numbers {
     /// Whether a line without a number was seen.
@@ -449,7 +449,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The thread of a line with the number `pid`, which is 0 if the line has none.
+    /// The thread of a line with the process id `pid`; `pid` is 0 if the line has no id.
     pub fn thread(&mut self, pid: u32) -> u32 {
         if pid == FIRST {
             self.unnumbered = true;
@@ -468,12 +468,12 @@ impl Numbers {
         }
     }
 
-    /// Whether a thread was announced and has not ended.
+    /// Whether strace has announced this thread, and the thread has not ended.
     pub fn knows(&self, thread: u32) -> bool {
         self.attached.contains(&thread)
     }
 
-    /// A thread has ended; `thread` is the result of [`Numbers::thread`].
+    /// Records that a thread has ended; `thread` is a result of [`Numbers::thread`].
     pub fn gone(&mut self, thread: u32) {
         if thread == FIRST {
             self.first_gone = true;
@@ -482,7 +482,7 @@ impl Numbers {
         }
     }
 
-    /// The text before the announcement of a thread, if the line ends with an announcement.
+    /// If the line ends with strace's announcement of a new thread, returns the text before the announcement.
     pub fn announced<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (before, number) = announcement(line)?;
         self.several = true;
@@ -491,7 +491,7 @@ impl Numbers {
     }
 }
 
-/// `...strace: Process 12 attached`, or without `strace: ` before version 4.21.
+/// Finds an announcement of a new thread, `...strace: Process 12 attached` (before version 4.21 without `strace: `).
 pub fn announcement(line: &[u8]) -> Option<(&[u8], u32)> {
     let text = line.trim_ascii_end().strip_suffix(b" attached")?;
     let digits = text.iter().rev().take_while(|b| b.is_ascii_digit()).count();
