@@ -1,5 +1,4 @@
-//! Finds what is wrong with the readahead settings of a machine: examines every backing device, explains its value,
-//! and rates it.
+//! Finds wrong readahead settings of a machine: examines every backing device, explains where its value comes from, and rates the value.
 //!
 //! ```text
 //!   look ──► rules, pins: origin of the value     ──► judge: what it costs ──► verdict ──► render, --json, metrics
@@ -155,7 +154,7 @@ fn examine_devices(
     Ok((examined, pressure))
 }
 
-/// Sets the advised values of the named devices, or of all suspicious ones.
+/// Sets the advised readahead for the named devices, or for all devices with a suspicious value.
 ///
 /// # Errors
 /// See [`examine`] and [`fix::fix`].

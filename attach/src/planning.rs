@@ -7,7 +7,7 @@
 //! A file that differs from the recording, or was changed after the recording was written, is left out and reported. Names that come
 //! from `foreread serve` or `mount` are known only to the server: such a file is identified by its size.
 //!
-//! Of the files in a plan only the headers are read, and nothing is written.
+//! This module reads only headers of the files in a plan, and writes nothing.
 
 mod headers;
 

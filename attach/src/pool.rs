@@ -1,4 +1,4 @@
-//! Threads that read ahead for `warm`, `replay` and `run`: each takes a task, carries it out, and reports the result.
+//! Threads that read ahead for `warm`, `replay` and `run`: each thread takes a task from a queue, carries it out, and reports the result.
 //!
 //! ```text
 //!   Work::next ──task──► a thread: Work::carry_out, without the lock ──► Work::ended ──► waiting threads check again

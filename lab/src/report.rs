@@ -73,7 +73,7 @@ pub enum Judge {
     Latency,
 }
 
-/// One workload on one source under several policies: the result of the comparison.
+/// The raw results of a comparison of one workload on one source under several policies.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The workload, as the user gave it.

@@ -1,6 +1,6 @@
 //! The advice of all commands as one type: the readahead that a disk or a source has, the readahead that it should
-//! have, why, and how much each step gains. `doctor`, `watch`, `probe`, `tune`, `compare`, `run` and `explain` create
-//! it here and print parts of it, so that they never advise different values.
+//! have, why, and how much each step gains. `doctor`, `watch`, `probe`, `tune`, `compare`, `run` and `explain` use this
+//! module for their advice, so that they never advise different values.
 //!
 //! ```text
 //!   disk     cost of its reads, checked by sequential reads   doctor, watch, probe; an extra step in tune and compare

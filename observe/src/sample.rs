@@ -8,7 +8,7 @@
 //!   /proc/PID/pagemap            which pages of a mapping were touched; a thread that is blocked outside a call waits for a fault
 //! ```
 //! A read from slow storage is observed because it blocks. A read that the page cache serves is not observed, but the
-//! kernel counts its bytes: if a thread reads sequentially, and has read as many bytes as there are between two
+//! kernel counts its bytes. If a thread reads sequentially, and has read as many bytes as there are between two
 //! positions where it blocked, it has read exactly those bytes. Between two samples, the thread's position is estimated
 //! from the number of bytes read: at most [`threads::MAX_GUESSED_BYTES`] after the last observed position, for each
 //! time that its sequential run was observed.

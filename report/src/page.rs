@@ -9,9 +9,10 @@
 //! ```text
 //!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command ─► every value
 //! ```
-//! The page loads nothing and runs no script; its content security policy (CSP) forbids both. It is valid XML as well
-//! as HTML, so that a test can parse it. The values of every chart are also in a table, and every value of the JSON is
-//! on the page. All text is escaped, nothing outside the file is referenced, and every number comes from the report.
+//! The page loads nothing and runs no script; its content security policy (CSP) forbids both. The page is valid XML as
+//! well as HTML, so that a test can parse it. The values of every chart are also in a table, and every value of the
+//! JSON is on the page. All text is escaped, nothing outside the file is referenced, and every number comes from the
+//! report.
 
 mod values;
 

@@ -1,7 +1,8 @@
 //! The trace formats, and code shared by several of them.
 //!
-//! A new format needs one file here and two lines below: `mod` and its row in [`ALL`]. A published table whose columns
-//! `preset` can describe needs a row in `published` and a row in [`ALL`]. No other code refers to a format by name.
+//! A new format needs a file in the folder `formats/`, and two lines in this file: `mod` and a row in [`ALL`]. A
+//! published table whose columns `preset` can describe needs a row in `published` and a row in [`ALL`]. No other code
+//! refers to a format by name.
 
 mod biosnoop;
 mod blkparse;

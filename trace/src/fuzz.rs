@@ -1,6 +1,6 @@
 //! Requirements of every importer for arbitrary bytes: no panic, a one-line error without control characters, termination.
 //!
-//! Both the mutations of `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. This module does
+//! The mutation tests in `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. This module does
 //! not check whether the items are right: the golden files do.
 
 use super::catalog;

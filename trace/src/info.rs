@@ -1,4 +1,4 @@
-//! Describes a trace: counts, sizes, streams, reuse, span, times, and missing fields.
+//! Describes a trace: counts of records, sizes, sequential streams, reuse of data, time span, latencies, and missing information.
 //!
 //! ```text
 //!   items ──► Counter ─┬─ sizes, latency, think time (spread)      ──► Info ──► words, JSON
@@ -426,7 +426,7 @@ pub struct Spread {
     sum: u128,
 }
 
-/// The percentiles and the sum of a set of values.
+/// The number, the extremes and the percentiles of a set of values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// How many values.

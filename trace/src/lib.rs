@@ -60,7 +60,7 @@ impl Flags {
     pub const DIRECT: Flags = Flags(2);
     /// The page fault was in a mapping that contains code.
     pub const EXECUTABLE: Flags = Flags(4);
-    /// A file system read its own metadata (inodes, folders) from its block device, which is the file of the record.
+    /// A file system read its metadata (inodes, folders) from its block device. The file of such a record is the block device.
     /// This flag is always set together with `AHEAD`, because no program requested these bytes: so tools that do not
     /// know this flag skip them.
     pub const METADATA: Flags = Flags(8);
@@ -320,7 +320,7 @@ impl LeftOut {
         *sum = sum.saturating_add(n);
     }
 
-    /// The counts for each reason, so far.
+    /// The number of skipped entries for each reason, in this import so far.
     #[must_use]
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
         self.reasons()
@@ -338,7 +338,7 @@ impl LeftOut {
         *sum = sum.saturating_add(n);
     }
 
-    /// The counts for each reason, from this import and earlier ones.
+    /// The number of skipped entries for each reason, in this import and in earlier imports.
     #[must_use]
     pub fn in_all(&self) -> BTreeMap<String, u64> {
         let reasons = self.reasons();

@@ -20,7 +20,7 @@ pub const MAX_DISORDER: usize = 1 << 12;
 /// Maximum number of records of a table that are held for sorting, some 8 MB. Completions of one queue are displaced by
 /// at most the queue's depth, merged logs of several hosts by more.
 pub const MAX_RECORDS_DISORDER: usize = 1 << 16;
-/// Maximum number of records that wait for their end, or for a record before them: more than any device or program has in flight.
+/// Maximum number of records that wait for their end, or for an earlier record. No device or program has so many requests in flight.
 pub const MAX_HELD: usize = 1 << 16;
 
 /// Sorts nearly sorted entries.
@@ -190,7 +190,7 @@ impl Iterator for ByStart {
     }
 }
 
-/// Records in the order of their starts, some of them without a known end.
+/// A queue of records in the order of their starts, some of which still lack their end.
 pub struct HeldRecords<T> {
     slots: VecDeque<Slot<T>>,
     /// The ticket of the first record.

@@ -1,4 +1,4 @@
-//! The running program: how to start it again, and the file that contains it.
+//! Starts the running program again, as a child process, and finds its executable file.
 //!
 //! The command `foreread` starts itself again for `tune` (which runs `record` as a child), and for the guard processes
 //! of tracefs and of `watch`. If foreread is a library in another program, the executable of the process is that
@@ -74,7 +74,7 @@ pub fn begin(name: &OsStr, arguments: &[OsString]) -> Result<Child, Failure> {
     begun.map_err(|error| not_begun(name, &error))
 }
 
-/// Sends a signal to a process. It is not an error if the process has ended.
+/// Sends a signal to a process. If the process has already ended, nothing happens.
 pub fn send(pid: u32, signal: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
@@ -104,7 +104,7 @@ const MAPPED_BYTES: libc::c_int = 1 << 20;
 const POOLS: libc::c_int = 2;
 
 /// Configures glibc's allocator; must be called before the first thread starts. By default, once a large block has been
-/// freed, glibc allocates large blocks from per-thread arenas: the buffers of a server then stay in memory, and the 16
+/// freed, glibc allocates large blocks from per-thread arenas. The buffers of a server then stay in memory, and the 16
 /// buffers of 16 MiB of the crate `fuser` may have to be zeroed explicitly.
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)] // mallopt has no safe wrapper.

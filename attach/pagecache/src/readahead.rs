@@ -1,14 +1,14 @@
 //! Reads ranges of a file into the page cache.
 //!
 //! readahead(2) reads at most the larger of the device's `read_ahead_kb` and `max_sectors_kb`, drops the rest, and reports
-//! success. So a range is read in pieces:
+//! success. So this module reads a range by several calls:
 //!
 //! ```text
 //!   start(file, 1M..20M, piece 8M)   readahead 1M+8M, 9M+8M, 17M+3M
 //! ```
-//! The call returns when the requests have been submitted to the device, not when the bytes have arrived. It waits for the file
-//! system's metadata (where the bytes of the file are), and while the queue of the device is full. Cached pages are not read
-//! again.
+//! The call returns when the requests have been submitted to the device, not when the bytes have arrived. The call
+//! waits for the file system's metadata (which says where the bytes of the file are), and while the queue of the device
+//! is full. Cached pages are not read again.
 
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;

@@ -153,7 +153,7 @@ pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
 /// parts.
 ///
 /// # Errors
-/// As for [`absent`] and [`crate::readahead::start`].
+/// See [`absent`] and [`crate::readahead::start`].
 pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<Vec<Range<u64>>> {
     let parts = absent(&file, range)?;
     parts
@@ -165,7 +165,7 @@ pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Resul
 /// The parts of `range` that are not in the cache, found by bisection: a part that is completely cached costs one call,
 /// and so does a part that is completely absent. A part of [`MIN_SPLIT`] bytes is returned as a whole if any of its
 /// pages is absent. If the kernel does not report cached pages, the result is the whole range. The parts consist of
-/// whole pages, in order.
+/// whole pages, and are in the order of the file.
 ///
 /// # Errors
 /// The file cannot be queried at all.

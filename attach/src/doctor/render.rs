@@ -1,5 +1,5 @@
-//! The result of `doctor` as blocks: what is wrong and the line that fixes it, in at most twelve lines; with `--why` the reasons for each
-//! device.
+//! The result of `doctor` as blocks: the wrong settings and the command that fixes them, in at most twelve lines; with
+//! `--why` also the reasons for each device.
 
 use super::look::StorageKind;
 use super::verdict::{DeviceVerdict, DoctorReport};

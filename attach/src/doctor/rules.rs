@@ -112,7 +112,7 @@ const APPLIED_AGAIN: KernelVersion = KernelVersion(6, 9);
 /// From this version on, the rule only raises the value.
 const ONLY_RAISED: KernelVersion = KernelVersion(6, 15);
 
-/// The value that the kernel's rule gives a device.
+/// The readahead that the kernel's rule gives a device, and the source of the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleValue {
     pub bytes: u64,

@@ -1,5 +1,4 @@
-//! The files that the command reads: their numbers in the kernel, their numbers in the core, and how foreread opens
-//! them.
+//! The files that the command reads: their device and inode numbers, their numbers in the decision core, and how foreread opens them.
 //!
 //! ```text
 //!   unknown ──► search: found ──► known ──► read to its end, others since ──► forgotten

@@ -9,12 +9,12 @@
 //!                               /proc/4711/map_files/...  or mapped
 //!                               a folder of /proc/4711/fd has it, or the folder where the thread works
 //! ```
-//! foreread's own open description has its own position and readahead state, so the command is not affected. foreread
-//! closes the file again after a moment, because an open file keeps its file system mounted, keeps the bytes of a
-//! deleted file on disk, and prevents a write lease. So only the [`Way`] to a file is stored.
+//! When foreread opens a file, its open file description has a separate position and readahead state, so the command is
+//! not affected. foreread closes the file again after a moment, because an open file keeps its file system mounted,
+//! keeps the bytes of a deleted file on disk, and prevents a write lease. So only the [`Way`] to a file is stored.
 //!
-//! foreread never opens a file other than the one in the event, a file that is not regular, or a file for which a
-//! program holds a write lease, because opening it would break the lease.
+//! foreread opens only the file in the event, and only if it is a regular file. A file for which a program holds a
+//! write lease is never opened, because that would break the lease.
 
 use super::leases;
 use foreread_observe::record::names::file_key;

@@ -99,7 +99,7 @@ impl OpenedFile<'_> {
     }
 }
 
-/// A job, and what is needed to carry it out.
+/// A readahead job of the core, and how to open its file.
 #[derive(Clone)]
 pub struct Task {
     /// The storage whose advisor has created it.

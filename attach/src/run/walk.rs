@@ -1,14 +1,15 @@
-//! The files that a command will read next if it walks through folders: their names, numbers and sizes, in the order of the folders.
+//! Lists the files that a command will read next if it goes through folders: their names, inode numbers and sizes, in
+//! the order of the folders.
 //!
 //! ```text
 //!   the command reads src/a, then src/b      two files of one folder: list it from there on
 //!   src/c src/d src/sub/e src/sub/f src/g    depth first, as find, grep -r and tar go
 //!   lib/h lib/i                              then the folders after src, in the order of the parent folder
 //! ```
-//! The order is that of readdir(3), which programs keep unless they sort. The core decides whether the command follows
-//! this order: being listed is not enough for a file to be read ahead. The listing stays at most [`MAX_LEAD`] files
-//! ahead of the command. The stat call on a listed file also loads its inode, for which the command would otherwise
-//! wait.
+//! The files are in the order of readdir(3), in which programs also read them unless they sort. The core decides
+//! whether the command follows this order: being listed is not enough for a file to be read ahead. The listing stays at
+//! most [`MAX_LEAD`] files ahead of the command. The stat call on a listed file also loads its inode, for which the
+//! command would otherwise wait.
 //!
 //! The listing follows no links, does not enter other file systems, and has a limited number of files.
 

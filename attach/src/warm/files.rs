@@ -1,4 +1,4 @@
-//! The files of a plan. They are opened when they are needed. Accepted are only regular files that have not changed
+//! The files of a plan. Each file is opened when it is needed. Accepted are only regular files that have not changed
 //! since the plan was made, and block devices with a mounted file system, whose metadata the plan contains.
 
 use foreread_os::host::{DeviceNumber, Host};

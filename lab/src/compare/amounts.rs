@@ -1,4 +1,4 @@
-//! Defaults of a comparison: how many runs, how many bytes and how much time.
+//! The defaults of a comparison: the number of runs, the number of bytes, and the time.
 //!
 //! On a model a run costs only processor time, so there are many runs. On a file and on a remote source each run really
 //! reads, so the time of a table is limited.
@@ -9,7 +9,7 @@ pub const MODEL_RUNS: u32 = 20;
 pub const FILE_RUNS: u32 = 10;
 /// Number of runs on the scratch file, which a call without arguments uses.
 pub const SCRATCH_RUNS: u32 = 5;
-/// Default time, in seconds, for all tables of a named source together. A table with at least [`MIN_RUNS`] ends when
+/// Default total time, in seconds, for all tables of a source that the user names. A table with at least [`MIN_RUNS`] ends when
 /// its share of the time is used up, unless the user gave a number of runs.
 pub const NAMED_SECONDS: u64 = 90;
 /// Assumed number of runs in a table: [`MIN_RUNS`] of six rows. A workload is shortened until a run without readahead takes at

@@ -6,7 +6,7 @@ use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::names;
 use foreread_sim::device::custom::FindError;
 
-/// Why a comparison could not be made: one line that says what, where and what to do.
+/// The error of a comparison: one line that says what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// An unknown workload, or a value or file that does not fit it.

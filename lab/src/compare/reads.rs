@@ -1,6 +1,6 @@
-//! What a comparison reads: built-in workloads by their names, or a trace.
+//! The reads of a comparison: built-in workloads by their names, or a trace.
 //!
-//! Nothing is measured here, and no target is chosen.
+//! This module measures nothing, and chooses no target.
 
 use super::targets::Description;
 use super::{CompareError, ComparePlan, SCRATCH_WORKLOADS, SPAN_BYTES, USUAL_WORKLOADS};

@@ -1,5 +1,5 @@
-//! The targets that can be measured: a model, a model that really sleeps, a source of the engine, a file. Each kind
-//! has its own file.
+//! The targets that can be measured: a model, a model that really sleeps, a source of the engine, a file. Each kind of
+//! target has a separate source file.
 //!
 //! ```text
 //!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
@@ -42,7 +42,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A target that was named but is not open yet.
+/// A target that the user named and that is not open yet.
 pub trait TargetName: Debug + Send + Sync {
     /// The name for error messages.
     fn shown(&self) -> String;

@@ -1,4 +1,4 @@
-//! One run of one policy of a comparison, with an observer. It has the same cache page, cache size, limits and random
+//! Does a single run of one policy of a comparison, with an observer. It has the same cache page, cache size, limits and random
 //! numbers as the first run of `compare`, so the explanation matches the row of `compare`.
 //!
 //! ```text

@@ -22,7 +22,7 @@ const LANES_TIE: f64 = 1.02;
 /// A single read that takes less than this factor times the link's time is bound by the link.
 const AT_LINK: f64 = 1.1;
 
-/// The model and how well it fits.
+/// The fitted model, and its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Time of a read besides its transfer.

@@ -2,7 +2,7 @@
 //! module of the probe uses a clock.
 //!
 //! Reads go through the engine's [`Source`], as the engine's own reads do, with one thread for each read in flight.
-//! Buffers are aligned and touched beforehand, so no read is split or copied. Nothing is written to the source.
+//! Buffers are aligned and faulted in beforehand, so no read is split or copied. Nothing is written to the source.
 
 pub mod small_files;
 

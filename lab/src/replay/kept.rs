@@ -1,4 +1,4 @@
-//! A record of a trace in the form that a replay keeps.
+//! The form in which a replay stores a record of a trace.
 
 use foreread_core::event::Advice;
 use foreread_trace::After;

@@ -1,4 +1,4 @@
-//! Loads a trace for replay: its records, the sizes of its files, and counts of omitted records.
+//! Loads a trace for a replay: its records, the sizes of its files, and the numbers of skipped records.
 //!
 //! The whole trace is kept in memory, because a workload runs many times. So the number of records is limited, and a
 //! replay can be limited to the first records. Contents of files are never stored, and no times are invented.

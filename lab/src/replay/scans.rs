@@ -1,8 +1,7 @@
 //! Estimates how many of the pages that a page fault maps are then read by the program.
 //!
-//! On a fault, the kernel maps up to 64 KiB, or a large folio, around the page, and later touches of those pages
-//! cause no fault. The record contains the mapped pages; the next fault of the same mapping shows which of them were
-//! read:
+//! On a fault, the kernel maps up to 64 KiB, or a large folio, around the page, and later accesses to those pages cause
+//! no fault. The record contains the mapped pages; the next fault of the same mapping shows which of them were read:
 //!
 //! ```text
 //!   fault at page 0, 16 pages were mapped ─┬─ next fault at 16 (to 20)  the scan goes on: pages 0 to 15 were read
@@ -11,7 +10,8 @@
 //! ```
 //! The last range of a scan has no next fault, and is assumed to be read, because the scan has reached it. With this
 //! rule, a program that touches pages at random is not assumed to read 64 KiB each time. Two cases are not detected: a
-//! scan from the end to the start, and a scan by threads that each read a part smaller than what is mapped at once.
+//! scan from the end of a file to its start, and a scan by several threads that each read a part smaller than the range
+//! that a fault maps.
 
 use super::kept::{KeptRecord, What};
 use foreread_sim::workload::Workload;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.vary/1";
 
-/// One workload on one source under several policies, at several values of one parameter.
+/// The reports on one workload on one source under several policies, for several values of one parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     pub schema: String,

@@ -1,9 +1,9 @@
-//! The policies that `tune` compares, and what each one is for the user: no readahead, a setting of the kernel, or a policy
-//! that only foreread runs.
+//! The policies that `tune` compares, and the change that each one means for the user: no readahead, a setting of the
+//! kernel, or using foreread.
 //!
-//! Example: `linux-6.18:max=2M` is the kernel with `read_ahead_kb` at 2048, so the user can set it in `/sys`;
-//! `linux-6.18:max=2M,folios=on` has the same maximum, but large folios cannot be set in the kernel, so foreread has
-//! to run this policy.
+//! Example: `linux-6.18:max=2M` is the kernel with `read_ahead_kb` at 2048, so the user can set it in `/sys`. The
+//! policy `linux-6.18:max=2M,folios=on` has the same maximum, but large folios cannot be set in the kernel, so foreread
+//! has to run this policy.
 
 use foreread_core::policy::{DEFAULT, PolicyDraft};
 

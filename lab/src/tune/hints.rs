@@ -2,7 +2,7 @@
 //! after each open of the files that have one access pattern.
 //!
 //! Two hints are tried: RANDOM for files whose reads follow no pattern, and SEQUENTIAL, which doubles the kernel's
-//! maximum for the descriptor, for files that are read sequentially. Both runs of a pair use the same random numbers. A
+//! maximum for the descriptor, for files that are read sequentially. The runs with and without the hint use the same random numbers. A
 //! file for which the program already gives a hint gets no other hint.
 
 use super::MIN_GAIN;

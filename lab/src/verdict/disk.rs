@@ -5,7 +5,7 @@
 //!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one sequential reader: two windows are in flight
 //! ```
 //! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A
-//! device that serves the two windows one after the other reaches only the rate of one window; so the value is chosen
+//! device that serves the two windows one after the other reaches only the rate of one window. So the value is chosen
 //! by the rate of one window, and the gain is computed with the rate of two.
 //!
 //! The exponent 1.5 is between two limits: with 1, the reads of a window would not overlap with those of the next

@@ -1,4 +1,4 @@
-//! Command lines for the user to paste.
+//! The command lines that foreread recommends to the user.
 
 use super::{Means, Step};
 use foreread_os::host::devices::{Device, mount_setting};

@@ -1,13 +1,13 @@
-//! Finds which pages of a process's mappings were touched, from `/proc/PID/pagemap`.
+//! Finds which pages of a process's mappings were accessed, from `/proc/PID/pagemap`.
 //!
 //! ```text
 //!   file pages    0 ......... 900 |  .................  | 262144 ....... 263000 |
 //!                 touched        end                     touched              end       two runs: each sample checks after each end
 //!   sweep         all pages, when a thread waits for a fault and no end has moved: finds new runs
 //! ```
-//! The kernel maps the pages of 64 KiB around a fault, so touches are visible in blocks of that size: sixteen pages of
-//! 4 KiB. Checking all pages of a mapping of 2 GiB takes 3 ms, so each such sweep is followed by a pause of thirty
-//! times its duration.
+//! The kernel maps the pages of 64 KiB around a fault, so accesses are visible only in blocks of that size: sixteen
+//! pages of 4 KiB. Checking all pages of a mapping of 2 GiB takes 3 ms, so each such sweep is followed by a pause of
+//! thirty times its duration.
 
 use super::StorageUse;
 use crate::touch::{Touch, TouchKind};

@@ -3,7 +3,7 @@
 //! ```text
 //!   {"__metadata__":{...},"a":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]},...}      offsets from the end of the header
 //! ```
-//! Only the name and the offsets of a tensor are kept: a header of 100 MB may contain a shape of 48 million dimensions.
+//! Only the name and the offsets of each tensor are stored, because a header of 100 MB may contain a shape of 48 million dimensions.
 //!
 //! Source: the format's public description (huggingface/safetensors, README), which forbids holes and overlaps.
 

@@ -4,10 +4,10 @@
 //!   [header, name, extra][bytes] ...   [46 bytes, name, extra, comment] for each   [zip64: end, locator]   [end: 22 bytes, comment]
 //!   entries                            directory                                   only in large files
 //! ```
-//! The directory is read in pieces, and only the name and range of an entry are kept. Bytes in front of the archive
-//! (such as a self-extracting program) shift all offsets. An archive written to a pipe may refer to a zip64 end record
-//! that does not exist, or have one without its locator: then the directory is found by its entries, each of which ends
-//! where the next begins.
+//! The directory is read in chunks, and only the name and range of each entry are stored. Bytes in front of the archive
+//! (such as a self-extracting program) shift all offsets. An archive that was written to a pipe may refer to a zip64
+//! end record that does not exist, or have such a record without its locator. Then the directory is found by its
+//! entries, each of which ends where the next begins.
 //!
 //! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 

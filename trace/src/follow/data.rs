@@ -1,6 +1,6 @@
 //! System calls that read, write or give hints.
 //!
-//! Pipes, sockets, terminals, and files that the kernel never named get no records.
+//! There are no records for pipes, sockets, terminals, and files that appear in no page cache event.
 
 use super::call::{Call, MAX_CALL_BYTES};
 use super::fds::Description;

@@ -126,7 +126,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Gives a thread its own descriptor table.
+    /// Records that a thread gets a separate copy of its descriptor table.
     pub fn unshare(&mut self, thread: u32) -> Result<(), Fault> {
         let Some(&table) = self.threads.get(&thread) else {
             return Ok(());

@@ -7,9 +7,9 @@
 //!     17.116 ( 3.238 ms): cat/742  ... [continued]: read())                                       = 832
 //! ```
 //! Each line is converted to strace's notation and handled as in [`super::strace`]. perf names the arguments and omits
-//! zeros, so missing arguments are filled in by name ([`CALLS`]). Times are milliseconds since the first event; the
-//! time of a continued call is that of its start. A file name is shown only if perf has looked it up: each open without
-//! a name counts as a separate file. perf does not show the data that a pointer argument refers to.
+//! zeros, so missing arguments are filled in by name ([`CALLS`]). Times are milliseconds since the first event; a
+//! continued call has the time of its start. A file name is shown only if perf has looked it up: each open without a
+//! name counts as a separate file. perf does not show the data that a pointer argument refers to.
 //!
 //! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
 

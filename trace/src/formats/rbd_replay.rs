@@ -13,8 +13,8 @@
 //! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. `rbd-replay-prep`, which
 //! writes these traces, however, makes an action a dependency only after the action has ended, and by mistake writes
 //! the id of the action instead of the id of its completion. So unless `aio-deps=submit` is given, such a dependency
-//! also waits for the end, while its delay still counts from the start: at the recorded speed nothing changes, and at
-//! full speed the queue never gets deeper than recorded. No times are invented.
+//! also waits for the end of the action, while its delay still counts from the start. At the recorded speed this
+//! changes nothing; at full speed, the queue never gets deeper than recorded. No times are invented.
 
 use self::read::{Action, BANNER, Entry, Io, Reader, What};
 use super::scan::{Names, choice};

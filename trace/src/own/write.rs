@@ -16,7 +16,7 @@ const FULL_BYTES: usize = MAX_BLOCK_BYTES / 2;
 /// Compression level. 3 is zstd's own default; 19 makes a trace 10 to 20 % smaller, but takes thirty times as long.
 const LEVEL: i32 = 3;
 
-/// Writes a trace of which nothing was left out.
+/// Writes a trace for which no entries were skipped.
 pub fn export(
     header: &Header,
     pairs: Pairs,
@@ -27,7 +27,7 @@ pub fn export(
     write(header, items, &LeftOut::default(), output)
 }
 
-/// Writes a trace, and at its end the counts of `left_out` entries.
+/// Writes a trace, and in its end marker the counts of skipped entries.
 pub fn write(
     header: &Header,
     items: Items,

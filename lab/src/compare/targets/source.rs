@@ -23,7 +23,7 @@ use {
 
 /// The note about the rows of librbd.
 #[cfg(feature = "rbd")]
-const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, with a new client and an empty cache of 32 MiB for each run: \
+const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, with a new client and an empty cache of 32 MiB for each run. Their settings: \
     as shipped (writearound, which does not read ahead), with writeback, and with [Crume 2014]'s readahead of 4 MiB, never disabled";
 
 /// Finds any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.

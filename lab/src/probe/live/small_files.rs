@@ -1,4 +1,4 @@
-//! How long it takes to read whole small files of a FUSE file system, one at a time and several at once.
+//! Measures how long it takes to read whole small files of a FUSE file system, one at a time and several in parallel.
 //!
 //! A probe of one large file does not show this time: rclone makes a separate request for each open file, and discards
 //! the requested data at each jump within a file.

@@ -318,7 +318,7 @@ pub fn by_keys(
         .map_err(|what| refuse(what, &remedy(names)))
 }
 
-/// Tells the user how to assign the existing columns.
+/// The remedy in an error message: how to assign the table's columns.
 pub fn remedy(names: &[String]) -> String {
     let mut shown: Vec<String> = names
         .iter()
