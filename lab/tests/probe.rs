@@ -114,7 +114,9 @@ fn a_model_beside_itself_has_a_ratio_of_one() {
     }
     let text = report.render();
     assert!(
-        text.starts_with("model:nvme beside model:nvme: simulated / measured is 1.00 to 1.00."),
+        text.starts_with(
+            "model:nvme compared with model:nvme: simulated / measured is 1.00 to 1.00."
+        ),
         "{text}"
     );
 }

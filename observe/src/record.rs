@@ -284,7 +284,7 @@ impl Capture {
 
 /// The notes about the names in a trace.
 fn notes_of_names(nameless: u64, answers: bool) -> impl Iterator<Item = String> {
-    let some = format!("{nameless} files have no name: deleted, or not found");
+    let some = format!("{nameless} files have no name, because they were deleted or not found");
     let none = "a file system did not answer, so the search for names was not completed";
     let some = Some(some).filter(|_| nameless > 0);
     let none = Some(none.to_string()).filter(|_| !answers);

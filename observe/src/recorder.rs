@@ -24,7 +24,8 @@ use std::time::Instant;
 /// Most bytes of names that are kept to recognize a file when it is opened again. Reads of files beyond them are counted but
 /// not recorded: [`MAX_FILES`] names of [`MAX_NAME_BYTES`] would need 4 GiB.
 const MAX_NAMES_BYTES: usize = 64 << 20;
-const TOO_MANY_FILES: &str = "requests of files beyond 1048576, or beyond 64 MiB of names";
+const TOO_MANY_FILES: &str =
+    "requests for files beyond the limit of 1048576 files or 64 MiB of file names";
 /// Most requests that wait for the writer, some 2 MB.
 const QUEUE: usize = 1 << 14;
 

@@ -44,15 +44,17 @@ pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
         return None;
     }
     let size = plan.size_bytes.unwrap_or(SPAN_BYTES);
-    let refusal = |reads: &Reads| match reads {
+    let refusal = |reads: &Reads| {
+        match reads {
         Reads::Trace(_) => {
-            Some("a trace is replayed on models unless --on names a file of its size".to_string())
+            Some("a trace is replayed on models, unless --on names a file that is large enough for the trace".to_string())
         }
         Reads::Named(w) => w
             .build(size, plan.seed)
             .ok()
             .and_then(|w| live::check(&w).err())
             .map(|e| e.to_string()),
+    }
     };
     let refusals: Option<Vec<String>> = all.iter().map(refusal).collect();
     refusals?

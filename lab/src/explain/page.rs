@@ -102,6 +102,6 @@ fn stalls(files: &[&File]) -> Option<Figure> {
     let waited = files.iter().filter(|file| file.counts.stall_ns > 0);
     let bars: Vec<Bar> = waited.take(MAX_BARS).map(bar).collect();
     let parts = vec!["stall"];
-    let title = "Stall of each file, s (less is better)";
+    let title = "Time for which reads waited, by file, s (less is better)";
     (!bars.is_empty()).then(|| Figure::bars(title, Bars { parts, bars }).with_caption(rest(files)))
 }

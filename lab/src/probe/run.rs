@@ -241,7 +241,7 @@ fn notes_of(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String
     let mut notes = Vec::new();
     if let Some(noise) = noise.filter(|n| *n > BUSY) {
         notes.push(format!(
-            "The machine was busy: half of the rounds of a typical point differ by {:.0} %; repeat when it is idle, or \
+            "The machine was busy: the rounds of a typical point vary by {:.0} % (interquartile range); repeat when it is idle, or \
              with a larger --time",
             noise * 100.0
         ));

@@ -116,7 +116,7 @@ impl VerifyReport {
         ]
         .map(number::three);
         let head = format!(
-            "{} beside {}: simulated / measured is {low} to {high}.",
+            "{} compared with {}: simulated / measured is {low} to {high}.",
             self.source, self.model
         );
         let blocks = vec![

@@ -284,7 +284,7 @@ impl Latency {
         for run in &policy.runs {
             // Adding fails only for a histogram that may not grow, and this one may.
             all.add(&run.latency)
-                .expect("a growing histogram takes in any other");
+                .expect("a growing histogram accepts every other histogram");
         }
         Latency(all)
     }

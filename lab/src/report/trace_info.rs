@@ -85,7 +85,7 @@ fn counts(info: &Info) -> String {
     }
     if info.ahead.records > 0 {
         let ahead = count(info.ahead.records);
-        text += &format!("; of the reads {ahead} are readahead of the recorded system");
+        text += &format!("; {ahead} of the reads are readahead of the recorded system");
     }
     if info.metadata.records > 0 {
         let (records, bytes) = (count(info.metadata.records), megabytes(info.metadata.bytes));

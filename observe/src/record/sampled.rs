@@ -176,12 +176,12 @@ impl SampledCapture {
             format!(
                 "sampled: reads that waited were observed; {guessed:.1} of {read:.1} MB did not wait: they were counted, and their positions are estimated"
             ),
-            "not observed: hints, writes, reads that bypass the page cache, mappings of less than 128 KiB; of larger ones the first touch of each 64 KiB is observed"
+            "not observed: hints, writes, reads that bypass the page cache, mappings of less than 128 KiB; of larger mappings, only the first access to each 64 KiB is observed"
                 .to_string(),
         ];
         if self.is_joined {
             notes.push(
-                "it includes pages of mappings that were touched before the recording began"
+                "the trace includes pages of mappings that were accessed before the recording began"
                     .to_string(),
             );
         }
