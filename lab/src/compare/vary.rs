@@ -243,7 +243,7 @@ impl Axis {
         }
         let full = &self.key;
         usage(format!(
-            "{key} is set twice: in '{text}' and in --vary {full}; remove it from the policy's parameters"
+            "{key} is set twice: in '{text}' and in --vary {full}; remove it from '{text}'"
         ))
     }
 
