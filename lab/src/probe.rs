@@ -127,7 +127,7 @@ impl Spread {
         high: 0.0,
     };
 
-    /// The spread of some values. Returns `None` if there are no values, or if a value is not finite.
+    /// Computes the median and quartiles of these values. Returns `None` if there are no values, or if a value is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Spread> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {

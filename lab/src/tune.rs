@@ -147,7 +147,7 @@ fn probed(
     Ok((found.probe, found.model.preset("measured")))
 }
 
-/// Measures, compares and advises.
+/// Measures the storage, compares policies on a model of it, and recommends settings.
 ///
 /// # Errors
 /// The storage cannot be measured, or the reads cannot be compared.

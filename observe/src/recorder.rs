@@ -40,7 +40,7 @@ enum ClientEvent {
     End,
 }
 
-/// A running recording: the observer of a front end.
+/// A running recording of the reads that a front end serves. The front end calls it as an observer.
 pub struct Recorder {
     told: SyncSender<ClientEvent>,
     writer: Mutex<Option<JoinHandle<Result<RecordingCounts, TraceError>>>>,

@@ -14,7 +14,7 @@
 //! time that its sequential run was observed.
 //!
 //! The sampler must run as the same user, with Yama's ptrace_scope at 0, or at 1 if foreread is the program's parent.
-//! It cannot observe programs that other processes may not inspect (setuid, `PR_SET_DUMPABLE` 0), reads that never
+//! The sampler cannot observe programs that other processes may not inspect (setuid, `PR_SET_DUMPABLE` 0), reads that never
 //! block, and the lengths of the buffers of a vectored read.
 //!
 //! The program never waits for the sampler, and the sampler does not open the program's files.

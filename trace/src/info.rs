@@ -391,7 +391,7 @@ impl Reuse {
         }
     }
 
-    /// Number of distinct blocks. It is exact if all blocks were tracked, otherwise an estimate.
+    /// Number of distinct blocks. The number is exact if all blocks were tracked, otherwise it is an estimate.
     pub fn distinct(&self) -> u64 {
         let kept: u64 = self
             .groups

@@ -176,7 +176,7 @@ impl Input {
     }
 
     /// Fills as much of `buf` as possible and returns the number of bytes, which is less than its length only at the
-    /// end. It is for formats that report a truncated file themselves.
+    /// end. This function is for formats that report a truncated file themselves.
     pub fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
         let mut got = 0;
         while got < buf.len() {

@@ -40,7 +40,7 @@ pub fn piece_bytes(file: impl AsFd) -> u64 {
     device.map_or(DEFAULT_PIECE_BYTES, |device| piece_of(&device))
 }
 
-/// Starts to read `range`, in pieces of at most `piece` bytes ([`piece_bytes`]). Returns the number of calls.
+/// Starts to read `range`, in pieces of at most `piece` bytes ([`piece_bytes`]). Returns the number of calls of readahead(2).
 ///
 /// # Errors
 /// The file is not open for reading, or its file system has no page cache (EINVAL: a pipe, a socket, some pseudo files).

@@ -1,6 +1,6 @@
 //! Finds the file with a given device and inode number, and opens it for foreread.
 //!
-//! The kernel's events contain only these numbers. On slow storage, the observed thread usually still waits for its
+//! The kernel's events contain only the device and inode number of a file. On slow storage, the observed thread usually still waits for its
 //! bytes when foreread searches for the file; but a small file may already be closed:
 //!
 //! ```text

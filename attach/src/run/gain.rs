@@ -120,7 +120,7 @@ impl Gain {
         }
     }
 
-    /// Starts a new observation.
+    /// Starts a new observation of the storage device.
     pub fn begin(&mut self, now: Instant) {
         (self.since, self.waits_before, self.waited_before) = (now, self.waits, self.waited);
         (self.reason, self.next, self.read_at_begin) = (None, 0, self.read_before);

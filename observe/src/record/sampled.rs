@@ -141,7 +141,7 @@ impl SampledCapture {
         self.reads.cpu_seconds
     }
 
-    /// The trace to write.
+    /// Converts the samples to a trace.
     pub fn understand(self) -> Understood {
         let nameless = self.finder.nameless(&self.reads.files) as u64;
         let header = self.header(nameless);

@@ -105,8 +105,8 @@ impl MappedFiles {
         }
     }
 
-    /// The storage device on which pages were last touched. It is a guess for which storage a page fault waits, because
-    /// samples do not show this.
+    /// The storage device on which pages were last touched. A page fault is assumed to wait for this device, because
+    /// samples do not show for which storage it waits.
     pub fn latest_device(&self) -> Option<u32> {
         self.latest
     }

@@ -173,7 +173,7 @@ impl Instance {
         })
     }
 
-    /// The threads that are being followed.
+    /// The ids of the threads whose events are recorded.
     pub fn followed(&self) -> Vec<u32> {
         let text = self.get("set_event_pid").unwrap_or_default();
         text.split_whitespace()

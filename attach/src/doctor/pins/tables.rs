@@ -1,4 +1,4 @@
-//! Finds the readahead that configuration files which are tables of values or of commands set for a disk.
+//! Finds the readahead that a configuration file sets for a disk, if the file is a table of values or of commands.
 //!
 //! ```text
 //!   tmpfiles.d     w /sys/block/sd*/queue/read_ahead_kb - - - - 4096

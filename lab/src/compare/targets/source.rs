@@ -1,5 +1,6 @@
-//! A source of the engine that is not a file. One connection serves all runs, because the storage has its own caches
-//! anyway. In addition to the rows for policies, the table of an RBD image has rows for librbd.
+//! A target that is a source of the engine other than a file, such as an S3 object or an RBD image. One connection
+//! serves all runs, because the storage has its own caches anyway. In addition to the rows for policies, the table of
+//! an RBD image has rows for librbd.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::CompareError;
