@@ -51,7 +51,7 @@ const IN_ORDER_US: f64 = 100.0;
 pub const MIN_TURNING_US: f64 = 1000.0;
 
 /// The latency and the bandwidth of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StorageCosts {
     /// Latency of a random read of 4 KiB, in microseconds.
     pub latency_us: f64,
@@ -176,7 +176,7 @@ impl StorageCosts {
         bytes > large && bytes > best.readahead_bytes
     }
 
-    /// The costs in words, such as `measured: 0.2 ms, 1200 MB/s`.
+    /// The costs in words, such as `measured: 0.2 ms, 1200 MB/s`, or `measured 12 min ago: ...` if another command has measured them.
     #[must_use]
     pub fn in_words(&self) -> String {
         let word = match (self.is_measured, self.age_s / 60) {
@@ -205,7 +205,7 @@ const ROUNDS: usize = 3;
 const MIN_GAIN: f64 = 1.25;
 
 /// The measured rate of a sequential reader with windows of one size, in 10^6 bytes a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckedRate {
     pub readahead_bytes: u64,
     pub mb_per_s: [f64; ROUNDS],
@@ -274,7 +274,7 @@ impl DiskLook {
         )
     }
 
-    /// Like [`DiskLook::of`], for a device whose facts are known. `may_turn` means that the device reports to be rotational.
+    /// Like [`DiskLook::of`], for the disk with this name, whose facts are known. `may_turn` means that the device reports to be rotational.
     ///
     /// # Errors
     /// The device cannot be read.
