@@ -89,7 +89,8 @@ fn one_disk_has_one_value() {
         .expect("a setting");
     let what = setting["what"].as_str().expect("words");
     let own = setting["text"].to_string();
-    let names_both = |words: &str| words.contains(" for these reads (the advice for the disk in general is ");
+    let names_both =
+        |words: &str| words.contains(" for these reads (the advice for the disk in general is ");
     assert!(names_both(what) || are_equal(&set_by(&own)), "{setting:#}");
 
     let compare = foreread([
