@@ -297,7 +297,7 @@ fn folders_writable_by_others_are_refused() {
     fs::set_permissions(cache.path(), PermissionsExt::from_mode(0o777)).expect("open to all");
     let others = cache.run("list", &[]);
     assert!(
-        others.is_refused().contains("other users may write it")
+        others.is_refused().contains("other users can write to it")
             && others.err.contains("others=trusted"),
         "{}",
         others.err

@@ -1,8 +1,7 @@
-//! Sources: the storage below a reader.
+//! Sources: the interface to the storage (file, object, NBD export, RBD image) that a reader reads from.
 //!
-//! Several threads call a [`Source`] at the same time. It blocks, and returns the bytes of **one version** or an error. A source
-//! does not cache, does not read ahead, does not know the machine, and does not panic on purpose (a panic in a source counts as
-//! EIO).
+//! Several threads call a [`Source`] at the same time. Each call blocks, and returns bytes of **one version** or an error. A source
+//! does not cache and does not read ahead. It does not panic on purpose; the engine treats a panic in a source as EIO.
 //!
 //! ```text
 //!   version 1 ──read_at──► bytes           (larger than before: the same version, see `size`)
@@ -14,8 +13,8 @@
 //! Features that only some sources have are optional: [`Source::streaming`], [`Source::writing`], [`Source::holes`] and
 //! [`Source::queue`] return `None` by default.
 //!
-//! The engine calls [`Source::accept`] after it has dropped everything of the old version. Between the change and that call every
-//! read returns an error, so no reply can mix two versions.
+//! When a source has changed, every read returns an error until the engine calls [`Source::accept`], so no reply can mix two
+//! versions. Before that call, the engine drops all cached data of the old version.
 
 #[cfg(feature = "tokio")]
 mod async_source;
@@ -634,7 +633,7 @@ fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
         return error;
     }
     let remedy = format!(
-        "to mount the keys below it, write {name}/ with / at its end; for one object, {}",
+        "to mount all keys below this prefix, write {name}/ with a / at the end; to read a single object, {}",
         error.remedy
     );
     SourceOpenError { remedy, ..error }
@@ -708,8 +707,8 @@ fn text(name: &SourceName) -> Result<&str, SourceOpenError> {
 fn not_built(name: &SourceName, feature: &str) -> SourceOpenError {
     SourceOpenError {
         what: name.clone(),
-        why: "this build cannot read such sources".to_string(),
-        remedy: format!("build it with --features {feature}"),
+        why: "foreread was built without support for this type of source".to_string(),
+        remedy: format!("build foreread with --features {feature}"),
         errno: rustix::io::Errno::NOTSUP.raw_os_error(),
         cause: None,
     }
@@ -747,7 +746,7 @@ mod tests {
             "abfss://box@acc.dfs.core.windows.net/dir",
             "hf://u/r/dir",
         ] {
-            let wanted = format!("write {name}/ with / at its end; for one object, check it");
+            let wanted = format!("write {name}/ with a / at the end; to read a single object, check it");
             assert!(remedy(name, ENOENT).contains(&wanted), "{name}");
             assert_eq!(remedy(name, EIO), "check it");
         }

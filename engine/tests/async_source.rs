@@ -236,7 +236,7 @@ fn reads_fail_after_the_runtime_has_ended() {
     for error in [error, reader.read_at(&mut [0; 8], 0)] {
         let text = error.expect_err("no answer").to_string();
         assert!(
-            text.contains("the runtime of its client has ended"),
+            text.contains("the async runtime that its client uses has ended"),
             "{text}"
         );
     }

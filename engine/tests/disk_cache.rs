@@ -461,7 +461,7 @@ fn a_folder_that_others_may_write_is_refused_and_links_are_not_followed() {
         .expect_err("refused")
         .to_string();
     assert!(
-        error.contains("other users may write it") && error.contains("others=trusted"),
+        error.contains("other users can write to it") && error.contains("others=trusted"),
         "{error}"
     );
     let trusted = DiskCacheSettings {

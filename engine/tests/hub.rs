@@ -301,7 +301,7 @@ fn open_errors_have_a_reason_and_a_remedy() {
             "hf://u/gated/a",
             Some(TOKEN),
             "403 GatedRepo (credentials: HF_TOKEN)",
-            "ask for access on the page",
+            "request access on the repository",
             acces,
         ),
         (
@@ -314,7 +314,7 @@ fn open_errors_have_a_reason_and_a_remedy() {
         (
             "hf://u/r/a",
             Some("hf can"),
-            "the token of HF_TOKEN holds a blank",
+            "the token in HF_TOKEN contains a blank",
             "hf auth login",
             22,
         ),

@@ -489,7 +489,7 @@ fn a_server_that_answers_wrongly_is_left() {
     let expected = [
         "not a newstyle NBD server",
         "too old",
-        "an answer of more than 65536 bytes",
+        "a reply of more than 65536 bytes to an option",
     ];
     let server = std::thread::spawn(move || {
         for lie in wrong_answers {

@@ -255,7 +255,7 @@ fn certificates_have_their_time() {
     certificates.revoke("client", Some("2021-01-01 00:00:00 UTC"));
     refused(
         &at(&peer, "localhost"),
-        &["no valid list", "certtool --generate-crl"],
+        &["no valid revocation list", "certtool --generate-crl"],
     );
     std::fs::remove_file(certificates.path().join("ca-crl.pem")).expect("removed");
     dates("2020-01-01 00:00:00 UTC", "2021-01-01 00:00:00 UTC");
@@ -358,7 +358,7 @@ fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
         (starttls(wire::reply::ERR_INVALID, &[]), "refuses TLS"),
         ([&ack[..], &plain].concat(), "TLS data is invalid"),
         (starttls(wire::reply::ACK, b"x"), "violates the protocol"),
-        (plain.clone(), "an answer to another option"),
+        (plain.clone(), "a reply to an option that was not requested"),
         (starttls(wire::reply::INFO, &export), "refuses TLS"),
         (
             [&ack[..], &[0x16, 3, 3, 0xff, 0xff]].concat(),

@@ -359,7 +359,7 @@ fn missing_inputs_are_one_line_errors() {
         .to_string();
     assert!(
         error.starts_with(
-            "rbd:rbd/x: librados.so.2 has no rbd_version: it is a different version than"
+            "rbd:rbd/x: the library librados.so.2 lacks the function rbd_version: its version"
         ),
         "{error}"
     );

@@ -331,7 +331,7 @@ fn the_marker_of_an_azure_folder_is_not_a_file() {
             let isdir = rustix::io::Errno::ISDIR.raw_os_error();
             assert_eq!(
                 (error.errno, error.remedy.as_str()),
-                (isdir, "write it with / at its end")
+                (isdir, "add a / at the end of the name")
             );
         }
         assert!(names(&tree, "nothing").is_err(), "{header}");
@@ -1169,7 +1169,7 @@ fn names_that_take_too_many_bytes_are_an_error() {
             let refused = names(&tree, "").expect_err("four names").to_string();
             assert!(
                 refused.contains(&format!(
-                    "more than {} bytes, which is the limit",
+                    "exceed the limit of {} bytes",
                     max_name_bytes()
                 )),
                 "{refused}"
@@ -1343,12 +1343,12 @@ fn refusals_of_s3_are_one_line_with_a_remedy() {
         (
             "s3://bucket/y",
             &[][..],
-            "answered 404 NoSuchKey; check bucket and key (a prefix ends with /)",
+            "answered 404 NoSuchKey; check the bucket, the key (the name of a prefix ends with /)",
         ),
         (
             "s3://tekcub/x",
             &[],
-            "answered 404 NoSuchBucket; check bucket and key",
+            "answered 404 NoSuchBucket; check the bucket, the key",
         ),
         (
             "s3://bucket/x",
@@ -1363,7 +1363,7 @@ fn refusals_of_s3_are_one_line_with_a_remedy() {
         (
             "s3://bucket/x",
             &[("AWS_ACCESS_KEY_ID", "")],
-            "one of the two variables of a key is missing; set AWS_ACCESS_KEY_ID",
+            "only one of the two variables of an access key is set; set both AWS_ACCESS_KEY_ID",
         ),
         (
             "s3://bucket/x",

@@ -147,7 +147,7 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
         ),
         (
             "inject=io_uring_setup:error=ENOMEM",
-            "direct, threads (io_uring has no memory: ENOMEM, raise ulimit -l)",
+            "direct, threads (io_uring got too little locked memory: ENOMEM, raise ulimit -l)",
         ),
         (
             "inject=io_uring_enter:error=EPERM",
@@ -225,7 +225,7 @@ fn more_files_than_rings() {
         .iter()
         .filter(|s| {
             s.describe()
-                .ends_with("threads (64 rings of io_uring are in use)")
+                .ends_with("threads (all 64 io_uring instances that foreread may create are in use)")
         })
         .count();
     assert!(beyond >= 6, "{beyond} of 70 beyond the limit");

@@ -83,7 +83,7 @@ def test_two_accounts_in_one_process(emulator, tmp_path, monkeypatch):
     # versitygw answers 404 for a key that it does not know.
     with pytest.raises(PermissionError, match="the arguments key and secret") as raised:
         foreread.open("s3://bucket/key", **{**two, "key": "one"})
-    assert "check key, secret and token" in str(raised.value) and "AWS_" not in str(raised.value)
+    assert "check the arguments key, secret and token" in str(raised.value) and "AWS_" not in str(raised.value)
     with pytest.raises(PermissionError, match="SignatureDoesNotMatch.*the arguments key and secret"):
         foreread.open("s3://bucket/key", **{**two, "secret": "wrong"})
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")

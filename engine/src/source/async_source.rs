@@ -1,7 +1,7 @@
-//! An async client as a source: its reads run as tasks of a runtime and need no threads.
+//! Uses an async client as a source: its reads run as tasks of an async runtime and need no threads.
 //!
-//! It never blocks the runtime, and never delays the drop of a reader. Only this module writes into the memory of a transfer,
-//! so dropping a queue frees all of that memory at once.
+//! This module never blocks the runtime, and never delays the drop of a reader. Only this module writes into the buffers of a
+//! transfer, so dropping a queue frees all buffers at once.
 //!
 //! ```text
 //!   submit ──► a task for each fetch ──client.read_at──► its bytes, copied into the transfers ──► ended ──reap──►
@@ -173,7 +173,7 @@ fn range_in<S: AsyncSource>(client: &S, offset: u64, room: usize) -> Range<u64> 
 fn ended<S: AsyncSource>(client: &S) -> SourceError {
     SourceError::Io {
         errno: EIO,
-        what: format!("{}: the runtime of its client has ended", client.describe()),
+        what: format!("{}: the async runtime that its client uses has ended", client.describe()),
     }
 }
 
@@ -181,7 +181,7 @@ fn is_its_own<S: AsyncSource>(client: &S) -> SourceError {
     SourceError::Io {
         errno: EIO,
         what: format!(
-            "{}: a blocking read in a task of the runtime that must answer it; use read_at_async, with worker threads",
+            "{}: a task made a blocking read that can only complete in the task's own runtime; use read_at_async, and a runtime with worker threads",
             client.describe()
         ),
     }

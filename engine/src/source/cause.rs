@@ -1,7 +1,7 @@
-//! The underlying error, shared by all reports of it.
+//! The underlying error of a failed fetch, shared by all reads that failed with it.
 //!
-//! A fetch may fail several reads, and all of them have the same cause. Errors of clients cannot be cloned, so these reads
-//! share the error.
+//! A fetch may fail several reads, and all of them have the same cause. The error of a client library cannot be cloned, so these
+//! reads share one error value.
 
 use std::error::Error;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The default settings for each kind of storage, in one table.
 //!
-//! `serve`, `mount`, `compare --on` and the libraries for Rust and C use it, so a measurement predicts what is
-//! served. Each source and tree must state its defaults.
+//! `serve`, `mount`, `compare --on` and the libraries for Rust and C use the same defaults, so a measurement with `compare`
+//! predicts how the server performs. Each implementation of a source or a tree must state its defaults.
 //!
 //! ```text
 //!   Source::defaults, Tree::defaults ──► requests ──► worker threads, fetches ahead in flight;  max_fetch ──► largest fetch
@@ -17,9 +17,9 @@
 //! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
 //! | model-live | 4 | 128K | as the simulator for the same model |
 //!
-//! A fetch is at most 1 MiB, or 8 MiB for objects: an object's bytes are served as they arrive, others when the fetch is
-//! complete.
-//! `auto` uses only the requests and the largest fetch, and measures the rest.
+//! A fetch is at most 1 MiB, but 8 MiB for objects: bytes of an object are served as they arrive, bytes of other sources only when
+//! the fetch is complete. The policy `auto` uses only the number of requests and the largest fetch size from this table, and
+//! measures the rest.
 
 use foreread_core::storage::{KindLimits, LOCAL_FETCH_BYTES};
 use foreread_os::host::Host;

@@ -1,5 +1,5 @@
-//! Descriptor operations shared by served files and the disk cache: locks of the open description, and writes that
-//! continue after EINTR.
+//! Operations on file descriptors that served files and the disk cache share: locks on the open file description (OFD locks), and
+//! writes that continue after EINTR.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;

@@ -1,7 +1,7 @@
 //! The disk cache below the memory cache: it keeps fetched bytes after the process has ended, and shares them with other processes.
 //!
 //! It caches sources with an exact version ([`Source::exact_version`]): objects with a strong ETag or a generation. Other sources bypass
-//! it. The file system is the index: the cache needs no repair, and opening it reads no index.
+//! it. File names serve as the index, so the cache needs no repair, and opening it reads no index.
 //!
 //! ```text
 //!   reader ──► engine (memory, readahead) ──► CachedSource ──► files below DIR/foreread-cache-2
@@ -22,8 +22,9 @@
 //! | latest | the version of each object that was read last |
 //! | inspect | lists and verifies the cache for the `foreread cache` command |
 //!
-//! It never fails a read because of a disk error, and never follows a link below the folder. It verifies the checksums of all cached bytes
-//! that it serves; files for FUSE passthrough are only verified when they are opened, or were synced before (see `whole`).
+//! The disk cache never fails a read because of a disk error, and never follows a symbolic link in its folder. It verifies the
+//! checksums of all cached bytes that it serves; files for FUSE passthrough are only verified when they are opened, or were synced
+//! before (see `whole`).
 
 mod account;
 #[cfg(feature = "object")]
@@ -174,8 +175,8 @@ impl DiskCache {
         {
             return Err(SourceOpenError {
                 what: SourceName::from(settings.dir.as_path()),
-                why: "it is a disk cache and the shared folder below it".to_string(),
-                remedy: "name another folder of this machine".to_string(),
+                why: "the disk cache and its shared cache are the same folder".to_string(),
+                remedy: "use another folder on this machine for the disk cache".to_string(),
                 errno: rustix::io::Errno::INVAL.raw_os_error(),
                 cause: None,
             });
@@ -392,7 +393,7 @@ fn open_shared(
                 what: bucket.name.clone(),
                 why: "a bucket cannot be a shared cache: foreread was built without the feature `object`"
                     .to_string(),
-                remedy: "build it with that feature, or share a folder".to_string(),
+                remedy: "build foreread with the feature `object`, or use a folder as the shared cache".to_string(),
                 errno: rustix::io::Errno::OPNOTSUPP.raw_os_error(),
                 cause: None,
             })
@@ -403,7 +404,7 @@ fn open_shared(
 fn refused(dir: &Path, error: FolderError) -> SourceOpenError {
     SourceOpenError {
         what: SourceName::from(dir),
-        why: format!("it cannot be a disk cache: {}", error.why),
+        why: format!("this folder cannot be used as a disk cache: {}", error.why),
         remedy: error.remedy,
         errno: error.errno,
         cause: None,

@@ -1,4 +1,5 @@
-//! Errors of opening and reading sources: one line, an error number, and the client's error as the cause.
+//! Errors from opening and reading sources. Each has a message of one line, an errno, and the error of the client library as its
+//! cause.
 //!
 //! Example: a client's error `server said 503` is the cause of a [`SourceError::Other`], and the message of the failed read
 //! contains both.

@@ -1,7 +1,7 @@
-//! Log lines for failing sources.
+//! Logs the failures of sources.
 //!
-//! A panic counts as a failure. Example: after an object is replaced, every read of its old version fails. The log has one line
-//! a minute, with the number of failed reads.
+//! A panic in a source counts as a failure. Example: after an object is replaced, every read of its old version fails. The log then
+//! has one line per minute, with the number of failed reads.
 
 use super::{Cause, EIO, SourceError};
 use crate::log::once_a_minute;

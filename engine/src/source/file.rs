@@ -1,19 +1,19 @@
 //! A file or a block device, read with direct I/O (`O_DIRECT`).
 //!
 //! Without direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache
-//! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well, and `describe` says so.
+//! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well. `describe` reports this.
 //!
-//! The version of a file is its size, its modification time and its inode. It is checked after each read and before each write
-//! ([`version`]). The check detects a file that shrank or was written to, and a longer file copied over it. A file with
-//! appended data is accepted as the same version, longer. The check does not detect a write that leaves size and time unchanged
-//! (two writes within one tick of the file system's clock, `mmap` stores before the kernel updates the time, a time that was
-//! set back), nor any write to a block device, which has no modification time. The open file is read by its descriptor, so a
-//! file renamed over it is not noticed.
+//! The version of a file is its size, its modification time and its inode. The version is checked after each read and before each
+//! write ([`version`]). The check detects that the file shrank or was overwritten, and that a longer file was copied over it. If
+//! data was appended, the file still counts as the same version, with a larger size. The check does not detect a write that leaves
+//! size and time unchanged (two writes within one tick of the file system's clock, `mmap` stores before the kernel updates the
+//! time, a time that was set back), nor any write to a block device, which has no modification time. The file is read through its
+//! open descriptor, so foreread does not notice if another file is renamed over it.
 //!
-//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that transfers need no waiting
-//! threads. Short transfers of a ring are continued and checked by the same code as other reads.
+//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no threads wait for transfers. A
+//! short transfer by io_uring is continued and checked by the same code as other reads.
 //!
-//! It never writes unless it was prepared for writing ([`write`]), and never blocks on a pipe.
+//! This source never writes unless it was prepared for writing ([`write`]), and never blocks on opening a pipe.
 //!
 //! ```text
 //!   aligned part        preadv, or the ring, into the caller's buffers
@@ -154,7 +154,7 @@ impl Way {
 
     #[cfg(not(feature = "uring"))]
     fn best(_: &Arc<Core>) -> Way {
-        Way::Threads("this build has no io_uring".to_string())
+        Way::Threads("foreread was built without io_uring".to_string())
     }
 }
 
@@ -313,7 +313,7 @@ impl Core {
             .checked_add(wanted)
             .is_none_or(|end| end > i64::MAX as u64)
         {
-            return Err(self.io("reading beyond the largest offset", Errno::INVAL));
+            return Err(self.io("reading beyond the largest possible file offset", Errno::INVAL));
         }
         pick.look(self, bufs, offset, done);
         let more = if (done as u64) < wanted {

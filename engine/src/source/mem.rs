@@ -1,6 +1,6 @@
 //! A source in memory, for tests: a vector of bytes, or a function from an offset to bytes.
 //!
-//! It has versions like a real file: [`Mem::append`] grows it, [`Mem::replace`] makes it another version. It never waits.
+//! It has versions like a real file: [`Mem::append`] grows it, [`Mem::replace`] replaces it with another version. Reads never wait.
 
 use super::{Defaults, Source, SourceError, WritableSource};
 use std::io::IoSliceMut;

@@ -1,7 +1,7 @@
 //! The name of a source as given by a user: a path, `file:PATH`, or a URL that may contain a password or a token.
 //!
-//! `Display` and `Debug` show the name without its secrets, so no message, log or report can hold one by accident. Only
-//! the code that opens a source uses [`SourceName::unredacted`].
+//! `Display` and `Debug` show the name without its secrets, so no message, log or report can contain a secret by accident. Only the
+//! code that opens a source uses [`SourceName::unredacted`].
 //!
 //! [`foreread_os::secrets`] defines which parts of a name are secret.
 

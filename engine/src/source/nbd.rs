@@ -1,10 +1,10 @@
 //! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`; with TLS `nbds://`, `nbds+unix://`.
 //!
 //! Several requests are in flight on each connection, and there are several connections if the server allows it. A broken
-//! connection is replaced, with increasing delays ([`redial`]). The protocol has no version of an export, so foreread compares
-//! the size, and the server must still serve the export. A server that answers ESHUTDOWN ends the version (foreread does so
-//! when its own source has changed). The client never writes, never uses plain text if TLS was requested, and never trusts an
-//! unchecked reply.
+//! connection is replaced by a new one; after each failed attempt, the delay increases ([`redial`]). The NBD protocol has no
+//! version of an export, so foreread can only check that the server still serves the export, and that the size is unchanged. If a
+//! server answers ESHUTDOWN, foreread treats the export as changed (a foreread server answers this when its source has changed).
+//! The client never writes, never uses plain text if TLS was requested, and never trusts an unchecked reply.
 //!
 //! ```text
 //!   read_at ──► the connection with the fewest requests ──link::read──► bytes
@@ -149,7 +149,7 @@ impl Nbd {
             link.read(bufs, offset)
         } else {
             Err(LinkError::Changed(format!(
-                "the export has {} bytes, but had {known}",
+                "the export now has {} bytes, but had {known} before",
                 link.size()
             )))
         };

@@ -1,8 +1,8 @@
 //! Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `hf://USER/REPO/PATH`, `http://HOST/PATH`, `https://HOST/PATH`.
 //!
-//! Every request specifies a range of the accepted version (with `If-Match`, unless the server refuses it), and every reply is
-//! validated before its bytes are used. The source never writes, never prints a password or a token, never retries permanent
-//! errors, and never waits without a limit.
+//! Every request is for a byte range and, with `If-Match`, for the version that the reader has accepted. (A server that refuses
+//! `If-Match` gets requests without it.) Every reply is validated before its bytes are used. The source never writes, never prints
+//! a password or a token, never retries permanent errors, and never waits without a limit.
 //!
 //! ```text
 //!   open ──► first bytes of the object: its version, and whether the server knows ranges
@@ -12,8 +12,8 @@
 //!              Changed, until accept has requested the current version
 //! ```
 //!
-//! Threads: the reading thread waits and copies. A runtime with two threads, started once per process, drives all connections
-//! and reads the bodies (`body.rs`).
+//! The thread that reads only waits and copies. A runtime with two threads, started once per process, drives all connections and
+//! reads the bodies (`body.rs`).
 
 mod authorities;
 mod body;
@@ -130,7 +130,7 @@ impl Object {
             return Err(SourceOpenError {
                 what: name,
                 why: "it is a prefix, not an object".to_string(),
-                remedy: "use the name of an object; a mount shows a whole prefix".to_string(),
+                remedy: "use the name of an object, or mount the prefix (foreread mount)".to_string(),
                 errno: EISDIR,
                 cause: None,
             });
@@ -525,7 +525,7 @@ fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Resul
 fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal> {
     done.unwrap_or_else(|error| {
         Err(Refusal::Garbled(format!(
-            "cannot start threads for it: {error}"
+            "cannot start the threads of the HTTP client: {error}"
         )))
     })
 }

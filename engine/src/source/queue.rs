@@ -1,9 +1,10 @@
 //! Asynchronous reads of a source: submitted transfers complete later and need no threads.
 //!
-//! A transfer **owns** its buffers from its submission until it is returned, whether or not a caller still waits for it. With
-//! each transfer, a queue also owns the descriptor that is read. So if a reader, a source or a client goes away early, the
-//! device never writes into memory that now belongs to another owner, and no transfer reads from a descriptor that now refers
-//! to another file. A queue is optional. Refused transfers are read with [`Source::read_at`](super::Source::read_at).
+//! A transfer **owns** its buffers from its submission until it is returned, whether or not a caller still waits for it. The queue
+//! also owns the file descriptor that a transfer reads from, until the transfer ends. So if a reader, a source or a client goes
+//! away early, the device never writes into memory that now belongs to another owner, and no transfer reads from a descriptor that
+//! now refers to another file. A source may have no queue. Refused transfers are read with
+//! [`Source::read_at`](super::Source::read_at).
 //!
 //! ```text
 //!   submit ──► in flight ──the storage replies──► ended ──reap──► returned, with its result

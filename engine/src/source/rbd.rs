@@ -1,9 +1,9 @@
 //! Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
 //! It uses the installed librbd, which is loaded when the first image is opened. librbd's own cache and readahead are switched
-//! off, so that only one layer caches and reads ahead. An image is opened read-only. A read-only image has no watch and gets no
-//! notifications, so every few seconds a thread checks whether it is still the same. The source never writes, never locks an
-//! image, and never waits for a cluster without a limit.
+//! off, so that only one layer caches and reads ahead. An image is opened read-only. An image that is opened read-only has no Ceph
+//! watch and gets no notifications, so every few seconds a thread checks whether the image has changed. The source never writes,
+//! never locks an image, and never waits for a cluster without a limit.
 //!
 //! ```text
 //!   read_at ──► a piece of at most 4 MiB ──────────────► librbd ──► bytes
@@ -408,7 +408,7 @@ fn not_here(name: &SourceName, missing: LibraryError) -> SourceOpenError {
             )
         }
         LibraryError::Function(file, function) => (
-            format!("{file} has no {function}: it is a different version than required"),
+            format!("the library {file} lacks the function {function}: its version is too old or too new"),
             "install librbd1 of Ceph 16 or later (Debian: apt-get install librbd1)",
         ),
     };
@@ -452,7 +452,7 @@ fn cannot_open(
         ),
         (Step::Connect, _) => (
             format!("the cluster of {conf} cannot be reached ({system})"),
-            "check the monitors, the user and the keyring that it names".to_string(),
+            "check the monitors, the user and the keyring that the Ceph configuration names".to_string(),
         ),
         (Step::Pool, ENOENT) => (
             "there is no pool with this name".to_string(),
@@ -463,14 +463,14 @@ fn cannot_open(
             format!("see 'rbd ls {pool}' and 'rbd snap ls'"),
         ),
         (Step::Create | Step::Option, _) => (
-            format!("librados refuses its settings ({system})"),
-            "check the user and the options".to_string(),
+            format!("librados refuses its configuration ({system})"),
+            "check the user (id=) and the options in the Ceph configuration".to_string(),
         ),
         (_, ETIMEDOUT) => (
             "the cluster does not answer".to_string(),
             "check that it is healthy (ceph -s)".to_string(),
         ),
-        _ => (system, "check the name and the user's rights".to_string()),
+        _ => (system, "check the name of the image and the user's capabilities (ceph auth get)".to_string()),
     };
     let errno = if errno == 0 { EIO } else { errno };
     SourceOpenError {

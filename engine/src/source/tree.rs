@@ -1,9 +1,9 @@
 //! A tree of files: a folder, or any other source that lists names and opens them.
 //!
 //! Paths are relative and consist of plain names; the root is the empty path. Many threads call a [`Tree`] concurrently, and
-//! its calls may block. A tree never follows a link (the reading process does, with its own permissions), never leaves its
-//! root, and never opens an unchecked file: [`Tree::open`] returns the version of the opened file, not of the file that has the
-//! name now.
+//! its calls may block. A tree never leaves its root, and never follows a symbolic link: the kernel follows it for the reading
+//! process, with that process's permissions. [`Tree::open`] returns the version of the file that it has opened, even if another
+//! file has that name by then.
 //!
 //! ```text
 //!   list(folder) ──► names        look(path) ──► Meta with a version        open(path) ──► Source and its Meta

@@ -1,4 +1,4 @@
-//! A source with a disk cache: reads cached bytes from disk and the rest from the source below, and caches the rest.
+//! A source with a disk cache: reads cached bytes from disk, and fetches and caches all other bytes from the underlying source.
 //!
 //! ```text
 //!   fetch ──► is the exact version known? ── no ──► the source below
@@ -100,7 +100,7 @@ impl CachedSource {
             Some(_) => {
                 let source = self.below.describe();
                 let what =
-                    format!("{source}: it does not have the version whose bytes are on disk");
+                    format!("{source}: the store no longer has the version whose bytes are in the disk cache");
                 Err(SourceError::Changed { what })
             }
             None => self.below.check().map(|_| ()),

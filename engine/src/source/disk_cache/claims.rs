@@ -1,15 +1,15 @@
-//! Claims: of several processes that share a folder, only one fetches each byte.
+//! Claims (file locks on ranges): if several processes share a cache folder, only one of them fetches each byte.
 //!
 //! A process that is about to fetch a range locks it, and unlocks each part once that part is written. Another process that wants the same
-//! range finds it locked, waits for the lock, and then finds the bytes on disk. All locks are byte ranges of one empty file: the hash of
-//! the version gives an offset, and each megabyte of the object is one byte there. Two versions with the same offset sometimes wait for
-//! each other needlessly. When a process ends, the kernel releases its locks.
+//! range finds it locked, waits for the lock, and then finds the bytes on disk. All locks are byte-range locks on one empty file:
+//! the hash of the version gives a start offset, and from there each byte represents one megabyte of the object. Two versions whose
+//! hashes give the same offset sometimes wait for each other needlessly. When a process ends, the kernel releases its locks.
 //!
 //! ```text
 //!   hash of the version (38 bits) | megabyte of the object (24 bits)        a byte of `claims`
 //! ```
-//! Example: two processes read 4 GiB sequentially at the same time. The second is always slightly behind the first: it waits for the first
-//! one's next megabyte, and reads it from the disk.
+//! Example: two processes read 4 GiB sequentially at the same time. The second process is always slightly behind the first: it
+//! waits until the first has written the next megabyte, and reads that from the disk.
 
 use super::folder::CacheFolder;
 use super::hash::VersionHash;

@@ -1,4 +1,4 @@
-//! The local tier: a folder with files, claims and limits.
+//! The local tier of the cache: a folder on this machine, with its files, its claims (locks between processes) and its size limits.
 
 use super::account::Account;
 use super::claims::{Claim, Claims};
@@ -500,7 +500,7 @@ impl Tier for DiskTier {
             .is_ok();
         if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
             // Without the note, the next open fetches the first bytes, as it does without a cache.
-            tracing::debug!("the version that was read last is not noted in the disk cache");
+            tracing::debug!("cannot record in the disk cache which version of the object was read last");
         }
     }
 
@@ -510,7 +510,7 @@ impl Tier for DiskTier {
             let mut room = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
             if room.write(&opened.folder, &self.settings, listing).is_err() {
                 // Without the file, the next mount lists the folder, as it does without a cache.
-                tracing::debug!("the names of a folder are not kept in the disk cache");
+                tracing::debug!("cannot write the listing of a folder to the disk cache");
             }
         }
     }

@@ -1,13 +1,14 @@
 //! Eviction: the size limit, the free-space reserve, and the choice of the versions to evict.
 //!
-//! Versions are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994), but without 2Q's list of evicted names. The first queue has
-//! versions that were used once, by the read that fetched them; the second has versions that were used again. As long as the first queue
-//! has more than a tenth of all bytes, its oldest version is evicted; otherwise the least recently used version of the second queue is. So
-//! a scan of a large object evicts data of other scans, but not data that is reused.
+//! Cached versions of objects are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994), but without 2Q's list of evicted names.
+//! The first queue has versions that were used only by the read that fetched them; the second queue has versions that were used
+//! again. While the first queue has more than a tenth of all bytes, its oldest version is evicted; otherwise the least recently
+//! used version of the second queue is evicted. So a scan of a large object evicts data of other scans, but not data that is
+//! reused.
 //!
-//! There is no list of all versions. A version's name is a hash, so each of the 256 folders is a random sample. An eviction scans folders
-//! until it has found a thousand versions, and evicts from these. With up to a thousand versions the choice is exact; with a million, it is
-//! the oldest of about 4,000.
+//! There is no list of all versions. A version's file name is a hash, so the files in each of the 256 folders are a random sample
+//! of all versions. An eviction scans folders until it has found a thousand versions, and evicts some of these. In a cache of up to
+//! a thousand versions this evicts exactly the oldest version; in a cache of a million, it evicts the oldest of about 4,000.
 //!
 //! ```text
 //!   no room ──► scan the next folders, up to 1,000 versions ──► still none? ──► remove the oldest

@@ -393,7 +393,7 @@ impl FillWork {
         };
         let size = source.size();
         let Some(exact) = exact else {
-            let why = "its server does not name an exact version (no strong ETag)";
+            let why = "the server does not report an exact version of the object (no strong ETag)";
             self.hold()
                 .leave_out(path.display().to_string(), why.to_string());
             return Ok(());

@@ -135,7 +135,7 @@ impl CacheFolder {
     pub fn open_existing(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
         let failed = |why: &str, errno: Errno| FolderError {
             why: why.to_string(),
-            remedy: "name the folder that --disk-cache named".to_string(),
+            remedy: "give the folder that was used with --disk-cache".to_string(),
             errno: errno.raw_os_error(),
         };
         let opened = |errno: Errno, absent: &str| match errno {
@@ -152,7 +152,7 @@ impl CacheFolder {
             open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()).map_err(|errno| {
                 let absent = if has_old(&outer) {
                     format!(
-                        "it has no folder {FORMAT_FOLDER}, but {OLD_FOLDER} of an older version, which 'rm -r' removes"
+                        "it has no folder {FORMAT_FOLDER}, only {OLD_FOLDER} of an older version of foreread (remove it with 'rm -r')"
                     )
                 } else {
                     format!("it has no folder {FORMAT_FOLDER}")
@@ -406,9 +406,9 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
         return Ok(stat.st_mode);
     }
     let why = if may_write {
-        "other users may write it, and so give any bytes to its readers"
+        "other users can write to it and so change the cached data"
     } else {
-        "it belongs to another user, so that it may hold any bytes"
+        "it belongs to another user, who could change the cached data"
     };
     Err(FolderError {
         why: why.to_string(),

@@ -1,4 +1,4 @@
-//! Names and checksums of cached data.
+//! Computes the file names and checksums of cached data.
 
 use sha2::{Digest, Sha256};
 

@@ -1,7 +1,7 @@
 //! Lists, verifies and removes the versions in a cache's folder.
 //!
-//! It may inspect, verify and empty a cache while other processes use it: they see removed data as a miss. It creates nothing. Control
-//! characters in texts that it reads from the folder are replaced.
+//! This module may inspect, verify and empty a cache while other processes use it: for them, removed data is a cache miss. This
+//! module creates no files. It replaces control characters in texts that it reads from the folder.
 //!
 //! ```text
 //!   DIR ──open──► CacheInspector ──versions──► [VersionSummary ..] ──► verify, remove      of one version
@@ -137,7 +137,7 @@ impl CacheInspector {
             Ok(folder) => Ok(CacheInspector { folder, settings }),
             Err(error) => Err(SourceOpenError {
                 what: SourceName::from(settings.dir.as_path()),
-                why: format!("cannot look at the disk cache: {}", error.why),
+                why: format!("cannot inspect the disk cache: {}", error.why),
                 remedy: error.remedy,
                 errno: error.errno,
                 cause: None,

@@ -1,16 +1,18 @@
-//! A prefix of a store with cached listings: folders are shown as an earlier mount listed them, before the store has answered.
+//! A prefix of a store with listings cached on disk: a mount shows a folder as an earlier mount listed it, before the store has
+//! answered.
 //!
 //! ```text
 //!   names(d) ──► names/<hash of d> on the disk? ── no, or this mount has listed d ──► the store, and a copy for the disk
 //!                  └─ yes ──► shown at once; d is listed in the background ──► finds names that have changed or are gone
 //!   open(d/a), before that is done ──► waits for a listing of one page, or requests a alone ── it has changed ──► looked up again
 //! ```
-//! The store is contacted only when it is needed: for the first folder that is not on the disk, the first check, or the first open. A
-//! folder is shown from the disk once; a second listing of it shows the store's answer, once the check is done. If the store refuses the
-//! check of a folder, the check is not repeated.
+//! The store is first contacted when a folder's listing is not on the disk, when a listing must be checked, or when a file is
+//! opened. A folder is shown from the disk only once: the second time that a program lists it, the mount shows the store's answer,
+//! as soon as there is one. If the store refuses the check of a folder, the check is not repeated.
 //!
-//! It never opens a file because of a cached listing alone, unless the listing is younger than the user's limit ([`KeptNames::Believed`]).
-//! It never reports a name as absent because a cached listing lacks it. It never waits for a check whose answer is no longer needed.
+//! This module never opens a file because of a cached listing alone, unless the listing is younger than the user's limit
+//! ([`KeptNames::Believed`]). It never reports a name as absent because a cached listing lacks it. It never waits for a check whose
+//! answer is no longer needed.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;

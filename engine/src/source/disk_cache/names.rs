@@ -1,4 +1,4 @@
-//! Cached listings for the next mount: one text file for each folder of a store.
+//! Caches listings on disk for the next mount: one text file for each folder of a store.
 //!
 //! ```text
 //!   DIR/foreread-cache-2/names/<hash of the folder's name>
@@ -13,8 +13,8 @@
 //! All files together use at most a 32nd of the cache's limit. To make room for a new file, files that were not written for 30 days are
 //! removed, then the oldest. If several processes write the same file at once, the last one wins.
 //!
-//! Every file is validated. It is ignored if it is torn or too long, belongs to another folder or format, has a time in the future, or has
-//! an invalid entry or unsorted names. A listing that the format cannot represent is not cached.
+//! Every file is validated when it is read. A file is ignored if it is incomplete, too long, or of another folder or format, or if
+//! it has a time in the future, an invalid entry or unsorted names. A listing that the file format cannot represent is not cached.
 
 use super::folder::{CacheFolder, inside, now_seconds, used_ns};
 use super::hash::{VersionHash, checksum};

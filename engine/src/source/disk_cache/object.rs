@@ -9,10 +9,11 @@
 //!                     ...   an extra last byte, which makes the length odd, if the version was used again after it had been written
 //!   ab/abcd....data   the bytes at their own offsets, sparse, as long as the source
 //! ```
-//! A source of at most 32 KiB has only the first file: its bytes follow the checksums. Numbers are little-endian. Checksums are CRC-64/NVME
-//! and cover the position of the block. Bytes are written before their checksums. Reads need no sync: a block is cached if its checksum is
-//! not 0 and matches. Every read verifies that, so a block that was torn, changed, swapped or evicted counts as absent. If several
-//! processes write the same block at the same time, they write the same bytes.
+//! A source of at most 32 KiB has only one file, in which its bytes follow the checksums. Numbers are little-endian. A checksum is
+//! the CRC-64/NVME of a block and of its position. Bytes are written before their checksums. A block counts as cached if its
+//! checksum is not 0 and matches, so the files need no fsync. Every read verifies the checksum, so a block that was only partly
+//! written, changed, moved or evicted counts as absent. If several processes write the same block at the same time, they write the
+//! same bytes.
 //!
 //! Example: in an object of 100,000 bytes, the second block begins at byte 4096 of `.data`, and its checksum at byte 2056 of `.sums`.
 

@@ -1,4 +1,4 @@
-//! A cache: a tier, its writer, and the shared tier below it.
+//! The parts of one cache: the tier on this machine, the thread that writes to it, and the shared tier below it.
 
 use super::shared::DiskCacheCounts;
 use super::tier::Tier;

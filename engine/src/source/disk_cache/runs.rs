@@ -1,4 +1,5 @@
-//! The known blocks of a version in a bucket: runs of blocks, and the progress of their listing.
+//! What is known about one version in a shared bucket: which runs of consecutive blocks it has there, and how far the listing of
+//! them is.
 
 use super::folder::FORMAT_FOLDER;
 use super::hash::{BLOCK_BYTES, VersionHash};

@@ -1,4 +1,4 @@
-//! Settings of a disk cache: folder, size limit, free-space reserve, and whether other users may write it.
+//! Settings of a disk cache: folder, size limit, free-space reserve, and whether other users may write to the folder.
 
 use crate::source::SourceName;
 use foreread_core::units::parse_size;
@@ -51,7 +51,7 @@ impl KeptNames {
     /// # Errors
     /// Returns an error with the expected notation if the text is invalid.
     pub fn parse(text: &str) -> Result<KeptNames, String> {
-        let wrong = || format!("{text} is not check, off or a time from 0s to 365d such as 10m");
+        let wrong = || format!("{text} is neither check, nor off, nor a time from 0s to 365d such as 10m");
         match text {
             "check" => return Ok(KeptNames::Checked),
             "off" => return Ok(KeptNames::Off),
@@ -185,7 +185,7 @@ impl DiskCacheSettings {
             dir = before;
         }
         if dir.is_empty() {
-            return Err(format!("it names no folder; write {NOTATION}"));
+            return Err(format!("the folder is missing; write {NOTATION}"));
         }
         let mut settings = DiskCacheSettings::new(dir);
         for (key, value) in pairs
@@ -214,7 +214,7 @@ impl DiskCacheSettings {
                 Some(SharedCache::Folder(shared)) => shared.size_bytes = bytes(value)?,
                 _ => {
                     return Err(
-                        "shared-size is of a folder that shared= names before it".to_string()
+                        "shared-size needs shared=FOLDER before it".to_string()
                     );
                 }
             },
@@ -227,7 +227,7 @@ impl DiskCacheSettings {
                     bucket.endpoint_url = Some(value.into());
                 }
                 Some(SharedCache::Bucket(bucket)) => bucket.profile = Some(value.to_string()),
-                _ => return Err(format!("{key} is of a bucket that shared= names before it")),
+                _ => return Err(format!("{key} needs a bucket before it (shared=s3://BUCKET)")),
             },
             ("free", _) => {
                 self.free = match value.strip_suffix('%') {
@@ -275,7 +275,7 @@ fn shared(text: &str) -> Result<SharedCache, String> {
             profile: None,
             patience: BUCKET_PATIENCE,
         })),
-        _ => Err("shared= is a folder, or a bucket as s3://, gs:// or az://".to_string()),
+        _ => Err("shared= must be a folder, or a bucket such as s3://, gs:// or az://".to_string()),
     }
 }
 
@@ -346,22 +346,22 @@ mod tests {
         for (text, why) in [
             (
                 "",
-                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]",
+                "the folder is missing; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]",
             ),
             ("/c,size=1K", "size=1K is less than 1M"),
             ("/c,size=x", "size=x is not a size such as 50G"),
             ("/c,shared=", "shared= names no folder"),
             (
                 "/c,shared-size=1G",
-                "shared-size is of a folder that shared= names before it",
+                "shared-size needs shared=FOLDER before it",
             ),
             (
                 "/c,shared=s3://b/p,shared-size=1G",
-                "shared-size is of a folder that shared= names before it",
+                "shared-size needs shared=FOLDER before it",
             ),
             (
                 "/c,shared=/x,shared-profile=a",
-                "shared-profile is of a bucket that shared= names before it",
+                "shared-profile needs a bucket before it (shared=s3://BUCKET)",
             ),
             (
                 "/c,shared=s3://b,shared-endpoint=",
@@ -369,7 +369,7 @@ mod tests {
             ),
             (
                 "/c,shared=http://u:secret@h/p",
-                "shared= is a folder, or a bucket as s3://, gs:// or az://",
+                "shared= must be a folder, or a bucket such as s3://, gs:// or az://",
             ),
             (
                 "/c,free=100%",
@@ -378,7 +378,7 @@ mod tests {
             ("/c,others=all", "others=all is not others=trusted"),
             (
                 "/c,names=soon",
-                "names=soon is not check, off or a time from 0s to 365d such as 10m",
+                "names=soon is neither check, nor off, nor a time from 0s to 365d such as 10m",
             ),
         ] {
             assert_eq!(DiskCacheSettings::parse(text).expect_err(text), why);

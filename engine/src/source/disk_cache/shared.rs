@@ -1,4 +1,4 @@
-//! State shared by the parts of a cache: versions, counters, and operations that are paused after an error.
+//! State that all parts of a cache share: open versions, counters, and which operations are paused after an error.
 
 use super::hash::VersionHash;
 use super::object::ObjectFiles;
@@ -143,7 +143,7 @@ impl TierState {
         self.writes.off(FULL_PAUSE);
         let pause = FULL_PAUSE.as_secs();
         self.say(&format!(
-            "writes pause for {pause} s ({}); reads continue from the store",
+            "writing to the cache pauses for {pause} s ({}); reads continue from the store",
             errno_text(errno)
         ));
     }
@@ -153,10 +153,10 @@ impl TierState {
         let why = if is_disk_full {
             "the disk has no space beyond the reserve"
         } else {
-            "its limit leaves no room"
+            "the cache has reached its size limit"
         };
         self.say(&format!(
-            "nothing is written, because {why}; reads continue from the store"
+            "nothing is written to the cache, because {why}; reads continue from the store"
         ));
     }
 

@@ -1,4 +1,4 @@
-//! Writes parts from the disk and from the store into one sink.
+//! Delivers the bytes of one read to its reader: some parts come from the disk, others from the store.
 
 use crate::source::Sink;
 use std::io::IoSliceMut;

@@ -1,15 +1,15 @@
-//! Measured speed of the disk and the store: if the disk is slower, reads bypass it.
+//! Measures the speed of the disk and of the store; if the disk is slower, reads bypass the disk cache.
 //!
-//! A rate is the number of bytes that have arrived, divided by the time in which at least one read was delivering data. Concurrent reads
-//! are measured together. The time before a store read's first bytes is not counted: it is latency, which readahead hides. If it counted, a
-//! store that serves one short range after the other would look slow, and would then hardly be used. Older measurements lose half of their
-//! weight with each second of delivery time.
+//! A rate is the number of bytes that have arrived, divided by the time during which at least one read was delivering data. All
+//! concurrent reads give one rate. The time before a store read's first bytes is not counted: it is latency, which readahead hides.
+//! If it were counted, a store that serves one short range after the other would seem slow, and would then hardly be used. Older
+//! measurements lose half of their weight with each second of delivery time.
 //!
 //! ```text
 //!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
 //!                                                                          not faster ──► disk; if slow, 8 ranges from the store every 5 s
 //! ```
-//! The side that is not used is measured now and then, so that a wrong rate does not persist.
+//! The disk or store that is not used at the moment is still measured from time to time, so that a wrong rate does not persist.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

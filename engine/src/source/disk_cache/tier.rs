@@ -1,12 +1,13 @@
-//! The interface of a cache tier, which is either a folder (`disk.rs`) or a bucket (`bucket.rs`). Other code uses only this interface.
+//! The interface of a cache tier, which is either a folder (`disk.rs`) or a bucket (`bucket.rs`). Other code uses a tier only
+//! through this interface.
 //!
 //! ```text
 //!   CachedSource ──► Tier ─┬─ DiskTier: files, claims, room       of this machine, or of a shared file system
 //!        │                 └─ BucketTier: keys below a prefix     shared by machines
 //!        └─► Writer ──► Tier
 //! ```
-//! A cache has one tier on this machine. There may be a shared tier below it: the local tier requests missing data from the shared tier,
-//! and the shared tier requests it from the store.
+//! A cache has one tier on this machine (local tier). There may be a shared tier below it: data missing in the local tier is
+//! requested from the shared tier, and data missing there is requested from the store.
 
 use super::claims::Claim;
 use super::names::NewListing;

@@ -1,10 +1,12 @@
-//! Writes fetched data in the background: a bounded queue, and one thread, or several if writes wait for a server.
+//! Writes fetched data to the cache in the background. It has a bounded queue and one thread, or several threads if writes wait for
+//! a server.
 //!
 //! ```text
 //!   fetch ──► Tee ──copies──► run of blocks, up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► tier, claim released
 //!                └─ queue full: skipped, counted                                         └─ no: skipped, counted
 //! ```
-//! A reader never waits for a write. When the process ends, the queue is written within a few seconds, or dropped.
+//! A reader never waits for a write. When the process ends, the writer has a few seconds to write the queue; what remains is
+//! dropped.
 
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;

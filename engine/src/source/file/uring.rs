@@ -1,6 +1,6 @@
-//! io_uring for files: the queue of a file, and the test of whether io_uring works.
+//! Reads files with io_uring: the queue of transfers of a file, and the test whether io_uring works.
 //!
-//! The test is a real read of the file when it is opened, because a ring can be missing (old kernels), forbidden (seccomp,
+//! The test is a real read of the file when it is opened, because io_uring can be missing (old kernels), forbidden (seccomp,
 //! containers, `kernel.io_uring_disabled`), or present but failing. A file can always be read without io_uring. Short and
 //! interrupted transfers are continued and checked by the code in file.rs.
 //!
@@ -27,7 +27,7 @@ impl FileQueue {
     /// Creates a queue for the file, or returns the reason why it is unavailable.
     pub fn new(file: &Arc<Core>) -> Result<FileQueue, String> {
         let ring = Ring::new().map_err(|error| match error {
-            None => format!("{MAX_RINGS} rings of io_uring are in use"),
+            None => format!("all {MAX_RINGS} io_uring instances that foreread may create are in use"),
             Some(error) => refused("io_uring", error.raw_os_error().unwrap_or(libc::EIO)),
         })?;
         Ok(FileQueue {
@@ -60,9 +60,9 @@ fn refused(what: &str, errno: i32) -> String {
     match errno {
         libc::EPERM | libc::EACCES => format!("{what} is forbidden: EPERM"),
         libc::ENOSYS => format!("{what} is not supported by this kernel: ENOSYS"),
-        libc::ENOMEM => format!("{what} has no memory: ENOMEM, raise ulimit -l"),
+        libc::ENOMEM => format!("{what} got too little locked memory: ENOMEM, raise ulimit -l"),
         libc::EMFILE | libc::ENFILE => {
-            format!("{what} has no descriptor: EMFILE, raise ulimit -n")
+            format!("{what} got no file descriptor: EMFILE, raise ulimit -n")
         }
         _ => format!("{what}: {}", errno_text(errno)),
     }

@@ -1,9 +1,9 @@
-//! The version of a file: its identity, and how to treat a file that has grown.
+//! The version of a file: how to recognise it, and how to treat a file that has grown.
 //!
 //! If a file grew, either data was appended, or a longer file was copied over it (`cp` truncates, then writes; between two
-//! checks only the larger size remains visible). To tell these apart, the hashes of a few pieces are remembered when they are
-//! read, and the pieces are read again when the file has grown. If they are equal, the file is the same version, longer. If
-//! not, it has changed.
+//! checks only the larger size remains visible). To tell these cases apart, foreread remembers the hashes of a few samples of the
+//! data that it reads, and reads these samples again when the file has grown. If they are equal, the file is the same version with
+//! a larger size. If not, the file has changed.
 //!
 //! ```text
 //!   read ──► same size and time? ── yes ──► Ok, and now and then a piece of it is added to the sample
@@ -15,14 +15,15 @@
 //!   anything else differs ──► Changed
 //! ```
 //!
-//! A read that was in flight while the file grew is in no sample. All its bytes are compared with the file again:
+//! A read that was in flight while the file grew has no hash in these samples. Instead, all bytes of that read are compared with
+//! the file again:
 //!
 //! ```text
 //!   read A: ── begin, growths 0 ── bytes of version 1 ─────────────────────── growths 1: compare ── different ► Changed
 //!   read B:              ── begin ── bytes of version 2 ── longer, sample empty: growths 1 ──► Ok
 //! ```
 //!
-//! A longer file copied over it is not detected if it has the same bytes in every piece of the sample.
+//! If a longer file is copied over this file, foreread does not detect it if all samples have the same bytes in both.
 
 use super::{Core, SourceError};
 use rustix::fs::SeekFrom;
@@ -176,7 +177,7 @@ impl Core {
     pub(super) fn same_version(&self, pick: Pick) -> Result<u64, SourceError> {
         let ask = || {
             self.identity_now()
-                .map_err(|errno| self.io("asking for size and time", errno))
+                .map_err(|errno| self.io("reading the size and modification time", errno))
         };
         let mut now = ask()?;
         let mut pause = FIRST_LOOK;
@@ -194,7 +195,7 @@ impl Core {
                 _ if now.inode != known.identity.inode => "is another file now".to_string(),
                 (new, old) if new < old => format!("shrank from {old} to {new} bytes"),
                 (new, old) if new > old && self.writes.is_open() && !self.appends() => {
-                    format!("grew from {old} to {new} bytes, by another program")
+                    format!("another program extended it from {old} to {new} bytes")
                 }
                 (new, old) if new > old => return self.grown(known, now, pick),
                 // Our own write: the file's time is recorded when the write has ended.

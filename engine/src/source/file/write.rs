@@ -1,16 +1,16 @@
-//! Writes to a file: through the page cache, with a separate descriptor.
+//! Writes to a file, using the page cache and a separate descriptor.
 //!
-//! Direct writes would have to be aligned: the rest of a sector would be read and written back, and two writers could lose each
-//! other's bytes. Before the kernel reads a range directly, it writes back the dirty pages of that range. So the reading
-//! descriptor sees what the writing descriptor wrote. It never makes the file longer, and never writes to another file that now
-//! has its name.
+//! Direct writes must be aligned to sectors: a partial sector would have to be read, modified and written back, and two writers
+//! could overwrite each other's bytes. Before the kernel reads a range directly, it writes back the dirty pages of that range. So
+//! the reading descriptor sees what the writing descriptor wrote. This module never extends the file, and never writes to another
+//! file that meanwhile has the same name.
 //!
 //! ```text
 //!   write: same version? ── under_way + 1 ── pwrite ── under_way - 1 ── 0? the file's time is now ours: no change of version
 //!             └─ no: Changed, nothing is written
 //! ```
 //!
-//! A write by another program during one of ours is not detected, unless it changes the size.
+//! If another program writes to the file while foreread writes to it, this is detected only if the size changes.
 
 use super::Core;
 use super::version::{Identity, Pick};
@@ -143,7 +143,7 @@ impl Core {
                 }
                 let now = self
                     .identity_now()
-                    .map_err(|errno| self.io("asking for size and time", errno))?;
+                    .map_err(|errno| self.io("reading the size and modification time", errno))?;
                 if now == known.identity
                     || self.writes.under_way() && now.size == known.identity.size
                 {

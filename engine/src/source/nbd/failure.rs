@@ -1,4 +1,4 @@
-//! Errors of an NBD server, for callers.
+//! Converts errors of an NBD connection into errors of a source.
 //!
 //! ```text
 //!   Lost       tried again on a new connection        Insecure   no TLS with this server: what, and what to do
@@ -44,7 +44,7 @@ impl LinkError {
         }
         match error.kind() {
             ErrorKind::WouldBlock => LinkError::Lost(ETIMEDOUT, "the server is silent".to_string()),
-            ErrorKind::TimedOut => LinkError::Lost(ETIMEDOUT, "the server is too slow".to_string()),
+            ErrorKind::TimedOut => LinkError::Lost(ETIMEDOUT, "the server did not answer within the time limit".to_string()),
             ErrorKind::UnexpectedEof => {
                 LinkError::Lost(EIO, "the server closed the connection".to_string())
             }

@@ -1,10 +1,10 @@
 //! One connection to an NBD server, with any number of reads in flight.
 //!
-//! Waiting readers take turns at receiving. One reader reads the header of the next reply; if the reply belongs to another
-//! reader, it passes the turn to that reader. So each reader reads its own bytes into its own buffers: nothing is copied, and
-//! no thread is needed. Passing the turn wakes only one reader: the owner of the reply or, after the reply, the reader that has
-//! waited longest, whose reply is likely to be next. Replies are simple, not structured. Anything unexpected ends the
-//! connection.
+//! The waiting readers receive the replies themselves, one after the other. One thread at a time reads from the socket. It reads
+//! the header of the next reply; if the reply belongs to another reader, that reader continues. So each reader reads its own bytes
+//! into its own buffers: nothing is copied, and no thread is needed. Each such change wakes only one reader: first the owner of the
+//! reply, and after the reply the reader that has waited longest, because its reply probably comes next. The client accepts only
+//! simple replies, not structured ones. Any other data from the server ends the connection.
 //!
 //! ```text
 //!   floor: Free ──a waiter──► Listening ──head── mine ──► my bytes ──► Free
@@ -200,7 +200,7 @@ impl NbdLink {
             }
             // The server no longer serves this version: another connection may get the next version.
             errno::ESHUTDOWN => Err(self.down(LinkError::Changed(
-                "the server ends this connection".to_string(),
+                "the server is shutting down this connection".to_string(),
             ))),
             error => {
                 self.yield_floor(waiter.cookie);
@@ -226,7 +226,7 @@ impl NbdLink {
                 drop(replies);
                 return Err(self.down(LinkError::Lost(
                     ETIMEDOUT,
-                    "the server is too slow".to_string(),
+                    "the server did not answer within the time limit".to_string(),
                 )));
             }
             match &replies.owner {
@@ -246,7 +246,7 @@ impl NbdLink {
                     replies = self.replies();
                     let Some(other) = replies.waiting.get(&whose).map(Arc::clone) else {
                         drop(replies);
-                        return Err(self.down(LinkError::odd("an answer to no request")));
+                        return Err(self.down(LinkError::odd("a reply with an unknown cookie")));
                     };
                     replies.owner = ReplyOwner::For(whose, error);
                     drop(replies);
@@ -287,7 +287,7 @@ impl NbdLink {
             .receive(&mut bytes, until)
             .map_err(|error| LinkError::lost(&error))?;
         if wire::u32_at(&bytes, 0) != wire::SIMPLE_MAGIC {
-            return Err(LinkError::odd("an answer without its magic number"));
+            return Err(LinkError::odd("a reply without the NBD magic number"));
         }
         Ok((wire::u64_at(&bytes, 8), wire::u32_at(&bytes, 4)))
     }

@@ -1,6 +1,6 @@
 //! A TCP or unix socket to a server, read and written by several threads.
 //!
-//! Each wait is limited by the silence timeout, and keepalive detects a vanished TCP peer.
+//! No wait is longer than the time that a server may be silent, and TCP keepalive detects a peer that has vanished.
 
 use super::failure::NO_ADDRESS;
 use super::uri::ServerPlace;

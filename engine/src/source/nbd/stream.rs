@@ -1,10 +1,10 @@
-//! The connection to a server: its socket, with TLS if the source's name requests it. Several threads read and write it.
+//! The connection to a server: its socket, with TLS if the source's name requests it. Several threads read from it and write to it.
 //!
 //! ```text
 //!   plain ──start_tls──► encrypted, until the end
 //! ```
 //!
-//! It never returns to plain text.
+//! A connection that uses TLS never returns to plain text.
 
 #[cfg(feature = "tls")]
 use super::failure::LinkError;

@@ -1,4 +1,4 @@
-//! The client's side of the handshake: TLS if the name requests it, then the export.
+//! The client's side of the NBD handshake: it starts TLS if the source's name requests it, then selects the export.
 //!
 //! ```text
 //!   greeting ──► flags ──nbds://──► STARTTLS ──ACK──► TLS ──► GO ──► size, flags, sizes of requests
@@ -37,7 +37,7 @@ pub fn agree(
 ) -> Result<ExportTerms, LinkError> {
     #[cfg_attr(
         not(feature = "tls"),
-        allow(unused_mut, reason = "TLS has its own words")
+        allow(unused_mut, reason = "only TLS replaces this error")
     )]
     let mut lost: fn(std::io::Error) -> LinkError = |error| LinkError::lost(&error);
     let mut hello = [0; 18];
@@ -66,7 +66,7 @@ pub fn agree(
                 stream.start_tls(&address.place, tls, until)?;
                 lost = |error| LinkError::lost_under_tls(&error);
             }
-            (reply::ACK, _) => return Err(LinkError::odd("an answer to STARTTLS with data")),
+            (reply::ACK, _) => return Err(LinkError::odd("the reply to STARTTLS carries data")),
             (error, data) => return Err(plain_only(error, &data)),
         }
         ask.clear();
@@ -127,11 +127,11 @@ fn answer(
     let mut head = [0; 20];
     stream.receive(&mut head, until).map_err(lost)?;
     if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option {
-        return Err(LinkError::odd("an answer to another option"));
+        return Err(LinkError::odd("a reply to an option that was not requested"));
     }
     let len = wire::u32_at(&head, 16);
     if len > MAX_ANSWER {
-        return Err(LinkError::odd("an answer of more than 65536 bytes"));
+        return Err(LinkError::odd("a reply of more than 65536 bytes to an option"));
     }
     let mut data = vec![0; len as usize];
     stream.receive(&mut data, until).map_err(lost)?;
@@ -162,7 +162,7 @@ fn refused(error: u32, data: &[u8]) -> LinkError {
                 "write nbds:// (nbds+unix://) instead of nbd://",
             );
         }
-        reply::ERR_UNSUP => "the server is too old: it does not know the option GO",
+        reply::ERR_UNSUP => "the server is too old: it does not support the option NBD_OPT_GO",
         _ => "the server refuses",
     };
     LinkError::Refused(EIO, format!("{what}{}", said(data)))

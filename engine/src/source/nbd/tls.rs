@@ -1,8 +1,8 @@
 //! TLS of the NBD source: trusted authorities, client certificate, and the session with a server.
 //!
-//! The file names are those of nbdkit and libnbd. Their folder is `tls-certificates=DIR` of the source's name, or else the
-//! first of libnbd's folders that exists: `/etc/pki/libnbd` for root, `~/.pki/libnbd` and `~/.config/pki/libnbd` for other
-//! users. The files are read for each connection, so a renewed certificate is used from the next connection on.
+//! The file names are those of nbdkit and libnbd. Their folder is given by `tls-certificates=DIR` in the source's name; by default
+//! it is the first of libnbd's folders that exists: `/etc/pki/libnbd` for root, `~/.pki/libnbd` and `~/.config/pki/libnbd` for
+//! other users. The files are read for each connection, so a renewed certificate is used from the next connection on.
 //!
 //! ```text
 //!   DIR/ca-cert.pem       the authorities that issue servers' certificates; without it the system's
@@ -11,8 +11,8 @@
 //!   DIR/client-key.pem
 //! ```
 //!
-//! One lock guards a session. It is held while bytes are encrypted or decrypted, never during a call of the socket. The client
-//! never accepts pre-shared keys (PSK), never resumes a session, and never sends early data.
+//! One lock guards each TLS session. The lock is held while bytes are encrypted or decrypted, never during a system call on the
+//! socket. The client never accepts pre-shared keys (PSK), never resumes a session, and never sends early data.
 
 use super::failure::{LinkError, NoTls};
 use super::socket::ServerSocket;
@@ -61,8 +61,8 @@ impl Session {
         let name = ServerName::try_from(name.to_string()).map_err(|_| {
             LinkError::no_tls(
                 EINVAL,
-                "the server's name for TLS is not a host name",
-                "add tls-hostname=NAME, with the name in its certificate",
+                "the server name to verify with TLS is not a valid host name",
+                "add tls-hostname=NAME, where NAME is the host name in the server's certificate",
             )
         })?;
         let config = config(terms)?;
@@ -347,7 +347,7 @@ fn explained(error: &rustls::Error) -> NoTls {
         ) => (
             EACCES,
             "the server requires another client certificate",
-            "put client-cert.pem and client-key.pem, issued by its authority, into the folder tls-certificates=DIR",
+            "put a client-cert.pem and client-key.pem that the server's authority issued into the folder tls-certificates=DIR",
         ),
         rustls::Error::AlertReceived(
             AlertDescription::HandshakeFailure
@@ -357,12 +357,12 @@ fn explained(error: &rustls::Error) -> NoTls {
         | rustls::Error::PeerIncompatible(_) => (
             EPROTO,
             "the server and foreread support no common TLS version or cipher",
-            "give it TLS 1.2 or 1.3 and an X.509 certificate; pre-shared keys (PSK) are not supported",
+            "configure the server for TLS 1.2 or 1.3 with an X.509 certificate; pre-shared keys (PSK) are not supported",
         ),
         _ => (
             EPROTO,
             "the server's TLS data is invalid",
-            "check the address, and whether something on the way changes bytes",
+            "check the address, and whether a proxy or firewall on the way changes the data",
         ),
     };
     NoTls {
@@ -380,7 +380,7 @@ fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str)
         ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
             "the server's certificate is for another name",
-            "write the name that it has as dns_name or ip_address, or add tls-hostname=NAME",
+            "connect by a name or address that the certificate lists (dns_name, ip_address), or add tls-hostname=NAME with one of them",
         ),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => (
             "the server's certificate has expired",
@@ -397,12 +397,12 @@ fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str)
         CertificateError::UnknownRevocationStatus
         | CertificateError::ExpiredRevocationList
         | CertificateError::ExpiredRevocationListContext { .. } => (
-            "ca-crl.pem has no valid list of the server's authority",
-            "let the authority issue it again (certtool --generate-crl), or remove it if no certificate is revoked",
+            "ca-crl.pem has no valid revocation list of the authority that issued the server's certificate",
+            "let the authority issue a new list (certtool --generate-crl), or remove ca-crl.pem if no certificate is revoked",
         ),
         _ => (
-            "the server's certificate cannot be used",
-            "have it issued again as a server certificate, for example with certtool or openssl (tls_www_server)",
+            "the server's certificate is invalid for this use",
+            "have the certificate issued again for use by a server (tls_www_server), for example with certtool or openssl",
         ),
     }
 }

@@ -70,12 +70,12 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
     if authority.contains('@') {
         return Err(match is_secure {
             true => parser.no_psk(),
-            false => parser.error("an NBD address has no user", REMEDY),
+            false => parser.error("an NBD address must not contain a user name", REMEDY),
         });
     }
     let (place, host) = if scheme.ends_with("+unix") {
         if !(rest.starts_with('/') || is_secure && rest.contains('/')) {
-            return Err(parser.error("a unix socket has no host", REMEDY));
+            return Err(parser.error("the address of a unix socket must not contain a host", REMEDY));
         }
         let socket = query
             .split('&')
@@ -99,7 +99,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         .collect();
     if !is_secure && !tls.is_empty() {
         return Err(parser.error(
-            "it has TLS parameters without TLS",
+            "the address has tls- parameters, but does not use TLS",
             "write nbds:// (nbds+unix://) instead of nbd://, or remove the tls- parameters",
         ));
     }
@@ -187,7 +187,7 @@ impl Parser<'_> {
                 }
                 ("tls-type", "anon") => {
                     return Err(self.error(
-                        "TLS without certificates does not detect a man in the middle, and is not supported",
+                        "TLS without certificates is not supported, because it does not detect a man in the middle",
                         "give the server a certificate and set the folder with its authority's certificate (tls-certificates=DIR)",
                     ));
                 }
@@ -334,22 +334,22 @@ mod tests {
             ("nbds://h?tls-certificates=%ff", "it is not text"),
             (
                 "nbds://h?tls-type=anon",
-                "TLS without certificates does not detect a man in the middle, and is not supported",
+                "TLS without certificates is not supported, because it does not detect a man in the middle",
             ),
-            ("nbds+unix://h?socket=s", "a unix socket has no host"),
+            ("nbds+unix://h?socket=s", "the address of a unix socket must not contain a host"),
         ];
         for (text, why) in [
             ("nbd://", "the host is missing"),
             ("nbd://:5", "the host is missing"),
             ("nbd://h:99999", "the port is not a number from 0 to 65535"),
-            ("nbd://u@h", "an NBD address has no user"),
-            ("nbd+unix://h/x?socket=y", "a unix socket has no host"),
+            ("nbd://u@h", "an NBD address must not contain a user name"),
+            ("nbd+unix://h/x?socket=y", "the address of a unix socket must not contain a host"),
             ("nbd+unix:///x", "no socket is named"),
             ("nbd+unix:///x?socket=%ff", "it is not text"),
             ("nbd://h/%00", "it is not text"),
             (
                 "nbd://h/x?tls-certificates=d",
-                "it has TLS parameters without TLS",
+                "the address has tls- parameters, but does not use TLS",
             ),
         ]
         .into_iter()

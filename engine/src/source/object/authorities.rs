@@ -5,8 +5,9 @@
 //!   Mozilla's list of the build                                     if the system has none and neither variable is set
 //!   --ca-file, AWS_CA_BUNDLE                                        in addition
 //! ```
-//! Example: a minimal Debian container has no package ca-certificates. There, reqwest cannot create a client, not even for
-//! `http://`; with Mozilla's list, `https://` works too. Mozilla's list is not used if a variable specifies other certificates.
+//! Example: a minimal Debian container has no package ca-certificates. There, the HTTP library (reqwest) could not create a client,
+//! not even for `http://`. With Mozilla's list of authorities, `https://` works too. Mozilla's list is not used if an environment
+//! variable specifies other certificates.
 
 use crate::source::object::refusal::{Unfit, line_of};
 use foreread_os::open::read_small_text;
@@ -24,7 +25,7 @@ pub fn trusted_by(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<Clie
         .filter_map(|der| Certificate::from_der(der).ok());
     let named = ca_file.map_or(Ok(Vec::new()), |path| {
         let unfit =
-            |error: reqwest::Error| Unfit::new(line_of(&error), "check the file of certificates");
+            |error: reqwest::Error| Unfit::new(line_of(&error), "check the certificate file");
         Certificate::from_pem_bundle(&pem(path)?).map_err(unfit)
     })?;
     Ok(built_in

@@ -1,8 +1,8 @@
-//! Requests in tasks of the runtime, whose threads also drive the connections. The reader is woken once per group of bytes.
+//! Receives the bodies of replies in tasks of the async runtime, whose threads also drive the connections. The reader's thread is
+//! woken only once for many pieces of a body.
 //!
-//! A body arrives in pieces of a few KiB to 400 KiB. If the reader's thread waited for each piece, a piece would cost two
-//! context switches; within the runtime it costs none. The reader receives the bytes in groups, each as large as one buffer of
-//! the cache.
+//! A body arrives in pieces of a few KiB to 400 KiB. If the reader's thread waited for each piece, a piece would cost two context
+//! switches; a task of the runtime needs none. The reader receives the bytes in groups, each as large as one buffer of the cache.
 //!
 //! ```text
 //!   connection ──piece, piece, piece──► task ──pieces up to the end of a group──► reader, which copies them
@@ -11,7 +11,7 @@
 //! Example: 8 MiB of a body in 100 pieces are 33 messages: the first piece, which shows that the reply has arrived, and 32
 //! groups. A small object is one message.
 //!
-//! It stops reading when the reader is dropped.
+//! The task stops reading the body when the reader is dropped.
 
 use crate::arena::GROUP_BYTES;
 use bytes::Bytes;

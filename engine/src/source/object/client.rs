@@ -89,7 +89,7 @@ impl Resolve for Resolver {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let mut found: Vec<SocketAddr> = found.filter(|at| !is_of_link(at.ip())).collect();
             if found.is_empty() {
-                return Err("the name has only link-local or metadata service addresses".into());
+                return Err("the host name resolves only to link-local or metadata service addresses, which are refused".into());
             }
             let count = found.len();
             found.rotate_left(calls.fetch_add(1, Ordering::Relaxed) % count);

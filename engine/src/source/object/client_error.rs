@@ -1,8 +1,10 @@
-//! Keeps the client's error as the cause of a refusal, for programs that downcast causes.
+//! Keeps the error of the HTTP client, so that programs can find it as the cause of foreread's own error (a `Refusal`) and downcast
+//! it.
 //!
-//! A refusal has its own message; it is compared, copied and kept. So the client's error is kept separately, as the last error
-//! of an object, and found again by the refusal that it became. An error never shows an address, because the address may be
-//! signed: the visible part of the chain begins at the client's own error.
+//! A `Refusal` has its own message, and code compares, copies and stores it, which the client's error does not allow. So the
+//! client's error is stored separately, as the last error of an object, and is looked up by the `Refusal` that was made from it. An
+//! error never shows a URL, because the URL may be signed: the outermost error, which contains the URL, is left out of the chain of
+//! causes.
 //!
 //! ```text
 //!   object_store::Error ─► RetryError (with its URL) ─► HttpError ─► reqwest::Error ─► io::Error

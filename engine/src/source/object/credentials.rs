@@ -1,8 +1,9 @@
-//! Credentials: found by each store's chain, shared in a process, and renewed before they expire.
+//! Credentials for stores: each kind of store finds them by its own chain; they are shared in a process, and renewed before they
+//! expire.
 //!
 //! A chain is a list of places to search, such as variables, files and the metadata service of a machine; foreread uses the
-//! first place that has credentials. Each place is a link of the chain. The chain is queried when a store is opened, with a
-//! time limit, and never by a reader while its credentials are valid. A secret is never shown, and never stored on disk.
+//! first place that has credentials. Each place is a link of the chain. The chain is searched when a store is opened, with a time
+//! limit. While its credentials are valid, a read never searches the chain. A secret is never shown, and never stored on disk.
 //!
 //! ```text
 //!   open ──► Keeper ──► Chain: link, link, link ──► Found (credentials, the link's name, the time they expire)
@@ -148,7 +149,7 @@ where
     if keeper.lock().held.is_none() {
         let found = network::wait(keeper.ask());
         found.map_err(|error| {
-            Unfit::new(format!("cannot start threads for it: {error}"), "try again")
+            Unfit::new(format!("cannot start the threads of the HTTP client: {error}"), "try again")
         })??;
     }
     let has_some = keeper.lock().held.is_some();
@@ -299,7 +300,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
                 Ok(())
             }
             Ok(None) if self.lock().held.is_some() => {
-                let why = "no part of the credential chain has credentials any more";
+                let why = "no source in the credential chain provides credentials any more";
                 Err(Unfit::new(why, "log in again"))
             }
             Ok(None) => Ok(()),

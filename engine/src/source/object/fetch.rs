@@ -9,10 +9,10 @@
 //!                       └──── transient ── Refusal ── permanent, or too often ──► the read fails
 //!   received bytes are kept: the next try continues after them, with the same If-Match
 //! ```
-//! After a reply of another version, or a 412, the request is sent once more without conditions: some servers refuse their own
-//! ETags, and a single reply may be wrong. The second reply decides. If it has the accepted version, that server gets no more
-//! conditions (`network.rs`).
-//! `Retry-After` is respected if the total time allows it; otherwise the read fails at once.
+//! If a reply has another version, or is a 412, the request is sent once more without `If-Match`: some servers refuse the ETags
+//! that they have sent themselves, and a single reply may be wrong. The second reply decides whether the object has changed. If the
+//! second reply has the accepted version, requests to that server no longer carry `If-Match` (`network.rs`). `Retry-After` is
+//! respected if the total time allows it; otherwise the read fails at once.
 
 use super::body::{Body, BodyError, BodyRequest, Head};
 use super::client_error::LastError;
@@ -364,7 +364,7 @@ impl Asker<'_> {
             }
         }
         self.tally.hedges.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(waited = ?limit, "sending a request to an object's server a second time: a read waits");
+        tracing::debug!(waited = ?limit, "sending a second copy of a slow request to an object's server, because a read waits for it");
         let second = Box::pin(self.send(version, place.left()));
         select_ok([first, second]).await.map(|(begun, _)| begun)
     }
@@ -381,7 +381,7 @@ impl Asker<'_> {
         let Some(refusal) = first.as_ref().err().filter(|refusal| refusal.is_change()) else {
             return first;
         };
-        tracing::debug!("requesting a part of an object once more, without conditions: {refusal}");
+        tracing::debug!("requesting a range of an object again, without a condition on its version: {refusal}");
         let again = self
             .send_once(version, range, GetOptions::default())
             .await?;
@@ -483,7 +483,7 @@ fn counted<T>(turn: Turn<'_>, done: Result<T, Refusal>) -> Result<T, Refusal> {
             if let Some(now) = turn.refused() {
                 tracing::debug!(
                     requests = now,
-                    "an object's server asks for fewer requests at once: {refusal}"
+                    "an object's server asks for fewer concurrent requests: {refusal}"
                 );
             }
         }

@@ -8,8 +8,9 @@
 //!   open ──► held ──a fetch takes some bytes──► held
 //!                 └─all bytes taken; MAX_ELSEWHERE fetches began after them; another version──► dropped
 //! ```
-//! Example: an object of 1 MiB. The fetch of 0..64 KiB takes its bytes from here. The next fetch, of 64..256 KiB, takes 64 KiB
-//! from here and requests the rest from the server; then nothing is held.
+//! Example: an object of 1 MiB. The fetch of 0..64 KiB takes its bytes from the first reply, which this module holds. The next
+//! fetch, of 64..256 KiB, takes another 64 KiB of the first reply and requests the rest from the server; then this module holds no
+//! bytes of the object.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,11 +1,12 @@
-//! Objects below one prefix, addressed by key, for the pieces of a cache: read, written and listed. Each request is sent once,
-//! with a time limit of the caller. If credentials are refused, the request is sent once more if there are new ones.
+//! Reads, writes and lists the objects below one prefix by their keys; a shared cache in a bucket stores its data in such objects.
+//! Each request is sent once, with a time limit that the caller sets. If the store refuses the credentials, and newer credentials
+//! exist, the request is sent once more.
 //!
 //! ```text
 //!   cache ──► Keys ──get, put, names──► object_store ──► check of replies ──► the server
 //!               └─ refused, late: KeyRefusal, one line without secrets
 //! ```
-//! It never removes an object, and never trusts the length that a reply states for its body.
+//! This module never removes an object, and never trusts the length that a reply states for its body.
 
 use super::fetch::Tries;
 use super::network;
@@ -140,7 +141,7 @@ impl Keys {
         limit: Duration,
         mut each: impl FnMut(&str, u64) + Send,
     ) -> Result<(), Refusal> {
-        let none = || Refusal::Garbled("its server does not support listings".to_string());
+        let none = || Refusal::Garbled("the server does not support listings".to_string());
         let listing = self.store.listing.as_ref().ok_or_else(none)?;
         let prefix = format!("{}{folder}", self.prefix);
         let mut next = NextPage::End;
@@ -168,7 +169,7 @@ impl Keys {
             }
             if page.next == next {
                 return Err(Refusal::Endless(
-                    "the server sends the same page again".to_string(),
+                    "the server sends the same page of a listing again".to_string(),
                 ));
             }
             next = page.next;
@@ -176,7 +177,7 @@ impl Keys {
             poor = if is_poor { poor + 1 } else { 0 };
             if poor == MAX_POOR_PAGES {
                 let why =
-                    format!("{poor} pages in a row have almost no new names, and more follow");
+                    format!("{poor} consecutive pages of a listing have almost no new names, and the listing continues");
                 return Err(Refusal::Endless(why));
             }
             if is_poor {
@@ -198,7 +199,7 @@ impl Keys {
             Ok(Ok(done)) => done.map_err(|refusal| self.refused(&refusal)),
             Ok(Err(_)) => Err(KeyRefusal::Late(limit)),
             Err(error) => Err(KeyRefusal::Refused(format!(
-                "cannot start threads for it: {error}"
+                "cannot start the threads of the HTTP client: {error}"
             ))),
         }
     }
@@ -232,6 +233,6 @@ impl Keys {
 
     fn path(&self, key: &str) -> Result<Path, Refusal> {
         let key = format!("{}{key}", self.prefix);
-        Path::parse(key).map_err(|_| Refusal::Garbled("the key cannot be requested".to_string()))
+        Path::parse(key).map_err(|_| Refusal::Garbled("the object's key is not valid".to_string()))
     }
 }

@@ -1,9 +1,9 @@
 //! The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and the same for every store that can list names.
 //!
-//! A `/` in a key separates folders. If an object and a folder have the same name (`d/x` and `d/x/y`), the folder is shown,
-//! because its content would otherwise be unreachable. Such an object, and keys that cannot be file names ([`super::page`]),
-//! are left out, counted, and listed once in a warning. This module never lists more than one folder at a time, and never
-//! exceeds its limits for the number of names and for their bytes ([`crate::source::tree::NameBytes`]).
+//! A `/` in a key separates folders. If an object and a folder have the same name (`x` for the keys `d/x` and `d/x/y`), only the
+//! folder is shown, because its content would otherwise be unreachable. Such an object, and keys that cannot be file names
+//! ([`super::page`]), are left out, counted, and listed once in a warning. This module never lists more than one folder at a time,
+//! and never exceeds its limits for the number of names and for their bytes ([`crate::source::tree::NameBytes`]).
 //!
 //! ```text
 //!   list(folder) ──► page ──► page ──► ... ──► names with versions, sorted     each page at most 1000 keys
@@ -150,8 +150,8 @@ impl Prefix {
     fn at(name: &SourceName, place: &dyn Place, settings: ObjectSettings) -> Result<Prefix, Unfit> {
         let store = place.connect(&settings)?;
         let Some(listing) = store.listing.clone() else {
-            let remedy = "use the name of one object, or a prefix of a store that lists names (docs/stores.md)";
-            return Err(Unfit::new("its server does not support listings", remedy));
+            let remedy = "use the name of one object, or a prefix of a store that supports listings (docs/stores.md)";
+            return Err(Unfit::new("the server does not support listings", remedy));
         };
         let key = place.key();
         let prefix = key.strip_suffix('/').unwrap_or(key).to_string();

@@ -1,7 +1,9 @@
-//! State shared by all objects of a process: connections, the threads that drive them, and knowledge about servers.
+//! State shared by all objects that a process has open: connections, the threads that drive them, and what is known about each
+//! server.
 //!
-//! A request uses any idle connection to its host, whichever file it is for, so a file that is opened later finds existing
-//! connections. The lock is never held during a wait, and nothing is shared with a forked child (`fork.rs`).
+//! A request may use any idle connection to its host, even if another file opened it, so a file that is opened later needs no new
+//! connection. The lock on this state is never held while a thread waits, and nothing is shared with a forked child process
+//! (`fork.rs`).
 //!
 //! ```text
 //!   Object, Prefix ──► Client (timeouts, http or https) ──► connections of reqwest, by host
@@ -9,7 +11,7 @@
 //!   wait ──► runtime: two threads, started with the first request
 //! ```
 //! Example: a loader opens 1,000 objects of one bucket one after the other. The first opens a connection: a round trip for TCP
-//! and one or two for TLS. The others reuse that connection, which is idle.
+//! and one or two for TLS. All other objects reuse that connection, because it is idle.
 
 use super::settings::ObjectSettings;
 use foreread_os::threads::{self, spawn_scoped};
@@ -99,7 +101,7 @@ impl Conditions {
         if !flag.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 of_listing_alone,
-                "an object's server refuses its own ETag or date: requests are sent without it"
+                "an object's server refuses the ETag or date that it sent itself: requests are sent without this condition"
             );
         }
     }

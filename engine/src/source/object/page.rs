@@ -1,10 +1,10 @@
 //! Parses a page of a listing (`ListObjectsV2`) from XML: keys that can be files and folders of a tree, and the next page.
 //!
 //! S3 allows keys that are not valid file names: an empty part (`dir//c`), `.` and `..`, control characters, parts of more than
-//! 255 bytes. They are separated here, so that one such key does not make a folder unreadable. object_store, which signs and
-//! sends the request, refuses the whole page because of one such key. So the check of replies ([`super::reply`]) reads the page
-//! instead, and passes an empty page to object_store. A reply that is not a page, or that reports missing entries, is refused:
-//! missing names would look like deleted files.
+//! 255 bytes. This module separates such keys, so that one of them does not make a folder unreadable. The library object_store,
+//! which signs and sends the request, would refuse the whole page. So the check of replies ([`super::reply`]) reads the page
+//! instead, and passes an empty page to object_store. A reply that is not a page of a listing, or that has fewer entries than it
+//! states, is refused: missing names would look like deleted files.
 //!
 //! ```text
 //!   Contents        dir/c, dir/d    ──► objects, with size, date and ETag
@@ -262,7 +262,7 @@ impl Page {
         if let Some(other) = page.first.as_deref().filter(|_| !page.any) {
             let (other, wanted) = (one_line(other), one_line(&wanted.prefix));
             return Err(Refusal::Garbled(format!(
-                "the listing of \"{wanted}\" has other keys: \"{other}\""
+                "the listing of \"{wanted}\" has a key outside this prefix: \"{other}\""
             )));
         }
         Ok(page)
@@ -600,7 +600,7 @@ mod tests {
             (&missing, "the listing reports 2 keys, but has 1"),
             (
                 &object("other/a"),
-                "the listing of \"d/\" has other keys: \"other/a\"",
+                "the listing of \"d/\" has a key outside this prefix: \"other/a\"",
             ),
             (&folder("other/"), "other keys"),
             ("<a></b>", "cannot be read"),

@@ -1,6 +1,6 @@
-//! Errors of requests: what the server did, whether to retry, and a remedy.
+//! Errors of requests to a store: what the server did, whether to retry, and what the user can do.
 //!
-//! A refusal never contains more of the server's text than one line, and never a URL.
+//! A `Refusal` contains at most one line of text from the server, and never a URL.
 //!
 //! ```text
 //!   reply, fetch ──► Refusal ──► retry?
@@ -37,10 +37,10 @@ pub enum Refusal {
     },
     #[error("the server sent {got} bytes, but {asked} were requested")]
     Length { got: u64, asked: u64 },
-    #[error("the server sends it compressed ({0}), so that offsets are not those of the object")]
+    #[error("the server sends the object compressed ({0}), so offsets in its reply are not offsets in the object")]
     Encoded(String),
     #[error(
-        "the server decompresses the stored object, so that offsets are not those of the object"
+        "the server decompresses the stored object, so offsets in its reply are not offsets in the object"
     )]
     Unpacked,
     #[error("it is a folder")]
@@ -183,11 +183,11 @@ const HUB_CODES: [(&str, &str); 5] = [
     ),
     (
         "GatedRepo",
-        "ask for access on the page of the repository, and log in (hf auth login) or set HF_TOKEN",
+        "request access on the repository's web page, then log in (hf auth login) or set HF_TOKEN",
     ),
     (
         ADDRESS_REFUSED,
-        "try again later: the content network refuses what the hub has just signed",
+        "try again later: the content delivery network refuses a URL that the hub has just signed",
     ),
 ];
 /// The hub has returned an address, and the content network refuses it.
@@ -277,13 +277,13 @@ impl Meaning {
     fn remedy(self) -> &'static str {
         match self {
             Meaning::RequestKey => {
-                "copy it with a key of the store (SSE-S3, SSE-KMS): foreread does not send a key of the caller (SSE-C)"
+                "copy the object so that the store manages its key (SSE-S3, SSE-KMS): foreread does not support keys sent by the client (SSE-C)"
             }
             Meaning::ServiceKey => {
-                "allow these credentials to use the key that decrypts it (kms:Decrypt), and check that the key is enabled"
+                "allow these credentials to decrypt with the object's key (kms:Decrypt), and check that the key is enabled"
             }
             Meaning::VirtualHost => {
-                "set AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true: this server wants the bucket in the name of its host"
+                "set AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true: this server expects the bucket as part of the host name"
             }
         }
     }
@@ -588,16 +588,16 @@ impl Refusal {
                 "use a server that supports ranges (nginx, S3), or download the object"
             }
             Refusal::Encoded(_) | Refusal::Unpacked => {
-                "switch compression off for it on the server"
+                "switch off compression for this object on the server"
             }
-            Refusal::Folder => "write it with / at its end",
-            Refusal::NoSize(_) => "use a server that reports it there, or in a reply to HEAD",
+            Refusal::Folder => "add a / at the end of the name",
+            Refusal::NoSize(_) => "use a server that reports the object's size there, or in a reply to HEAD",
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
             Refusal::Connect(why) if has_no_address(why) => {
                 "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host name cannot be resolved"
             }
             Refusal::Connect(_) => "check the host and the port, and that the server runs",
-            Refusal::Redirects => "open the URL that it leads to",
+            Refusal::Redirects => "use the URL that the redirects lead to",
             Refusal::RedirectsTo(_) => account.advice.elsewhere,
             Refusal::Changed(_) | Refusal::Unmet => "open it again",
             Refusal::NoCredentials { remedy, .. } => remedy,

@@ -1,7 +1,8 @@
 //! Parses and validates replies: range, length and version.
 //!
-//! Servers write the same headers in many ways, and object_store supports only one form of each. So a reply is parsed here, and
-//! its headers are rewritten for object_store. Unambiguous forms are accepted; others are refused, with the header's text.
+//! Servers write the same headers in many ways, and object_store supports only one form of each. So this module parses a reply, and
+//! rewrites its headers for object_store. Unambiguous forms are accepted; for any other form, the read fails with an error that
+//! contains the header's text.
 //!
 //! ```text
 //!   206  Content-Range: Bytes=0-9 / 10    ──► bytes 0-9/10
@@ -14,8 +15,7 @@
 //!   Last-Modified in a form of RFC 9110   ──► the form that object_store accepts; else none
 //! ```
 //! Example: a read requests `bytes=4096-8191` of an object of 10,000 bytes, and the server does not support ranges. The reply
-//! is a 200 with 10,000 bytes. It becomes a 206 with 4,096 of them.
-//! Source: RFC 9110, 13.1 to 15.5.17.
+//! is a 200 with 10,000 bytes. This module turns it into a 206 with the requested 4,096 bytes. Source: RFC 9110, 13.1 to 15.5.17.
 
 use super::client::{self, Answer, Redirects};
 use super::first::FIRST_BYTES;
@@ -192,7 +192,7 @@ pub fn check_part(
         None => {}
         Some(Ok(got)) if got == asked => {}
         Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
-        Some(Err(_)) => return Err(Refusal::Garbled("its length is not a number".to_string())),
+        Some(Err(_)) => return Err(Refusal::Garbled("the length in the reply's header is not a number".to_string())),
     }
     write_part(headers, (from, to), size);
     Ok(())
@@ -247,7 +247,7 @@ pub async fn part_of_whole(
     let len = header(reply.headers(), "content-length").map(|text| text.trim().parse::<u64>());
     let len = len
         .transpose()
-        .map_err(|_| Refusal::Garbled("its length is not a number".to_string()))?;
+        .map_err(|_| Refusal::Garbled("the length in the reply's header is not a number".to_string()))?;
     if let Ok(partial) = 206_u16.try_into() {
         *reply.status_mut() = partial;
     }
@@ -439,7 +439,7 @@ impl ReplyCheck {
         match asked {
             Some(asked) if named.is_none_or(|named| named == asked) => Refusal::Unmodified,
             Some(_) => Refusal::Unmet,
-            None => Refusal::Garbled("304, but no condition was sent".to_string()),
+            None => Refusal::Garbled("the server answered 304 (Not Modified), but no condition was sent".to_string()),
         }
     }
 
@@ -644,7 +644,7 @@ pub async fn whole(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
         let bytes = bytes?;
         if all.len() + bytes.len() > MAX_LIST_BODY {
             return Err(refuse(Refusal::Garbled(format!(
-                "it is longer than {MAX_LIST_BODY} bytes"
+                "the reply is longer than {MAX_LIST_BODY} bytes"
             ))));
         }
         all.extend_from_slice(&bytes);

@@ -231,7 +231,7 @@ impl ObjectSettings {
                 "requester-pays" => self.requester_pays = flag()?,
                 _ => {
                     return Err(format!(
-                        "there is no `{key}`; there are {}",
+                        "unknown key `{key}`; the keys are {}",
                         keys().join(", ")
                     ));
                 }

@@ -1,8 +1,9 @@
-//! Object stores: each is a file of this folder and a row of [`KINDS`].
+//! The supported kinds of object stores: each has a file in this folder and a row in [`KINDS`].
 //!
-//! A store defines its notation, how to read and list a location, and how its replies differ from plain HTTP. Everything else
-//! (first bytes, parts, retries, limits, hedges, versions, trees) is shared. object_store signs and sends. It is configured so
-//! that it hides nothing: no retries, no built-in timeouts, HTTP/1.1, and our check of replies in front.
+//! The file of a store defines how its URLs are written, how to read and list a location, and how its replies differ from plain
+//! HTTP. All stores share the rest of the code (splitting reads into parts, retries, limits, duplicate requests for slow replies,
+//! versions, listings). The library object_store signs and sends requests. It is configured to make no retries of its own, have no
+//! timeouts, and use HTTP/1.1, and foreread checks each reply before this library sees it.
 //!
 //! ```text
 //!   name ──KINDS──► Place ──connect──► Store ─┬─ objects ──► object_store ──► check of replies ──► the server
@@ -276,7 +277,7 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
     if bucket.contains('@') {
         let remedy = format!("write {write}, and {accounts}");
         return Err(Unfit::new(
-            "the name has access keys before the bucket",
+            "the source's name contains access keys before the bucket",
             &remedy,
         ));
     }
@@ -300,7 +301,7 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
 pub fn path_of(key: &str) -> Result<Path, Unfit> {
     Path::parse(key).map_err(|_| {
         let why = "the key has an empty part, `.`, `..` or a character that is not text";
-        Unfit::new(why, "copy the object to a simpler key")
+        Unfit::new(why, "copy the object to a key without these")
     })
 }
 
@@ -317,9 +318,9 @@ fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(),
         let refuse = |why: &str, remedy: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
         let is_path = name.ends_with("_FILE");
         if !is_path && !value.bytes().all(|b| b.is_ascii_graphic()) {
-            let remedy = "set it again without blanks and line breaks (printf, not echo)";
+            let remedy = "set the variable again, without blanks and line breaks (use printf, not echo)";
             return refuse(
-                "holds a blank, a line break or a character that is not ASCII",
+                "contains a blank, a line break or a character that is not ASCII",
                 remedy,
             );
         }
@@ -348,7 +349,7 @@ fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
     };
     let may_ask = name.ends_with("_FULL_URI");
     if !url.username().is_empty() || url.password().is_some() || !may_ask && url.query().is_some() {
-        return refuse("holds a user, a password or a query");
+        return refuse("contains a user name, a password or a query");
     }
     Ok(url)
 }
@@ -370,8 +371,8 @@ fn may_be_plain(
     if credentials::is_private(&url) || allowed {
         return Ok(allowed || url.scheme() == "http");
     }
-    let why = "the endpoint speaks no TLS, so that any machine on the path could read the object";
-    let remedy = format!("set {variable}=true, or an endpoint with https://");
+    let why = "the endpoint does not use TLS, so any machine on the network path could read the object";
+    let remedy = format!("set {variable}=true to allow this, or use an endpoint with https://");
     Err(Unfit::new(why, &remedy))
 }
 

@@ -1,8 +1,8 @@
 //! The version of an object, and whether a reply belongs to it.
 //!
 //! A [`Validator`] is what a store reports in a listing or a reply: ETag, date, size. Its text form identifies the version in a
-//! mount, in a listing on disk and in the disk cache. A reader is pinned to a [`Version`]. It begins with a listing or a reply;
-//! from the first reply on, every reply must have the same validator. This module sends no requests.
+//! mount, in a listing on disk and in the disk cache. A reader reads only one [`Version`] of an object. The version first comes
+//! from a listing or a reply; from the first reply on, every reply must have the same validator. This module sends no requests.
 //!
 //! ```text
 //!   Validator, as text              is the version exactly?   condition              two replies are equal in
@@ -13,11 +13,12 @@
 //!
 //!   a listing and a reply           the same ETag and size, or the same date (in seconds) and size, as far as both have them
 //! ```
-//! Servers write one ETag in several ways: without quotes, as weak, only in the listing, or in the listing with another value
-//! than for the object. So the comparison of a listing with a reply is less strict than that of two replies.
+//! Servers do not write an ETag the same way everywhere: it may lack quotes, be marked as weak, be missing in replies for the
+//! object, or have another value there than in the listing. So foreread compares a listing with a reply less strictly than two
+//! replies.
 //!
-//! Example: a listing has "a1", 10:00:00.7 and 5 bytes. The first reply has W/"b2", 10:00:00 and 5 bytes: the same date and
-//! size. From now on, every reply must have W/"b2".
+//! Example: a listing has the ETag "a1", the time 10:00:00.7 and 5 bytes. The first reply has the ETag W/"b2", the time 10:00:00
+//! and 5 bytes. It is accepted, because date and size are the same. From then on, every reply must have the ETag W/"b2".
 
 use super::page::generation_of_etag;
 use super::refusal::Refusal;
@@ -167,7 +168,7 @@ impl Validator {
         match (&self.e_tag, &reply.e_tag) {
             (Some(_), None) => return Err(Refusal::NoEtag),
             // Without an ETag the version was identified by date and size, or size alone, which another version may share.
-            (None, Some(_)) => return Err(changed("it has an ETag now, and had none before")),
+            (None, Some(_)) => return Err(changed("the server now sends an ETag for it, but sent none before")),
             (Some(mine), Some(theirs)) if mine.tag != theirs.tag => return Err(other_etag()),
             (Some(mine), Some(_)) if !mine.is_weak => return Ok(()),
             _ => {}
@@ -265,7 +266,7 @@ impl Version {
         match refusal {
             Refusal::Empty { .. } => changed(&format!("it is empty, but had {had} bytes")),
             Refusal::PastEnd { size: None } => {
-                changed(&format!("it is shorter now, and had {had} bytes"))
+                changed(&format!("it is now shorter than the {had} bytes that it had"))
             }
             Refusal::PastEnd { size: Some(size) } if size < had => {
                 changed(&format!("it has {size} bytes, but had {had}"))

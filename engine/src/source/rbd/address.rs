@@ -1,6 +1,6 @@
 //! The name of an image: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
-//! It never looks anything up, and takes no key or secret: Ceph's keyrings have them.
+//! Parsing does not contact the cluster. A name contains no key or secret; these are in Ceph's keyrings.
 
 use crate::source::{self, SourceName, SourceOpenError};
 

@@ -1,4 +1,5 @@
-//! A connection to a cluster, a pool, an open image. Each closes itself, in the order that librbd requires.
+//! Safe wrappers around librbd: a connection to a cluster, a pool, an open image. Each closes itself when it is dropped, in the
+//! order that librbd requires.
 //!
 //! ```text
 //!   Cluster ◄── Pool ◄── Image ◄── a read in progress

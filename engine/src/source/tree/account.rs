@@ -1,8 +1,9 @@
-//! Memory accounting of names in this process: listings, and inode numbers of mounts.
+//! Accounts for the memory that names use in this process, in listings and in the inode tables of mounts.
 //!
-//! A name takes some hundred bytes, and a server may send any number of names of any length. So foreread counts bytes, not
-//! names: those of the name, of its attributes, and of the tables that hold both. All listings and mounts of the process share
-//! one limit ([`max_name_bytes`]). A listing that does not fit fails, and returns what it took. It never waits.
+//! A name takes some hundred bytes, and a server may send any number of names of any length. So foreread limits bytes, not the
+//! number of names. It counts the bytes of each name, of its attributes, and of the tables that hold both. All listings and mounts
+//! of the process share one limit ([`max_name_bytes`]). A listing that would exceed the limit fails at once, without waiting, and
+//! releases its memory.
 //!
 //! ```text
 //!   current listing ──grow──► NameBytes ──drop──► returned
@@ -77,7 +78,7 @@ impl Drop for NameBytes {
 #[must_use]
 pub fn too_many_bytes() -> String {
     format!(
-        "the names of all listings and mounts of this process take more than {} bytes, which is the limit; read a smaller folder",
+        "the file names that this process caches for all listings and mounts exceed the limit of {} bytes; read a smaller folder",
         max_name_bytes()
     )
 }

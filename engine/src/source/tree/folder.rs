@@ -1,8 +1,9 @@
 //! A local folder as a tree, or one file of it.
 //!
 //! The folder is opened once. The kernel resolves every path below that descriptor (`openat2`), and refuses links in the
-//! middle, `..`, and other file systems that are mounted inside. So a later change of the tree cannot lead outside, and a mount
-//! below its own source does not read itself. Opened files are checked by their descriptors. Links are never followed.
+//! middle, `..`, and other file systems that are mounted inside. So no path can lead outside the folder, even if the folder changes
+//! later, and a mount inside its own source folder does not read itself. Opened files are checked by their descriptors. Links are
+//! never followed.
 //!
 //! ```text
 //!   root (fd) ──openat2, beneath──► fd ──fstat──► Meta     one descriptor for both, so there is no race

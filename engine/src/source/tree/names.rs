@@ -1,7 +1,8 @@
 //! A compact listing of a folder: names and attributes, for folders with a million objects.
 //!
-//! A name is a record in a few large pieces of memory, and a place (an index) of four bytes. A [`Meta`] or an [`Entry`] is
-//! created from the record on request. An ETag of 32 hex digits takes 16 bytes, and a number takes as many bytes as it needs.
+//! Each name takes one record in a large block of memory, and four bytes in an index of these records. A caller that requests a
+//! [`Meta`] or an [`Entry`] gets one made from the record. An ETag of 32 hex digits takes 16 bytes, and a number takes as many
+//! bytes as it needs.
 //!
 //! ```text
 //!   places  ─► flags │ length, name │ size, seconds, permissions, owner │ version      sorted by name at the end

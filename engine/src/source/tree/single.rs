@@ -1,7 +1,7 @@
 //! Any source as a tree of one file.
 //!
-//! The source is opened once and kept. After it reports a change, the next look-up opens it again, as another version. Two
-//! versions never share a number.
+//! The source is opened once and kept. After the source reports a change, the next look-up opens it again, as another version. Two
+//! versions never have the same version number.
 
 use super::{Entry, Kind, Meta, Tree};
 use crate::source::{

@@ -1,12 +1,13 @@
 //! An io_uring ring and the table of its transfers in flight.
 //!
 //! The table owns the buffers **and** the file of every transfer, from before its submission until the kernel has reported its
-//! completion. The table never moves (a fixed slice), and no thread reads a buffer meanwhile. On drop, the ring waits for all
-//! transfers, and leaks those that it cannot wait for. The ring never decides what to read, never continues a short transfer,
-//! and knows nothing about versions.
+//! completion. The table is a slice of fixed size that never moves, and no thread reads a buffer while its transfer is in flight.
+//! On drop, the ring waits for all transfers, and leaks the buffers of those that it cannot wait for. This module never decides
+//! what to read, never continues a short transfer, and does not check versions.
 //!
-//! Any thread may submit (one at a time), and any thread may reap (one at a time). The kernel completes a transfer in the
-//! thread that submitted it, and cancels the transfers of a thread that exits: they return ECANCELED, and are read again.
+//! Any thread may submit transfers, and any thread may reap completions, but only one thread may do each at a time. The kernel
+//! completes a transfer in the thread that submitted it. If that thread exits, the kernel cancels its transfers: they return
+//! ECANCELED and are submitted again.
 //!
 //! ```text
 //!   submit ─► slot in the table ─► SQE ─► enter ─► the device ─► CQE ─► reap ─► out of the table

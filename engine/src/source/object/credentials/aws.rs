@@ -1,5 +1,5 @@
-//! The chain of S3: variables, a web identity, a profile, the credential service of a container, the metadata service of a
-//! machine.
+//! The chain of S3: environment variables, a web identity, a profile, the credential service of a container, the metadata service
+//! of a machine.
 //!
 //! ```text
 //!   AWS_ACCESS_KEY_ID ──► AWS_WEB_IDENTITY_TOKEN_FILE ──► profile ──► the service of a container ──► 169.254.169.254 ──► none
@@ -8,13 +8,13 @@
 //!                                              └─ expired ──► CreateToken with the refresh token; stored as the AWS tools store it
 //!             aws_access_key_id;  credential_process
 //! ```
-//! If an option selects a profile, the variables are skipped, as in the AWS CLI. If a configured link fails, the chain fails:
-//! the next link would be another user. A profile with an unsupported kind of credentials (`aws login`) is an error, too.
-//! foreread never asks for a code, and writes to `~/.aws` only a single sign-on token that it has renewed, because the old
-//! refresh token may be invalid from then on.
-//! Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has keys. The keys sign one request to the
-//! token service, whose credentials are valid for an hour.
-//! Source: AWS SDKs and Tools reference guide, standardized credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
+//! If an option selects a profile, the environment variables are skipped, as in the AWS CLI. If a place is configured but gives no
+//! valid credentials, the whole chain fails, because the next place could have credentials of another user. A profile with an
+//! unsupported kind of credentials (`aws login`) is an error, too. foreread never asks the user for an MFA code. The only thing
+//! that it writes to `~/.aws` is a renewed single sign-on token, because the old refresh token may be invalid after a renewal.
+//! Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has an access key. That key signs one request
+//! to the token service, which returns credentials that are valid for an hour. Source: AWS SDKs and Tools reference guide,
+//! standardized credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
 
 use super::hosts::Hosts;
 use super::profile::{self, ProfileInUse, Profiles, Section};
@@ -109,8 +109,8 @@ impl AwsChain {
         let key = self.settings.variable("AWS_ACCESS_KEY_ID");
         let secret = self.settings.variable("AWS_SECRET_ACCESS_KEY");
         let (Some(key_id), Some(secret_key)) = (key, secret) else {
-            let remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither";
-            let why = "one of the two variables of a key is missing";
+            let remedy = "set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither";
+            let why = "only one of the two variables of an access key is set";
             let is_none = key.is_none() && secret.is_none();
             return if is_none {
                 Ok(None)
@@ -129,12 +129,12 @@ impl AwsChain {
         let (link, remedy) = if self.settings.key_is_argument {
             (
                 "the arguments key and secret",
-                "check key, secret and token, and that they have read permission",
+                "check the arguments key, secret and token, and that these credentials have read permission",
             )
         } else {
             (
                 "the variable AWS_ACCESS_KEY_ID",
-                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they have read permission",
+                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that these credentials have read permission",
             )
         };
         Ok(Some(FoundCredential::new(credential, link, None, remedy)))
@@ -145,10 +145,10 @@ impl AwsChain {
         let all = Profiles::read(&self.settings)?;
         if all.get(name).is_none() {
             if is_asked {
-                let why = format!("there is no profile {name}; there are: {}", all.names());
+                let why = format!("there is no profile {name}; the existing profiles are: {}", all.names());
                 let remedy = match all.is_empty() {
                     true => "select no profile, or create one ('aws configure')",
-                    false => "select one of them (--profile, AWS_PROFILE)",
+                    false => "select an existing profile (--profile, AWS_PROFILE)",
                 };
                 return Err(Unfit::new(why, remedy));
             }
@@ -183,7 +183,7 @@ impl AwsChain {
             }
             if let Some(credential) = keys_of(keys) {
                 let remedy =
-                    format!("check the keys of profile {name}, and that they have read permission");
+                    format!("check the access key of profile {name}, and that it has read permission");
                 return Ok(Some(FoundCredential::new(
                     credential,
                     &format!("profile {name}"),
@@ -225,7 +225,7 @@ impl AwsChain {
         if keys.contains_key("mfa_serial") {
             let why = format!("profile {name} needs the code of an MFA device (mfa_serial)");
             let remedy =
-                "use the keys of a session (aws sts get-session-token), or use single sign-on";
+                "use temporary credentials (aws sts get-session-token), or single sign-on";
             return Err(Unfit::new(why, remedy));
         }
         let source = match (keys.get("source_profile"), keys.get("credential_source")) {
@@ -239,7 +239,7 @@ impl AwsChain {
             (None, None) => None,
         };
         let Some(source) = source else {
-            let why = format!("profile {name} has a role_arn, but its source has no credentials");
+            let why = format!("profile {name} has a role_arn, but there are no credentials to assume that role with");
             let remedy = "check source_profile or credential_source in ~/.aws/config";
             return Err(Unfit::new(why, remedy));
         };
@@ -323,7 +323,7 @@ impl AwsChain {
         let keys = part("AccessKeyId").zip(part("SecretAccessKey"));
         let keys = keys.and_then(|(id, secret)| credential(id, secret, part("SessionToken")));
         let credential =
-            keys.ok_or_else(|| unfit("the token service's answer has no credentials".to_string()))?;
+            keys.ok_or_else(|| unfit("the reply of the AWS token service (STS) has no credentials".to_string()))?;
         let expires = part("Expiration").and_then(super::time_of);
         Ok(Some(FoundCredential::new(
             credential, link, expires, remedy,
@@ -366,7 +366,7 @@ impl AwsChain {
         let part = |key| web::text(&json, &["roleCredentials", key]);
         let keys = part("accessKeyId").zip(part("secretAccessKey"));
         let keys = keys.and_then(|(id, secret)| credential(id, secret, part("sessionToken")));
-        let credential = keys.ok_or_else(|| unfit("its answer has no credentials"))?;
+        let credential = keys.ok_or_else(|| unfit("its reply contains no credentials"))?;
         let millis = json
             .pointer("/roleCredentials/expiration")
             .and_then(Value::as_u64);
@@ -390,7 +390,7 @@ impl AwsChain {
             .and_then(|path| web::read_file("the login", path, "").ok());
         let json = text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
         let (Some(path), Some(json)) = (path, json) else {
-            return Err("there is no login (single sign-on)".to_string());
+            return Err("there is no cached login of single sign-on".to_string());
         };
         let token = web::text(&json, &["accessToken"]).filter(|text| web::is_header(text));
         let expires = web::text(&json, &["expiresAt"]).and_then(time_of_tools);
@@ -436,7 +436,7 @@ impl AwsChain {
         let answer = answer.map_err(|unfit| unfit.why)?;
         let token = web::text(&answer, &["accessToken"]).filter(|text| web::is_header(text));
         let token = token
-            .ok_or("the token service: its answer has no token")?
+            .ok_or("the reply of the token service has no token")?
             .to_string();
         let seconds = answer.get("expiresIn").and_then(Value::as_u64);
         let expires = DateTime::<Utc>::from(super::in_seconds(seconds.unwrap_or(0)));
@@ -463,7 +463,7 @@ impl AwsChain {
             (None, None) => return Ok(None),
         };
         let remedy = "check AWS_CONTAINER_CREDENTIALS_FULL_URI, and the role of the task or pod";
-        let refuse = |why: &str| Unfit::new(format!("the service of the container: {why}"), remedy);
+        let refuse = |why: &str| Unfit::new(format!("the credential service of the container: {why}"), remedy);
         let url = Url::parse(&url).map_err(|_| refuse("its address is not a URL"))?;
         if url.scheme() != "https" && !is_near(&url) {
             return Err(refuse(
@@ -483,14 +483,14 @@ impl AwsChain {
         };
         if let Some(token) = token.as_deref().map(str::trim) {
             if !web::is_header(token) {
-                return Err(refuse("its token cannot be part of a header"));
+                return Err(refuse("the authorization token has characters that an HTTP header must not have"));
             }
             request = request.header("authorization", token);
         }
-        let json = web::send_for_json("the service of the container", request, remedy).await?;
+        let json = web::send_for_json("the credential service of the container", request, remedy).await?;
         let link = "the role of the container";
         of_json(&json, link, remedy)
-            .ok_or_else(|| refuse("its answer has no credentials"))
+            .ok_or_else(|| refuse("its reply contains no credentials"))
             .map(Some)
     }
 
@@ -614,7 +614,7 @@ fn credential(key_id: &str, secret_key: &str, token: Option<&str>) -> Option<Aws
 }
 
 async fn of_process(name: &str, command: &str) -> ChainAnswer<AwsCredential> {
-    let remedy = format!("run the credential_process of profile {name} by hand");
+    let remedy = format!("run the credential_process of profile {name} in a shell to see why");
     let what = format!("the credential_process of profile {name}");
     let text = process::run(&what, command, &remedy).await?;
     let json = serde_json::from_str::<Value>(&text).ok();
@@ -653,7 +653,7 @@ fn signed_headers(
     by: Option<&AwsCredential>,
 ) -> Result<http::HeaderMap, String> {
     let request = http::Request::post(url.as_str()).body(bytes::Bytes::new().into());
-    let mut request = request.map_err(|_| "it is not a valid request".to_string())?;
+    let mut request = request.map_err(|_| "the request for the token service has an invalid URL".to_string())?;
     if let Some(credential) = by {
         let signed =
             AwsAuthorizer::new(credential, "sts", region).try_authorize(&mut request, None);

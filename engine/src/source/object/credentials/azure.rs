@@ -1,5 +1,5 @@
-//! The chain of Azure: a key, a signature (SAS), a connection string, an application's secret, a federated token, the identity
-//! of a machine, `az`.
+//! The chain of Azure: an account key, a shared access signature (SAS), a connection string, an application's secret, a federated
+//! token, the managed identity of a machine, the command `az`.
 //!
 //! ```text
 //!   AZURE_STORAGE_KEY ──► AZURE_STORAGE_SAS_TOKEN ──► AZURE_STORAGE_CONNECTION_STRING ──► AZURE_CLIENT_SECRET
@@ -22,7 +22,7 @@ use url::Url;
 const RESOURCE: &str = "https://storage.azure.com/";
 /// The firmware of Azure's machines contains this string (the asset tag of their chassis).
 const MAKERS: [&str; 1] = ["7783-7084-3265-9085-8269-3286-77"];
-const LOGIN: &str = "az login, or set AZURE_STORAGE_KEY";
+const LOGIN: &str = "log in (az login), or set AZURE_STORAGE_KEY";
 
 /// The chain for some settings.
 pub struct AzureChain {
@@ -111,9 +111,9 @@ impl AzureChain {
             "AZURE_STORAGE_ACCESS_KEY",
         ]);
         if let Some((name, key)) = key.or_else(|| of_string("AccountKey")) {
-            let remedy = format!("check {name}, and that it belongs to this account");
+            let remedy = format!("check {name}, and that this key belongs to the storage account");
             let key = AzureAccessKey::try_new(&key)
-                .map_err(|_| Unfit::new(format!("{name} is not an account key"), &remedy))?;
+                .map_err(|_| Unfit::new(format!("{name} is not a valid storage account key"), &remedy))?;
             let credential = AzureCredential::AccessKey(key);
             return Ok(Some(FoundCredential::new(
                 credential,
@@ -127,7 +127,7 @@ impl AzureChain {
             .or_else(|| of_string("SharedAccessSignature"))
             .map(|(name, text)| {
                 let remedy = format!(
-                    "create a new signature for {name}: it has expired, or has no read permission"
+                    "set {name} to a new shared access signature: the present signature has expired or lacks read permission"
                 );
                 FoundCredential::new(
                     signature(&text),

@@ -1,5 +1,5 @@
-//! The chain of Google Cloud Storage: a file that a variable specifies, the file that `gcloud` has stored, the metadata service
-//! of a machine.
+//! The chain of Google Cloud Storage: a file that an environment variable specifies, the file that `gcloud` has stored, the
+//! metadata service of a machine.
 //!
 //! ```text
 //!   GOOGLE_APPLICATION_CREDENTIALS ──► ~/.config/gcloud/application_default_credentials.json ──► metadata server ──► none
@@ -26,7 +26,7 @@ const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
 const CLOUD_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The firmware of Google's machines contains this string.
 const MAKERS: [&str; 1] = ["Google"];
-const REMEDY: &str = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS";
+const REMEDY: &str = "log in (gcloud auth application-default login), or set GOOGLE_APPLICATION_CREDENTIALS";
 
 /// The chain for some settings.
 pub struct GoogleChain(pub ObjectSettings);
@@ -119,7 +119,7 @@ impl GoogleChain {
             None => {
                 let url = need(&["credential_source", "url"]).map_err(|_| {
                     refuse(
-                        "only tokens from a file or a URL are supported, not from AWS or a program",
+                        "only external account tokens from a file or a URL are supported, not those from AWS or an executable",
                     )
                 })?;
                 let mut request = self.client()?.get(address(link, url)?);
@@ -179,7 +179,7 @@ impl GoogleChain {
             .body(body);
         let answer = web::send_for_json(link, request, REMEDY).await?;
         let token = web::text(&answer, &["accessToken"]).filter(|text| web::is_header(text));
-        let token = token.ok_or_else(|| refuse("the service account's answer has no token"))?;
+        let token = token.ok_or_else(|| refuse("the reply to impersonating the service account has no token"))?;
         Ok(Token {
             token: token.to_string(),
             expires: web::text(&answer, &["expireTime"]).and_then(super::time_of),
@@ -246,7 +246,7 @@ fn address(link: &str, text: &str) -> Result<Url, Unfit> {
         |url: &Url| url.scheme() == "http" && url.host_str() == Some("169.254.169.254");
     let url = Url::parse(text).ok();
     let url = url.filter(|url| super::is_private(url) || is_of_machine(url));
-    url.ok_or_else(|| Unfit::new(format!("{link}: the URL of a service is not https"), REMEDY))
+    url.ok_or_else(|| Unfit::new(format!("{link}: the URL of a token service must start with https"), REMEDY))
 }
 
 fn found(token: Token, link: &str, remedy: &str) -> FoundCredential<GcpCredential> {

@@ -1,4 +1,4 @@
-//! Runs a user's credential_process, without a shell, and without its output in errors.
+//! Runs the user's credential_process without a shell; errors never contain its output.
 
 use crate::source::object::refusal::Unfit;
 use std::io::Read;

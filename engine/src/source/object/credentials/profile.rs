@@ -6,7 +6,7 @@
 //!   s3 =                            a line indented deeper than its key is part of the value;
 //!     endpoint_url = http://h       if the value is empty, each is a separate key: s3.endpoint_url
 //! ```
-//! Example: `[profile dev]` in config has a region, and `[dev]` in credentials has keys: the profile dev has both.
+//! Example: if `[profile dev]` in `config` has a region and `[dev]` in `credentials` has an access key, the profile `dev` has both.
 //! Source: AWS SDKs and Tools reference guide, shared config and credentials files; Python's configparser, which botocore uses.
 
 use super::web;

@@ -146,7 +146,7 @@ pub async fn send_for_json(
         return Err(unfit(format!("it answered {}{word}", answer.status)));
     }
     json.filter(Value::is_object)
-        .ok_or_else(|| unfit("its answer is not JSON".to_string()))
+        .ok_or_else(|| unfit("its reply is not a JSON object".to_string()))
 }
 
 /// A text inside a JSON value.
@@ -166,7 +166,7 @@ impl Token {
     pub fn of(what: &str, json: &Value, remedy: &str) -> Result<Token, Unfit> {
         let token = text(json, &["access_token"]).filter(|token| is_header(token));
         let Some(token) = token else {
-            let why = format!("{what}: its answer has no usable token");
+            let why = format!("{what}: the reply has no usable token");
             return Err(Unfit::new(why, remedy));
         };
         let seconds = json.get("expires_in");

@@ -1,8 +1,8 @@
 //! The XML of a listing: elements with their texts, in a document with one root.
 //!
-//! A server of another kind replies with another page, and a failing server may send half of a listing. Parsed as a listing,
-//! either would be an empty folder. So the root element is checked first, and errors contain its name. A truncated document is
-//! an error.
+//! A web server that is not a store may reply with an unrelated page, and a failing store may send half of a listing. If such a
+//! reply were parsed as a listing, the folder would seem empty. So the root element is checked first, and errors contain its name.
+//! A truncated document is an error.
 //!
 //! ```text
 //!   <ListBucketResult>, <s3:ListBucketResult>   ──► each element's path and text

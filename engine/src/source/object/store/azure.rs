@@ -1,16 +1,15 @@
 //! Azure Blob Storage and Data Lake: `az://CONTAINER/KEY`, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`,
 //! `https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY` with or without a signature (`?sv=...&sig=...`).
 //!
-//! Requests carry the credentials of the chain ([`AzureChain`]), or none if no link has any. A URL without a signature is first
-//! requested without credentials, unless a key of its account is set. object_store reads blobs, but cannot list single pages,
-//! so pages are requested here: signed by object_store, and parsed by our check of replies.
+//! Requests carry the first credentials that are found ([`AzureChain`]), or none. A URL without a signature is first requested
+//! without credentials, unless a key of its account is set. The library object_store reads blobs, but cannot list single pages. So
+//! this module requests the pages of listings itself; object_store only signs these requests.
 //!
 //! ```text
 //!   ?restype=container&comp=list&delimiter=/&include=metadata&prefix=dir/ ──► Blobs: Blob (Name, Properties, Metadata), BlobPrefix (Name); NextMarker
 //! ```
-//! A blob of 0 bytes may mark a folder: one of Data Lake (`ResourceType`), or one that a tool has created (the metadata
-//! `hdi_isfolder`).
-//! Source: Azure Blob Storage REST API, List Blobs, Get Blob; Data Lake Storage, known issues (hdi_isfolder).
+//! A blob of 0 bytes may be a marker for a folder: Data Lake marks folders with `ResourceType`, some tools with the metadata
+//! `hdi_isfolder`. Source: Azure Blob Storage REST API, List Blobs, Get Blob; Data Lake Storage, known issues (hdi_isfolder).
 
 use super::{
     Listing, Place, Store, StoreKind, check, connector, keeper_of, line, may_be_plain, no_retries,
@@ -49,8 +48,8 @@ const API: &str = "2021-12-02";
 
 static ADVICE: Advice = Advice {
     refused: "check that you have read permission (Storage Blob Data Reader)",
-    unsigned: "az login, or set AZURE_STORAGE_KEY: without credentials only public containers can be read",
-    absent: "check account, container and key (az storage blob list); a prefix ends with /",
+    unsigned: "log in (az login), or set AZURE_STORAGE_KEY: without credentials only public containers can be read",
+    absent: "check the account, container and key (az storage blob list); the name of a prefix ends with /",
     elsewhere: "check account, container and key (az storage blob list)",
     list: "az storage blob list;",
     no_listing: "check AZURE_STORAGE_ENDPOINT: it must be a server of Azure's storage, not a web page",
@@ -58,7 +57,7 @@ static ADVICE: Advice = Advice {
 
 /// The remedies for a URL that has a signature.
 static SIGNED: Advice = Advice {
-    refused: "create a new URL: its signature has expired, or does not permit reading or listing",
+    refused: "create a new URL: the signature in this URL has expired, or does not permit reading or listing",
     ..ADVICE
 };
 
@@ -125,7 +124,7 @@ fn read(text: &str) -> Result<AzurePlace, Unfit> {
         "" => None,
         host => {
             let account = AccountHost::of(host);
-            Some(account.ok_or_else(|| Unfit::new("the Azure account is missing", write))?)
+            Some(account.ok_or_else(|| Unfit::new("the name of the Azure storage account is missing", write))?)
         }
     };
     place(account, container, key, None)
@@ -356,7 +355,7 @@ struct AzureListing {
 impl Listing for AzureListing {
     fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>> {
         Box::pin(async move {
-            let garbled = |_| Refusal::Garbled("its names cannot be requested".to_string());
+            let garbled = |_| Refusal::Garbled("the URL of its listing is invalid".to_string());
             let mut url = Url::parse(&self.url).map_err(|_| garbled(()))?;
             url.query_pairs_mut().extend_pairs([
                 ("restype", "container"),

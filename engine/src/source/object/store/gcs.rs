@@ -1,9 +1,9 @@
-//! Google Cloud Storage: `gs://BUCKET/KEY`, with the credentials of the chain ([`GoogleChain`]), or none if no link has any.
+//! Google Cloud Storage: `gs://BUCKET/KEY`, with the first credentials that are found ([`GoogleChain`]), or none.
 //!
 //! A version is a generation: each reply has it in `x-goog-generation`, and each request sends it in
-//! `x-goog-if-generation-match`. Listings use the XML API, which is S3's with a `Generation` for each object. An object stored
-//! as gzip is requested in that form: otherwise the server decompresses it, and supports no ranges.
-//! Source: Google Cloud Storage, XML API: GET object, GET bucket; transcoding of gzip-compressed files.
+//! `x-goog-if-generation-match`. Listings use Google's XML API: S3's format, with a `Generation` for each object. An object stored
+//! with gzip encoding is requested in compressed form: otherwise the server decompresses it, and then supports no ranges. Source:
+//! Google Cloud Storage, XML API: GET object, GET bucket; transcoding of gzip-compressed files.
 
 use super::{
     BucketKey, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, connector,
@@ -26,8 +26,8 @@ pub const GCS: StoreKind = StoreKind {
 
 static ADVICE: Advice = Advice {
     refused: "check that the account has read permission (Storage Object Viewer)",
-    unsigned: "gcloud auth application-default login: without credentials only public objects can be read",
-    absent: "check bucket and key (gcloud storage ls); a prefix ends with /",
+    unsigned: "log in (gcloud auth application-default login): without credentials only public objects can be read",
+    absent: "check the bucket and key (gcloud storage ls); the name of a prefix ends with /",
     elsewhere: "check bucket and key (gcloud storage ls)",
     list: "gcloud storage ls",
     no_listing: "check STORAGE_EMULATOR_HOST: it must be a server of Google's storage, not a web page",

@@ -1,7 +1,7 @@
 //! The Hugging Face Hub: `hf://[datasets/|spaces/]USER/REPO[@REVISION]/PATH`.
 //!
 //! The names are those of `HfFileSystem`. A name without a path, or with `/` at its end, is the name of many files. The token is
-//! sent only to the hub, and a name never mixes two commits.
+//! sent only to the hub. All files below one opened name are of the same commit.
 //!
 //! ```text
 //!   hf://u/r/a.bin                      model u/r, revision main, file a.bin
@@ -35,12 +35,12 @@ pub const HUB: StoreKind = StoreKind {
 };
 
 static ADVICE: Advice = Advice {
-    refused: "check that the token has read permission (hf auth whoami), log in again (hf auth login), or read public repositories without it (--no-sign-request)",
+    refused: "check that the token has read permission (hf auth whoami), log in again (hf auth login), or read public repositories without a token (--no-sign-request)",
     unsigned: "log in (hf auth login), or set HF_TOKEN",
     absent: "check USER/REPO, revision and path, and HF_ENDPOINT",
     elsewhere: "check HF_ENDPOINT",
     list: "HfFileSystem().ls:",
-    no_listing: "check HF_ENDPOINT: it must be a hub, not a web page",
+    no_listing: "check HF_ENDPOINT: it must be the URL of a Hugging Face hub, not of another web page",
 };
 
 /// The notation of a name.
@@ -244,7 +244,7 @@ fn found(text: &str, link: &str) -> Result<FoundCredential<HeaderValue>, Unfit> 
     let header = HeaderValue::from_str(&format!("Bearer {text}")).ok();
     let header = header.filter(|_| web::is_header(text));
     let Some(mut header) = header else {
-        let why = format!("the token of {link} holds a blank or a character that is not ASCII");
+        let why = format!("the token in {link} contains a blank or a character that is not ASCII");
         return Err(Unfit::new(
             why,
             "log in again (hf auth login), or set HF_TOKEN",
@@ -407,7 +407,7 @@ mod tests {
                 .err()
                 .expect("refused");
             assert!(
-                unfit.why.starts_with("the token of HF_TOKEN") && !unfit.why.contains("can\u{e4}")
+                unfit.why.starts_with("the token in HF_TOKEN") && !unfit.why.contains("can\u{e4}")
             );
             assert!(!unfit.why.contains("ary"), "{}", unfit.why);
         }

@@ -1,8 +1,8 @@
-//! S3: `s3://BUCKET/KEY`, signed with the credentials of the chain ([`AwsChain`]), unsigned if no link has any.
+//! S3: `s3://BUCKET/KEY`, signed with the first credentials that are found ([`AwsChain`]), or unsigned if there are none.
 //!
-//! The region is that of the settings, or of the profile, or us-east-1. If a bucket is in another region, the server's reply
-//! contains its region. Buckets of S3 Express One Zone are directory buckets: their requests are signed for a session, and
-//! their names are unordered.
+//! The region is taken from the settings, else from the profile, else it is us-east-1. If the bucket is in another region, the
+//! error reply of the server names the right region. Buckets of S3 Express One Zone are directory buckets: requests to them are
+//! signed for a session, and their listings are unordered.
 //!
 //! ```text
 //!   path style, the default            https://HOST/BUCKET/KEY
@@ -30,9 +30,9 @@ pub const S3: StoreKind = StoreKind {
 };
 
 static ADVICE: Advice = Advice {
-    refused: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they have read permission",
+    refused: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that these credentials have read permission",
     unsigned: "log in (aws sso login, aws configure), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without credentials only public objects can be read",
-    absent: "check bucket and key (a prefix ends with /), and AWS_ENDPOINT_URL",
+    absent: "check the bucket, the key (the name of a prefix ends with /) and AWS_ENDPOINT_URL",
     elsewhere: "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL if it is not on Amazon",
     list: "aws s3 ls",
     no_listing: "check AWS_ENDPOINT_URL: it must be an S3 server, not a web page",
@@ -204,16 +204,16 @@ mod tests {
             ("AWS_ENDPOINT_URL", "canary", "is not a URL"),
             ("AWS_ENDPOINT_URL_S3", "ftp://canary", "is not a URL"),
             ("AWS_ENDPOINT_URL_STS", "http://", "is not a URL"),
-            ("AWS_ENDPOINT_URL", "https://u:canary@h", "holds a user"),
-            ("AWS_ENDPOINT_URL", "https://h/?canary", "holds a user"),
+            ("AWS_ENDPOINT_URL", "https://u:canary@h", "contains a user"),
+            ("AWS_ENDPOINT_URL", "https://h/?canary", "contains a user"),
             (
                 "AWS_CONTAINER_CREDENTIALS_FULL_URI",
                 "canary",
                 "is not a URL",
             ),
-            ("AWS_SECRET_ACCESS_KEY", "canary\n", "holds a blank"),
-            ("AWS_ACCESS_KEY_ID", "can\u{e4}ry", "holds a blank"),
-            ("AWS_SESSION_TOKEN", "canary\r", "holds a blank"),
+            ("AWS_SECRET_ACCESS_KEY", "canary\n", "contains a blank"),
+            ("AWS_ACCESS_KEY_ID", "can\u{e4}ry", "contains a blank"),
+            ("AWS_SESSION_TOKEN", "canary\r", "contains a blank"),
             ("AWS_REGION", "canary/x", "is not a region"),
         ] {
             let variables = vec![(name.to_string(), value.to_string())];

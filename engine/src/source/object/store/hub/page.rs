@@ -1,4 +1,4 @@
-//! Parses a page of a repository's tree from JSON.
+//! Parses one page of the listing of a repository from JSON.
 //!
 //! ```text
 //!   [{"type": "file", "path": "d/a", "size": 9, "oid": "<sha1>"},                          a small file: its ETag is the oid
@@ -136,7 +136,7 @@ fn next_query(link: &str) -> Option<Result<String, Refusal>> {
     let query = url.split_once('?').map(|(_, query)| query.to_string());
     let query = query.filter(|query| query.len() <= MAX_QUERY_BYTES);
     Some(query.ok_or_else(|| {
-        let why = "the link to the next page has no query, or one that is too long";
+        let why = "the link to the next page of the listing has no query string, or one that is too long";
         Refusal::Endless(why.to_string())
     }))
 }

@@ -1,11 +1,11 @@
-//! A hub's files are at signed addresses of a content network, which expire. Each address is requested once, shared, and
-//! renewed.
+//! Reads a hub's files at signed URLs (addresses) of its content delivery network, which expire. foreread requests the address of a
+//! file once, shares it among all reads, and renews it.
 //!
-//! This code is between the check of replies ([`crate::source::object::reply`]) and the network. The hub gets the token; the
-//! content network gets the range and nothing else. The first reply contains the commit, and every later request is for that
-//! commit. A reply of the content network gets the hub's ETag, so that it can be compared with the listing and with other
-//! replies. A redirect from https to http is never followed, an address is never requested twice at the same time, and at most
-//! [`MAX_ADDRESSES`] are kept.
+//! This layer is below the check of replies ([`crate::source::object::reply`]) and above the HTTP client. Requests to the hub carry
+//! the token. Requests to the content network carry only the range. The first reply contains the commit, and every later request is
+//! for that commit. In a reply of the content network, this module replaces the ETag by the hub's, so that it can be compared with
+//! the listing and with other replies. This module never follows a redirect from https to http, never requests the address of a
+//! file twice at the same time, and keeps at most [`MAX_ADDRESSES`].
 //!
 //! ```text
 //!   range of a file ──► an address? ── none, expired, refused ──► hub: resolve/COMMIT/PATH ──► 302: the address, ETag, size, commit
@@ -14,15 +14,16 @@
 //!                      content network ── 400, 401, 403, 410 ──► request a new address; if this one is new: an error
 //!                          └──► 206 + the hub's ETag
 //! ```
-//! It is an error if an address is refused that was never accepted before, and that was issued while the request waited:
-//! another address would be refused as well, and each reader would request one from the hub.
+//! If the content network refuses an address that the hub has just issued, and that was never accepted before, the read fails: a
+//! further address would be refused as well, and each reader would request one from the hub.
 //!
-//! A mirror may send large files itself, with an ETag of another kind or none. Its reply gets the ETag that its API has for the
-//! file at that commit, and every later reply must have the mirror's first ETag again. If neither the name nor the reply has
-//! the commit, the API is queried.
+//! A mirror may send large files itself, with another kind of ETag or with none. This module replaces that ETag by the one that the
+//! mirror's API reports for the file at that commit. Every later reply must have the same ETag as the mirror's first reply. If
+//! neither the source's name nor the reply contains the commit, this module requests it from the API.
 //!
-//! Example: eight parts of a file are requested, and the address has expired. The first one that gets a 403 requests a new
-//! address from the hub. The other seven wait for it, and then use it. The reader notices nothing.
+//! Example: eight parts of a file are requested, and the address has expired. The first of these requests that gets a 403 requests
+//! a new address from the hub. The other seven requests wait for the new address, and then use it. The reading program notices
+//! nothing of this.
 
 use super::{Repository, escaped, page};
 use crate::source::object::client::{MAX_HOPS, target};
@@ -256,7 +257,7 @@ impl Hub {
         let path = uri
             .strip_prefix(&base)
             .and_then(|path| path.strip_prefix('/'))
-            .ok_or_else(|| refuse(Refusal::Garbled("it is not a file of the hub".to_string())))?;
+            .ok_or_else(|| refuse(Refusal::Garbled("the URL is not that of a file on the hub".to_string())))?;
         let (headers, file) = (request.headers(), self.file(path));
         let mut old: Option<SignedAddress> = None;
         let begun = self.next_use();
@@ -371,7 +372,7 @@ impl Hub {
                 return Ok(located);
             }
             self.pin().await.map_err(|error| {
-                let why = "it does not say which commit it is of (X-Repo-Commit); HF_ENDPOINT may not be a hub";
+                let why = "the reply does not name the commit it belongs to (X-Repo-Commit); check that HF_ENDPOINT is a Hugging Face hub";
                 match Refusal::of(&error).is_passing() {
                     true => error,
                     false => refuse(Refusal::Garbled(why.to_string())),
@@ -545,7 +546,7 @@ impl Hub {
         }
         if self.commit.get_or_init(|| said.to_string()) != said {
             return Err(refuse(Refusal::Changed(
-                "it belongs to another commit".to_string(),
+                "the reply belongs to another commit than earlier replies".to_string(),
             )));
         }
         Ok(())
@@ -677,7 +678,7 @@ fn as_of_hub(
         && size != linked
     {
         return Err(Refusal::Changed(format!(
-            "its server has {size} bytes of it, but the hub reports {linked}"
+            "the server that stores the file reports {size} bytes, but the hub reports {linked}"
         )));
     }
     headers.insert("etag", etag.clone());
@@ -687,7 +688,7 @@ fn as_of_hub(
 }
 
 fn parse(url: &str) -> Result<Url, HttpError> {
-    Url::parse(url).map_err(|_| refuse(Refusal::Garbled("it does not form a URL".to_string())))
+    Url::parse(url).map_err(|_| refuse(Refusal::Garbled("the file's name does not form a valid URL".to_string())))
 }
 
 #[cfg(test)]
