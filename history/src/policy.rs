@@ -1,7 +1,7 @@
 //! The published policies, and policies with which `auto` is compared.
 //!
-//! `marks`, `pages` and `two_windows` are shared code, not policies. Nothing here uses internals of the machine: these
-//! policies have the same questions and answers as those of `foreread-core`.
+//! `marks`, `pages` and `two_windows` are shared code, not policies. These policies use no internals of the state machine: they
+//! implement the same trait as the policies of `foreread-core`.
 
 mod marks;
 mod pages;

@@ -1,4 +1,4 @@
-//! Workloads of publications without a published trace, generated to match their figures.
+//! Workloads of publications that published no trace; foreread generates them so that they match the published figures.
 //!
 //! `population` and `volume` are shared code, not workloads.
 

@@ -5,8 +5,8 @@
 //!   waits_for("the recording")         the next step: from the start
 //!   is_over()                          no more reports
 //! ```
-//! A command calls it before each step of its shutdown that may wait for storage, the kernel or another process. If the reporting
-//! thread cannot be started, there are no reports.
+//! A command calls this module before each step of its shutdown that may wait for storage, the kernel or another process. If the
+//! thread that reports cannot be started, nothing is reported.
 
 use crate::threads;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

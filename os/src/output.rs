@@ -3,8 +3,8 @@
 //! ```text
 //!   create ──► unnamed file in the same folder ──► write ──► keep: it gets its name (with force, replaces a file)
 //! ```
-//! The unnamed file disappears if the process ends early, even by SIGKILL. If the file system has no unnamed files, a
-//! temporary name in the same folder is used, which remains after SIGKILL.
+//! The unnamed file disappears if the process ends early, even by SIGKILL. If the file system does not support unnamed files
+//! (O_TMPFILE), a temporary file in the same folder is used, which remains after SIGKILL.
 //!
 //! | at the path is | without force | with force |
 //! |---|---|---|

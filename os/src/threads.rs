@@ -1,10 +1,11 @@
-//! Starts threads without panics, and waits for them with a limit.
+//! Starts threads without panicking if the system refuses, and waits for threads with a time limit.
 //!
 //! `std::thread::spawn` and `Scope::spawn` panic if the system refuses a thread (`ulimit -u`, `pids.max` of a control group); clippy.toml
-//! forbids them. Here a refusal is an error with a remedy.
+//! forbids them. The functions of this module return an error with a remedy instead.
 //!
 //! A thread that reads files of users may never end: a file system that does not answer (NFS, FUSE) keeps it in the kernel, and no signal
-//! but SIGKILL reaches it. Work that a command waits for at its end is a [`Task`]: after a limit the thread is abandoned.
+//! but SIGKILL reaches it. Work that a command must wait for when it ends runs as a [`Task`]: after a time limit, its thread is
+//! abandoned.
 //!
 //! ```text
 //!   Task::start ──► thread: stat, open, read ... ──► result          within(5 s): the result, or `None`, and the process can end

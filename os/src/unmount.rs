@@ -1,4 +1,5 @@
-//! Unmounts with the system's commands: systems with FUSE have at least one of them, and they may unmount for any user.
+//! Unmounts FUSE mounts with the system's commands (fusermount3 or umount): systems with FUSE have at least one of them, and they
+//! may unmount for any user.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -19,7 +19,7 @@
 //!     │◄─────────────────────────┤
 //! ```
 //!
-//! Each kind of device is a file here. Each device with its parameters is a row in [`presets`].
+//! Each kind of device has a file in this folder. Each device with its parameters is a row in [`presets`].
 
 pub mod array;
 pub mod custom;

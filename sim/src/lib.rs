@@ -4,8 +4,8 @@
 //!   workload ──► simulator ◄── device        limits: the bound and the oracle of the same reads
 //!                    └──► RunResult ──► stats: intervals, tests, Holm's correction
 //! ```
-//! All random numbers are computed from keys ([`rng`]), so the same call gives the same figures on any machine. The
-//! crate uses no engine, no files and no real clock.
+//! Each random number is computed from a key, such as seed, file and offset ([`rng`]), so the same call gives the same results on
+//! any machine. This crate uses no files and no real clock, and does not depend on `foreread-engine`.
 
 pub mod device;
 pub mod limits;

@@ -1,8 +1,8 @@
-//! The limits for the rows of a comparison: a lower bound for the time of any run, and the best schedule that a search
-//! with perfect foresight finds (the oracle). Every policy's time is above the bound. The oracle's time is normally
-//! between bound and policies. A policy can beat the oracle if it finds a schedule that the search does not (see
-//! `lab/tests/limits/search.rs`), or if it gets better random latencies: random latencies depend on the request, and
-//! policies send different requests. `compare` marks such rows.
+//! Two limits for the times in a comparison of policies: a lower bound for the time of any run, and the best schedule that a search
+//! with perfect foresight finds (the oracle). Every policy's time is above the bound. The oracle's time is normally between the
+//! bound and the times of the policies. A policy can beat the oracle if it finds a schedule that the search does not (see
+//! `lab/tests/limits/search.rs`), or if it happens to get shorter random latencies, because these depend on the requests, and each
+//! policy sends different ones. `compare` marks the rows of such policies.
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `future.rs` | all future reads, cut into extents, with the next use of each |
 //! | `oracle/` | the search among schedules, on the same device with the same random numbers |
 //!
-//! This code knows future reads. It only measures policies, and never serves reads.
+//! This code knows future reads. It is only used to judge policies, and never serves reads.
 
 pub mod bound;
 mod future;

@@ -1,4 +1,4 @@
-//! Workloads: the reads of a program, in order and by reader.
+//! Workloads: the reads of a program, in order, for each of its readers (jobs).
 //!
 //! A workload is a list of jobs. A job issues its requests in order, with at most `depth` of them outstanding
 //! (`model.rs`). A workload is written as `NAME:key=value,...`; its size and a seed turn it into a list of requests.

@@ -1,9 +1,9 @@
 //! A Ceph cluster on one machine, for tests and comparisons. It starts in about ten seconds, and is removed when the process that
 //! created it ends.
 //!
-//! The script `ceph-dev-cluster` is next to this file and is compiled into the binary. However this process ends, a guard process
-//! removes the cluster: it waits on a pipe that is closed when this process ends. This module only touches a cluster that it has
-//! created, needs no password, and leaves no daemon behind.
+//! The script `ceph-dev-cluster` is next to this file and is compiled into the binary. A guard process removes the cluster even if
+//! this process is killed: it waits on a pipe that the kernel closes when this process ends. This module only touches a cluster
+//! that it has created, needs no password, and leaves no daemon behind.
 //!
 //! ```text
 //!   up ──► script up ──► cluster            this process ──pipe── guard

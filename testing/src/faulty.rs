@@ -1,7 +1,7 @@
 //! Wraps any source so that its reads fail as a test requires.
 //!
-//! A rule decides what happens to a read, from the read and the number of reads before it. Bytes that are passed on are not changed.
-//! The same rule and seed give the same result for the same sequence of reads.
+//! A rule decides what happens to a read, from the read and the number of reads before it. If a read does not fail, its bytes are
+//! passed on unchanged. The same rule and seed give the same result for the same sequence of reads.
 //!
 //! ```text
 //!   read ──► rule(nth, offset, len) ──► Pass ──► the source

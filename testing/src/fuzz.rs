@@ -1,8 +1,8 @@
-//! The bodies of the fuzz targets, which normal tests also run on seeded input: everything that untrusted peers can send, and the
-//! engine's own operations compared with a reference.
+//! The code of the fuzz targets, which normal tests also run on input generated from a seed. They test everything that untrusted
+//! peers can send, and compare the engine's operations with a reference.
 //!
-//! Each function takes any input and reports which promise was broken. There is no randomness: the same input gives the same result,
-//! as far as threads allow.
+//! Each function accepts any input, and reports which guarantee was violated. It uses no randomness: the same input gives the same
+//! result, except for the timing of threads.
 //!
 //! ```text
 //!   bytes ──► handshake   the server's codec: bounded, ends, valid answers

@@ -1,7 +1,8 @@
-//! An HTTP server: the common part of all servers of this crate. A function gives the answers; a test can request wrong ones.
+//! An HTTP server: the code that all servers of this crate share. A function that the test provides makes the answers; a test can
+//! also make them wrong.
 //!
-//! One thread for each connection, no runtime. The server ends when it is dropped. It has no TLS, and is for tests and benchmarks
-//! only.
+//! It has one thread for each connection, and no async runtime. The server ends when it is dropped. It has no TLS, and is for tests
+//! and benchmarks only.
 //!
 //! ```text
 //!   request ──► a lie left? ── Silence, Status, Garbage, ... ──► the lie alone

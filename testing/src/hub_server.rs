@@ -1,8 +1,8 @@
 //! A Hugging Face Hub in memory: a server with repositories, and a content server to which it redirects with signed URLs.
 //!
 //! It is correct if the client `huggingface_hub` accepts it (`engine/tests/hub.rs`). Each of the two servers records all its
-//! requests, so a test can show that no credential reached the content server. Signed URLs expire by a call, by their age, or by
-//! their number of uses. It has no TLS and no uploads, and is for tests and benchmarks only.
+//! requests, so a test can show that no credential reached the content server. Signed URLs expire when a test calls a function, at
+//! a certain age, or after a number of uses. It has no TLS and no uploads, and is for tests and benchmarks only.
 //!
 //! ```text
 //!   /USER/REPO/resolve/REV/PATH   a large file  ──► 302, Location: http://CONTENT/SHA256?Expires=..., X-Linked-Etag, X-Linked-Size
@@ -12,8 +12,8 @@
 //!   http://CONTENT/SHA256?...     not expired   ──► 206, 200
 //!                                 expired       ──► 403
 //! ```
-//! Example: the second `put("u/r", "a.bin", ..)` makes the second commit of `main`. A client that opened `a.bin` before keeps the
-//! first commit.
+//! Example: the second `put("u/r", "a.bin", ..)` makes the second commit of `main`. A client that opened `a.bin` before that still
+//! reads the first commit.
 
 use super::http_server::{HttpServer, ServedAnswer as Answer, ServedRequest, lock};
 use super::range_server::read;

@@ -1,6 +1,6 @@
-//! A link with a round-trip time and a bandwidth, and a TCP proxy that puts it in front of any server.
+//! Simulates a network link with a round-trip time and a bandwidth, and has a TCP proxy that puts this link in front of any server.
 //!
-//! All connections share the bandwidth, in order of arrival. The link never changes, loses or reorders bytes.
+//! All connections share the bandwidth; data is sent in the order of its arrival. The link never changes, loses or reorders bytes.
 //!
 //! ```text
 //!   client ──► proxy ──────────────────────────► server

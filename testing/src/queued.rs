@@ -1,8 +1,8 @@
-//! A test double of a queue: wraps any source; its transfers end late, out of order, and in the thread that reaps them.
+//! A test double of a queue: wraps any source; its transfers end late, out of order, and in the thread that collects (reaps) them.
 //!
-//! It has no thread and no clock: a transfer ends after it was polled a number of times that depends on the seed. So a caller that
-//! forgets to reap, to interrupt, or to pass on the reaper's role hangs here, while a real ring would hide the mistake. Bytes are
-//! not changed, and a transfer that is not reaped does not end.
+//! It has no thread and no clock: a transfer ends when it has been polled a certain number of times, which depends on the seed. So
+//! a caller hangs here if it forgets to reap, to interrupt, or to let another thread reap after it. A real io_uring would hide this
+//! mistake. Bytes are not changed, and a transfer that is not reaped does not end.
 //!
 //! ```text
 //!   submit ──► in flight: (polls left, transfer) ... ──reap: one poll each──► none left: read now, and ended

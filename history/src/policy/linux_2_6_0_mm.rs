@@ -1,6 +1,7 @@
-//! `linux-2.6.0-mm`: the experimental tree of August 2003, which announces a whole request before reading it.
+//! `linux-2.6.0-mm`: the experimental `-mm` kernel tree of August 2003, which passes a whole request to readahead before it reads
+//! the pages.
 //!
-//! Like `linux-2.6.0`, but all pages of the request are announced first; then they are read page by page.
+//! Like `linux-2.6.0`, but readahead first sees all pages of the request; then they are read page by page.
 //!
 //! ```text
 //!   look(first) look(first+1) .. look(last-1)   then   page, wait, page, wait, ..
@@ -8,8 +9,8 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch fixes). A known fault
-//! of the original: the whole request is known, and yet it is read one page at a time once the window has shrunk to
-//! zero.
+//! of the original: once the window has shrunk to zero, a request is read one page at a time, although the kernel knows the whole
+//! request.
 
 use super::two_windows::{MIN, Reader, WindowVariant};
 use foreread_core::policy::{

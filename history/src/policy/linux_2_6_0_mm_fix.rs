@@ -1,17 +1,17 @@
-//! `linux-2.6.0-mm-fix`: that tree with the patch of [Bhattacharya 2003], which reads at least the request in one
-//! piece.
+//! `linux-2.6.0-mm-fix`: the kernel of `linux-2.6.0-mm` with the patch of [Bhattacharya 2003], with which at least the request is
+//! read in one piece.
 //!
-//! Like `linux-2.6.0-mm`, but if the window has shrunk to zero after the announcement, all pages of the request count
-//! as missed and are read together. The windows do not see that read.
+//! Like `linux-2.6.0-mm`, but if the window is zero after readahead has seen all pages of the request, they all count as missed and
+//! are read together. This read does not change the windows.
 //!
 //! ```text
 //!   look(first) .. look(last-1)    off?   missed(first) .. missed(last-1)    ├── first .. last: one read ──┤
 //! ```
 //!
-//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` is the
-//! alternative that the author mentions; it was never written, so this is our interpretation: the request as a whole
-//! turns readahead on again. Then none of its pages is taken for an evicted one, and a page that is missed while
-//! readahead is off does not count.
+//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` selects an
+//! alternative that the author of the patch mentions but never wrote. In our interpretation, a large request turns readahead on
+//! again at once. With this option, absent pages of such a request are not taken for evicted pages, and a page that is missed while
+//! readahead is off is not counted.
 
 use super::two_windows::{MIN, Reader, TwoWindows, WindowVariant, start_reading};
 use foreread_core::policy::{

@@ -1,7 +1,7 @@
-//! `linux-2.6.23`: the first on-demand readahead with a mark (2007), until 2.6.30.
+//! `linux-2.6.23`: the first on-demand readahead with a mark (`PG_readahead`), in Linux from 2007 (2.6.23) to 2.6.30.
 //!
-//! A miss that continues the last read starts a window, and the mark in it starts the next one. Cached pages before a
-//! miss are not checked, so two streams interleaved on one open description get no readahead.
+//! A miss that continues the last read starts a window. When a read reaches the mark in this window, the next window starts. Cached
+//! pages before a miss are not checked, so two streams interleaved on one open description get no readahead.
 //!
 //! ```text
 //!   start        mark                     start+size
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults are those of 2.5, which describes 2.6.31. Known bugs
-//! of the original, reproduced here: a read larger than the maximum gets a window whose mark is on its first page, so
-//! the same read then reaches the mark; the hint RANDOM makes every read proceed page by page.
+//! of the original, reproduced here: if a read is larger than the maximum window, the mark is on the window's first page, so the
+//! same read reaches it at once; and the hint RANDOM makes every read proceed page by page.
 
 use super::{
     marks::{Quirks, Rule, State, Stream, Touch},

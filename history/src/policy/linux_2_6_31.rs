@@ -1,9 +1,9 @@
-//! `linux-2.6.31`: on-demand readahead (2009, until 3.11) that finds lost streams again from the pages they left in the
-//! cache.
+//! `linux-2.6.31`: on-demand readahead (from 2009, until 3.11) that recognises a stream whose state was lost by the pages that it
+//! left in the cache.
 //!
-//! At a miss that does not continue a read, the cached pages just before it are counted. A single page is enough for a
-//! window of the ramp-up size (context readahead). If the first page of a window would start the next window at once,
-//! the two are merged.
+//! At a miss that does not continue a read, the cached pages just before it are counted. A single such page is enough to start a
+//! window of the ramp-up size (context readahead). If the mark is on the first page of a window, so that the read would start the
+//! next window at once, both windows are merged.
 //!
 //! ```text
 //!    history      off=start                              merged with the next at once
@@ -12,9 +12,9 @@
 //!                                       mark
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2.3, 2.4 and 2.5. Known bugs of the original, reproduced here: a single cached
-//! neighbour is taken for a stream, so dense random reads are read ahead ([Wu 2013]); the hint RANDOM makes every read
-//! proceed page by page, as in 2.6.31 itself. From 2.6.34 on, that hint works as in `linux-3.12`.
+//! Source: docs/spec/linux-readahead.md 2.3, 2.4 and 2.5. Known bugs of the original, reproduced here: a single cached page before
+//! the miss is taken for a stream, so dense random reads are read ahead ([Wu 2013]); the hint RANDOM makes every read proceed page
+//! by page, as in 2.6.31 itself. From Linux 2.6.34 on, the hint RANDOM works as in `linux-3.12`.
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{

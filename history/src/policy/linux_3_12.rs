@@ -1,8 +1,8 @@
-//! `linux-3.12`: context readahead that requires more history than the length of the request (2013), and the three
-//! variants with which it was compared.
+//! `linux-3.12`: context readahead that requires more cached pages before a miss than the request has (2013), and the three
+//! variants with which it was compared when it was proposed.
 //!
-//! Like `linux-2.6.31`, but a miss after cached pages starts a window only if there are more of these than the request
-//! has, and the window is at most as long as history and request together.
+//! Like `linux-2.6.31`, but a miss after cached pages starts a window only if there are more of these pages than the request has.
+//! The window is at most as long as these pages and the request together.
 //!
 //! ```text
 //!      history        off=start
@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Source: [Wu 2013] (the four rows of its table are the four words of `context`), docs/spec/linux-readahead.md 2.3,
-//! 2.5 and 3. It does not include the limits by free memory, or the larger windows for large requests that 4.10 added.
+//! 2.5 and 3. This policy does not limit windows by free memory, and does not include the larger windows for large requests that
+//! Linux 4.10 added.
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{

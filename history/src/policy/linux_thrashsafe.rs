@@ -1,8 +1,8 @@
-//! `linux-thrashsafe`: context readahead that copes with the loss of its pages (a series of 2010, never merged).
+//! `linux-thrashsafe`: context readahead that adapts when its pages are evicted before use (a patch series of 2010, never merged).
 //!
-//! If a read inside the stream's own window misses, its pages were evicted before use. The stream then continues with
-//! half the window, protects the rest of it from the next eviction, and from then on reads only as far as its cached
-//! history justifies.
+//! If a read inside the stream's own window misses, its pages were evicted before use. The stream then continues with half the
+//! window, and protects the remaining pages from the next eviction. From then on, the number of pages before the read that are
+//! still cached limits the size of its windows.
 //!
 //! ```text
 //!    history tt     off    A                      one reader, more history: a larger window
@@ -14,9 +14,8 @@
 //!
 //! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of [Wu 2010a].
 //! A random read is recorded as a window, so the next sequential read matches the end of that window, and no separate test
-//! for sequential misses is needed. The series was measured on
-//! 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version that could have contained it; therefore the hint RANDOM is a
-//! flag.
+//! for sequential misses is needed. The series was measured on 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version that could
+//! have contained it. Therefore the hint RANDOM works as in 2.6.34, where it sets a flag of the open file.
 
 use super::{
     marks::{Quirks, Rule, State, Stream, Touch},

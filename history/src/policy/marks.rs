@@ -1,8 +1,8 @@
-//! Shared by 2.6.23 to 3.12: on-demand readahead with a mark, and a rule for each version. Not a policy.
+//! The code that the policies `linux-2.6.23` to `linux-3.12` share: on-demand readahead with a mark. Each version adds its own
+//! rule. Not a policy.
 //!
-//! Each version answers one question, [`Rule::demand`]: a page is absent (or has the mark), and this many pages from it
-//! are requested; what shall be read? This module holds the code that calls [`Rule::demand`], and handles hints and
-//! page faults.
+//! Each version implements [`Rule::demand`]: given a page that is absent or has the mark, and the number of pages requested from it
+//! on, it returns what to read. This module holds the code that calls [`Rule::demand`], and handles hints and page faults.
 //!
 //! ```text
 //!   start                                 start+size
@@ -11,8 +11,8 @@
 //!                       mark: its first demand touch plans the next window
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2 (head), 2.1 and 2.5. It does not include the limits by free memory and by a
-//! congested device, because a policy does not know them.
+//! Source: docs/spec/linux-readahead.md 2 (head), 2.1 and 2.5. This code does not limit readahead if memory is short or the device
+//! is congested, because a policy does not know this.
 
 use super::pages::{force, hole_after};
 use foreread_core::event::{Advice, Mapping};

@@ -1,10 +1,9 @@
-//! `read-stream`: the look-ahead of PostgreSQL 19's read streams.
+//! `read-stream`: the readahead of the read streams in PostgreSQL 19.
 //!
 //! It has two numbers, in blocks of 8 KiB. The *combine* size is the maximum length of a request; it doubles with each
 //! request up to `combine`, because a long first request takes longer than a short one. The *distance* is how far ahead
-//! of the consumer requests are sent; it doubles only if the consumer had to wait. A block that needs no request lowers
-//! the distance by one block, but only after a hold-off: as many consecutive blocks of this kind as the maximum
-//! distance has.
+//! of the consumer requests are sent; it doubles only if the consumer had to wait. A block that is already cached lowers the
+//! distance by one block, but only after as many consecutive cached blocks as the maximum distance has.
 //!
 //! ```text
 //!   waited                      distance x 2, up to max             hold-off = blocks of max
@@ -14,14 +13,14 @@
 //!   pos ├──── distance ────┤    a request is sent if one of the full combine size fits within the distance
 //!       ├─16─┤├─16─┤├─16─┤
 //! ```
-//! Example: sequential reads of 128 KiB (16 blocks). The first read waits for requests of 1, 2, 4, 8 and 1 blocks, so
-//! the distance is 32 blocks and the combine size is 16. The second read proves that there is a run. It waits as well,
-//! so the distance is 64 blocks, and four requests of 16 are sent. Once reads no longer wait, the distance stays
-//! constant.
+//! Example: sequential reads of 128 KiB (16 blocks). The first read waits for requests of 1, 2, 4, 8 and 1 blocks. After these
+//! five, the distance is 32 blocks and the combine size is 16 blocks. The second read shows that reads are sequential. The second
+//! read waits as well, so the distance becomes 64 blocks, and four requests of 16 blocks are sent. Once reads no longer wait, the
+//! distance stays constant.
 //!
-//! Differences from the original: PostgreSQL gets a list of blocks from its caller, but a policy sees reads. So one
-//! open description is one stream, its blocks are the sequential blocks after the read, and nothing is read ahead
-//! before the second sequential read. A read elsewhere restarts the stream.
+//! Differences from the original: PostgreSQL gets a list of blocks from its caller, but a policy sees reads. So here each open file
+//! description is one stream, which consists of the blocks that follow the last read. Nothing is read ahead before the second
+//! sequential read. A read at any other offset restarts the stream.
 //!
 //! Sources: the commit messages of "read_stream: Only increase distance when waiting for IO", "read_stream: Prevent distance from
 //! decaying too quickly" and "read stream: Split decision about look ahead for AIO and combining" (Andres Freund, pgsql-hackers,

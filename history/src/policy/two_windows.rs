@@ -1,9 +1,9 @@
-//! Shared by the three `linux-2.6.0*` policies: the readahead of 2003 with its current window and its ahead window. Not
-//! a policy.
+//! The code that the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its ahead window. Not a
+//! policy.
 //!
-//! It sees one page at a time and does not know the size of a request. Each sequential page makes the next window two
-//! pages larger, and each other page makes it two pages smaller, until readahead is off. Then it waits for a run of
-//! single pages.
+//! This code sees one page at a time and does not know the size of a request. Each sequential page makes the next window two pages
+//! larger, and each other page makes it two pages smaller, until readahead is off. Readahead is turned on again when enough
+//! consecutive pages have been read.
 //!
 //! ```text
 //!   start            start+size = astart        astart+asize
@@ -11,11 +11,11 @@
 //!       current: being read   ahead: requested when reading of the current one began
 //! ```
 //!
-//! A version decides when the windows see a page: [`WindowVariant`]. Hints are the same in all three (1.4): WILLNEED
-//! reads its range; no other hint is known, and `max` does not change.
+//! A version decides when the windows see a page: [`WindowVariant`]. Hints work the same in all three policies (section 1.4):
+//! WILLNEED reads its range, all other hints are ignored, and no hint changes `max`.
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.4. It does not include a congested device, or the limit of forced
-//! reads by free memory.
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.4. This code does not stop readahead if the device is congested, and does not
+//! limit forced reads by free memory.
 
 use super::pages::force;
 use foreread_core::event::Advice;

@@ -8,10 +8,10 @@
 //!   hit        1     2     3  ...   6    7    8 (late)  9   10 (late)
 //!   distance   128K  256K  512K     4M   4M   4608K          5184K       reads of 128 KiB
 //! ```
-//! It counts in records of 128 KiB, like a file of ZFS. A read hits a stream that expects its first record, or the
-//! record after that, because an unaligned read begins in the record in which the last one ended. If the read is within
-//! the last record, nothing of it is new: the 31 further reads of 4 KiB in a record are not hits, so a reader with 4
-//! KiB has the same distances.
+//! All positions are counted in records of 128 KiB, the default record size of ZFS. A read is a hit if the stream expects the
+//! read's first record or the record after it: an unaligned read begins in the record in which the previous read ended. A read
+//! within the last record is not a hit. So if a program reads 4 KiB at a time, the other 31 reads in each record do not count, and
+//! the distances are the same as for larger reads.
 //!
 //! A file has 8 streams. A read that is not a hit starts a stream if there is room, or if it may replace a stream:
 //!
@@ -20,15 +20,15 @@
 //!   hit before          after 1 s without one
 //!   2 s without a hit   removed
 //! ```
-//! Example: a random reader next to a scan. Each random read replaces a stream that was never hit, so the scan keeps
-//! its stream.
+//! Example: one program reads randomly, another sequentially. Each random read then replaces a stream that was never hit, so the
+//! sequential reader keeps its stream.
 //!
 //! Differences from the original: a read that misses fetches its pages and not its whole record; indirect blocks are
-//! not prefetched; and the share of the cache in flight does not stop the doubling.
+//! not prefetched; and the doubling does not stop if requests in flight take a large part of the cache.
 //!
-//! Source: openzfs pull request 13452, "More speculative prefetcher improvements" (Alexander Motin, 2022), its description;
-//! the manual page zfs(4) for the names and the defaults (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB,
-//! `zfetch_max_streams` 8, `zfetch_min_sec_reap` 1, `zfetch_max_sec_reap` 2).
+//! Source: openzfs pull request 13452, "More speculative prefetcher improvements" (Alexander Motin, 2022); names and defaults from
+//! the manual page zfs(4) (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB, `zfetch_max_streams` 8, `zfetch_min_sec_reap`
+//! 1, `zfetch_max_sec_reap` 2).
 
 use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants, Why};
 use foreread_core::units::Nanos;

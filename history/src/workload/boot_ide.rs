@@ -11,13 +11,13 @@
 //!   └────────── 50,002 reads, 25.6 MB ────────┘     └────────── 7,514 reads, 381.4 MB ──────────┘
 //! ```
 //!
-//! **Stated in the posting, matched exactly**: 57,516 reads; 407 MB, taken as 794,922 sectors; "50,000 sequential,
+//! **Stated in the posting, matched exactly**: 57,516 reads; 407 MB, which we take as 794,922 sectors; "50,000 sequential,
 //! single-sector reads" (50,002 here, so that all other reads can be whole pages of 4 KiB).
 //!
-//! **Fitted**: the lengths of runs and streams ([`RUNS`], [`STREAMS`]) and the size of a read in a stream were chosen
-//! so that the posting's detector `plain` makes 281 requests of 201 MB (published: 281 of 203). The choice was made
-//! with knowledge of the published times: the other tested shape, streams of 128 KiB per read, matched the counts less
-//! well and took 0.4 s longer.
+//! **Fitted**: the lengths of runs and streams ([`RUNS`], [`STREAMS`]) and the size of a read in a stream were chosen so that the
+//! posting's readahead variant `plain` makes 281 requests with 201 MB in total (published: 281 requests, 203 MB). This choice was
+//! made with knowledge of the published times: the other variant that we tested, streams with reads of 128 KiB, matched the counts
+//! less well and took 0.4 s longer.
 //!
 //! **Predicted**: mean of 20 seeds on a file of 1 GiB, with a cache that never evicts; the published values are in
 //! brackets (`compare boot-ide --on model:rbd --size 1G --memory 2G --policy none,rbd-plain,rbd-aligned,rbd-eager`).
@@ -29,16 +29,17 @@
 //! | aligned | 281 (276) | 203 (201) | 12.2 (11.46 ± 0.13) |
 //! | eager | 104 (111) | 304 (303) | 12.7 (12.48 ± 0.61) |
 //!
-//! Without readahead it takes 46.20 s (46.22), but that row is one of the two that the model was fitted to.
+//! Without readahead the boot takes 46.20 s (published: 46.22 s), but the device model `rbd` was fitted to this and one other
+//! published time.
 //!
 //! **Assumed**, with nothing in the posting to check it: queue depth 1 (the posting only says that IDE and virtio
-//! differ in how many requests may be pending); no byte is read twice; groups, sizes of other reads, and the order of
-//! all reads; positions evenly spread over the file. The seed draws order and positions; it does not change the tables.
-//! A larger file spreads the same reads farther apart, so less of a detector's excess readahead is used later: plain
-//! takes 12.4 s at the size that `compare` uses, and 12.9 s from 8 GiB on.
+//! differ in how many requests may be pending); no byte is read twice; the groups of reads, the sizes of reads outside streams, the
+//! order of all reads, and positions evenly spread over the file. The seed determines the order and positions of reads; their
+//! numbers and lengths are fixed. In a larger file the same reads are farther apart, so less of the excess readahead is used later:
+//! `plain` takes 12.4 s at the file size that `compare` uses, and 12.9 s from 8 GiB on.
 //!
-//! Consecutive reads inside a run, stream or group have no gap between them, and two of these always have a gap between
-//! them.
+//! Consecutive reads inside a run, stream or group have no gap between them; between two runs, streams or groups there is always a
+//! gap.
 
 use super::volume::{Extent, groups, spread};
 use foreread_core::policy::spec::SpecError;

@@ -1,8 +1,8 @@
-//! Programs on a text console are started and used: page faults in mapped files.
+//! Page faults in mapped files, while programs on a text console are started and used.
 //!
-//! Like `mmap-desktop`, but for the other machine state of the same posting: fewer files, and stretches so short that
-//! most of a small read-around already reads unused pages. It was **fitted** to the MB published for the two
-//! sizes of read-around; everything else is invented (`population.rs`):
+//! Like `mmap-desktop`, but for the text console that the same posting measured: there are fewer files, and so few pages are used
+//! consecutively that even a small read-around reads mostly unused pages. It was **fitted** to the MB published for the two sizes
+//! of read-around; everything else is invented (`population.rs`):
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|

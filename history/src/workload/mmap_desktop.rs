@@ -1,9 +1,9 @@
-//! Programs on a desktop are started and used: page faults in mapped files.
+//! Page faults in mapped files, while programs on a desktop are started and used.
 //!
 //! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under
 //! X: the share of the pages read around faults that was touched, including the faulting page. The machine no longer
-//! exists. The population of files and touches is invented (`population.rs`) and was **fitted** to the MB of the three
-//! sizes:
+//! exists. The files and the pages that programs touch are invented (`population.rs`). They were **fitted** to the MB published for
+//! three sizes of read-around:
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | 512 KiB | 138 of 248 MB = 55 % | 137 of 250 MB = 55 % |
 //! | 1 MiB | 130 of 253 MB = 51 % | 137 of 255 MB = 54 % |
 //!
-//! Here the same pages are touched at all sizes (the mean of the three published values), because programs do not touch
-//! less when more was read. The posting says that these data are less stable than those of the console, where the used
-//! MB are the same at both sizes.
+//! Here programs touch the same pages at all sizes of read-around, because they do not need fewer pages if more were read. Their
+//! number is the mean of the three published values. The posting says that these data are less stable than those of the console,
+//! for which the used MB are the same at both sizes.
 //!
 //! There are no read calls. Kernels of that time had no fault-around, and the simulator maps one page for each fault.
 

@@ -1,8 +1,8 @@
 //! A population of mapped files and programs that touch them, shared by `mmap-desktop` and `mmap-console`. Not a
 //! workload.
 //!
-//! **Everything is invented.** Only the used share of mmap read-around at three sizes was published (see the two
-//! workloads), but no trace and no list of files. This is the simplest population found that comes near those figures:
+//! **Everything is invented.** For mmap read-around at three sizes, the posting gives only the share of pages that were used (see
+//! the two workloads), but no trace and no list of files. This is the simplest population found that comes near those figures:
 //!
 //! ```text
 //!   a file   ....#######..####....########..............####...      # touched stretches, . gaps of two kinds
@@ -11,9 +11,9 @@
 //!
 //! - Files (executables, libraries, fonts, caches) are whole pages, lognormal with a median of 512 KiB; one in a
 //!   hundred is larger than 8 MiB. Two in three contain code.
-//! - A file is touched in stretches with gaps between them, both of exponential length. Some gaps are long: parts of a
-//!   file that this program never needs. Their length determines how fast accuracy falls with the size of the
-//!   read-around; stretches and short gaps determine the initial accuracy.
+//! - A file is touched in stretches with gaps between them, both of exponential length. Some gaps are long: they are parts of a
+//!   file that the program never needs. The length of these gaps determines how fast the used share falls as the read-around grows;
+//!   the lengths of stretches and of short gaps determine the used share of a small read-around.
 //! - The files are divided equally among the processes, by count. A process goes through all stretches of all its files
 //!   in random order; within a stretch it touches each page once, from first to last.
 //!

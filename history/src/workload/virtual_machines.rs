@@ -12,13 +12,15 @@
 //! | `grep-ide` | 130,104 | 3044 | 743,164 |
 //! | `grep-virtio` | 130,061 | 2820 | 688,477 |
 //!
-//! **Fitted**, each to the figure in brackets: lengths of the streams and the size of a read in them (requests and MB of `plain`; the classes
-//! are those in which `plain` makes 1, 2, 3 or 4 requests); the share of groups that are submitted in batches (`none`); the density of a zone
-//! (`eager` of the boot and of `grep-ide`, `plain` of `grep-virtio`); the number of the boot's streams (requests of `eager`).
+//! **Fitted**, each to the figure in brackets: lengths of the streams and the size of a read in them (fitted to the requests and MB
+//! of `plain`; the streams are in classes for which `plain` makes 1, 2, 3 or 4 requests); the share of groups that are submitted in
+//! batches (`none`); the density of a zone (`eager` of the boot and of `grep-ide`, `plain` of `grep-virtio`); the number of the
+//! boot's streams (requests of `eager`).
 //!
 //! Results on `model:rbd`, mean of 20 seeds (`compare NAME --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), the
-//! published values are in brackets. The row `none` of `grep-ide` is one of the two that the model was fitted to. Every difference of
-//! `grep-virtio` that is larger than the published margins has the published sign.
+//! published values are in brackets. The row `none` of `grep-ide` is one of the two published times that the device model was
+//! fitted to. For `grep-virtio`, every difference between two policies that is larger than the published margins has the published
+//! sign.
 //!
 //! | | detector | seconds | requests | MB |
 //! |---|---|---|---|---|

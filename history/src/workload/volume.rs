@@ -1,8 +1,8 @@
-//! The reads of a guest system on a volume, generated from published counts. Shared by `virtual_machines.rs` and
-//! `boot_ide.rs`.
+//! Generates the reads of a guest system on a volume from published counts. `virtual_machines.rs` and `boot_ide.rs` share this
+//! code.
 //!
-//! This file is not a workload itself. A [`Shape`] gives the number of reads and blocks, which of the reads follow each
-//! other in streams that a detector notices, and how many may be outstanding.
+//! This file is not a workload itself. A [`Shape`] gives the number of reads and blocks, which reads follow each other in streams
+//! that readahead detects, and how many reads may be outstanding.
 //!
 //! ```text
 //!   reads, in order    ├─stream─┤ ├grp┤ ├g┤ ├─grp─┤ | ├g┤ ├──stream──┤ ├grp┤ | ...
@@ -10,14 +10,14 @@
 //!   on the volume      the zones scattered over the file; the extents of a zone in another order, with gaps
 //! ```
 //!
-//! **Zones** model directories: blocks that are read together are close together, but not in the order of the reads. So
-//! a part of what a detector reads beyond the end of a stream is needed a little later.
+//! **Zones** model directories: blocks that are read together are close together, but not in the order of the reads. So some of the
+//! bytes that readahead reads beyond the end of a stream are needed a little later.
 //!
-//! **Batches** model dependencies. A replay at full speed still waits for the reads on which a read depended when it
-//! was recorded, so fewer reads are outstanding than would be possible. Here reads are submitted in batches, and the
-//! next batch begins when the previous one has arrived completely. In a stream, a batch has `depth` reads, because a
-//! guest that reads ahead itself sends several; the same applies to some of the other groups; elsewhere, it has one. If
-//! a detector makes reads faster, the next batch begins sooner, as in a replay.
+//! **Batches** model dependencies. Even a replay at full speed issues a read only after the reads on which it depended in the
+//! recording, so fewer reads are outstanding than the depth allows. Here reads are submitted in batches, and the next batch begins
+//! when the previous one has arrived completely. In a stream, a batch has `depth` reads, because a guest that reads ahead itself
+//! sends several; some of the other groups have such batches, too; all other batches have one read. If readahead makes reads
+//! faster, the next batch begins sooner, as in a replay.
 //!
 //! No byte is read twice, every read is whole blocks, there is no gap inside an extent, and there is a gap between two
 //! extents.

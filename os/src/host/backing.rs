@@ -1,4 +1,4 @@
-//! Devices with readahead: disks with a queue, and mounts without a disk.
+//! Devices that have a readahead setting: disks, and mounts without a disk (such as NFS and FUSE).
 //!
 //! ```text
 //!   sys/block/sda        8:0    queue: read_ahead_kb, rotational, ...; device: vendor, model, driver

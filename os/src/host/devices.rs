@@ -4,7 +4,7 @@
 //!   stat: 254:1 ──► sys/dev/block/254:1 is a partition ──► ../queue: read_ahead_kb 8192, max_sectors_kb 4096
 //!   stat: 0:52  ──► no block device (NFS, FUSE, btrfs)  ──► sys/class/bdi/0:52/read_ahead_kb
 //! ```
-//! A setting is written only on request.
+//! This module changes a setting only if the caller requests it.
 
 use super::{DeviceNumber, Host, number, text};
 use rustix::fs::{fstat, stat};

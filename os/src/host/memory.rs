@@ -9,8 +9,7 @@
 //!   /a        max 2 GiB, current 1 GiB             ├─► room: 312 MiB, of /a/b; limit: 512 MiB
 //!   /a/b      max 512 MiB, current 200 MiB         ┘
 //! ```
-//! `free_bytes` does not count memory that a group could gain by dropping its cached data: some program may
-//! need it.
+//! `free_bytes` does not include memory that a group could gain by dropping cached data, because some program may need that data.
 //!
 //! Sources: cgroups(7), the kernel's `admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`.
 

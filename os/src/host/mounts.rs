@@ -1,4 +1,4 @@
-//! Mounts, and the file system of a lock (proc_pid_mountinfo(5), proc_locks(5)).
+//! Finds mounts, and the file system on which a file lock is held (proc_pid_mountinfo(5), proc_locks(5)).
 //!
 //! ```text
 //!   31 24 254:0 / /mnt rw,noatime shared:1 - ext4 /dev/vda rw

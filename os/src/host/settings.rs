@@ -1,4 +1,4 @@
-//! Files that set readahead, as text, and udev's data about a device.
+//! Reads configuration files that set readahead, and udev's data about a device.
 //!
 //! ```text
 //!   udev/rules.d        below etc, run, usr/local/lib, usr/lib, lib      a name in an earlier folder replaces the later ones

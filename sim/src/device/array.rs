@@ -5,12 +5,12 @@
 //!   T(S) = o(readers) + S / B        one command after the other, B shared by all
 //! ```
 //!
-//! An array reads ahead and sorts requests, so a command has an overhead of a fraction of a millisecond, compared with
-//! eight on a single disk. The remaining seek cost grows with the number of streams, and that is `o`.
+//! An array reads ahead and sorts requests, so a command has an overhead of a fraction of a millisecond, while a single disk needs
+//! about eight milliseconds. The remaining seek cost grows with the number of streams; this is the overhead `o`.
 //!
-//! A stream is a run of commands on one file in which each begins where the previous one ended. The readers are the
-//! streams that issued one of the last [`RECENT`] commands, so random reads look like many readers, as they do to a
-//! real array. Time slices and the long waits between a reader's turns are in [`super::sliced`].
+//! A stream is a sequence of commands on one file, each of which begins where the previous one ended. The number of readers is the
+//! number of streams that issued at least one of the last [`RECENT`] commands. So random reads have the effect of many readers, as
+//! on a real array. [`super::sliced`] also models an I/O scheduler with time slices, and the long waits that they cause.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,9 @@
-//! Device models in files: `--on model:FILE.toml`.
+//! Reads device models from files: `--on model:FILE.toml`.
 //!
 //! A file in the format [`SCHEMA`] has the same content as a preset, including the source of its figures. `foreread
 //! probe -o` writes such a file for measured storage, and `foreread list models --toml NAME` prints one for a preset.
-//! The format is that of [`ModelFile`]: key names include units, unknown keys are errors, and every number has a range.
+//! [`ModelFile`] defines the format: the names of keys include units, unknown keys are errors, and every number has an allowed
+//! range.
 //!
 //! ```text
 //!   FILE.toml ──parse──► ModelFile ──preset──► Preset ──► any use of model:NAME

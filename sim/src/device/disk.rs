@@ -1,7 +1,7 @@
 //! A device that serves one command at a time: a disk, a USB stick, a SATA drive without a queue.
 //!
-//! The time of a command of `S` bytes depends only on `S`, as in the fits for which this model was made; there a window
-//! is one command of a closed loop:
+//! The time of a command of `S` bytes depends only on `S`, as in the published measurements that this model reproduces. In those,
+//! one program reads in a closed loop, and each readahead window is one command:
 //!
 //! ```text
 //!   T(S) = c * ceil(S / M) + seg(S)
@@ -18,8 +18,8 @@
 //!               slopes[1].from ...
 //! ```
 //!
-//! Distance does not matter. A seek costs the same from any head position, and a command that continues the last one
-//! without a gap costs as much as any other.
+//! The distance between two commands does not matter. Every seek costs the same, and a command that continues the last one without
+//! a gap costs as much as any other.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A disk with one head: seek, rotation, transfer, and a buffer of data that was read.
+//! A hard disk with one head. The model has seeks, rotation, transfer, and the drive's buffer of data that was read.
 //!
 //! ```text
 //!   T = command + seek(distance) + wait for the turn + bytes under the head        from the platter
@@ -13,13 +13,15 @@
 //! ```
 //!
 //! - **Order.** Among the first `queue_depth` commands, the disk takes the one whose first byte is under the head
-//!   soonest, including the seek, as a drive's native queue does. Depth 1 is first come, first served. A command that has
-//!   waited for `patience_ns` goes first at any cost.
-//! - **Random numbers.** The platter turns with the clock: a command's wait follows from its position and the time at
-//!   which it is served. The only random number is the platter's angle at time 0, keyed by the seed. No draw depends on
-//!   the order of calls. But two policies that submit at different times have different waits, as on a real disk.
-//! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is contiguous, at a
-//!   position keyed by seed and file; positions are uniform, as on a disk that has been used for a long time.
+//!   soonest, including the seek, as native command queuing (NCQ) of a drive does. With a queue depth of 1, commands are served in
+//!   the order of their arrival. A command that has waited for `patience_ns` is served next, even if others are closer.
+//! - **Random numbers.** The platter turns with the virtual clock: how long a command waits for its data depends on its position
+//!   and on the time at which it is served. The only random number is the platter's angle at time 0, which depends on the seed. No
+//!   random number depends on the order of calls. But two policies that submit commands at different times wait for different
+//!   times, as on a real disk.
+//! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is contiguous and begins at a
+//!   random position that depends on the seed and the file. These positions are uniformly distributed, as on a disk that has been
+//!   used for a long time.
 //! - **Buffer.** See [`buffer`]. Bytes are reported when the whole command is complete.
 //!
 //! Writes, defects, spare areas and power saving are not modelled.

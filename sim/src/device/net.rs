@@ -1,8 +1,8 @@
 //! A device that serves several commands concurrently over a shared link: a network volume, an object store, an NVMe
 //! drive.
 //!
-//! A command waits for a connection, then for the first byte; then its bytes arrive in chunks at the rate of the
-//! connection, if the shared link has room. For a single command that is
+//! A command waits for a connection, then for the first byte. Then its bytes arrive in chunks, at the rate of the connection or, if
+//! the shared link is busy, more slowly. For a single command that is
 //!
 //! ```text
 //!   T(S) = RTT + S / min(connection, link)
@@ -15,11 +15,11 @@
 //!             └──────────────────────┘
 //! ```
 //!
-//! A transfer has at most one chunk in the link's queue: its next chunk becomes ready when the last has arrived. So
-//! transfers alternate, and a short read after a long one waits for one of its chunks, not for all of them.
+//! A transfer has at most one chunk in the link's queue: its next chunk becomes ready when the last has arrived. So transfers
+//! alternate, and a short read that follows a long one waits for only one chunk of the long read, not for all of them.
 //!
-//! If a reply is one message, as between a Ceph OSD and its client, the chunk is the whole reply: it
-//! arrives only when it is complete, and later replies wait for it.
+//! Some protocols send a reply as one message, such as that between a Ceph OSD and its client. There the whole reply is one chunk:
+//! it arrives only when it is complete, and later replies wait for it.
 //!
 //! Connection setup, packet loss, request rate limits and writes are not modelled.
 

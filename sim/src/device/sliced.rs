@@ -1,5 +1,5 @@
-//! An array behind an I/O scheduler that gives each reader a time slice, as CFQ did. The slices limit how long a reader
-//! waits.
+//! An array behind an I/O scheduler that gives each reader a time slice, as CFQ did. The number and length of these time slices
+//! determine how long a reader waits.
 //!
 //! ```text
 //!   reader 0   ████████░                          ████████        █ its commands, one after the other
@@ -7,15 +7,15 @@
 //!   reader 2                    ████████░
 //!              ├ slice ┤├────── it waits ───────┤
 //! ```
-//! A command takes the same time as in the array ([`super::array`]). The readers are the files with a queued command. A
-//! slice begins with the end of its first command, so a turn is one command longer than its slice. Example: four
-//! readers share 300 ms, so each has 75 ms, and a command waits for 225 ms and three commands; without slices it would
-//! wait only for three commands.
+//! Each command takes the same time as in the model [`super::array`]. Each file with a queued command counts as one reader. The
+//! time of a slice starts when the reader's first command ends, so a reader is served for the slice and one more command. Example:
+//! four readers share 300 ms, so each slice is 75 ms. Between two slices, a reader waits for three slices and three commands, that
+//! is, 225 ms and the time of three commands. Without slices it would wait only for three commands.
 //!
 //! Slices change the order of commands but not their number or their time, so rates stay nearly the same. Not modelled:
-//! writes, priorities, several concurrent commands of a reader, the unused rest of a slice. Source: Linux,
-//! Documentation/block/cfq-iosched.txt (slice_sync 100 ms, slice_idle 8 ms, target_latency 300 ms with low_latency,
-//! which is on); the smallest slice is twice slice_idle.
+//! writes, priorities, several concurrent commands of one reader, and the end of a slice when its reader has no more commands.
+//! Source: Linux, Documentation/block/cfq-iosched.txt (slice_sync 100 ms, slice_idle 8 ms, target_latency 300 ms with low_latency,
+//! which is on by default); the smallest slice is twice slice_idle.
 
 use super::array::ArrayModel;
 pub use super::array::Slices;

@@ -1,4 +1,4 @@
-//! A flash drive: pages are on many dies, dies share channels, and channels share the link to the host.
+//! A flash drive: its pages are distributed over many dies, dies share channels, and channels share the link to the host.
 //!
 //! ```text
 //!   command ──► pages, striped: page p is on channel p % C, there on die (p / C) % D
@@ -13,12 +13,12 @@
 //!      └──────────────┘  ┴     └─────────────────┘
 //! ```
 //!
-//! A longer command keeps more dies busy, and so do more commands. Both effects result from the three queues, without a
-//! table of sizes or depths. A flash page is read as a whole, but only the requested bytes are transferred.
+//! Both longer commands and more commands keep more dies busy. Both effects result from the three queues, without a table of sizes
+//! or depths. A flash page is read as a whole, but only the requested bytes are transferred.
 //!
-//! The drive has no memory between reads: no translation table, garbage collection, cache, writes or wear. The effect
-//! of a busy drive on its readers is modelled as a tail: a die may take longer, and occasionally a read waits for a
-//! running program or erase operation. These random numbers are keyed by the command ([`crate::rng`]).
+//! Reads do not change the state of the drive: a translation table, garbage collection, a cache, writes and wear are not modelled.
+//! Other activity of the drive is modelled as a tail of the latencies: a die may take longer, and occasionally a read waits for a
+//! running program or erase operation. The random numbers for this depend only on the seed and the command ([`crate::rng`]).
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};

@@ -1,4 +1,5 @@
-//! A lower bound for the time of any run, whatever it fetches and when: a consistency check for the simulator.
+//! Computes a time that no run can beat, whatever it fetches and when (a lower bound). It serves as a consistency check for the
+//! simulator.
 //!
 //! ```text
 //!   bound = max( device: the minimum time in which the model reads the distinct pages
@@ -6,14 +7,14 @@
 //!                path: the minimum time until a read has its bytes, plus the later thinking and copying )
 //! ```
 //!
-//! The device must deliver each page at least once, at best with a single command. A reader must think and copy even if
-//! everything is cached. A hint costs nothing. Of the touches in a block of 16 pages of 4 KiB through a mapping, only
-//! the first certainly costs something, because its fault may map the others. A run ends with its last read, so work
-//! after the last certain request counts only for the job that follows. If a run is below the largest of the three, the
-//! simulator, the oracle or the model is broken.
+//! The device must deliver each page at least once, in the best case with one command for all pages. Even if everything is cached,
+//! a reader needs its think time and the time to copy data. A hint (such as WILLNEED) costs no time. If a program touches several
+//! pages of one block of 16 pages (64 KiB) through a mapping, the bound counts only the first touch, because its fault may map the
+//! other pages. A run ends with its last read, so think time after a job's last read counts only if another job follows. If a run
+//! takes less time than this bound, the simulator, the oracle or the device model has a bug.
 //!
-//! The bound is not an estimate. If round trips are random, the device part uses the shortest possible draw; the path
-//! uses the shortest draw that this run can get for a page.
+//! The bound does not estimate how fast a run can really be. If round trips are random, the bound for the device uses the shortest
+//! possible round trip; the bound for the path uses the shortest one that this run can get for a page.
 
 use super::future::begin_ns;
 use super::path;

@@ -2,11 +2,11 @@
 //! device and the same readers.
 //!
 //! A schedule fetches the absent extent that is needed soonest, together with neighbours that it would fetch soon
-//! anyway. It evicts the extent that is needed last (Belady 1966), and readahead never takes room from something needed
-//! sooner (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A [`Rule`] sets the order, length and number of
-//! fetches, and whether gaps are read too. The best rule depends on the device and the reads. So the search runs a few
-//! starting rules and a run without readahead; then it changes the fastest rule one parameter at a time, until it has
-//! used [`MAX_COST`] times the work of a run, or has reached the bound.
+//! anyway. It evicts the extent that is needed last (Belady 1966), and readahead never evicts an extent that is needed sooner than
+//! the new one (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A [`Rule`] sets the order, length and number of fetches,
+//! and whether gaps are read too. The best rule depends on the device and the reads. So the search first simulates a few rules, and
+//! a run without readahead. Then it changes the fastest rule, one parameter at a time, until it has done [`MAX_COST`] times the
+//! work of one run, or has reached the lower bound.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -14,13 +14,13 @@
 //!   extent:  absent ──fetch──► flying ──► present ──never wanted again, or farthest and room is short──► absent
 //! ```
 //!
-//! Its time is achievable, and is between the bound (`bound.rs`), which may not be achievable, and the policies. It is
-//! neither the optimum nor a bound. Finding the optimum is hard even for one disk, and a policy may find a better
-//! schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. If latencies are random for each
-//! request, a policy's requests get other latencies: on a store with a tail of 500 ms, a policy takes half of the
-//! oracle's time with some seeds.
+//! The oracle's time is achievable; normally it is between the lower bound (`bound.rs`), which may not be achievable, and the times
+//! of the policies. The oracle is neither the optimum nor a bound. Finding the optimum is hard even for one disk, and a policy may
+//! find a better schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. If each request has a random
+//! latency, the requests of a policy get other latencies than those of the oracle: on a store where a few requests take 500 ms, a
+//! policy needs only half of the oracle's time with some seeds.
 //!
-//! It does not use the rows of a comparison, and takes no part in a verdict.
+//! The oracle does not use the results of policies, and is not a candidate when `compare` recommends a policy.
 
 mod fetches;
 mod readers;

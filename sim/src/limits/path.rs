@@ -1,17 +1,17 @@
-//! The minimum time that a reader waits in any run: for the bytes that it needs up to a read, plus all its remaining
-//! thinking and copying.
+//! The minimum time that one reader needs in any run: the wait for all bytes up to some read, plus the time to think and copy from
+//! that read on.
 //!
 //! ```text
 //!   first read               read i                                    last read
 //!      ├── the device gives what is read up to here ──┤── thinks, copies ──┤      the largest sum over i
 //! ```
 //!
-//! Two more facts hold for every schedule. First, a device with one head or one queue either passes over each gap or
-//! begins a new command after it. Second, a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end
-//! of `p`. So the first byte of `p` arrives no earlier than the shortest first-byte time that any of these start
-//! positions draws; a second fetch from the same start begins only after the first one has delivered.
+//! Two more facts are true for every schedule. First, a device with one head or one queue either passes over each gap or begins a
+//! new command after it. Second, a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end of `p`. So the first
+//! byte of `p` arrives no earlier than the shortest random first-byte time of all these start positions; a second fetch from the
+//! same position begins only after the first has delivered its data.
 //!
-//! It does not include waiting for another job, or for one of several requests that a job keeps outstanding.
+//! The time does not include waiting for another job, or for requests that a job keeps outstanding at the same time.
 
 use crate::device::presets::{Model, Preset};
 use crate::rng;

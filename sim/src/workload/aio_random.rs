@@ -1,14 +1,14 @@
 //! Large random records, many outstanding at once: `aio-stress` as it was run in 2003.
 //!
-//! In this case a policy that has stopped reading ahead must still read each request in one piece. The published run
-//! has a file of 1 GiB, records of 64 KiB and depth 64, and reads each record once.
+//! With these reads, a policy that has stopped reading ahead must still read each request in one piece. The published run has a
+//! file of 1 GiB, records of 64 KiB and depth 64, and reads each record once.
 //!
 //! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended
-//! before the next began. That row is this workload with `depth=1`, and must be measured separately. The rows of the
-//! patched kernels use the default depth.
+//! before the next began. To compare with that row, run this workload with `depth=1`. For the rows of the patched kernels, use the
+//! default depth.
 //!
 //! The original submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight have ended,
-//! eight more are submitted, so 56 to 64 are outstanding. That is `batch=8`; by default each request is submitted when
+//! eight more are submitted, so 56 to 64 are outstanding. `batch=8` does the same; by default each request is submitted when
 //! another ends.
 //!
 //! With `places=again` a read begins at any page of the file, independently of the others. aio-stress draws its reads

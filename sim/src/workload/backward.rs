@@ -1,7 +1,7 @@
-//! One reader, from the end of the file to its start.
+//! One reader reads a file from its end to its start.
 //!
-//! Programs that read backward: a search for the last entries of a log, a reader of an index at the end of a container,
-//! `tac`. Everything is needed, but not in the order that readahead expects.
+//! Such programs are a search for the last entries of a log, a reader of an index at the end of a container file, and `tac`.
+//! All data is needed, but not in the order that readahead expects.
 //!
 //! Records have no gaps and do not overlap.
 //!

@@ -1,4 +1,4 @@
-//! One reader, random records of one cluster, then of another: random reads whose neighbours are soon read, too.
+//! One reader reads random records of one cluster, then of another: random reads whose neighbours are soon read, too.
 //!
 //! Wu Fengguang's posting of 2013 states that in this case context readahead helps on a disk: "actually benefits
 //! clustered random reads on HDD whose seek cost is pretty high". The posting gives no figures and names no program.

@@ -1,9 +1,9 @@
-//! A program is compiled, one unit after the other, each by a new process. Code and libraries come by page faults,
-//! headers and sources by reads. The pages that one unit brings in are needed again by the next one, if they are still
-//! cached.
+//! A program is compiled: a new process compiles each source file (unit), one after the other. The compiler's code and libraries
+//! are read by page faults, headers and sources by read calls. The pages that one unit brings in are needed again by the next one,
+//! if they are still cached.
 //!
-//! actions/runner-images #13938 reports builds on machines with little memory: the window of the disk became 4 MiB, and
-//! each fault in the compiler's code or in a library evicted pages that the next unit needs.
+//! actions/runner-images #13938 reports builds on machines with little memory: the readahead window of the disk had become 4 MiB,
+//! and each page fault in the compiler's code or in a library evicted pages that the next unit needed.
 //!
 //! ```text
 //!   unit n   code     ..##...####.....##...     executable: a quarter of it, the same stretches each time, in order
@@ -12,9 +12,9 @@
 //!            source   |-n-|                     read whole, once
 //! ```
 //!
-//! Each process maps and opens everything anew, so its windows begin anew, too. The sizes of files are those of `tree`.
-//! Everything else is invented, in round figures, and nothing is fitted. There are no writes and no pauses, and only
-//! one process runs at a time.
+//! Each process maps and opens all files anew, so their readahead windows start small again. The sizes of files are those of the
+//! workload `tree`. All other figures are invented and round; nothing is fitted to measurements. There are no writes and no pauses,
+//! and only one process runs at a time.
 
 use super::tree::{sizes, whole};
 use super::{Info, Job, PAGE_BYTES, Request, Workload, bytes, count, given, too_small};

@@ -1,5 +1,4 @@
-//! One reader reads random records, each with the same probability every time, until a given part of the file has been
-//! read.
+//! One reader reads random records, each with the same probability every time, until a given share of the file has been read.
 //!
 //! These are purely random reads, but dense enough that cached neighbours occur by chance: when a record is read, the
 //! record before it happens to be cached. Context readahead takes this for a stream.
@@ -10,16 +9,16 @@
 //! ```
 //!
 //! **With replacement**: the workload models the queries of a database (Taobao's, in Wu Fengguang's posting of 2013).
-//! Queries are independent, and some need a record that was read before. The workload `random` reads each record at
-//! most once; its `count` corresponds to this density.
+//! Queries are independent of each other, and some need a record that was read before. In contrast, the workload `random` reads
+//! each record at most once; its parameter `count` sets what `density` sets here.
 //!
-//! **The density** is the exact part of the records that has been read at least once in the end, rounded up; it grows
-//! from 0 to that value. A density of 25 % takes 0.29 reads for each record of the file, of which 0.04 are hits.
-//! Context readahead depends on how much of the file is cached, so a small cache limits the density, too.
+//! **The density** is the share of the records that have been read at least once when the workload ends (rounded up to a whole
+//! record); during a run, that share grows from 0 to the density. A density of 25 % takes 0.29 reads per record of the file; 0.04
+//! of these reads are of a record that was read before. Context readahead depends on how much of the file is cached, so a small
+//! cache limits the density, too.
 //!
-//! **Fitted**: the default density, to one of the three published ratios, that of `slow-ramp`. The table has queries
-//! per second relative to `context=off` of `linux-3.12` on `model:x25-m`, for 1 GiB with a cache of 256 MiB, mean of 20
-//! seeds:
+//! **Fitted**: the default density was fitted to one of the three published ratios, that of `slow-ramp`. The table shows queries
+//! per second relative to `linux-3.12:context=off` on `model:x25-m`, for a file of 1 GiB and a cache of 256 MiB (mean of 20 seeds):
 //!
 //! | context | published | density 10 | 25 | 50 | 80 |
 //! |---|---|---|---|---|---|
@@ -27,15 +26,15 @@
 //! | slow-ramp | 0.891 | 0.962 | 0.892 | 0.826 | 0.803 |
 //! | original | 0.741 | 0.712 | 0.575 | 0.538 | 0.524 |
 //!
-//! With that cache the order is the same at every density from 1 to 99. With a cache that holds the whole file it is
-//! the same up to 60 %. From 65 % on, `original` is ahead of `slow-ramp`, and from 85 % on ahead of `off`: very dense
-//! reads deserve readahead.
+//! With a cache of 256 MiB, the order of the four variants is the same at every density from 1 to 99 %. With a cache that holds the
+//! whole file, the order is the same up to a density of 60 %. From 65 % on, `original` is faster than `slow-ramp`, and from 85 % on
+//! faster than `off`: for very dense reads, readahead helps.
 //!
-//! No density fits all three ratios: 25 leaves `original` 23 % too slow. `reproduce wu-2013` uses 8, which was fitted
-//! to `original` and leaves `slow-ramp` 9 % too fast. `original` loses more here than was published. In the publication
-//! a query took 133 us, four times a read of 4 KiB on this drive, so much of it was not reading. Queries of 16 KiB with
-//! 30 us between them (`record=16K,density=50,think=30`) give 0.948, 0.886 and 0.653, at 8271 queries per second
-//! (published: 7536).
+//! No density fits all three ratios: with 25 %, `original` is 23 % slower than published. `reproduce wu-2013` uses a density of 8
+//! %, which was fitted to `original`; with it, `slow-ramp` is 9 % faster than published. Here, `original` is slower, compared with
+//! the other variants, than was published. In the publication a query took 133 us, four times as long as a read of 4 KiB on this
+//! drive, so most of that time was not spent on reads. Queries of 16 KiB with 30 us between them (`record=16K,density=50,think=30`)
+//! give 0.948, 0.886 and 0.653, at 8271 queries per second (published: 7536).
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 

@@ -1,7 +1,7 @@
-//! Several sequential streams through one open description, which take turns with one read each.
+//! Several sequential streams that read through one open file description, one read of each stream after the other.
 //!
-//! Each stream reads its own part of the file sequentially. A policy that keeps one state for each open description
-//! sees only jumps; a policy that checks the cached pages around a read can distinguish the streams.
+//! Each stream reads its own part of the file sequentially. A policy that keeps one state for each open file description sees only
+//! jumps; a policy that checks the cached pages around a read can distinguish the streams.
 //!
 //! No read crosses from one part into the next.
 //!

@@ -1,8 +1,8 @@
 //! One reader that lists an archive: it reads a header, skips the data that the header describes, and reads the next
 //! header.
 //!
-//! Reads always go forward, and no two reads are adjacent. A policy that expects each read to begin where the last one
-//! ended sees no stream in it, and pays a round trip for each header.
+//! Reads always go forward, and no two reads are adjacent. A policy that expects each read to begin where the last one ended
+//! detects no stream in these reads, so each header costs a round trip.
 //!
 //! ```text
 //!   |h|   |h|     |h||h|        |h|    ...      4 KiB each, 0 to 12.5 KiB between them, drawn

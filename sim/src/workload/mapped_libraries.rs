@@ -1,7 +1,7 @@
-//! A program whose data waste readahead, and which then starts: pieces of mapped libraries, page by page.
+//! A program that first reads random data, for which readahead is wasted, and then reads parts of mapped libraries, page by page.
 //!
-//! The data come first: random pages of a large mapping. A policy with a waste budget has spent it by then, but should
-//! still read ahead in the libraries, of which pieces are touched in order.
+//! The data are random pages of a large mapping. A policy that limits wasted readahead has reached its limit after them. But it
+//! should still read ahead in the libraries, because their parts are touched sequentially.
 //!
 //! ```text
 //!   data        |4|      |1|     |3|  |2|                `waste` pages, drawn

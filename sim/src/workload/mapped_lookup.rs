@@ -1,8 +1,8 @@
-//! One program that looks up keys in a mapped tree: each time the pages near the root, then a leaf anywhere.
+//! One program that looks up keys in a tree in a mapped file: each lookup touches the pages near the root, then a random leaf.
 //!
-//! Databases that map their files read like this (RavenDB, LMDB, sqlite with `mmap_size`). In ravendb discussion 22410
-//! such a database filled the memory after the window of its disk became 4 MiB. The pages near the root are always
-//! needed. Each leaf brings in a window that is otherwise useless; if the window is large, it evicts other leaves, or
+//! Databases that map their files read like this (RavenDB, LMDB, sqlite with `mmap_size`). In ravendb discussion 22410 such a
+//! database filled the memory after the readahead window of its disk had become 4 MiB. The pages near the root are always needed.
+//! With each leaf, the kernel reads a whole window, of which the program needs nothing else; a large window evicts other leaves, or
 //! even the root.
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //!   leaf        anywhere ◄─────────┘       drawn, of the whole file
 //! ```
 //!
-//! The positions of the hot and inner pages are drawn once, because the upper pages of a tree that has grown may be
-//! anywhere. There are no read calls.
+//! The positions of the hot and inner pages are chosen at random once, because in a tree that has grown, the upper pages may be
+//! anywhere in the file. There are no read calls.
 
 use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
 use super::random::distinct;

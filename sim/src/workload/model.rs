@@ -1,9 +1,9 @@
 //! The parts of a workload: requests in jobs, and jobs on files.
 //!
-//! A job is a run of requests through one open description. A process that reads several files one after the other is a
-//! chain of jobs: each job begins when the previous one has ended. Several such chains are several processes. An open
-//! description is opened when its first job begins, and closed when its last job ends. So thousands of files are never
-//! open at the same time unless a job keeps them open.
+//! A job is a sequence of requests through one open file description. A process that reads several files one after the other is a
+//! chain of jobs: each job begins when the previous one has ended. Several such chains represent several processes. An open
+//! description is opened when its first job begins, and closed when its last job ends. So thousands of files are never open at the
+//! same time unless a job keeps them open.
 //!
 //! ```text
 //!   process 1   job ──after──► job ──after──► job       one open description for each job, or one for all

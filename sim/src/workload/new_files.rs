@@ -1,4 +1,5 @@
-//! One program that reads new files whole, one after the other: knowledge of the source applies to each new file.
+//! One program that reads new files completely, one after the other. A policy can apply what it has learned about the storage to
+//! each new file.
 //!
 //! No file is in a listing, so the next file is unknown until it is opened. A policy that learns anew for each file
 //! begins with small windows each time.

@@ -1,5 +1,5 @@
-//! One file is read sequentially, except that one read in each group overtakes those before it. Storage sees this if
-//! several threads or clients carry the reads of one sequential reader.
+//! One file is read sequentially, except that in each group of reads, the last read arrives first. Storage sees this order if
+//! several threads or clients pass on the reads of one sequential reader.
 //!
 //! The program reads sequentially; the server, the FUSE daemon or the image library sees this order. A detector that
 //! expects each read to begin where the last one ended sees two breaks in every group.

@@ -1,4 +1,4 @@
-//! Several concurrent processes of three kinds, each with its own open descriptions: the reads of a busy machine.
+//! Several concurrent processes of three kinds, each with its own open file descriptions: the reads of a busy machine.
 //!
 //! ```text
 //!   sequential   its own file       |--32K--|--32K--|--32K--| ...               copies or plays something
@@ -6,11 +6,11 @@
 //!   grep         its own files      open |-32K-|rest| close  open |rest| close  searches a tree
 //! ```
 //!
-//! Each kind needs a different readahead, and they share cache and device. So a policy that helps the first kind by
-//! taking room or time from the second shows here. Half of the size goes to the sequential files, and a quarter each to
-//! the database and to the trees (sizes as in `tree`, as many files as fit). All processes start together, and each
-//! reads its whole share. A random process reads as many records as fit in a quarter of a sequential file, and reads
-//! each record at most once.
+//! Each kind needs a different readahead, and they share cache and device. So this workload reveals a policy that makes one kind of
+//! process faster by taking cache or device time from another. Half of the size goes to the sequential files, and a quarter each to
+//! the database and to the trees (sizes as in `tree`, as many files as fit). All processes start at the same time, and each reads
+//! all of its data. A random process reads as many records as fit in a quarter of a sequential file, and reads each record at most
+//! once.
 //!
 //! There are no pauses, and no two processes share an open description.
 

@@ -1,7 +1,7 @@
-//! One reader, random records, each at most once.
+//! One reader reads random records, each at most once.
 //!
-//! In this case readahead can only lose: a read does not help to predict the next one. Records are distinct, so that no
-//! policy gains by caching, and the overfetch of a policy without readahead is exactly 1.
+//! Here readahead can only do harm, because a read does not help to predict the next one. Records are distinct, so that no policy
+//! gains by caching, and without readahead, exactly as many bytes are fetched as are requested.
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 //!

@@ -1,8 +1,8 @@
 //! Several concurrent sequential readers, each with its own file and open description.
 //!
-//! Larger readahead is meant for this case: while one reader's window is read, the others wait, and the longer the
-//! windows, the less time goes into switching between readers. The publication ran 1, 2, 4, 8 and 16 readers on a file
-//! of 1 GiB each. Here they divide the size of the workload, or take `bytes` each.
+//! Large readahead helps such readers: while one reader's window is read, the others wait. The longer the windows are, the less
+//! time the disk spends on switching between readers. The publication ran 1, 2, 4, 8 and 16 readers on a file of 1 GiB each. Here
+//! the readers share the size of the workload equally, or have files of `bytes` each.
 //!
 //! No two readers share a file, there are no pauses, and all reads are sequential.
 //!

@@ -1,6 +1,6 @@
-//! One reader, from the first byte of the file to the last.
+//! One reader reads a file from the first byte to the last.
 //!
-//! Readahead is meant for this case, and must not cost anything here. Records have no gaps and do not overlap.
+//! Readahead exists for such reads, and must not make them slower. Records have no gaps and do not overlap.
 //!
 //! ```text
 //!   |--record--|--record--|--record--|-rest-|

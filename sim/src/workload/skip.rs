@@ -1,7 +1,7 @@
 //! One reader that reads sequentially, skips some records, and reads on: a program that leaves out parts of its input.
 //!
-//! The reads are nearly sequential. A policy that forgets the stream at a skip discards its readahead beyond the skip,
-//! and starts anew each time.
+//! The reads are nearly sequential. A policy that gives up the stream at a skip loses the data that it has read ahead, and starts
+//! with a small window each time.
 //!
 //! Reads never go back and do not overlap.
 //!

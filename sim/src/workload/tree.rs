@@ -1,18 +1,18 @@
 //! A tree of mostly small files; each is opened, read whole and closed, one after the other: `grep -r`, `tar`.
 //!
-//! In this case a window that is right for a large file is useless, because a file ends before readahead has begun.
-//! Within a file, readahead can only help in the few large ones.
+//! For such files, a readahead window that suits a large file is useless, because most files end before readahead has begun. Within
+//! a file, readahead can only help in the few large ones.
 //!
 //! The sizes are lognormal: half of the files are smaller than `median`, and one in a hundred is larger than `p99`. The
 //! defaults (4 KiB, 128 KiB) are general knowledge of source trees, not a measurement of one; the resulting mean is 12
-//! KiB. Opening a file costs nothing here; on a real disk it reads directory and inode. The program has listed the
-//! folder before it opens the first file, so the source knows the order of the files ([`Workload::listed`]).
+//! KiB. Opening a file costs nothing here; on a real disk it reads the directory and the inode. The program has listed the folder
+//! before it opens the first file, so the source knows the order of the files ([`Workload::listed`]).
 //!
 //! ```text
 //!   open |--record--|-rest-| close   open |rest| close   open |--record--|--record--|-rest-| close ...
 //! ```
 //!
-//! No file is empty or read twice. The tree is cut off where its total would exceed the size of the workload.
+//! No file is empty or read twice. Files are added to the tree until their total would exceed the size of the workload.
 
 use super::{Info, Job, MAX_READS, Request, Workload, bytes, count, given, too_small};
 use crate::rng::Rng;

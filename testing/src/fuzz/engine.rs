@@ -1,7 +1,7 @@
-//! Operations of the engine, compared with plain vectors of bytes.
+//! Compares the results of engine operations with plain vectors of bytes.
 //!
-//! A read must return the bytes of one version that its reader may see, and all bytes that exist, or an error that is justified. No
-//! check relies on what the engine reports about itself.
+//! A read must return either bytes of one version that its reader may see, and as many of them as exist, or an error that has a
+//! valid reason. No check relies on what the engine reports about itself.
 //!
 //! ```text
 //!   versions: [bytes 0][bytes 1]...        other programs add a version; Write and Append change the last

@@ -1,6 +1,6 @@
 //! Input that untrusted clients can send to the NBD server.
 //!
-//! The checks do not rely on the codec that they check: rules and framing are implemented here again.
+//! The checks do not use the protocol code that they check: this module implements the rules and the framing again.
 
 use super::BrokenPromise;
 use crate::{check, fill};

@@ -1,4 +1,4 @@
-//! The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and the same for every store that can list names.
+//! The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and prefixes of every other store that supports listings.
 //!
 //! A `/` in a key separates folders. If an object and a folder have the same name (`x` for the keys `d/x` and `d/x/y`), only the
 //! folder is shown, because its content would otherwise be unreachable. Such an object, and keys that cannot be file names

@@ -1,4 +1,4 @@
-//! A local folder as a tree, or one file of it.
+//! Shows a local folder, or one file in it, as a tree.
 //!
 //! The folder is opened once. The kernel resolves every path below that descriptor (`openat2`), and refuses links in the
 //! middle, `..`, and other file systems that are mounted inside. So no path can lead outside the folder, even if the folder changes

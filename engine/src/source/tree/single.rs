@@ -1,4 +1,4 @@
-//! Any source as a tree of one file.
+//! Shows any source as a tree that has only one file.
 //!
 //! The source is opened once and kept. After the source reports a change, the next look-up opens it again, as another version. Two
 //! versions never have the same version number.

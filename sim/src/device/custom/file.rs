@@ -1,4 +1,5 @@
-//! The keys of a model file, and conversions from and to a preset. Each key has its unit in its name; ranges are checked below.
+//! The keys of a model file, and conversions from and to a preset. The name of each key contains its unit; the functions below
+//! check the ranges.
 
 use super::SCHEMA;
 use crate::device::array::{ArrayModel, Overhead};

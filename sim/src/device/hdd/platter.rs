@@ -1,6 +1,7 @@
 //! The layout of bytes on a rotating disk, the seek times of its arm, and the times at which bytes pass under the head.
 //!
-//! Everything here is a function of positions and one phase. There is no clock, no queue and no buffer.
+//! All results are computed from positions and from the angle of the platter at time 0 (the phase). This module has no clock, no
+//! queue and no buffer.
 //!
 //! ```text
 //!   byte 0                                             capacity      zones of equal size, outer to inner, each

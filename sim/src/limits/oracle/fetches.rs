@@ -1,7 +1,7 @@
-//! The oracle's fetches: which extent is next, with which neighbours, what is evicted for it, and which readers its
-//! arrival wakes.
+//! The oracle's fetches: which extent is fetched next, together with which neighbours, what is evicted for it, and which readers
+//! wait for it.
 //!
-//! A fetch never takes room from something needed sooner, unless a reader waits for it.
+//! A fetch never evicts an extent that is needed sooner, unless a reader waits for the fetch.
 
 use super::{ExtentPlace, Fetch, Oracle};
 use crate::device::presets::{Model, Preset};

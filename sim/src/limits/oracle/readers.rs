@@ -1,7 +1,8 @@
-//! The oracle's readers: which requests they issue, and what each copies and when.
+//! The readers in the oracle's simulation: which requests they issue, and what each reader copies and when.
 //!
-//! The job scheduler decides when a reader issues which request, as in the simulator. A hint takes no time and changes
-//! nothing here. A touch of a mapped page is a use without a wait. Any other touch demands its whole page.
+//! The job scheduler decides when a reader issues which request, as in the simulator. A hint takes no time and has no effect in
+//! this simulation. If a reader touches a page that is already mapped, the page counts as used, and the reader does not wait. For
+//! any other touch through a mapping, the reader waits until the whole page has arrived.
 //!
 //! ```text
 //!   Step::Issue ──► meet what is there ──► wait ⇄ copy a part ──► end ──► served: the scheduler's next step

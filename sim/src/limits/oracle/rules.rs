@@ -1,12 +1,11 @@
-//! The schedules that the oracle tries: a rule is a point in the space of order, length, gaps and depth of fetches.
+//! The schedules that the oracle tries: a rule sets the order, length and depth of fetches, and whether they include gaps.
 //!
 //! ```text
 //!   start points (of the kind of device) ──► the fastest ──► one parameter changed ──► faster? keep it ──► ...
 //!                                                                └── no: the next change
 //! ```
 //!
-//! Nothing here is derived from a row of a comparison: the search sees only the reads, the device and its random
-//! numbers.
+//! The search uses only the reads, the device and its random numbers, not the results of policies.
 
 use crate::device::presets::{Model, Preset};
 
