@@ -68,20 +68,21 @@ pub use rbd::{
 
 /// Storage to read from: a file, an object, an image, or bytes that a program provides.
 ///
-/// Four methods are required: its size, its bytes at an offset, its name, and its kind of storage. The engine calls it from several
-/// threads at once and each call may block, so a source needs no thread and no cache. A source opened by
-/// [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
+/// Four methods are required: they return the size of the source, its bytes at an offset, its name, and its kind of storage. The
+/// engine calls these methods from several threads at once, and each call may block, so a source needs no threads and no cache. A
+/// source opened by [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
 ///
 /// Implement `AsyncSource` for an async client; `from_async` (feature `tokio`) turns it into a source.
 ///
 /// **Defaults.** The other methods have default bodies for bytes that never change: [`Source::check`] and [`Source::accept`] return
-/// the size, and methods such as [`Source::answered_in`] return `None`. If the bytes of a source change, it returns
-/// [`SourceError::Changed`] from every read and from `check`, until `accept` is called; `accept` switches to the version of that
+/// the size, and methods such as [`Source::answered_in`] return `None` (not known). If the bytes of a source change, every read and
+/// `check` must return [`SourceError::Changed`] until `accept` is called; `accept` switches to the version that is current at that
 /// time.
 ///
-/// **Drop.** A dropped reader discards fetches that have not started. The drop of the last reader and clone of the engine waits for
-/// running fetches, so a hung call delays that drop. A source whose calls may take long sets a time limit on them, or is a
-/// [`StreamingSource`], which can be cancelled ([`Sink::is_cancelled`]). The tasks of an `AsyncSource` are cancelled.
+/// **Drop.** A dropped reader discards fetches that have not started. When the last reader and the last clone of the engine are
+/// dropped, the drop waits for running fetches, so a call that hangs delays it. A source whose calls may take long sets a time
+/// limit on them, or is a [`StreamingSource`], which can be cancelled ([`Sink::is_cancelled`]). For an `AsyncSource`, the drop
+/// cancels its tasks instead of waiting.
 ///
 /// ```
 /// use foreread::source::{Defaults, Source, SourceError};
@@ -228,7 +229,7 @@ pub trait StreamingSource: Send + Sync {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
 }
 
-/// Identifies the bytes of a source across processes and time. Equality ignores display names.
+/// Identifies the bytes of a source across processes and time. Two identities are equal if only their display names differ.
 #[derive(Clone, Debug)]
 pub struct ExactVersion {
     /// Its location without secrets: server, bucket and key.
@@ -247,7 +248,7 @@ impl PartialEq for ExactVersion {
 
 impl Eq for ExactVersion {}
 
-/// A source that knows which of its bytes were never written.
+/// A source that knows its holes: the ranges that were never written.
 pub trait Holes: Send + Sync {
     /// The extent at `offset`, which must be below the size. Blocks.
     ///
@@ -265,7 +266,7 @@ pub struct Extent {
     pub is_hole: bool,
 }
 
-/// A source that can be written.
+/// A source that supports writes.
 pub trait WritableSource: Send + Sync {
     /// Prepares it for writes. Called before the first write.
     ///
@@ -299,7 +300,7 @@ pub trait WritableSource: Send + Sync {
 /// The interface for writing a source.
 ///
 /// # Errors
-/// The source cannot be written.
+/// The source does not support writes.
 pub fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn WritableSource, SourceError> {
     source.writing().ok_or_else(|| no_writes(source.describe()))
 }
@@ -427,7 +428,7 @@ impl<S: Source + ?Sized> Source for Arc<S> {
     }
 }
 
-/// The alignment for direct I/O. Each value is a power of two.
+/// The alignment that direct I/O requires. Each value is a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
     /// Alignment of offsets and lengths.
@@ -541,7 +542,7 @@ pub fn kinds() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.written).collect()
 }
 
-/// Whether this names a source other than a file, that is, it has a known scheme before the first colon.
+/// Whether this text names a source other than a file, that is, has a known URL scheme before the first colon.
 #[must_use]
 pub fn is_remote(name: &SourceName) -> bool {
     remote(name).is_some()
@@ -584,10 +585,10 @@ fn remote(name: &SourceName) -> Option<&'static Kind> {
     kind_of(name.scheme()).filter(|kind| !kind.schemes.contains(&"file"))
 }
 
-/// Opens a source by its name; [`kinds`] lists the name formats. A path alone is a file.
+/// Opens a source by its name; [`kinds`] lists the name formats. A path without a scheme names a file.
 ///
 /// # Errors
-/// It does not exist, is of an unsupported kind, or may not be read.
+/// Returns an error if the source does not exist, is of an unsupported kind, or may not be read.
 pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Source>, SourceOpenError> {
     open_by(&name.into(), Io::default())
 }
@@ -597,11 +598,11 @@ pub(crate) fn open_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, Sour
     remote(name).map_or_else(|| open_file_by(name, io), |kind| (kind.open)(name))
 }
 
-/// Opens a source as a tree: a folder, or a prefix of a store (`s3://BUCKET/PREFIX/`). Anything else becomes a folder with one file
-/// in it.
+/// Opens a source as a tree: a folder, or a prefix of a store (`s3://BUCKET/PREFIX/`). Any other source is shown as a folder with
+/// one file in it.
 ///
 /// # Errors
-/// It does not exist, is of an unsupported kind, or may not be read.
+/// Returns an error if the source does not exist, is of an unsupported kind, or may not be read.
 pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, SourceOpenError> {
     let name = name.into();
     #[cfg(feature = "object")]

@@ -30,7 +30,7 @@ const DEPTH: usize = 1 << 16;
 /// How long a reaping thread waits.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// A source with an async client. [`from_async`] turns it into a [`Source`].
+/// A source that reads with an async client. [`from_async`] turns it into a [`Source`].
 pub trait AsyncSource: Send + Sync + 'static {
     /// See [`Source::size`]. Does not query the storage.
     fn size(&self) -> u64;
@@ -59,17 +59,17 @@ pub trait AsyncSource: Send + Sync + 'static {
 /// Turns an [`AsyncSource`] into a source; its calls run as tasks of `runtime`.
 ///
 /// Async reads ([`Reader::read_at_async`](crate::Reader::read_at_async)) and blocking reads are served alike, in any number. No
-/// thread waits for a reply, except those of blocking callers, and a single thread for all async reads.
+/// thread waits for a reply, except the threads of blocking callers, and one thread that waits for all async reads.
 ///
-/// The runtime must be **driven** while reads wait. A multi-threaded runtime drives itself; a `current_thread` runtime runs
-/// only inside its `block_on`. So a task of a `current_thread` runtime must read with `read_at_async`: a blocking read
-/// ([`Reader::read_at`](crate::Reader::read_at)) stops the thread that has to produce its reply, and may wait forever. The same
-/// is true for the only worker of a multi-threaded runtime. Without worker threads
-/// ([`Options::threads`](crate::Options::threads) of 0) every read blocks. If foreread detects that a thread would wait for
-/// itself, the read fails instead, together with the other reads of the file that are in flight. A program that uses blocking
-/// reads in such a task should pass the handle of a separate runtime that it keeps for its sources.
+/// While reads wait, something must **drive** the runtime. A multi-threaded runtime drives itself with its worker threads; a
+/// `current_thread` runtime runs only inside its `block_on`. So a task of a `current_thread` runtime must read with
+/// `read_at_async`: a blocking read ([`Reader::read_at`](crate::Reader::read_at)) stops the thread that has to produce its reply,
+/// and may wait forever. A task on the only worker thread of a multi-threaded runtime must use `read_at_async`, too. If the engine
+/// has no worker threads ([`Options::threads`](crate::Options::threads) is 0), every read blocks. If foreread detects that a thread
+/// would wait for itself, that read fails instead, and so do all other reads of the file that are in flight. A program that uses
+/// blocking reads in such a task should pass the handle of a separate runtime that it keeps for its sources.
 ///
-/// Dropping a reader does not wait for these reads: their tasks are cancelled, even if the runtime is not driven. If the
+/// Dropping a reader does not wait for its reads in flight: their tasks are cancelled, even if the runtime is not driven. If the
 /// runtime has been shut down, reads fail with [`SourceError::Io`].
 ///
 /// ```

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The underlying error of a client or the system. Clones share it.
+/// The underlying error, from a client library or the operating system. All clones share one error value.
 ///
 /// ```
 /// use foreread::source::{Cause, Defaults, Source, SourceError};
@@ -52,7 +52,7 @@ use std::sync::Arc;
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
 impl Cause {
-    /// Wraps an error.
+    /// Wraps an error so that it can be cloned.
     #[must_use]
     pub fn new(error: impl Error + Send + Sync + 'static) -> Cause {
         Cause(Arc::new(error))

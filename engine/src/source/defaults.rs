@@ -25,19 +25,19 @@ use foreread_core::storage::{KindLimits, LOCAL_FETCH_BYTES};
 use foreread_os::host::Host;
 use std::path::Path;
 
-/// The kernel's readahead of a device that states none: `VM_READAHEAD_PAGES` of include/linux/mm.h, 128 KiB.
+/// The kernel's default readahead for a device without a setting: `VM_READAHEAD_PAGES` in include/linux/mm.h, 128 KiB.
 pub const LINUX_READAHEAD_BYTES: u64 = 128 << 10;
 
-/// The readahead setting of the block device at `path`, or of the device that holds the file. If the file system is not on a
-/// single device (btrfs, NFS), it is the setting of the mounted file system.
+/// The readahead setting of the block device at `path`, or of the device that holds the file. If the file system is not on a single
+/// device (btrfs, NFS), this is the readahead setting of the mounted file system.
 #[must_use]
 pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
     Host::here().device_of(path).ok()?.read_ahead
 }
 
-/// How a kind of storage is read: how many requests at once, how large, how far ahead.
+/// How foreread reads a kind of storage: the number of concurrent requests, their maximum size, and the maximum readahead.
 ///
-/// For your own client, choose by the latency of a request:
+/// For a client that you implement, choose the defaults by the latency of a request:
 ///
 /// | latency of a request | use | why |
 /// |---|---|---|
@@ -66,7 +66,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Memory, and anything that answers as fast.
+    /// Memory, and any storage that answers as fast.
     pub const MEMORY: Defaults = Defaults {
         kind: "memory",
         requests: 4,
@@ -74,7 +74,7 @@ impl Defaults {
         window_bytes: LINUX_READAHEAD_BYTES,
         max_fetch_bytes: LOCAL_FETCH_BYTES,
     };
-    /// A file or a block device of this machine.
+    /// A file or a block device on this machine.
     pub const FILE: Defaults = Defaults {
         kind: "file",
         ..Defaults::MEMORY
@@ -87,7 +87,7 @@ impl Defaults {
         window_bytes: 24 << 20,
         max_fetch_bytes: KindLimits::OBJECT.max_fetch_bytes,
     };
-    /// An export of an NBD server.
+    /// An export on an NBD server.
     pub const NBD: Defaults = Defaults {
         kind: "nbd",
         requests: 16,
@@ -95,7 +95,7 @@ impl Defaults {
         window_bytes: 8 << 20,
         ..Defaults::MEMORY
     };
-    /// An image of Ceph.
+    /// A Ceph RBD image.
     pub const RBD: Defaults = Defaults {
         kind: "rbd",
         requests: 16,
@@ -103,13 +103,14 @@ impl Defaults {
         window_bytes: 4 << 20,
         ..Defaults::MEMORY
     };
-    /// A device model that runs in real time: it sleeps.
+    /// A device model that runs in real time: it sleeps for as long as the modelled device takes.
     pub const MODEL_LIVE: Defaults = Defaults {
         kind: "model-live",
         ..Defaults::MEMORY
     };
 
-    /// Returns these defaults for a given number of concurrent requests of any length. The window keeps its size per request.
+    /// Returns these defaults with another number of concurrent requests. The readahead window changes in proportion to the number
+    /// of requests.
     #[must_use]
     pub fn with_requests(self, requests: u32) -> Defaults {
         let requests = requests.max(1);
@@ -123,8 +124,8 @@ impl Defaults {
         }
     }
 
-    /// The largest readahead in a cache of this size: at most a quarter of it, so that four streams do not evict each
-    /// other, but no less than the kernel's.
+    /// The largest readahead in a cache of this size: at most a quarter of the cache, so that four streams do not evict each other,
+    /// but no less than the kernel's default.
     #[must_use]
     pub fn window_in(self, cache_bytes: u64) -> u64 {
         self.window_bytes

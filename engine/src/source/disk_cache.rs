@@ -79,11 +79,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use writer::Writer;
 
-/// The environment variable that configures the disk cache of the commands. Its value is written in [`NOTATION`].
+/// The environment variable that configures the disk cache of the commands. Its value must have the form [`NOTATION`].
 pub const VARIABLE: &str = "FOREREAD_DISK_CACHE";
 
-/// A cache on disk. Clones share one cache. Opening the same folder again with the same settings returns the cache that is already open in
-/// this process.
+/// A cache on disk. All clones share one cache. Opening the same folder again with the same settings returns the cache that is
+/// already open in this process.
 ///
 /// ```
 /// use foreread::source::disk_cache::{DiskCache, DiskCacheSettings};
@@ -142,7 +142,7 @@ impl DiskCache {
     /// Opens a cache, and creates its folder if needed. The time that this takes does not depend on the size of the cache.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be created or written, or if other users may write to it.
+    /// Returns an error if the folder cannot be created or is not writable, or if other users may write to it.
     pub fn open(settings: DiskCacheSettings) -> Result<DiskCache, SourceOpenError> {
         DiskCache::open_by(settings, &OpenSettings::default())
     }
@@ -210,8 +210,8 @@ impl DiskCache {
         Ok(DiskCache { disk, parts })
     }
 
-    /// Opens a source by its name. If the cache has the first bytes of the version of an object that was read last, the request is
-    /// conditional: while that version is current, the store answers 304 and sends no bytes.
+    /// Opens a source by its name. The request for an object is conditional if the cache has the first bytes of the version that
+    /// was read last: if that version is still current, the store answers 304 and sends no bytes.
     ///
     /// # Errors
     /// See [`source::open`](super::open).
@@ -242,8 +242,8 @@ impl DiskCache {
     }
 
     /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before the first
-    /// file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). The store is contacted only when it is
-    /// needed.
+    /// file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). Requests are sent to the store only
+    /// when they are needed.
     ///
     /// # Errors
     /// See [`source::open_tree`](super::open_tree).
@@ -272,7 +272,7 @@ impl DiskCache {
         Ok(Arc::new(tree))
     }
 
-    /// Wraps a source with this cache. A source without an exact version is returned unchanged.
+    /// Wraps a source with this cache. If the source has no exact version, it is returned as it is, without a cache.
     #[must_use]
     pub fn over(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
         if source.exact_version().is_none() {
@@ -293,7 +293,7 @@ impl DiskCache {
         self.parts.below.as_ref()
     }
 
-    /// Opens the cache that a text in [`NOTATION`] describes. Returns `None` if the text is empty.
+    /// Opens the cache that a text of the form [`NOTATION`] describes. Returns `None` if the text is empty.
     ///
     /// # Errors
     /// Returns an error if the text is invalid or the folder cannot be used.
@@ -313,7 +313,8 @@ impl DiskCache {
     }
 
     /// Like [`DiskCache::named`], but for a server: if the folder cannot be used now, it logs one warning and returns `None`, so that the
-    /// server runs without a disk cache. An invalid text, and a folder that other users may write to, are still errors.
+    /// server runs without a disk cache. If the text is invalid, or other users may write to the folder, this still returns an
+    /// error.
     ///
     /// # Errors
     /// See [`DiskCache::named`].
@@ -332,7 +333,7 @@ impl DiskCache {
         })
     }
 
-    /// Total bytes of the cache's files, written by all processes. Returns `None` if unknown.
+    /// Total bytes of the cache's files, written by all processes. Returns `None` if the number is not known.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.disk.bytes()
@@ -355,7 +356,7 @@ impl DiskCache {
         self.parts.bound_queues(bytes);
     }
 
-    /// Waits at most this long until all fetched data is written. Returns whether it is.
+    /// Waits at most this long until all fetched data is written to disk. Returns true if it is.
     pub fn flush(&self, most: Duration) -> bool {
         self.parts.flush(most)
     }

@@ -47,7 +47,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// The kind, for callers that match on errors.
+    /// The kind of the error, for callers that match on it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -59,7 +59,7 @@ impl SourceError {
         }
     }
 
-    /// The error number: the storage's own, or the one for the kind.
+    /// The error number (errno): the one that the storage returned, or else a number for the kind of error.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -101,7 +101,7 @@ pub(crate) fn errno_text(errno: i32) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
-/// The error of opening a source: one line that says what, where and what to do.
+/// The error of opening a source. Its message is one line: what failed, on which source, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}; {remedy}")]
 pub struct SourceOpenError {
@@ -128,7 +128,7 @@ impl SourceOpenError {
         }
     }
 
-    /// The kind, for callers that match on errors.
+    /// The kind of the error, for callers that match on it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::of_storage(self.errno)

@@ -96,7 +96,7 @@ impl FileSource {
     /// Opens a regular file or a block device for reading, with io_uring if it works.
     ///
     /// # Errors
-    /// The file does not exist, is not readable, or is neither a regular file nor a block device.
+    /// Returns an error if the file does not exist, is not readable, or is neither a regular file nor a block device.
     pub fn open(path: impl AsRef<Path>) -> Result<FileSource, SourceOpenError> {
         FileSource::open_by(path, Io::default())
     }
@@ -130,7 +130,7 @@ impl FileSource {
         })
     }
 
-    /// The path by which it was opened.
+    /// The path by which the file was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.core.path

@@ -34,7 +34,7 @@ pub struct Mem {
 }
 
 impl Mem {
-    /// A source with these bytes.
+    /// Creates a source with these bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Mem {
         Mem {
@@ -45,7 +45,7 @@ impl Mem {
         }
     }
 
-    /// A source of `size` bytes; `fill` generates the bytes from any offset on when they are read.
+    /// Creates a source of `size` bytes. `fill` generates bytes from a given offset on when they are read.
     #[must_use]
     pub fn generated(size: u64, fill: impl Fn(u64, &mut [u8]) + Send + Sync + 'static) -> Mem {
         let content = Content::Generated {
@@ -60,7 +60,7 @@ impl Mem {
         }
     }
 
-    /// Appends bytes. A generated source uses only their number, to grow its size.
+    /// Appends bytes. For a generated source, only their number is used: its size grows by it.
     pub fn append(&self, more: &[u8]) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         match &mut inner.content {
@@ -69,7 +69,7 @@ impl Mem {
         }
     }
 
-    /// Replaces the bytes: this makes another version.
+    /// Replaces the bytes, so that the source has another version.
     pub fn replace(&self, bytes: Vec<u8>) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         *inner = Inner {

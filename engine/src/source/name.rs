@@ -23,19 +23,20 @@ use std::path::{Path, PathBuf};
 pub struct SourceName(OsString);
 
 impl SourceName {
-    /// The name with its secrets. For opening the source; never for a message.
+    /// Returns the name with its secrets. Use it only to open the source, never in a message.
     #[must_use]
     pub fn unredacted(&self) -> &OsStr {
         &self.0
     }
 
-    /// The name with its secrets, if it is text. A URL always is; a path may be any bytes.
+    /// Returns the name with its secrets if it is valid UTF-8. A URL always is; a path may have any bytes.
     #[must_use]
     pub fn unredacted_text(&self) -> Option<&str> {
         self.0.to_str()
     }
 
-    /// The part before the first colon: `nbd` in `nbd://host`. Empty if there is no colon, or a slash comes first.
+    /// The part before the first colon: `nbd` in `nbd://host`. The result is empty if there is no colon, or if a slash comes before
+    /// it.
     #[must_use]
     pub fn scheme(&self) -> &str {
         let bytes = self.0.as_encoded_bytes();
@@ -57,7 +58,7 @@ impl SourceName {
         !self.scheme().is_empty() && behind.starts_with(b"://")
     }
 
-    /// The name as the path of a file, without `file:`.
+    /// Returns the name as the path of a file, without the prefix `file:`.
     #[must_use]
     pub fn path(&self) -> &Path {
         use std::os::unix::ffi::OsStrExt;
@@ -67,7 +68,7 @@ impl SourceName {
         ))
     }
 
-    /// True for an empty name.
+    /// Returns true for an empty name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -55,13 +55,14 @@ impl Nbd {
     /// Connects to a server.
     ///
     /// # Errors
-    /// The address is invalid, no server answers there, or the server has no such export.
+    /// Returns an error if the address is invalid, no server answers there, or the server has no such export.
     pub fn open(name: impl Into<SourceName>) -> Result<Nbd, SourceOpenError> {
         Nbd::open_within(name, SILENCE)
     }
 
-    /// Connects to a server. A connection is dropped if an answer is due and the server is silent for `silence` (in
-    /// [`Nbd::open`]: 30 s). While data arrives, an answer may take longer: `silence` more for each MiB that is due.
+    /// Connects to a server. A connection is dropped if the server owes a reply and sends nothing for the time `silence` (30 s in
+    /// [`Nbd::open`]). While data arrives, a reply may take longer: for each MiB that the server still has to send, `silence` is
+    /// added to the time limit.
     ///
     /// # Errors
     /// See [`Nbd::open`].

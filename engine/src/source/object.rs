@@ -110,7 +110,8 @@ impl Object {
     /// Opens an object.
     ///
     /// # Errors
-    /// The name is invalid, the object does not exist or is not readable, or its server does not support ranges.
+    /// Returns an error if the name is invalid, if the object does not exist or is not readable, or if its server does not support
+    /// ranges.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: ObjectSettings,
@@ -186,11 +187,12 @@ impl Object {
         })
     }
 
-    /// An object of a store that the program created, of any kind and with its own credentials. It first requests the size and
-    /// version, and blocks; an async task calls `head` and then [`Object::of_store`].
+    /// Creates a source for an object in a store (of the library object_store) that the program has created, with any kind of store
+    /// and credentials. This function blocks, because it requests the size and version; in an async task, call `head` and then
+    /// [`Object::of_store`].
     ///
     /// # Errors
-    /// The object does not exist, or is not readable.
+    /// Returns an error if the object does not exist or is not readable.
     ///
     /// ```
     /// use foreread::source::Object;
@@ -228,8 +230,8 @@ impl Object {
         Ok(Object::known(store, path.clone(), name, settings, version))
     }
 
-    /// Like [`Object::in_store`], for an object whose version is already known from a `head` request. Sends no request: each
-    /// read specifies this version by its ETag or its date, and fails if the store has another version.
+    /// Like [`Object::in_store`], for an object whose version is already known from a `head` request. This function sends no
+    /// request. Each read requires this version by its ETag or its date, and fails if the store has another version.
     ///
     /// ```
     /// use foreread::source::Object;
@@ -312,14 +314,14 @@ impl Object {
         Arc::clone(&self.version.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The source of its credentials, such as `profile dev (SSO)`. Returns `None` without credentials.
+    /// Returns where the credentials for this object come from, such as `profile dev (SSO)`, or `None` if there are no credentials.
     #[must_use]
     pub fn credentials(&self) -> Option<String> {
         let link = self.store.account.link.as_ref();
         link.map(|link| link.name.to_string())
     }
 
-    /// Its request counters so far.
+    /// Returns the request counters of this object so far.
     #[must_use]
     pub fn asked(&self) -> ObjectRequests {
         let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);

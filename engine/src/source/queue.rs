@@ -34,21 +34,21 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
     tag & ((1 << PIECE_BITS) - 1)
 }
 
-/// The transfers in flight from one source. Created by [`Source::queue`](super::Source::queue), for one owner.
+/// A source's queue of asynchronous transfers. [`Source::queue`](super::Source::queue) creates it for one owner.
 ///
-/// **When it is used.** If a source has a queue, its fetches are submitted there. [`Source::read_at`](super::Source::read_at)
-/// is still needed. A blocking caller uses it on its own thread for a single miss. Threads use it for transfers beyond
-/// [`Queue::depth`], for all transfers after the queue has refused or panicked once, and if the program requests
-/// [`Io::Threads`] or has a disk cache. A client whose calls are futures needs no queue written by hand: use `from_async`
-/// (feature `tokio`).
+/// **When it is used.** If a source has a queue, its fetches are submitted to that queue.
+/// [`Source::read_at`](super::Source::read_at) is still needed. A blocking caller uses `read_at` on its own thread for a single
+/// miss. Worker threads use `read_at` for transfers beyond [`Queue::depth`], for all transfers after the queue has refused or
+/// panicked once, and if the program requests [`Io::Threads`] or has a disk cache. For a client whose calls are futures, you need
+/// not write a queue: use `from_async` (feature `tokio`).
 ///
 /// **Memory.** A [`Transfer`] owns its buffers. The queue owns the transfer from [`Queue::submit`] until [`Queue::reap`]
 /// returns it; a reader that cancels its read, or is dropped, does not take it away. Each transfer is returned once.
 ///
-/// **Its end.** The queue is dropped with the last reader of the source, even if transfers are in flight. Its drop waits for
-/// them, or frees those that nothing writes to any more, or leaks them; it never frees memory that is still written to. A task
-/// or a thread of the queue may keep a transfer and drop it at any time, because its result is no longer used. The source's
-/// next reader gets a new queue.
+/// **Its end.** The queue is dropped with the last reader of the source, even if transfers are in flight. Dropping a queue must
+/// wait for the transfers in flight, or free those to which nothing writes any more, or leak them. It must never free memory to
+/// which something still writes. After that, a task or a thread of the queue may keep a transfer and drop it at any time, because
+/// its result is no longer used. The source's next reader gets a new queue.
 ///
 /// ```
 /// use foreread::source::{CompletedTransfer, Defaults, Queue, Source, SourceError, Transfer};
@@ -167,8 +167,8 @@ pub trait Queue: Send + Sync {
     fn interrupt(&self);
 }
 
-/// Bytes to be read, and the memory for them, which the transfer owns: the holder of the transfer may write there. A fetch may
-/// consist of several consecutive transfers ([`Transfer::continues`]).
+/// Bytes to be read, and the buffers for them. The transfer owns the buffers, and code that holds the transfer may write to them. A
+/// fetch may consist of several consecutive transfers ([`Transfer::continues`]).
 pub struct Transfer {
     tag: u64,
     offset: u64,
@@ -184,19 +184,19 @@ impl Transfer {
         }
     }
 
-    /// The first byte.
+    /// Returns the offset of the first byte.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The length of the buffers.
+    /// Returns the total length of the buffers.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes().len()).sum()
     }
 
-    /// The buffers, in order.
+    /// Returns the buffers, from first to last.
     pub fn bufs(&mut self) -> Vec<IoSliceMut<'_>> {
         self.chunks
             .iter_mut()
@@ -205,7 +205,7 @@ impl Transfer {
     }
 
     /// Ends the transfer. The result is the number of bytes read from its start, as for [`read_at`](super::Source::read_at), or
-    /// an error. More bytes than the buffers hold are an error.
+    /// an error. If the number is larger than the buffers, this counts as an error.
     #[must_use]
     pub fn end(self, result: Result<usize, SourceError>) -> CompletedTransfer {
         let room = self.bytes();
@@ -216,7 +216,7 @@ impl Transfer {
         }
     }
 
-    /// Whether it is the next piece of the fetch that `before` is a piece of. One request to the storage may then read both.
+    /// Returns true if this transfer follows `before` in the same fetch. One request to the storage may then read both.
     #[must_use]
     pub fn continues(&self, before: &Transfer) -> bool {
         serial_of(self.tag) == serial_of(before.tag)
@@ -238,14 +238,14 @@ impl fmt::Debug for Transfer {
     }
 }
 
-/// A transfer that has ended.
+/// A transfer that has ended, with its result.
 #[derive(Debug)]
 pub struct CompletedTransfer {
     pub(crate) transfer: Transfer,
     pub(crate) result: Result<usize, SourceError>,
 }
 
-/// How files are read.
+/// The I/O method for reading files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Io {
     /// Transfers are submitted to the source's queue if it has one: files use io_uring if the kernel allows it.

@@ -30,7 +30,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-/// Timeout in seconds for opening an image on a cluster that does not answer.
+/// Timeout in seconds for opening an image if the cluster does not answer.
 pub const RBD_CONNECT_SECONDS: u64 = 10;
 /// Seconds after which a read without a reply fails.
 pub const RBD_SILENCE_SECONDS: u64 = 30;
@@ -59,7 +59,7 @@ pub struct RbdSettings {
 }
 
 impl RbdSettings {
-    /// librbd as configured, including its cache and readahead, with a limit for every wait.
+    /// Uses librbd as it is configured, including its cache and readahead, with a time limit for every wait.
     #[must_use]
     pub fn as_configured() -> RbdSettings {
         let (librados, librbd) = ("librados.so.2".to_string(), "librbd.so.1".to_string());
@@ -134,7 +134,8 @@ impl Rbd {
     /// Opens an image for an engine with its own cache and readahead.
     ///
     /// # Errors
-    /// The name is invalid, librbd is not installed or too old, the cluster does not reply, or it has no such image.
+    /// Returns an error if the name is invalid, if librbd is missing or too old, if the cluster does not reply, or if it has no
+    /// such image.
     pub fn open(name: impl Into<SourceName>) -> Result<Rbd, SourceOpenError> {
         Rbd::open_with(name, &RbdSettings::default())
     }
@@ -142,7 +143,7 @@ impl Rbd {
     /// Opens an image with these settings.
     ///
     /// # Errors
-    /// See [`Rbd::open`]. Also, an option may be unknown to Ceph.
+    /// See [`Rbd::open`]. It also returns an error if Ceph does not know an option.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: &RbdSettings,
@@ -181,10 +182,11 @@ impl Rbd {
         })
     }
 
-    /// Starts one read unchanged, whatever its length, even past the end or empty. For tests of librbd's behaviour.
+    /// Starts one read without changing it, even if it is empty or extends past the end of the image. For tests of librbd's
+    /// behaviour.
     ///
     /// # Errors
-    /// librbd refuses the read.
+    /// Returns an error if librbd refuses the read.
     pub fn begin(&self, offset: u64, len: usize) -> Result<RbdRead, SourceError> {
         let image = self.inner.image()?;
         let ticket =
@@ -196,10 +198,10 @@ impl Rbd {
         })
     }
 
-    /// Its layout in objects.
+    /// Returns the layout of the image: the sizes of its objects and stripes.
     ///
     /// # Errors
-    /// librbd does not report it.
+    /// Returns an error if librbd does not report the layout.
     pub fn layout(&self) -> Result<RbdLayout, SourceError> {
         self.inner
             .image()?
@@ -208,7 +210,7 @@ impl Rbd {
     }
 }
 
-/// A read in flight. If it is dropped, the read continues without a reader.
+/// A read in flight. If this value is dropped, the read continues, and its bytes are discarded.
 pub struct RbdRead {
     ticket: Ticket,
     _image: Arc<Image>,
@@ -216,10 +218,10 @@ pub struct RbdRead {
 }
 
 impl RbdRead {
-    /// Waits for the end of the read, and discards the bytes. Returns their number.
+    /// Waits until the read has ended, discards its bytes, and returns their number.
     ///
     /// # Errors
-    /// The read failed, or librbd has not replied in time.
+    /// Returns an error if the read has failed, or if librbd has not replied in time.
     pub fn wait(self) -> Result<usize, SourceError> {
         match self.ticket.wait(self.inner.patience, |_| ()) {
             ReadOutcome::Bytes(len) => Ok(len),

@@ -26,7 +26,7 @@ pub use names::FolderNames;
 pub use need::{LOOKS_EVERY, Need, needed, while_needed};
 pub use single::Single;
 
-/// The kind of a name.
+/// The kind of file that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something that can be read.

@@ -39,7 +39,7 @@ impl Account {
         read(&file).iter().fold(0, sum)
     }
 
-    /// Adds a change in bytes to the number of each folder; a change is negative if files were removed.
+    /// Adds changes in bytes to the numbers of folders in the account; a change is negative if files were removed.
     pub fn add(&self, changes: &[i64; FOLDERS]) {
         self.change(|numbers| {
             for (number, change) in numbers.iter_mut().zip(changes) {
@@ -48,7 +48,7 @@ impl Account {
         });
     }
 
-    /// Sets the number of a folder, after a scan.
+    /// Sets the number of bytes of a folder, after a scan has counted them.
     pub fn set(&self, folder: usize, bytes: u64) {
         self.change(|numbers| numbers[folder] = bytes);
     }

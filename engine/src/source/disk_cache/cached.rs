@@ -54,7 +54,7 @@ pub struct CachedSource {
 }
 
 impl CachedSource {
-    /// The source below the cache, with the shared tier in between if there is one.
+    /// The source that the cache reads missing data from; if there is a shared tier, it is read through that tier.
     pub fn over(source: Arc<dyn Source>, parts: &Arc<Parts>) -> Arc<dyn Source> {
         let below = match &parts.below {
             Some(shared) => CachedSource::over(source, &shared.0),

@@ -21,14 +21,15 @@ use std::ops::Range;
 
 const FILE: &str = "claims";
 const MEGABYTE_BITS: u32 = 24;
-/// Size of the range that one lock byte covers. Claims consist of whole ranges of this size.
+/// The number of bytes of an object that one byte of the lock file stands for. A claim covers one or more aligned ranges of this
+/// many bytes.
 pub const CLAIM_BYTES: u64 = 1 << 20;
 
 pub struct Claims {
     file: OwnedFd,
 }
 
-/// The result of claiming a range.
+/// The result of an attempt to claim (lock) a range of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Taken,
@@ -44,7 +45,7 @@ impl Claims {
         Ok(Claims { file })
     }
 
-    /// Claims a range of a version, unless another process has claimed any of it.
+    /// Claims (locks) a range of a version for this process, unless another process has claimed part of it.
     pub fn take(&self, version: VersionHash, bytes: &Range<u64>) -> Claim {
         match self.lock(libc::F_WRLCK, version, bytes) {
             Ok(()) => Claim::Taken,

@@ -47,7 +47,7 @@ struct WholeFiles {
     kept: VecDeque<(VersionHash, Arc<WholeFile>)>,
 }
 
-/// The folder, with the account and claims files that this process locks.
+/// The cache's folder, with the account file and the lock file for claims, which this process has open.
 pub struct OpenFolder {
     pub folder: CacheFolder,
     /// `None` if the folder is read-only; the cache is then only read.
@@ -98,7 +98,7 @@ impl DiskTier {
         true
     }
 
-    /// Total bytes on disk, over all processes; `None` if unknown.
+    /// Total bytes on disk, including those written by other processes; `None` if not known.
     pub fn bytes(&self) -> Option<u64> {
         let opened = self.opened();
         opened.writable.as_ref().map(|(account, _)| account.bytes())
@@ -114,7 +114,7 @@ impl DiskTier {
         })
     }
 
-    /// Removes versions down to the limit; for `foreread cache trim`.
+    /// Removes versions until the cache is within its limit; used by `foreread cache trim`.
     pub fn trim(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
         let opened = self.opened();
         self.place(&opened)
@@ -220,7 +220,7 @@ impl DiskTier {
         }
     }
 
-    /// The version of an object that was read last. Returns `None` if its first bytes would not be read from the disk.
+    /// Returns which version of this object was read last. Returns `None` if the first bytes of that version are not on the disk.
     pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
         if !self.state.reads.is_on() {
             return None;
@@ -238,7 +238,7 @@ impl DiskTier {
         (is_here && !self.passes_over(end)).then_some(text)
     }
 
-    /// The absent ranges of a version.
+    /// Returns the ranges of a version that are not on the disk.
     pub fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
         let version = self.state.version(exact, size);
         let (mut at, mut missing) = (0, Vec::new());

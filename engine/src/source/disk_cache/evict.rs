@@ -48,7 +48,7 @@ const SUSPECT_BYTES: u64 = 64 << 20;
 /// After this many written bytes, they are added to the account, and the limit is checked.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// Bytes written by this process that are not in the account yet.
+/// The number of bytes that this process has written but not yet added to the account file.
 pub struct Evictor {
     changes: [i64; FOLDERS],
     pending: u64,
@@ -69,7 +69,7 @@ impl Default for Evictor {
     }
 }
 
-/// The cache that an eviction works on.
+/// The cache from which versions are evicted: its folder, limits and account.
 pub struct Place<'a> {
     pub folder: &'a CacheFolder,
     pub account: &'a Account,
@@ -78,13 +78,13 @@ pub struct Place<'a> {
     pub holder: &'a dyn FileHolder,
 }
 
-/// Keeps files of the cache open.
+/// Prevents the cache's files from being closed while it exists.
 pub trait FileHolder {
     /// Closes removed files: their disk space is freed only then.
     fn close_removed(&self);
 }
 
-/// Why there is no room.
+/// Why there is no space for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
     /// The disk is full of other data.
@@ -141,7 +141,7 @@ impl Sample {
 }
 
 impl Evictor {
-    /// Counts bytes that were written for a version.
+    /// Counts bytes that this process has written for a version.
     pub fn wrote(&mut self, hash: VersionHash, bytes: u64) {
         self.change(hash, bytes.cast_signed());
         self.pending += bytes;
@@ -153,7 +153,7 @@ impl Evictor {
         *own = own.saturating_add(bytes);
     }
 
-    /// Adds the counted bytes to the account.
+    /// Adds the counted bytes to the account file, which all processes share.
     pub fn settle(&mut self, account: &Account) {
         if self.changes.iter().any(|change| *change != 0) {
             account.add(&self.changes);
@@ -162,10 +162,11 @@ impl Evictor {
         self.pending = 0;
     }
 
-    /// Makes room for `bytes` if needed. The limit is checked only now and then, so each writing process may exceed it by some 100 KiB.
+    /// Evicts versions, if needed, so that `bytes` more can be written. The limit is checked only from time to time, so each
+    /// writing process may exceed it by some 100 KiB.
     ///
     /// # Errors
-    /// Returns an error if there is no room.
+    /// Returns an error if not enough space can be freed.
     pub fn make_room(&mut self, place: &Place<'_>, bytes: u64) -> Result<(), NoRoom> {
         if self.pending + bytes < STEP_BYTES.min(place.settings.size_bytes / 16) && self.pending > 0
         {
@@ -218,15 +219,16 @@ impl Evictor {
         Ok((over, reserve.saturating_add(bytes).saturating_sub(free)))
     }
 
-    /// Evicts some versions because the disk was full although the limit was not reached. Returns whether there may be room now.
+    /// Evicts some versions because the disk was full although the limit was not reached. Returns true if there may be free space
+    /// now.
     pub fn refused(&mut self, place: &Place<'_>, bytes: u64) -> bool {
         self.settle(place.account);
         let wanted = bytes.max(place.account.bytes() / 64);
         self.evict(place, wanted, &mut |_| false) >= bytes.min(wanted)
     }
 
-    /// Removes versions until the cache is within its limit, or until `goes_on` returns false. `goes_on` gets the bytes that remain.
-    /// Returns the bytes that remain.
+    /// Removes versions until the cache is within its limit, or until `goes_on` returns false. `goes_on` is called with the number
+    /// of bytes that remain. Returns the number of bytes that remain.
     pub fn trim(&mut self, place: &Place<'_>, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
         for _ in 0..FOLDERS {
             self.look(place);
@@ -345,7 +347,7 @@ fn give_part(folder: &CacheFolder, hash: VersionHash) -> Option<u64> {
         .give_part(PART_BYTES)
 }
 
-/// Updates the account's number for a version's folder, after some of the version was removed by hand.
+/// Updates the number of bytes of a version's folder in the account, after a user's command has removed files of the version.
 pub fn recount(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
     let number = hash.folder_number();
     let (_, bytes) = object::found(folder, &name_of(number))?;

@@ -175,13 +175,13 @@ impl CacheFiller {
         Ok(CacheFiller { work, threads })
     }
 
-    /// The progress so far.
+    /// Returns the progress of the fill so far.
     #[must_use]
     pub fn counts(&self) -> CacheFillCounts {
         self.work.hold().counts()
     }
 
-    /// Whether the fill has ended.
+    /// Returns true if the fill has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.work.hold().is_done()

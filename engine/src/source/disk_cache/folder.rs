@@ -23,9 +23,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The folder of this version of the format.
+/// The name of the subfolder for this version of the cache format.
 pub const FORMAT_FOLDER: &str = "foreread-cache-2";
-/// The folder of the previous format version. It is reported to the user, but never read or changed.
+/// The name of the subfolder for the previous version of the cache format. foreread reports this folder to the user, but never
+/// reads or changes it.
 pub const OLD_FOLDER: &str = "foreread-cache-1";
 /// Tells backup programs that the folder can be recreated (bford.info/cachedir).
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by foreread; it may be removed at any time.\n";
@@ -203,7 +204,7 @@ impl CacheFolder {
         Ok(file)
     }
 
-    /// Opens a regular file of this folder to lock or change it. Creates it if needed.
+    /// Opens a regular file in this folder, to lock or change it. Creates the file if needed.
     pub fn own_file(&self, name: &str) -> Result<OwnedFd, Errno> {
         match self.open_file(name, OFlags::RDWR) {
             Err(Errno::NOENT) => match self.make_file("", name) {
@@ -223,7 +224,7 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// Opens a subfolder. The empty name opens the cache's folder itself.
+    /// Opens a subfolder. An empty name opens the cache's folder itself.
     pub fn open_folder(&self, name: &str) -> Result<OwnedFd, Errno> {
         let name = if name.is_empty() { "." } else { name };
         open_below(&self.root, name, DIRECTORY, Mode::empty())

@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a block, the unit of checksums. A block is one page of the engine, so that a fetch consists of whole blocks.
+/// Size of a block in bytes; each block has one checksum. A block is one page of the engine, so that a fetch consists of whole
+/// blocks.
 pub const BLOCK_BYTES: u64 = 4096;
 /// A version's subfolder is named by this many first letters of the version's name.
 const FIRST_LETTERS: usize = 2;
@@ -37,7 +38,7 @@ impl VersionHash {
         self.name()[..FIRST_LETTERS].to_string()
     }
 
-    /// The number of the version's subfolder, from 0 to 255.
+    /// Returns the number of the version's subfolder, from 0 to 255.
     pub fn folder_number(self) -> usize {
         usize::from(self.0[0])
     }
@@ -61,8 +62,8 @@ impl VersionHash {
             .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     }
 
-    /// The checksum of a block of this version. It is never 0, because 0 means that the block is absent. It covers the position and the
-    /// version, so the same bytes elsewhere have a different checksum.
+    /// The checksum of a block of this version. It is never 0, because 0 means that the block is absent. The checksum depends on
+    /// the position and the version, so the same bytes elsewhere have a different checksum.
     pub fn sum(self, block: u64, bytes: &[u8]) -> u64 {
         let place = (self.number() ^ block).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (checksum(bytes) ^ place).max(1)

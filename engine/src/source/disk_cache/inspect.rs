@@ -73,7 +73,8 @@ pub struct VersionSummary {
 }
 
 impl VersionSummary {
-    /// Returns whether this version belongs to the source with this name. If the name ends with a slash, all sources below it match.
+    /// Returns true if this version belongs to the source with this name. If the name ends with a slash, all sources below it
+    /// match.
     #[must_use]
     pub fn is_of(&self, name: &str) -> bool {
         self.source
@@ -117,7 +118,7 @@ pub struct TrimCounts {
     pub left_bytes: u64,
 }
 
-/// Space of the file system.
+/// The total and the free space of the file system that has the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskSpace {
@@ -212,8 +213,8 @@ impl CacheInspector {
         held
     }
 
-    /// Reads every cached byte of a version. Calls `each` with the result for each group of blocks, until `each` returns false. With
-    /// `removes`, invalid blocks are removed; blocks that the disk cannot read stay.
+    /// Reads every cached byte of a version. Calls `each` with the result for each group of blocks, until `each` returns false. If
+    /// `removes` is true, invalid blocks are removed; blocks that the disk cannot read are kept.
     ///
     /// # Errors
     /// Returns an error if nothing can be removed from the cache.
@@ -278,7 +279,7 @@ impl CacheInspector {
         is_there(object::sums_name(hash)) != is_there(object::data_name(hash))
     }
 
-    /// Removes a version. Returns the bytes that its files used.
+    /// Removes a version. Returns the number of bytes that the files of the version used.
     ///
     /// # Errors
     /// Returns an error if nothing can be removed from the cache.
@@ -293,8 +294,8 @@ impl CacheInspector {
         done.map_err(|errno| self.failed("change", &VersionSummary::default(), errno))
     }
 
-    /// Removes versions until the cache has at most this many bytes, in the order of the cache's own eviction. `goes_on` gets the bytes
-    /// that remain; the trim ends if it returns false.
+    /// Removes versions until the cache has at most this many bytes, in the order of the cache's own eviction. `goes_on` is called
+    /// with the number of bytes that remain; the trim ends if it returns false.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
@@ -319,7 +320,7 @@ impl CacheInspector {
         })
     }
 
-    /// Whether a folder of the previous format version exists. It is no longer used.
+    /// Whether a folder of the previous format version exists. That folder is no longer used.
     #[must_use]
     pub fn has_old_folder(&self) -> bool {
         self.folder.has_old
@@ -352,7 +353,7 @@ impl CacheInspector {
         names::remove_all(&self.folder).map_err(failed)
     }
 
-    /// Free space of the file system. Returns `None` if unknown.
+    /// Free space of the file system. Returns `None` if the free space is not known.
     #[must_use]
     pub fn space(&self) -> Option<DiskSpace> {
         let (free_bytes, total_bytes) = self.folder.free_bytes().ok()?;

@@ -48,7 +48,7 @@ const RENEWED_EACH: Duration = Duration::from_secs(86_400);
 /// A folder that is listed again and again is written at most this often.
 const WRITTEN_EACH: Duration = Duration::from_secs(60);
 
-/// A prefix of a store, with the names that are cached on disk.
+/// A prefix of a store, with the listings that are cached on disk.
 pub struct KeptTree(Arc<KeptPrefix>);
 
 struct KeptPrefix {
@@ -188,7 +188,7 @@ impl TreeState {
 }
 
 impl KeptTree {
-    /// Opens a prefix with cached names. No request is sent if the names of its root folder are cached.
+    /// Opens a prefix with cached listings. No request is sent if the listing of its root folder is cached.
     ///
     /// # Errors
     /// See [`Prefix::open_with`].

@@ -15,7 +15,7 @@ use super::object;
 use super::shared::CachedVersion;
 use rustix::io::Errno;
 
-/// The folder of these files.
+/// The name of the subfolder with the files that record the version read last.
 pub const FOLDER: &str = "latest";
 /// A longer file is invalid. An ETag of S3 has 34 characters.
 const MAX_BYTES: usize = 512;
@@ -24,14 +24,14 @@ fn name_of(source: &str) -> String {
     VersionHash::of(source, "").name()
 }
 
-/// Reads the version that was last noted for a source.
+/// Returns the version that was last recorded for a source.
 pub fn read(folder: &CacheFolder, source: &str) -> Option<String> {
     let text = text(folder, &name_of(source))?;
     let (hash, version) = text.split_once(' ')?;
     (hash == VersionHash::of(source, version).name()).then(|| version.to_string())
 }
 
-/// Notes the version of a source, unless it is already noted.
+/// Records the version of a source, unless it is already recorded.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
@@ -44,7 +44,7 @@ pub fn write(folder: &CacheFolder, version: &CachedVersion) -> Result<(), Errno>
     folder.replace(FOLDER, &name, format!("{line}\n").as_bytes(), true)
 }
 
-/// Removes entries for versions that are no longer cached.
+/// Removes the files that record versions which are no longer cached.
 pub fn clean(folder: &CacheFolder) {
     let _ = folder.entries(FOLDER, &mut |name, stat| {
         let is_held = text(folder, name).is_some_and(|line| {

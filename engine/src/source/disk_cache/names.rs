@@ -57,14 +57,14 @@ pub struct KeptListing {
 }
 
 impl KeptListing {
-    /// Whether it was requested less than `ttl` ago. A time in the future does not count.
+    /// Whether the listing was requested less than `ttl` ago. If its time is in the future, the answer is no.
     pub fn is_younger(&self, ttl: Duration) -> bool {
         let age = now_ms().checked_sub(self.listed_ms);
         age.is_some_and(|age| u128::from(age) < ttl.as_millis())
     }
 }
 
-/// A listing to be written. Without names, the folder is gone.
+/// A listing to be written to the cache. If it has no names, the folder no longer exists in the store.
 pub struct NewListing {
     /// Endpoint, bucket and key.
     pub folder: String,
@@ -91,7 +91,7 @@ pub struct ListingSummary {
 }
 
 impl ListingSummary {
-    /// Whether the listing is of the folder with this name, or of a folder below it. The name ends with a slash.
+    /// Whether the listing is of the folder with this name, or of a folder below it. `name` must end with a slash.
     #[must_use]
     pub fn is_of(&self, name: &str) -> bool {
         name.ends_with('/') && self.source.starts_with(name)
@@ -261,7 +261,7 @@ pub fn read(folder: &CacheFolder, folder_name: &str, most: Option<usize>) -> Opt
     parse(&text, folder_name, now_ms())
 }
 
-/// What this process knows about the size of all files.
+/// The total size of all listing files, as far as this process knows it.
 #[derive(Default)]
 pub struct ListingsRoom {
     bytes: Option<u64>,
@@ -339,7 +339,7 @@ fn trim(folder: &CacheFolder, limit: u64) -> u64 {
     bytes
 }
 
-/// Removes listings until they fit their share of a cache of this size.
+/// Removes listings until they fit into the part of a cache of this size that listings may use.
 pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
     trim(folder, size_bytes / PART);
 }

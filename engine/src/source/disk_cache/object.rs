@@ -37,10 +37,10 @@ const CURSOR_AT: u64 = 48;
 const SYNCED_AT: u64 = 56;
 const MAGIC: [u8; 8] = *b"foreobje";
 const FORMAT: u32 = 2;
-/// A source of at most this size has one file.
+/// A source of at most this many bytes is stored in one file.
 pub const SMALL_BYTES: u64 = 32 << 10;
-/// The byte of the checksum file that is locked while the data must not be removed. Processes that use the file for passthrough take a
-/// shared lock; the eviction of a part takes an exclusive lock.
+/// The offset of the byte in the checksum file that is locked while the data must not be removed. A process that uses the file for
+/// FUSE passthrough holds a shared lock on this byte; to evict a part of the data, a process needs an exclusive lock.
 pub const PIN_AT: i64 = 1 << 60;
 /// Number of blocks verified together.
 pub const MAX_BLOCKS: u64 = 4096;
@@ -109,8 +109,8 @@ pub fn of_name(name: &str) -> Option<(VersionHash, bool)> {
     }
 }
 
-/// Removes the files of a version. The data file goes first: otherwise another process could create a new checksum file for data that is
-/// locked through the old one.
+/// Removes the files of a version. The data file is removed first: otherwise another process could create a new checksum file while
+/// the data is still locked through the old one.
 pub fn remove(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
     let own = hash.folder();
     for name in [data_name(hash), sums_name(hash)] {
@@ -272,17 +272,18 @@ impl ObjectFiles {
         Ok((files, made))
     }
 
-    /// Whether the files are writable and still exist under their names.
+    /// Returns true if the files are open for writing and still exist under their names.
     pub fn is_written(&self) -> bool {
         self.is_writable && self.is_linked()
     }
 
-    /// Whether the files still exist under their names.
+    /// Returns true if the files still exist under their names.
     pub fn is_linked(&self) -> bool {
         rustix::fs::fstat(&self.sums).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
-    /// Like [`ObjectFiles::is_linked`], but for readers, and checked only now and then. A removed file uses disk space until it is closed.
+    /// Like [`ObjectFiles::is_linked`], but for readers, and checked only from time to time. A removed file uses disk space until
+    /// it is closed.
     pub fn is_current(&self) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.at.elapsed() < LOOK_EVERY {
@@ -292,7 +293,8 @@ impl ObjectFiles {
         self.is_linked()
     }
 
-    /// The first block whose checksum is beyond the end of the file. The header's size does not matter.
+    /// Returns the first block whose checksum would be beyond the end of the file. This depends only on the real length of the
+    /// file, not on the size in its header.
     pub fn end_of_sums(&self) -> u64 {
         let len = rustix::fs::fstat(&self.sums).map_or(0, |stat| stat.st_size.cast_unsigned());
         len.saturating_sub(HEADER_BYTES)
@@ -319,8 +321,8 @@ impl ObjectFiles {
         (self.size - block * BLOCK_BYTES).min(BLOCK_BYTES) as usize
     }
 
-    /// Reads from the offset of `place` up to `end`; `sums` has the checksums of these blocks. Bytes that were read before an error are
-    /// valid and stay in `place`.
+    /// Reads from the offset of `place` up to `end`; `sums` has the checksums of these blocks. If there is an error, the bytes that
+    /// were read before it are valid and stay in `place`.
     pub fn read(&self, sums: &[u64], place: &mut FillPlace<'_>, end: u64) -> Result<(), Fault> {
         let first = place.at / BLOCK_BYTES;
         while place.at < end {
@@ -375,7 +377,8 @@ impl ObjectFiles {
         Ok(())
     }
 
-    /// Writes whole blocks; only the last block of the source may be shorter. Returns about how much disk space they take.
+    /// Writes whole blocks; only the last block of the source may be shorter. Returns approximately how much disk space the blocks
+    /// take.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
         let first = offset / BLOCK_BYTES;
         let blocks = bytes.chunks(BLOCK_BYTES as usize).zip(first..);
@@ -418,7 +421,7 @@ impl ObjectFiles {
         rustix::fs::fstat(self.data().0)
     }
 
-    /// Waits until the bytes are durable.
+    /// Waits until all bytes are durable on disk (fsync).
     pub fn sync(&self) -> Result<(), Errno> {
         rustix::fs::fdatasync(self.data().0)
     }
@@ -444,7 +447,7 @@ impl ObjectFiles {
         )
     }
 
-    /// Whether the use of this version should be noted now.
+    /// Returns true if it should be recorded now that the version was used.
     pub fn is_due(&self) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = looked
@@ -456,7 +459,7 @@ impl ObjectFiles {
         is_due
     }
 
-    /// Notes that the version was used again.
+    /// Records that the version was used again.
     pub fn note_use(&self) -> Result<(), Errno> {
         let end = end_of(self.size);
         if rustix::fs::fstat(&self.sums)?.st_size.cast_unsigned() <= end {
@@ -473,8 +476,8 @@ impl ObjectFiles {
         rustix::fs::futimens(&self.sums, &times)
     }
 
-    /// Verifies the next cached blocks from `from` on, until an invalid block or the end of the buffer. Returns `None` if there are no more
-    /// cached blocks.
+    /// Verifies the next cached blocks from `from` on, until an invalid block or the end of the buffer. Returns `None` if there are
+    /// no more cached blocks to verify.
     pub fn check(&self, from: u64, buffer: &mut [u8]) -> Option<(Range<u64>, Result<(), Fault>)> {
         let (mut first, most) = (
             from.div_ceil(BLOCK_BYTES),

@@ -6,7 +6,7 @@ use super::writer::Writer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A tier, its writer, and the shared tier below it.
+/// The parts of a disk cache: the tier on this machine, its writer thread, and the shared tier below it.
 pub struct Parts {
     pub tier: Arc<dyn Tier>,
     pub writer: Arc<Writer>,
@@ -14,13 +14,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Whether a queue is more than a third full.
+    /// Returns true if a writer's queue is more than a third full.
     pub fn is_behind(&self) -> bool {
         self.writer.queued_bytes() > self.writer.most_queued() / 3
             || self.below.as_ref().is_some_and(|below| below.0.is_behind())
     }
 
-    /// Limits each queue to this many bytes from now on.
+    /// From now on, limits each writer's queue to this many bytes.
     pub fn bound_queues(&self, bytes: u64) {
         self.writer.bound_queue(bytes);
         if let Some(below) = &self.below {
@@ -39,7 +39,7 @@ impl Parts {
     }
 }
 
-/// The tier that several machines share, below the cache of this machine.
+/// The shared tier: a folder or bucket that several machines share, below the cache on this machine.
 pub struct SharedTier(pub(super) Arc<Parts>);
 
 impl SharedTier {

@@ -14,7 +14,7 @@ const LIST_EVERY: Duration = Duration::from_secs(10);
 const LIST_PART: u32 = 20;
 /// Maximum number of blocks of a run.
 const MAX_RUN: u64 = 256;
-/// Bytes of an object before the checksums.
+/// The number of bytes at the start of a run's object, before the checksums.
 pub const FRONT: u64 = 24;
 
 /// A run of consecutive blocks of a version, stored as one object.
@@ -40,19 +40,19 @@ impl BlockRun {
         format!("{}{:x}.{:x}", folder_of(version), self.first, self.blocks)
     }
 
-    /// The range of the source that it holds.
+    /// Returns the range of the source that this run holds.
     pub fn bytes(self, size: u64) -> Range<u64> {
         let at = |block: u64| (block * BLOCK_BYTES).min(size);
         at(self.first)..at(self.first + self.blocks)
     }
 
-    /// The offset in the object where the blocks begin.
+    /// Returns the offset in the run's object at which the blocks begin.
     pub fn data_at(self) -> u64 {
         FRONT + 8 * self.blocks
     }
 }
 
-/// The known runs of a version in a bucket.
+/// The runs of a version that are known to be in the bucket.
 #[derive(Default)]
 pub struct VersionListing {
     state: Mutex<ListingState>,
@@ -93,7 +93,7 @@ impl VersionListing {
         self.hold().has_ended
     }
 
-    /// Whether it is time to list the version again.
+    /// Returns true if it is time to list the version's runs again.
     pub fn is_due(&self) -> bool {
         let state = self.hold();
         let pause = LIST_EVERY.max(state.took * LIST_PART);
@@ -108,7 +108,8 @@ impl VersionListing {
         self.ended.notify_all();
     }
 
-    /// Waits for the first listing to end, at most this long after it began. A longer listing continues while reads go on.
+    /// Waits for the first listing to end, at most this long after it began. If the listing takes longer, it continues while reads
+    /// go on.
     pub fn await_first(&self, most: Duration) {
         let state = self.hold();
         let left = most.saturating_sub(state.began.map_or(most, |began| began.elapsed()));
@@ -119,7 +120,7 @@ impl VersionListing {
     }
 }
 
-/// The key of a version's folder below the prefix.
+/// Returns the key of a version's folder, relative to the prefix.
 pub fn folder_of(hash: VersionHash) -> String {
     format!("{FORMAT_FOLDER}/{}/{}/", hash.folder(), hash.name())
 }

@@ -5,7 +5,7 @@ use foreread_core::units::parse_size;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The notation of a disk cache's settings.
+/// How the settings of a disk cache are written as text.
 pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]";
 
 /// Default of [`SharedBucket::patience`]. Chosen, not measured.
@@ -32,7 +32,7 @@ pub struct DiskCacheSettings {
     pub shared: Option<SharedCache>,
 }
 
-/// What to do with the listings of a store. A mount of a prefix can cache them for the next mount.
+/// Whether and how to cache the listings of a store. A mount of a prefix can cache them for the next mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeptNames {
     /// The next mount shows cached listings at once, and lists the folders again in the background. Until a folder has been listed again,
@@ -83,7 +83,7 @@ impl KeptNames {
 /// Maximum time for which listings can be trusted: a year.
 const MAX_BELIEVED_S: u64 = 365 * 86_400;
 
-/// The shared tier.
+/// The shared tier: a folder or a bucket that several machines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedCache {
     /// A folder, for example on a shared file system.
@@ -92,7 +92,7 @@ pub enum SharedCache {
     Bucket(SharedBucket),
 }
 
-/// A bucket that several machines share. It is accessed with the credentials that the store's credential chain finds.
+/// A bucket that several machines share. Requests to the bucket use the credentials that the store's credential chain finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedBucket {
     /// The bucket and a prefix: `s3://BUCKET/PREFIX`, `gs://` or `az://`.
@@ -114,7 +114,7 @@ pub struct SharedFolder {
     pub size_bytes: u64,
 }
 
-/// Space that stays free on the file system.
+/// The space that the cache leaves free on the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeSpace {
     /// A number of bytes.
@@ -152,7 +152,7 @@ impl DiskCacheSettings {
         }
     }
 
-    /// Parses a text in [`NOTATION`]. The folder is everything before the first comma that is followed by a key of the notation.
+    /// Parses a text in [`NOTATION`]. The folder is the text before the first comma that is followed by one of the known keys.
     ///
     /// # Errors
     /// Returns an error with the reason if the text is invalid.

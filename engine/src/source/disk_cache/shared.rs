@@ -36,7 +36,7 @@ pub struct CachedVersion {
 }
 
 impl CachedVersion {
-    /// A description for users, which the checksum file contains.
+    /// Returns a description for users, which is also stored in the checksum file.
     pub fn about(&self) -> String {
         let (shown, version) = (line(&self.exact.shown), line(&self.exact.version));
         format!("version {version}\nsize {}\nsource {shown}\n", self.size)
@@ -53,7 +53,7 @@ impl CachedVersion {
         after.is_none_or(|after| Instant::now() >= after)
     }
 
-    /// For this long, reads of this version do not wait for other processes.
+    /// From now on and for this long, reads of this version do not wait for other processes.
     pub fn wait_after(&self, pause: Duration) {
         let after = Some(Instant::now() + pause);
         *self
@@ -69,7 +69,7 @@ fn line(text: &str) -> String {
         .collect()
 }
 
-/// State that every kind of tier has.
+/// State that every tier has, whether it is a folder or a bucket.
 pub struct TierState {
     /// The name of the tier in log messages.
     name: String,
@@ -135,7 +135,7 @@ impl TierState {
         self.report("writing", why, "reads continue from the store");
     }
 
-    /// Call this when a write to this disk has failed.
+    /// Call this when a write to this tier's disk has failed.
     pub fn disk_failed(&self, errno: Errno) {
         if !is_full(errno) {
             return self.write_failed(&errno_text(errno));
@@ -148,7 +148,7 @@ impl TierState {
         ));
     }
 
-    /// Call this when there was no room for a write.
+    /// Call this when there was no space for a write.
     pub fn no_room(&self, is_disk_full: bool) {
         let why = if is_disk_full {
             "the disk has no space beyond the reserve"
@@ -166,7 +166,7 @@ impl TierState {
         Counts::add(&self.counts.written_bytes, bytes);
     }
 
-    /// Logs a warning, but only one for all errors of about the same time.
+    /// Logs a warning. If several errors occur within a short time, only the first is logged.
     pub fn say(&self, text: &str) {
         let now = Instant::now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,7 @@ impl TierState {
     }
 }
 
-/// Whether the error means that the disk or a quota is full.
+/// Returns true if the error means that the disk or a quota is full.
 pub fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT)
 }
@@ -194,7 +194,7 @@ fn errno_text(errno: Errno) -> String {
     crate::source::errno_text(errno.raw_os_error())
 }
 
-/// A switch that is on, or off for a limited time.
+/// A switch that can be turned off for a limited time; afterwards it is on again.
 #[derive(Default)]
 pub struct Switch(Mutex<SwitchState>);
 
@@ -213,13 +213,13 @@ impl Switch {
         state.until.is_none()
     }
 
-    /// Switches it off for this long.
+    /// Turns the switch off for this long.
     pub fn off(&self, pause: Duration) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (state.until, state.errors) = (Some(Instant::now() + pause), 0);
     }
 
-    /// Counts one more error. Returns whether this has switched it off.
+    /// Counts one more error. Returns true if this error has turned the switch off.
     pub fn failed(&self) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.errors += 1;
@@ -237,7 +237,7 @@ impl Switch {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a [`super::DiskCache`] of this process since it was opened.
+        /// Counters of a [`super::DiskCache`]: what this process has done with it since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct DiskCacheCounts {

@@ -3,7 +3,7 @@
 use crate::source::Sink;
 use std::io::IoSliceMut;
 
-/// The position of the next byte in a sink whose buffers are filled by several parts.
+/// The position of the next byte in a sink whose buffers are filled by several parts of a read.
 pub struct FillPlace<'s> {
     sink: &'s mut dyn Sink,
     /// Offset in the source.
@@ -33,12 +33,12 @@ impl<'s> FillPlace<'s> {
         self.sink.is_cancelled()
     }
 
-    /// Whether the sink takes more bytes.
+    /// Returns true if the sink accepts more bytes.
     pub fn has_room(&mut self) -> bool {
         self.sink.room().is_some()
     }
 
-    /// The buffer for the next bytes, at most `most` of them. Returns `None` if the sink takes no more.
+    /// Returns the buffer for the next bytes, at most `most` bytes long. Returns `None` if the sink accepts no more bytes.
     pub fn room(&mut self, most: u64) -> Option<&mut [u8]> {
         let filled = self.filled;
         let room = self.sink.room()?;
@@ -47,7 +47,7 @@ impl<'s> FillPlace<'s> {
         Some(&mut room[filled..end])
     }
 
-    /// Call this when so many bytes of the buffer were filled.
+    /// Call this when `bytes` bytes of the buffer have been filled.
     pub fn advance(&mut self, bytes: usize) {
         self.filled += bytes;
         self.at += bytes as u64;

@@ -46,7 +46,7 @@ struct RateSample {
     bytes: u64,
 }
 
-/// A read that is measured until this is dropped.
+/// A read whose speed is measured; the measurement ends when this value is dropped.
 pub struct TimedRead<'a> {
     meter: &'a Meter,
     began: Instant,
@@ -57,7 +57,8 @@ pub struct TimedRead<'a> {
 }
 
 impl TimedRead<'_> {
-    /// Counts bytes that have arrived. The time before the first ones is latency and does not count, unless all bytes arrive at once.
+    /// Counts bytes that have arrived. The time before the first bytes is latency and is not counted, unless all bytes arrive at
+    /// once.
     pub fn add(&mut self, bytes: u64) {
         let mut measured = self.meter.hold();
         measured.settle();
@@ -143,7 +144,7 @@ struct Tries {
 }
 
 impl Speeds {
-    /// Starts to measure a long disk read; `None` for a short one.
+    /// Starts to measure a long disk read; returns `None` for a short read, which is not measured.
     pub fn disk(&self, bytes: u64) -> Option<TimedRead<'_>> {
         (bytes >= LEAST_BYTES).then(|| self.disk.begin(bytes, true))
     }
@@ -153,7 +154,7 @@ impl Speeds {
         (bytes >= LEAST_BYTES).then(|| self.store.begin(bytes, false))
     }
 
-    /// Whether to read this cached range from the store.
+    /// Returns true if this cached range should be read from the store, because the store is faster.
     pub fn passes_over_disk(&self, bytes: u64) -> bool {
         if bytes < LEAST_BYTES {
             return false;

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The next part of a range.
+/// The next part of a range: whether the tier has it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Cached up to this offset. The checksums of its blocks follow, if this tier keeps them separately.

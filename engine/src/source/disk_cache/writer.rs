@@ -129,8 +129,8 @@ impl Writer {
         }
     }
 
-    /// Returns a `Tee` that takes the data that a fetch of this range brings. `claimed`: the range is claimed, and other processes may wait
-    /// for it.
+    /// Returns a `Tee` that receives the data of a fetch of this range and queues it for writing. `claimed` is true if this process
+    /// has claimed (locked) the range, so that other processes may wait for it.
     pub fn tee(
         self: &Arc<Writer>,
         version: &Arc<CachedVersion>,
@@ -150,17 +150,17 @@ impl Writer {
         }
     }
 
-    /// Queues a note that a version was used.
+    /// Queues a task for the writer thread: record that a version was used again.
     pub fn note(&self, version: &Arc<CachedVersion>) {
         self.push_note(Job::Note(Arc::clone(version)));
     }
 
-    /// Queues a note that an object was opened by its name as this version.
+    /// Queues a task for the writer thread: record that this version is the last that was read of an object.
     pub fn note_latest(&self, version: &Arc<CachedVersion>) {
         self.push_note(Job::Latest(Arc::clone(version)));
     }
 
-    /// Queues a listing of a folder. It is dropped if the queue has no room for its names.
+    /// Queues a listing of a folder. The listing is dropped if the queue has no space for it.
     pub fn keep(&self, listing: NewListing) {
         let job = Job::Names(listing);
         let fits = {
@@ -186,12 +186,12 @@ impl Writer {
         self.most_queued.fetch_min(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of runs that are queued or being filled.
+    /// Returns the number of bytes that are queued or being collected.
     pub fn queued_bytes(&self) -> u64 {
         self.queue.hold().bytes
     }
 
-    /// Waits at most this long until all fetched data is written. Returns whether it is.
+    /// Waits at most this long until all fetched data is written to disk. Returns true if it is.
     pub fn flush(&self, most: Duration) -> bool {
         let state = self.queue.hold();
         if state.threads_of != Some(std::process::id()) {
@@ -268,7 +268,7 @@ impl Drop for Writer {
     }
 }
 
-/// Tells whether the source still has the version that was being read.
+/// Shows whether the source still has the version that it had when this value was created.
 pub struct VersionCount {
     count: Arc<AtomicU64>,
     was: u64,
@@ -287,7 +287,7 @@ impl VersionCount {
     }
 }
 
-/// Collects the arriving data of a range, run by run.
+/// Collects the data of a range as it arrives, and queues it in runs of consecutive blocks.
 pub struct Tee {
     writer: Arc<Writer>,
     version: Arc<CachedVersion>,
@@ -301,7 +301,7 @@ pub struct Tee {
 }
 
 impl Tee {
-    /// Takes bytes that begin at `at`, the end of the bytes before.
+    /// Receives the next bytes, which begin at the offset `at`, where the previous bytes ended.
     pub fn take(&mut self, at: u64, mut bytes: &[u8]) {
         if at != self.range.start {
             return;

@@ -17,7 +17,7 @@ use crate::source::{CompletedTransfer, Queue, Transfer, errno_text};
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
 use std::sync::Arc;
 
-/// The queue of one file.
+/// The queue of asynchronous reads of one file, using io_uring.
 pub struct FileQueue {
     ring: Ring,
     file: Arc<Core>,

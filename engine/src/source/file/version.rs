@@ -95,8 +95,8 @@ struct SamplePiece {
     hash: u64,
 }
 
-/// What a read records when it starts, and the piece of it to remember if it is of the accepted version. Nearly always there is
-/// none.
+/// What a read records when it starts, and the piece of its data whose hash is remembered as a sample if the read returns the
+/// accepted version. Most reads have no piece to remember.
 #[derive(Default)]
 pub struct Pick {
     accepted: u64,
@@ -107,7 +107,7 @@ pub struct Pick {
 }
 
 impl Pick {
-    /// Takes the piece if it is in `bufs`, which hold the `read` bytes from `at` on.
+    /// Remembers the sample if it is in `bufs`, which hold `read` bytes from offset `at` on.
     #[inline]
     pub fn look(&mut self, core: &Core, bufs: &[IoSliceMut<'_>], at: u64, read: usize) {
         if let Some(offset) = self

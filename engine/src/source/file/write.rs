@@ -34,12 +34,12 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// The file may be written.
+    /// Returns true if the file was opened for writing.
     pub fn is_open(&self) -> bool {
         self.file.get().is_some()
     }
 
-    /// The caller holds the lock of the identity.
+    /// The caller must hold the lock of the file's identity.
     pub fn under_way(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) > 0
     }

@@ -15,7 +15,7 @@ pub const NO_ADDRESS: &str = "its host name cannot be resolved";
 const LEFT_UNDER_TLS: &str = "the server closed the connection during the TLS handshake";
 pub const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
-/// Why a request failed.
+/// Why a request to an NBD server failed.
 #[derive(Clone, Debug)]
 pub enum LinkError {
     /// The connection is lost; another may work. Error number and description.
@@ -56,7 +56,7 @@ impl LinkError {
         }
     }
 
-    /// Like [`LinkError::lost`], for a connection that has started TLS and has agreed on nothing else yet.
+    /// Like [`LinkError::lost`], but for a connection on which TLS has started and the export is not negotiated yet.
     #[cfg(feature = "tls")]
     pub fn lost_under_tls(error: &std::io::Error) -> LinkError {
         match error.kind() {

@@ -62,7 +62,7 @@ pub struct NbdLink {
 }
 
 impl NbdLink {
-    /// Connects and negotiates the export. `silence` is how long the server may be silent while an answer is due.
+    /// Connects and negotiates the export. `silence` is how long the server may send nothing while it owes a reply.
     pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, LinkError> {
         let mut stream = ServerStream::connect(&address.place, silence)
             .map_err(|error| LinkError::lost(&error))?;
@@ -95,7 +95,7 @@ impl NbdLink {
         self.export.size
     }
 
-    /// Whether the server promises that several connections see the same bytes.
+    /// Returns true if the server promises that all connections see the same bytes (NBD_FLAG_CAN_MULTI_CONN).
     pub fn many(&self) -> bool {
         self.export.flags & transmission::CAN_MULTI_CONN != 0
     }
@@ -104,7 +104,7 @@ impl NbdLink {
         !matches!(self.replies().owner, ReplyOwner::Down(_))
     }
 
-    /// Reads in flight.
+    /// Returns the number of reads in flight.
     pub fn requests(&self) -> u32 {
         self.replies().waiting.len() as u32
     }
@@ -364,7 +364,7 @@ pub struct Redial {
 }
 
 impl Redial {
-    /// The error while no connection attempt is due.
+    /// Returns the last connection error if it is too early for the next attempt.
     pub fn refuses(&self, now: Instant) -> Option<LinkError> {
         self.next
             .as_ref()
@@ -376,7 +376,7 @@ impl Redial {
         (self.failures, self.next) = (0, None);
     }
 
-    /// An attempt to connect has failed.
+    /// Records that an attempt to connect has failed.
     pub fn failed(&mut self, now: Instant, why: &LinkError) {
         let pause = MIN_PAUSE
             .saturating_mul(1 << self.failures.min(16))
@@ -385,7 +385,8 @@ impl Redial {
         self.next = Some((now + pause, why.clone()));
     }
 
-    /// How long a read that has failed `tries` times waits before the next try. Returns `None` if it gives up.
+    /// Returns how long a read that has failed `tries` times waits before the next try. Returns `None` if the read should not be
+    /// tried again.
     pub fn pause(&self, now: Instant, tries: u32) -> Option<Duration> {
         let own = if tries <= 1 {
             Duration::ZERO

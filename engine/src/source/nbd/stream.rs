@@ -32,7 +32,7 @@ impl ServerStream {
         })
     }
 
-    /// Does the TLS handshake. All bytes before it are plain, all bytes after it are encrypted.
+    /// Does the TLS handshake. All bytes before the handshake are plain text, all bytes after it are encrypted.
     #[cfg(feature = "tls")]
     pub fn start_tls(
         &mut self,
@@ -69,8 +69,8 @@ impl ServerStream {
         self.socket.send(bytes)
     }
 
-    /// Fills `bytes`. Each wait is limited by the silence timeout, and no wait begins after `until`, so a reply that trickles
-    /// in fails.
+    /// Fills `bytes`. Each wait is limited by the silence timeout, and no wait begins after `until`, so a reply that arrives too
+    /// slowly fails.
     pub fn receive(&self, mut bytes: &mut [u8], until: Instant) -> std::io::Result<()> {
         while !bytes.is_empty() {
             if Instant::now() >= until {

@@ -207,13 +207,13 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Any request of up to 32 MiB.
+    /// Allows any request of up to 32 MiB.
     pub const ANY: Blocks = Blocks {
         minimum: 1,
         maximum: MAX_REQUEST,
     };
 
-    /// The sizes stated by a server. Returns `None` if they violate the protocol.
+    /// Returns the request sizes that a server has stated, or `None` if they violate the protocol.
     pub fn of(minimum: u32, maximum: u32) -> Option<Blocks> {
         let minimum = u64::from(minimum);
         let maximum = u64::from(maximum).min(MAX_REQUEST) / minimum.max(1) * minimum;
@@ -221,7 +221,8 @@ impl Blocks {
         is_legal.then_some(Blocks { minimum, maximum })
     }
 
-    /// The requests for `wanted` of an export of `size` bytes, and whether they cover exactly the wanted bytes.
+    /// Returns the aligned requests that are needed for the range `wanted` of an export of `size` bytes, and whether they cover
+    /// exactly this range.
     pub fn requests(
         self,
         wanted: Range<u64>,
@@ -249,7 +250,7 @@ impl Blocks {
     }
 }
 
-/// Copies the part of `bytes`, read from `offset`, that is wanted into `bufs`, which begin at `wanted`.
+/// Copies from `bytes`, which were read at `offset`, the part that was requested into `bufs`, which begin at `wanted`.
 pub fn copy(bytes: &[u8], offset: u64, bufs: &mut [IoSliceMut<'_>], wanted: u64) {
     let mut at = wanted;
     for buf in bufs {

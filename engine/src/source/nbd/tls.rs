@@ -51,7 +51,7 @@ struct Inbox {
 }
 
 impl Session {
-    /// A session before the handshake.
+    /// Creates a TLS session, before its handshake.
     pub fn new(place: &ServerPlace, terms: &TlsTerms) -> Result<Session, LinkError> {
         let name = match (&terms.check, place) {
             (PeerCheck::Name(name), _) => name,
@@ -93,7 +93,7 @@ impl Session {
         Ok(!self.tls().is_handshaking())
     }
 
-    /// Encrypts and sends. Only one caller may send at a time.
+    /// Encrypts bytes and sends them. Only one caller may send at a time.
     pub fn send(&self, socket: &ServerSocket, bytes: &[u8]) -> std::io::Result<()> {
         let mut records = Vec::new();
         {
@@ -106,7 +106,7 @@ impl Session {
         socket.send(&records)
     }
 
-    /// Receives some decrypted bytes. Returns `None` if only a part of a record has arrived. Waits for the server at most once.
+    /// Receives some decrypted bytes. Returns `None` if only a part of a TLS record has arrived. Waits for the server at most once.
     /// Only one caller may receive at a time.
     pub fn receive(&self, socket: &ServerSocket, buf: &mut [u8]) -> std::io::Result<Option<usize>> {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);

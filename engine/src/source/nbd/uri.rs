@@ -16,7 +16,7 @@ const PORT: u16 = 10809;
 const REMEDY: &str = "write nbd://HOST[:PORT][/EXPORT] or nbd+unix:///[EXPORT]?socket=PATH";
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// A server and one of its exports.
+/// The address of an NBD server and of one of its exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub place: ServerPlace,
@@ -33,7 +33,7 @@ pub enum ServerPlace {
     Unix(PathBuf),
 }
 
-/// How a server proves its identity.
+/// How a server must prove its identity.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsTerms {

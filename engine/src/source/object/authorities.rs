@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 /// Makes a client trust these authorities, and those of `ca_file`.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn trusted_by(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<ClientBuilder, Unfit> {
     let built_in = BUILT_IN
         .iter()
@@ -52,8 +52,8 @@ static BUILT_IN: LazyLock<Vec<&'static [u8]>> = LazyLock::new(|| {
 });
 
 /// Certificates (DER) of the authorities that clients of stores trust in addition to the system's. These are Mozilla's, built
-/// into foreread, if the system has none and neither SSL_CERT_FILE nor SSL_CERT_DIR is set; otherwise the list is empty. Use it
-/// for a program's other clients that should trust the same authorities.
+/// into foreread, if the system has none and neither SSL_CERT_FILE nor SSL_CERT_DIR is set; otherwise the list is empty. Use this
+/// for other clients in the same program, so that they trust the same authorities.
 #[must_use]
 pub fn built_in() -> &'static [&'static [u8]] {
     &BUILT_IN

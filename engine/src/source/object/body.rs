@@ -29,7 +29,7 @@ const GROUP: u64 = GROUP_BYTES as u64;
 /// Messages that wait for the reader; the task holds one more.
 const GROUPS_AHEAD: usize = 3;
 
-/// Why a body ends early.
+/// Why the body of a reply ends early.
 pub enum BodyError {
     Store(Error),
     /// No byte arrived in this time.
@@ -38,7 +38,7 @@ pub enum BodyError {
     Stall(Duration),
 }
 
-/// The request, and its time limits.
+/// A request and its time limits.
 pub struct BodyRequest {
     pub options: GetOptions,
     pub first_byte: Duration,
@@ -47,7 +47,7 @@ pub struct BodyRequest {
     pub says_first: bool,
 }
 
-/// The header of a reply.
+/// The headers of a reply.
 pub struct Head {
     pub meta: ObjectMeta,
     pub range: Range<u64>,
@@ -124,7 +124,7 @@ impl Body {
         }
     }
 
-    /// The next bytes. Empty after the last ones.
+    /// Waits for the next bytes of the body and returns them; the result is empty after the last bytes.
     pub async fn next(&mut self) -> Result<Vec<Bytes>, BodyError> {
         if !self.first.is_empty() {
             return Ok(std::mem::take(&mut self.first));

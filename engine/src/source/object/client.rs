@@ -46,11 +46,12 @@ const METADATA: [IpAddr; 3] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
 ];
 
-/// Creates the client for these settings. It follows no redirect. It has no timeout for a whole request, which would cut off
-/// large bodies that arrive normally. It uses HTTP/1.1, because concurrent requests for parts should use separate connections.
+/// Creates the client for these settings. The client does not follow redirects itself. It has no timeout for a whole request,
+/// because that would cut off large bodies that arrive normally. It uses HTTP/1.1, because concurrent requests for parts should use
+/// separate connections.
 ///
 /// # Errors
-/// The trusted certificates cannot be read.
+/// Returns an error if the file of trusted certificates cannot be read.
 pub fn client(settings: &ObjectSettings, allow_http: bool) -> Result<HttpClient, Unfit> {
     let remedy = "check the settings of the proxy and the certificates";
     let make = || {
@@ -159,11 +160,11 @@ fn reach(url: &Url) -> Reach {
     }
 }
 
-/// The target of a redirect. Returns `None` for other replies. A name is resolved if it may lead from the network to this
-/// machine.
+/// Returns the URL that a redirect leads to. Returns `None` for other replies. A host name is resolved if a redirect could lead
+/// from the network to this machine.
 ///
 /// # Errors
-/// The target is missing or forbidden.
+/// Returns an error if the target is missing or forbidden.
 pub async fn target(
     from: &Url,
     status: StatusCode,
@@ -208,12 +209,12 @@ fn named_target(
     Ok(Some(to))
 }
 
-/// Scheme, host and port, for error messages.
+/// Returns scheme, host and port of a URL, for error messages.
 pub fn place(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Follows the redirects of a store.
+/// Sends a request to a store, and follows its redirects.
 #[derive(Debug)]
 pub struct Redirects {
     pub client: HttpClient,
@@ -277,12 +278,13 @@ fn stays(from: &Url, reply: &HttpResponse) -> bool {
         && location(reply.headers(), from).is_some_and(|to| to.origin() == from.origin())
 }
 
-/// The URL in `Location`.
+/// Returns the URL in the header `Location`.
 pub fn location(headers: &HeaderMap, from: &Url) -> Option<Url> {
     from.join(headers.get("location")?.to_str().ok()?).ok()
 }
 
-/// The region of an Amazon S3 server, taken from its name: `BUCKET.s3.REGION.amazonaws.com`, `s3-REGION.amazonaws.com`.
+/// Returns the region of an Amazon S3 server, taken from its host name: `BUCKET.s3.REGION.amazonaws.com`,
+/// `s3-REGION.amazonaws.com`.
 pub fn region_of(url: &Url) -> Option<String> {
     let host = url.host_str()?.to_ascii_lowercase();
     let name = host

@@ -49,7 +49,7 @@ impl Error for ClientError {
     }
 }
 
-/// The last error of a client, with the refusal that it became.
+/// The last error of an HTTP client, with the `Refusal` that was made from it.
 #[derive(Debug, Default)]
 pub struct LastError {
     of: Mutex<Option<RefusalCause>>,
@@ -62,7 +62,7 @@ struct RefusalCause {
 }
 
 impl LastError {
-    /// Stores an error, and converts it to a refusal. If a reply was read but refused, its refusal has no further cause.
+    /// Stores an error, and converts it to a `Refusal`. If a reply was read but not accepted, its `Refusal` has no further cause.
     pub fn take(&self, whole: object_store::Error) -> Refusal {
         let refusal = Refusal::of(&whole);
         if refusal.is_of_client() {
@@ -80,7 +80,7 @@ impl LastError {
         refusal
     }
 
-    /// The error that became this refusal, unless another error has been stored since.
+    /// Returns the error from which this `Refusal` was made, unless another error has been stored since.
     pub fn cause_of(&self, refusal: &Refusal) -> Option<Cause> {
         if let Refusal::Foreign { cause, .. } = refusal {
             return Some(cause.clone());

@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Pause after a failed chain.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// Credentials that a link of a chain has provided.
+/// Credentials, with the place in the chain where they were found.
 pub struct FoundCredential<C> {
     pub credential: C,
     /// The link that provided them, such as `profile dev (SSO)`.
@@ -70,7 +70,7 @@ impl<C> FoundCredential<C> {
     }
 }
 
-/// The result of a chain. It is an error if a configured link fails.
+/// The result of searching a credential chain. It is an error if a place in the chain is configured but gives no valid credentials.
 pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 
 /// A store's places to look for credentials, in order.
@@ -84,7 +84,7 @@ pub trait Chain<C>: Send + Sync {
     }
 }
 
-/// Credentials that a chain found, and their renewal.
+/// Holds the credentials that a chain has found, and renews them.
 pub struct Keeper<C> {
     store: &'static str,
     chain: Box<dyn Chain<C>>,
@@ -125,13 +125,14 @@ pub trait Renew: Send + Sync {
 
 type Answer<'a, C> = BoxFuture<'a, object_store::Result<Arc<C>>>;
 
-/// Passes a keeper's credentials to object_store.
+/// Passes the credentials that a `Keeper` holds to the library object_store.
 pub struct Provider<C>(pub Arc<Keeper<C>>);
 
-/// The keeper for a chain, shared by all stores of the process with an equal `key`. Returns `None` if no link has credentials.
+/// Returns the `Keeper` for a chain, which all stores in this process with an equal `key` share. Returns `None` if the chain finds
+/// no credentials.
 ///
 /// # Errors
-/// A link is configured and cannot be used.
+/// Returns an error if a place in the chain is configured but cannot be used.
 pub fn keeper<C, H>(
     store: &'static str,
     key: impl Hash,
@@ -159,7 +160,7 @@ where
     Ok(has_some.then_some(keeper))
 }
 
-/// Why a link of the chain with an equal `key` had no credentials although it should have had some ([`Chain::missing`]).
+/// Returns why the chain with an equal `key` found no credentials in a place that should have had some ([`Chain::missing`]).
 pub fn missing(store: &'static str, key: impl Hash) -> Option<Arc<str>> {
     network::hold().missing(identified(store, key))
 }
@@ -179,7 +180,7 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether a secret may be sent to a URL: by https, or to this machine.
+/// Returns true if a secret may be sent to this URL: it must use https, or be on this machine.
 pub fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || url.scheme() == "http" && is_loopback(url)
 }

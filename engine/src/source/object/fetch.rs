@@ -77,7 +77,7 @@ pub struct Tally {
     pub last_error: LastError,
 }
 
-/// The tries of one request, and the time limit for them.
+/// The tries of one request, and the time limit for all of them.
 #[derive(Debug)]
 pub struct Tries {
     made: u32,
@@ -106,13 +106,13 @@ impl Tries {
         self.begun = Instant::now();
     }
 
-    /// When the last try began.
+    /// Returns when the last try began.
     #[cfg(feature = "disk-cache")]
     pub fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// Time since the first try.
+    /// Returns the time since the first try.
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()
     }
@@ -131,8 +131,8 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Fills the buffers with the bytes of `range`, whose length they have. A long range is requested as several concurrent
-    /// parts.
+    /// Fills the buffers with the bytes of `range`; together they are as long as the range. A long range is requested as several
+    /// concurrent parts.
     pub async fn read(
         &self,
         version: &Version,
@@ -152,7 +152,7 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// Passes the rest of `len` bytes to a sink in order, as they arrive: one request.
+    /// With one request, passes the remaining `len` bytes to a sink, from first to last, as they arrive.
     pub async fn stream(
         &self,
         version: &Version,
@@ -166,9 +166,9 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// The current version, requested together with the first byte, which also shows whether the server supports ranges. A
-    /// program's own store is asked only for the version, because stores refuse the first byte of an empty object in different
-    /// ways.
+    /// Returns the current version. It is requested together with the first byte, which also shows whether the server supports
+    /// ranges. For a store that the program has created, only the version is requested, because stores refuse a request for the
+    /// first byte of an empty object in different ways.
     pub async fn version(&self) -> Result<Validator, Refusal> {
         if self.store.is_foreign {
             let head = self.in_time(self.ask(GetOptions::new().with_head(true)));
@@ -177,8 +177,8 @@ impl Asker<'_> {
         self.front(1, None).await.map(|front| front.said)
     }
 
-    /// The current version and its first bytes, at most `len`, which is not 0. Returns only the version if the body does not
-    /// arrive completely, or if the version is still `held`.
+    /// Returns the current version and its first bytes, at most `len` (which must not be 0). Returns the version without bytes if
+    /// the body does not arrive completely, or if the version is still the one in `held`.
     pub async fn front(&self, len: u64, held: Option<Validator>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
@@ -505,7 +505,7 @@ async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T
 }
 
 /// Waits before the next try. Returns the refusal if there is no further try, or if the server requests a longer pause than the
-/// time limit allows. Refused credentials are renewed once.
+/// time limit allows. If the server refuses the credentials, they are renewed once.
 pub async fn pause(
     settings: &ObjectSettings,
     store: &Store,
@@ -543,7 +543,7 @@ pub async fn pause(
 
 /// The destination of one request's bytes: existing buffers, or a sink that passes them on as they arrive.
 ///
-/// It never accepts more bytes than there is room for.
+/// It never accepts more bytes than fit.
 ///
 /// ```text
 ///   Buffers  [....][..........][...]      cut from one read; one part each, filled concurrently
@@ -616,7 +616,7 @@ impl Take for Buffers<'_> {
     }
 }
 
-/// Cuts buffers into parts of at most `part` bytes, the last of which ends at `range.end`.
+/// Splits buffers into parts of at most `part` bytes; the last part ends at `range.end`.
 pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> Vec<Buffers<'b>> {
     let mut parts: Vec<Buffers<'b>> = Vec::new();
     let mut at = range.start;
@@ -644,7 +644,7 @@ pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> 
     parts
 }
 
-/// A sink that takes `range`.
+/// Creates a sink that accepts the bytes of `range`.
 pub struct SinkRange<'s> {
     sink: &'s mut dyn Sink,
     left: Range<u64>,

@@ -35,7 +35,7 @@ const MAX_POOR_PAGES: u32 = 10;
 const MIN_POOR_PAUSE: Duration = Duration::from_millis(10);
 const MAX_POOR_PAUSE: Duration = Duration::from_secs(1);
 
-/// Objects below a prefix.
+/// The objects below a prefix, to be read, written and listed by key.
 pub struct Keys {
     store: Store,
     name: SourceName,
@@ -43,7 +43,7 @@ pub struct Keys {
     prefix: String,
 }
 
-/// Errors of requests.
+/// Errors of requests for such objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyRefusal {
     /// There is no such object.
@@ -68,7 +68,7 @@ impl Keys {
     /// Opens the prefix. Sends no request yet.
     ///
     /// # Errors
-    /// The name is invalid, its store cannot list names, or the settings are invalid.
+    /// Returns an error if the name is invalid, if its store does not support listings, or if the settings are invalid.
     pub fn open(name: &SourceName, settings: &ObjectSettings) -> Result<Keys, SourceOpenError> {
         let place = store::parse(name)?;
         let unfit = |unfit: Unfit| unfit.open_error(name);
@@ -89,7 +89,7 @@ impl Keys {
         })
     }
 
-    /// Reads a part of an object. Returns less if the object ends earlier.
+    /// Reads a part of an object. Returns fewer bytes if the object ends earlier.
     pub async fn get(&self, key: &str, range: Range<u64>) -> Result<Vec<u8>, Refusal> {
         let path = self.path(key)?;
         let most = range.end - range.start;
@@ -133,8 +133,9 @@ impl Keys {
         done.await.map(|_| ()).map_err(|error| Refusal::of(&error))
     }
 
-    /// Names and sizes of the objects in a folder, whose key ends with `/`, page by page, each within `limit`. Returns at most
-    /// the first million. If a listing does not end, its pages are requested more and more slowly, and then the listing fails.
+    /// Lists the names and sizes of the objects in a folder, page by page; each page must arrive within `limit`. The folder's key
+    /// must end with `/`. Returns at most the first million. If a listing does not end, its pages are requested more and more
+    /// slowly, until the listing fails.
     pub async fn names(
         &self,
         folder: &str,

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum names of one folder. A larger folder is an error, because a part of it would look like the whole.
+/// Maximum number of names in one folder. To list a larger folder is an error, because a partial listing would look complete.
 pub const MAX_NAMES: usize = 1 << 20;
 /// Maximum odd keys that are remembered (8 bytes each), so that each is counted and listed once. Further odd keys are left out,
 /// too, but not counted.
@@ -45,7 +45,7 @@ const MAX_NAMED: usize = 5;
 /// Bytes of a name's hash during a listing: eight, in a table that is at least half full and exists twice while it grows.
 const SEEN_BYTES: u64 = 32;
 
-/// The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and the same for every store that can list names.
+/// The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and prefixes of every other store that supports listings.
 pub struct Prefix {
     store: Store,
     listing: Arc<dyn Listing>,
@@ -75,7 +75,7 @@ struct Names {
 }
 
 impl Prefix {
-    /// Opens a prefix with the settings of the environment.
+    /// Opens a prefix with the settings in environment variables.
     ///
     /// # Errors
     /// See [`Prefix::open_with`].
@@ -88,7 +88,7 @@ impl Prefix {
     /// Opens a prefix, such as `s3://BUCKET/PREFIX/` or `gs://BUCKET`; requests one listing.
     ///
     /// # Errors
-    /// The name is invalid, or the bucket cannot be listed.
+    /// Returns an error if the name is invalid or the bucket cannot be listed.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: ObjectSettings,
@@ -592,7 +592,7 @@ impl Tree for Prefix {
     }
 }
 
-/// Keys of one page: the maximum of S3.
+/// Number of keys requested for one page: the maximum that S3 allows.
 pub const MAX_KEYS: usize = 1000;
 /// The number of last letters in which the names of a numbered series differ: as many digits as the number of keys on a page
 /// has.
@@ -604,19 +604,19 @@ const TIME_OF_A_NAME: Duration = Duration::from_millis(2);
 /// How long a listing may go on without a new name, in multiples of the stall timeout.
 const STALLS: u32 = 3;
 
-/// The pages of a listing, in order, with limits that guarantee an end.
+/// Requests the pages of a listing one after the other, with limits that guarantee that the listing ends.
 ///
-/// A server may send fewer than 1000 keys per page, or none (S3 does so where many objects were deleted), but not without end.
-/// A listing has a total time limit, which grows with its names, and a time limit for the next new name. A page must not repeat
-/// an earlier position. A missing page is never treated as the end.
+/// A server may send pages with fewer than 1000 keys or none (S3 does so if many objects were deleted), but only a limited number
+/// of them. A listing has a total time limit, which grows with the number of names, and a time limit for the arrival of the next
+/// new name. The position at which a page begins must not repeat. A missing page is never treated as the end.
 ///
 /// ```text
 ///   page ──token──► page ──key──► page ──► End
 ///              │            └─ a key that does not sort after that one: the server ignores start-after
 ///              └─ a token that it sent before
 /// ```
-/// Example: a bucket of 1,000,000 objects has 1,000 pages. They may take 60 s plus 2 ms for each name, which is 34 minutes. A
-/// listing that sends an empty page every 8 s fails after the fourth.
+/// Example: a bucket of 1,000,000 objects has 1,000 pages. Together they may take 60 s plus 2 ms for each name, which is 34
+/// minutes. A listing that sends an empty page every 8 s fails after the fourth.
 pub struct Pages<'a> {
     tree: &'a Prefix,
     /// The beginning of the keys.
@@ -634,8 +634,8 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Lists the keys that begin with `key`; keys with a `/` after that count as one. Each page has at most `most` keys, and
-    /// the first begins after `after`.
+    /// Lists the keys that begin with `key`. If a key has a `/` after this beginning, all keys with the same text up to that `/`
+    /// are listed as one entry. Each page has at most `most` keys, and the first begins after `after`.
     pub fn new(tree: &'a Prefix, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
         let (next, clock) = (
             Some(after.map_or(NextPage::End, NextPage::After)),
@@ -657,14 +657,14 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// The caller has this many names now.
+    /// Call this with the number of names that the caller has received so far.
     pub fn named(&mut self, names: usize) {
         if names > self.names {
             (self.names, self.named_at) = (names, self.clock.elapsed());
         }
     }
 
-    /// The next page. Returns `None` after the last.
+    /// Returns the next page, or `None` after the last page.
     pub async fn next(&mut self) -> Result<Option<Page>, Refusal> {
         let Some(next) = self.next.take() else {
             return Ok(None);

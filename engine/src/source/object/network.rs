@@ -32,7 +32,7 @@ const MAX_WITHOUT: usize = 16;
 /// Threads that drive connections; the reading threads copy the bytes.
 const THREADS: usize = 2;
 
-/// Knowledge about the server of a bucket, or of a host, shared by its open objects in this process.
+/// What is known about the server of a bucket or host. All open objects of that server in this process share it.
 #[derive(Debug, Default)]
 pub struct Server {
     /// Response times of the server.
@@ -43,9 +43,9 @@ pub struct Server {
     pub conditions: Conditions,
 }
 
-/// Conditions (`If-Match`, `If-Unmodified-Since`) that a server answers with 412 although it has that version: some compare
-/// ETags with their quotes, or dates with their fractions. Such conditions are no longer sent; the version in each reply is
-/// checked anyway.
+/// Which conditions (`If-Match`, `If-Unmodified-Since`) a server answers with 412 although it has that version: some servers
+/// compare ETags including their quotes, or dates including fractions of a second. Such conditions are no longer sent; the version
+/// in each reply is checked anyway.
 #[derive(Debug, Default)]
 pub struct Conditions {
     refused: AtomicBool,
@@ -59,18 +59,19 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Whether a condition for a version may be sent. The version is from a listing (`is_listed`) or a reply.
+    /// Returns true if a condition for a version may be sent. The version comes from a listing if `is_listed` is true, otherwise
+    /// from a reply.
     pub fn may_name(&self, is_listed: bool) -> bool {
         !(self.refused.load(Ordering::Relaxed)
             || is_listed && self.listed_refused.load(Ordering::Relaxed))
     }
 
-    /// Whether `If-None-Match` may be sent.
+    /// Returns true if `If-None-Match` may be sent to this server.
     pub fn may_name_unless(&self) -> bool {
         !self.unless_refused.load(Ordering::Relaxed)
     }
 
-    /// A request with `If-None-Match` was refused.
+    /// Records that this server has refused a request with `If-None-Match`.
     pub fn unless_failed(&self) {
         self.unless_refused.store(true, Ordering::Relaxed);
     }
@@ -85,13 +86,14 @@ impl Conditions {
         flag.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the listings have other ETags than the replies: no reply had the ETag of a listing, and one had another ETag.
+    /// Returns true if ETags in listings differ from those in replies: at least one reply had another ETag than the listing, and
+    /// none had the same.
     pub fn lists_otherwise(&self) -> bool {
         self.lists_other.load(Ordering::Relaxed) && !self.lists_same.load(Ordering::Relaxed)
     }
 
-    /// A condition failed although the version exists. The condition had the version of a reply, or that of a listing
-    /// (`of_listing_alone`).
+    /// Records that a condition failed although the version exists. If `of_listing_alone` is true, the version in the condition
+    /// came from a listing, otherwise from a reply.
     pub fn failed(&self, of_listing_alone: bool) {
         let flag = if of_listing_alone {
             &self.listed_refused
@@ -107,7 +109,7 @@ impl Conditions {
     }
 }
 
-/// The state that all objects of the process share: connections, the threads that drive them, and knowledge about servers.
+/// The state that all objects of the process share: connections, the threads that drive them, and what is known about servers.
 #[derive(Default)]
 pub struct SharedNetwork {
     runtime: Option<Runtime>,
@@ -123,7 +125,7 @@ pub struct SharedNetwork {
 /// The locked [`SharedNetwork`].
 pub type Network = MutexGuard<'static, SharedNetwork>;
 
-/// The settings that a client's connections depend on. Clients with equal settings share their connections.
+/// The settings on which a client's connections depend. Clients with equal settings share their connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     connect_timeout: Duration,
@@ -144,10 +146,10 @@ impl Client {
 }
 
 impl SharedNetwork {
-    /// The client with these settings, created by `make` if there is none.
+    /// Returns the client with these settings; `make` creates it if there is none.
     ///
     /// # Errors
-    /// The errors of `make`.
+    /// Returns the errors of `make`.
     pub fn client<E>(
         &mut self,
         of: Client,
@@ -164,7 +166,7 @@ impl SharedNetwork {
         Ok(client)
     }
 
-    /// The keeper with that key, created by `make` if there is none.
+    /// Returns the `Keeper` of the credentials with that key; `make` creates it if there is none.
     pub fn keeper<K: Any + Send + Sync>(&mut self, key: u64, make: impl FnOnce() -> K) -> Arc<K> {
         self.keepers.retain(|(_, keeper)| keeper.strong_count() > 0);
         let known = self.keepers.iter().find(|(of, _)| *of == key);
@@ -177,25 +179,25 @@ impl SharedNetwork {
         })
     }
 
-    /// Whether the chain with that key had no credentials less than `time` ago.
+    /// Returns true if a search of the credential chain with that key, less than `time` ago, found no credentials.
     pub fn has_none(&mut self, key: u64, time: Duration) -> bool {
         self.without.retain(|(_, at, _)| at.elapsed() < time);
         self.without.iter().any(|(of, ..)| *of == key)
     }
 
-    /// Records that the chain with that key has no credentials.
+    /// Records that the credential chain with that key has no credentials.
     pub fn set_none(&mut self, key: u64, missing: Option<Arc<str>>) {
         self.without.truncate(MAX_WITHOUT - 1);
         self.without.insert(0, (key, Instant::now(), missing));
     }
 
-    /// Why a chain without credentials has none, if a link should have had some.
+    /// Returns why a credential chain has found nothing, if one of its places should have had credentials.
     pub fn missing(&self, key: u64) -> Option<Arc<str>> {
         let mut chains = self.without.iter();
         chains.find(|(of, ..)| *of == key)?.2.clone()
     }
 
-    /// Knowledge about the server with that name.
+    /// Returns what is known about the server with that name.
     pub fn server(&mut self, name: &str) -> Arc<Server> {
         self.servers.retain(|(_, server)| server.strong_count() > 0);
         let known = self
@@ -212,7 +214,7 @@ impl SharedNetwork {
     }
 }
 
-/// Locks the [`SharedNetwork`]. A thread that is about to fork calls it, too.
+/// Locks the [`SharedNetwork`]. A thread that is about to fork calls this function, too.
 pub fn hold() -> Network {
     static SHARED: Mutex<SharedNetwork> = Mutex::new(SharedNetwork {
         runtime: None,
@@ -241,33 +243,33 @@ fn network() -> std::io::Result<Handle> {
     Ok(network.runtime.insert(runtime).handle().clone())
 }
 
-/// Whether this thread may wait. A runtime's own thread may not: it would panic.
+/// Returns true if this thread may wait for async work. A thread of an async runtime may not, because the wait would panic.
 pub fn may_wait() -> bool {
     Handle::try_current().is_err()
 }
 
-/// Runs the work to its end on this thread. [`may_wait`] must be true.
+/// Runs async work to its end on this thread; [`may_wait`] must return true here.
 ///
 /// # Errors
-/// Threads for the connections cannot be started.
+/// Returns an error if the threads for the connections cannot be started.
 pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     Ok(network()?.block_on(work))
 }
 
-/// Starts work that no thread waits for.
+/// Starts async work for which no thread waits.
 ///
 /// # Errors
-/// Threads for the connections cannot be started.
+/// Returns an error if the threads for the connections cannot be started.
 #[cfg(feature = "disk-cache")]
 pub fn begin(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
     network()?.spawn(work);
     Ok(())
 }
 
-/// Runs the work to its end on this thread, or on another thread if this one may not wait.
+/// Runs async work to its end on this thread, or on another thread if this thread may not wait.
 ///
 /// # Errors
-/// Threads for the connections cannot be started.
+/// Returns an error if the threads for the connections cannot be started.
 pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T> {
     if may_wait() {
         return wait_here(work);
@@ -302,7 +304,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// Limits are counted in thousandths.
 const ONE: u32 = 1000;
 
-/// The limit for one server or bucket, shared by all its objects.
+/// The limit on concurrent requests to one server or bucket, which all its objects share.
 #[derive(Debug, Default)]
 pub struct Brake {
     state: Mutex<RequestLimit>,
@@ -332,7 +334,7 @@ pub struct Turn<'a> {
 struct DemandWaits<'a>(&'a Brake);
 
 impl Brake {
-    /// Waits until one more request is allowed. `is_awaited`: whether a read waits for it now.
+    /// Waits until one more request is allowed. `is_awaited` is true if a read waits for this request now.
     pub async fn turn(&self, is_awaited: impl Fn() -> bool) -> Turn<'_> {
         let mut demand = None;
         loop {
@@ -368,7 +370,7 @@ impl Brake {
 }
 
 impl Turn<'_> {
-    /// The server has replied to a request.
+    /// Records that the server has replied to a request.
     pub fn answered(&self) {
         let mut state = self.brake.lock();
         if let Some(more) = (ONE * ONE).checked_div(state.limit) {
@@ -380,7 +382,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The server asks for fewer requests. Returns the new limit if it changed.
+    /// Lowers the limit, because the server asks for fewer requests. Returns the new limit if it has changed.
     pub fn refused(&self) -> Option<u32> {
         let mut state = self.brake.lock();
         if state.halved != self.halved {
@@ -431,7 +433,7 @@ const LEAST: usize = 20;
 /// Maximum saved allowance, in hundredths: four consecutive hedges.
 const MAX_SAVED: u32 = 400;
 
-/// The times to the first byte of a server's replies, and the allowance for second requests.
+/// The times to the first byte of a server's replies, and how many second requests (hedges) may be sent.
 #[derive(Debug, Default)]
 pub struct Hedges {
     state: Mutex<AnswerTimes>,
@@ -448,7 +450,8 @@ struct AnswerTimes {
 }
 
 impl Hedges {
-    /// The time after which a second request is due. Returns `None` while there are too few response times.
+    /// Returns the time after which a second copy of a slow request should be sent. Returns `None` while there are too few response
+    /// times.
     pub fn due_after(&self) -> Option<Duration> {
         let mut times = self.lock().recent.clone();
         if times.len() < LEAST {
@@ -459,7 +462,8 @@ impl Hedges {
         Some(Duration::from_micros(u64::from(*time)))
     }
 
-    /// Records the time to the first byte of a reply, and saves `percent` of a request for hedges.
+    /// Records the time to the first byte of a reply, and adds `percent` of a request to the allowance for second requests
+    /// (hedges).
     pub fn answered(&self, time: Duration, percent: u32) {
         let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let mut state = self.lock();
@@ -473,7 +477,7 @@ impl Hedges {
         state.next = (at + 1) % RECENT;
     }
 
-    /// Takes the allowance for a second request. Returns false if there is none.
+    /// Uses the allowance for one second request. Returns false if nothing of the allowance is left.
     pub fn take(&self) -> bool {
         let mut state = self.lock();
         let left = state.saved.checked_sub(100);

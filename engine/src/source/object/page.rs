@@ -37,7 +37,7 @@ const MAX_ETAG_BYTES: usize = 1 << 10;
 /// Maximum characters of an odd key in a warning.
 const MAX_SHOWN: usize = 100;
 
-/// Marks a request whose reply is a page.
+/// Marks a request whose reply is a page of a listing.
 #[derive(Clone)]
 pub struct PageRequest {
     pub prefix: String,
@@ -63,14 +63,15 @@ pub struct Page {
     pub first: Option<String>,
 }
 
-/// A key that is not a valid file name. It may be long, so only its beginning is kept, and a hash that distinguishes it.
+/// A key that is not a valid file name. The key may be long, so only its beginning is kept, and a hash that distinguishes it from
+/// other keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddKey {
     pub hash: u64,
     pub shown: String,
 }
 
-/// The continuation of a page.
+/// Where the listing continues after a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NextPage {
     #[default]
@@ -80,7 +81,7 @@ pub enum NextPage {
     After(String),
 }
 
-/// An object on a page, as its store writes it.
+/// An object on a page of a listing, as the store describes it.
 #[derive(Debug, Default)]
 pub struct ListedObject {
     pub key: String,
@@ -198,10 +199,10 @@ impl NextPage {
     }
 }
 
-/// Parses a page in S3's format. Google's listings in the S3 protocol have generations, too, but its replies do not.
+/// Parses a page in S3's format. Generations are ignored: Google's listings in the S3 protocol have them, but its replies do not.
 ///
 /// # Errors
-/// The body is not such a page, or is incomplete.
+/// Returns an error if the body is not such a page, or is incomplete.
 pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let mut said = text_of(body)?;
     for object in &mut said.objects {
@@ -213,7 +214,7 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
 /// Like [`of_s3`], for a store whose versions are generations.
 ///
 /// # Errors
-/// The body is not such a page, or is incomplete.
+/// Returns an error if the body is not such a page, or is incomplete.
 pub fn of_google(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(text_of(body)?, wanted)
 }
@@ -228,7 +229,7 @@ fn text_of(body: &[u8]) -> Result<PageText, Refusal> {
 
 impl Page {
     /// # Errors
-    /// The content of the page is inconsistent.
+    /// Returns an error if the content of the page is inconsistent.
     pub fn of(said: PageText, wanted: &PageRequest) -> Result<Page, Refusal> {
         if said.is_too_long {
             return Err(Refusal::Garbled(format!(
@@ -376,17 +377,17 @@ fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
     object
 }
 
-/// Used as the ETag if a store numbers its versions.
+/// Converts the number of a version (generation) to an ETag, for stores that number their versions.
 pub fn etag_of_generation(generation: &str) -> String {
     format!("\"generation-{generation}\"")
 }
 
-/// The generation from which [`etag_of_generation`] made an ETag.
+/// Returns the generation from which [`etag_of_generation`] made this ETag.
 pub fn generation_of_etag(etag: &str) -> Option<&str> {
     etag.trim_matches('"').strip_prefix("generation-")
 }
 
-/// The path of a key, if all its parts are valid file names.
+/// Returns the path of a key, if all its parts are valid file names.
 pub fn plain(key: &str) -> Option<Path> {
     let fits = !key.is_empty() && key.split('/').all(|part| part.len() <= MAX_NAME_BYTES);
     // `Path::parse` removes a `/` at either end, which makes another key.

@@ -190,7 +190,7 @@ const HUB_CODES: [(&str, &str); 5] = [
         "try again later: the content delivery network refuses a URL that the hub has just signed",
     ),
 ];
-/// The hub has returned an address, and the content network refuses it.
+/// The code of an error: the content network refuses an address that the hub has returned.
 pub const ADDRESS_REFUSED: &str = "AddressRefused";
 
 /// S3's codes with 500 and 503; some servers send them with 200.
@@ -205,7 +205,7 @@ const PASSING_CODES: [&str; 5] = [
 /// Maximum characters of a server's message: the line also contains a name and a remedy.
 const MAX_MESSAGE: usize = 120;
 
-/// Wraps a refusal for object_store, whose own retries are off.
+/// Wraps a `Refusal` as an error of the library object_store.
 pub fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
 }
@@ -213,7 +213,7 @@ pub fn refuse(refusal: Refusal) -> HttpError {
 /// The words before the missing permission in a message of Amazon; the name of the user before them may be long.
 const NOT_AUTHORIZED: &str = "not authorized to perform";
 
-/// The first line of a server's message, unless the code already says the same.
+/// Returns the first line of a server's message, unless the error code already says the same.
 pub fn message_beside(code: &str, message: &str) -> String {
     let is_known = [&PLAIN_CODES[..], &EXPIRED_CODES, &PASSING_CODES]
         .concat()
@@ -295,7 +295,8 @@ fn has_no_address(why: &str) -> bool {
 }
 
 impl Refusal {
-    /// Converts an error of object_store: a refusal of our own check, or an error of the connection.
+    /// Converts an error of the library object_store: either foreread's own check has refused the reply, or the connection has
+    /// failed.
     pub fn of(error: &(dyn std::error::Error + 'static)) -> Refusal {
         let mut chain = Some(error);
         let mut kind = None;
@@ -326,7 +327,7 @@ impl Refusal {
         }
     }
 
-    /// Converts an error of a program's own store, and keeps it as the cause.
+    /// Converts an error of a store that the program has created, and keeps that error as the cause.
     pub fn of_foreign(error: object_store::Error) -> Refusal {
         let errno = match &error {
             object_store::Error::Precondition { .. } => return Refusal::Unmet,
@@ -341,7 +342,7 @@ impl Refusal {
         Refusal::Foreign { errno, cause }
     }
 
-    /// Whether a retry may succeed.
+    /// Returns true if a retry may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
             Refusal::Status { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
@@ -353,7 +354,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the server requests fewer requests.
+    /// Returns true if the server asks for fewer requests.
     pub fn asks_for_fewer(&self) -> bool {
         matches!(
             self,
@@ -364,7 +365,7 @@ impl Refusal {
         )
     }
 
-    /// The region of the bucket, if the request went to another region.
+    /// Returns the region of the bucket, if the request went to another region.
     pub fn region(&self) -> Option<&str> {
         match self {
             Refusal::Status {
@@ -385,7 +386,7 @@ impl Refusal {
         }
     }
 
-    /// Whether other credentials may succeed where these were refused.
+    /// Returns true if the credentials were refused, and others may succeed.
     pub fn is_of_credentials(&self) -> bool {
         if self.meaning().is_some_and(|of| of != Meaning::ServiceKey) {
             return false;
@@ -405,7 +406,8 @@ impl Refusal {
         }
     }
 
-    /// Whether credentials may help if none were sent. For a private container, Azure replies as if it did not exist.
+    /// Returns true if a request without credentials may succeed with them. For a private container, Azure replies as if it did not
+    /// exist.
     pub fn is_of_no_credentials(&self) -> bool {
         let words = ["ResourceNotFound", "PublicAccessNotPermitted"];
         match self {
@@ -416,7 +418,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the object may be empty: the request was for its first byte.
+    /// Returns true if the object may be empty, because a request for its first byte was refused.
     pub fn may_be_of_nothing(&self) -> bool {
         matches!(
             self,
@@ -426,7 +428,7 @@ impl Refusal {
         )
     }
 
-    /// Whether the refusal may be caused by `If-None-Match` alone.
+    /// Returns true if the server may have refused the request only because of `If-None-Match`.
     pub fn may_be_of_condition(&self) -> bool {
         match self {
             Refusal::Unmodified | Refusal::Unmet | Refusal::PastEnd { .. } => true,
@@ -437,12 +439,13 @@ impl Refusal {
         }
     }
 
-    /// The object may have changed, or the server may not recognize its own version: a request without a condition shows which.
+    /// Returns true if either the object has changed, or the server does not recognise its own version; a request without a
+    /// condition shows which is the case.
     pub fn is_change(&self) -> bool {
         matches!(self, Refusal::Changed(_) | Refusal::Unmet | Refusal::NoEtag)
     }
 
-    /// The server's Retry-After.
+    /// Returns the time in the server's header `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Refusal::Status { retry_after, .. } => *retry_after,
@@ -450,7 +453,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the bucket exists and has no such object, or a shorter one.
+    /// Returns true if the bucket exists, but has no such object or a shorter one.
     #[cfg(feature = "disk-cache")]
     pub fn is_no_object(&self) -> bool {
         let is_of_bucket = matches!(self, Refusal::Status { code, .. }
@@ -459,7 +462,7 @@ impl Refusal {
             || self.is_absence() && !is_of_bucket
     }
 
-    /// Whether the object does not exist.
+    /// Returns true if the object does not exist.
     pub fn is_absence(&self) -> bool {
         self.errno_of() == Errno::NOENT
     }
@@ -502,7 +505,7 @@ impl Refusal {
         }
     }
 
-    /// Whether a client reported it, and not a reply that was read here.
+    /// Returns true if the HTTP client reported this error, and false if foreread found it in a reply.
     pub fn is_of_client(&self) -> bool {
         matches!(
             self,
@@ -514,7 +517,7 @@ impl Refusal {
         )
     }
 
-    /// The error for a read of `name`, with its cause.
+    /// Converts this to the error of a read of `name`, with its cause.
     pub fn read_error(&self, name: &SourceName, cause: Option<Cause>) -> SourceError {
         // Logged here, because listings and look-ups of a mount fail with it, too.
         tracing::debug!("{name}: {self}");
@@ -530,7 +533,7 @@ impl Refusal {
         }
     }
 
-    /// The error for opening `name`, with its cause; `account` has the credentials of the request.
+    /// Converts this to the error of opening `name`, with its cause; `account` has the credentials of the request.
     pub fn open_error(
         &self,
         name: &SourceName,
@@ -641,7 +644,7 @@ pub struct Account {
     pub missing: Option<Arc<str>>,
 }
 
-/// A link of a chain of credentials.
+/// A place in a chain of credentials.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// Such as `profile dev (SSO)`.
@@ -651,7 +654,7 @@ pub struct Link {
 }
 
 impl Account {
-    /// The account for a store that has a chain of credentials; `link` is `None` if no link has any.
+    /// Creates the account for a store that has a chain of credentials; `link` is `None` if the chain found no credentials.
     pub fn of(advice: &'static Advice, link: Option<Link>) -> Account {
         Account {
             advice,
@@ -661,7 +664,7 @@ impl Account {
         }
     }
 
-    /// The account for a name that contains everything it needs.
+    /// Creates the account for a source whose name contains all that is needed to read it.
     pub fn without_chain(advice: &'static Advice) -> Account {
         Account {
             advice,
@@ -672,7 +675,7 @@ impl Account {
     }
 }
 
-/// The remedies for refusals.
+/// The remedies that error messages give if a store refuses a request.
 pub struct Advice {
     /// For 401 and 403, after a request with credentials.
     pub refused: &'static str,
@@ -688,7 +691,7 @@ pub struct Advice {
     pub no_listing: &'static str,
 }
 
-/// The error of an unreadable location, with a remedy.
+/// The reason why a location cannot be read, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
     pub why: String,
@@ -703,7 +706,7 @@ impl Unfit {
         }
     }
 
-    /// The error of opening `name`.
+    /// Converts this to the error of opening `name`.
     pub fn open_error(self, name: &SourceName) -> SourceOpenError {
         SourceOpenError {
             what: name.clone(),
@@ -715,7 +718,7 @@ impl Unfit {
     }
 }
 
-/// An error and its causes, on one line. Text that an error repeats from its cause appears once.
+/// Returns an error and its causes as one line. Text that an error repeats from its cause appears once.
 pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut chain = error.source();
@@ -729,7 +732,7 @@ pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
     one_line(&text)
 }
 
-/// Foreign text, cut to one line.
+/// Returns text from elsewhere, cut to one line.
 pub fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(MAX_TEXT).collect::<String>().trim().to_string()

@@ -44,19 +44,19 @@ const NO_CODINGS: [&str; 8] = [
     "utf8",
 ];
 
-/// First and last byte of a request.
+/// The first and the last byte that a request asks for.
 pub type RequestRange = (u64, u64);
 
-/// Attached to a request: the size of its object, as far as it is known.
+/// The size of a request's object, as far as it is known; it is attached to the request as an extension.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSize(pub u64);
 
-/// The value of a header, if it is text.
+/// Returns the value of a header, if it is text.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// First and last byte of `bytes=FIRST-LAST`.
+/// Parses the first and the last byte in `bytes=FIRST-LAST`.
 pub fn parse_range(text: &str) -> Option<RequestRange> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
@@ -206,8 +206,8 @@ fn write_part(headers: &mut HeaderMap, (from, to): RequestRange, size: u64) {
     }
 }
 
-/// How long the server asks the client to wait: seconds, or a date, which is compared with the server's clock if the reply has
-/// its time.
+/// Returns how long the server asks the client to wait. The header has seconds or a date; a date is compared with the server's
+/// clock, if the reply has its time.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = header(headers, "retry-after")?.trim();
     if let Ok(seconds) = text.parse() {
@@ -219,7 +219,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some((until - now).to_std().unwrap_or_default())
 }
 
-/// The error of a 416, which has the object's size in `bytes */SIZE`.
+/// Returns the error of a 416 reply, which has the object's size in `bytes */SIZE`.
 pub fn past_end(headers: &HeaderMap) -> Refusal {
     Refusal::PastEnd {
         size: header(headers, "content-range")
@@ -228,7 +228,7 @@ pub fn past_end(headers: &HeaderMap) -> Refusal {
     }
 }
 
-/// The error of an empty object, with the version in the reply.
+/// Returns the error of an empty object, with the version in the reply.
 pub fn empty(headers: &HeaderMap) -> Refusal {
     let modified = header(headers, "last-modified").and_then(http_date);
     Refusal::Empty {
@@ -237,7 +237,7 @@ pub fn empty(headers: &HeaderMap) -> Refusal {
     }
 }
 
-/// Cuts the requested part from a 200 with the whole object: see the module documentation.
+/// Takes the requested part out of a 200 reply with the whole object (see the module documentation).
 pub async fn part_of_whole(
     mut reply: HttpResponse,
     (first, last): RequestRange,
@@ -327,7 +327,7 @@ pub struct Wire {
     pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
 }
 
-/// The headers of a store that numbers its versions. They are converted to and from an ETag, `If-Match` and `If-None-Match`.
+/// The headers of a store that numbers its versions. They are converted from and to `ETag`, `If-Match` and `If-None-Match`.
 #[derive(Debug)]
 pub struct Generation {
     pub replied: &'static str,
@@ -390,7 +390,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// A client whose replies are checked. It adds no credentials.
+/// Creates a client whose replies are checked. It adds no credentials.
 pub fn checked(inner: HttpClient, wire: &'static Wire) -> HttpClient {
     HttpClient::new(ReplyCheck {
         inner,
@@ -560,7 +560,7 @@ async fn led_away(asked: &http::Uri, reply: HttpResponse) -> Refusal {
     }
 }
 
-/// The error of a reply: its status, the code of S3 or of a hub, the time of a retry, and the region of the bucket.
+/// Reads the error in a reply: its status, the error code of S3 or of a hub, the time of a retry, and the region of the bucket.
 pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let (parts, body) = reply.into_parts();
     let retry_after = retry_after(&parts.headers);

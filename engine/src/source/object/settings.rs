@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The variable with the settings of sources that are opened by name.
+/// The environment variable with the settings of sources that are opened by name.
 pub const VARIABLE: &str = "FOREREAD_OBJECT";
-/// Prefixes of the variables that stores use: those of the tools of Amazon, Google, Azure and Hugging Face, and the home
-/// folder.
+/// Prefixes of the environment variables that foreread reads for stores: those of the tools of Amazon, Google, Azure and Hugging
+/// Face, and of the home folder.
 pub const VARIABLES: &[&str] = &[
     "AWS_",
     "GOOGLE_",
@@ -31,7 +31,7 @@ pub const VARIABLES: &[&str] = &[
     "HOME",
     "XDG_CACHE_HOME",
 ];
-/// The notation of its value.
+/// The form that the value of [`VARIABLE`] must have.
 pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT,\
      profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
 
@@ -50,7 +50,7 @@ static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 /// the settings of an earlier call.
 ///
 /// # Errors
-/// A line with the problem; nothing is changed then.
+/// Returns one line that states the problem; then nothing is changed.
 ///
 /// ```
 /// use foreread::source::object::configure;
@@ -67,7 +67,7 @@ pub fn configure(text: &str) -> Result<(), String> {
 }
 
 /// Like [`configure`], for settings that [`VARIABLE`] overrides, such as those of a configuration file. `read` is called when a
-/// source is opened by name; its error is an error of opening. Only the first call counts.
+/// source is opened by name; if it fails, opening the source fails. Later calls have no effect.
 pub fn configure_by(read: fn() -> Result<String, String>) {
     let _ = BELOW.set(read);
 }
@@ -181,7 +181,7 @@ impl ObjectSettings {
     /// settings ([`configure`]).
     ///
     /// # Errors
-    /// A line with the invalid value.
+    /// Returns one line with the invalid value.
     pub fn from_environment() -> Result<ObjectSettings, String> {
         let below = BELOW.get().map_or(Ok(String::new()), |read| read())?;
         let text = std::env::var(VARIABLE).unwrap_or_default();
@@ -190,10 +190,10 @@ impl ObjectSettings {
         settings.with(&text)?.with(&of_program)
     }
 
-    /// These settings, overridden by a text in [`NOTATION`].
+    /// Returns these settings, overridden by a text of the form [`NOTATION`].
     ///
     /// # Errors
-    /// A line with the problem.
+    /// Returns one line that states the problem.
     pub fn with(mut self, text: &str) -> Result<ObjectSettings, String> {
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = match (pair, pair.split_once('=')) {
@@ -240,7 +240,7 @@ impl ObjectSettings {
         Ok(self)
     }
 
-    /// How objects with these settings are read: a fetch is one part.
+    /// Returns the defaults for reading objects with these settings; a fetch is one part.
     pub fn defaults(&self) -> Defaults {
         let is_set = self.requests != Defaults::OBJECT.requests;
         let defaults = if is_set {
@@ -254,7 +254,7 @@ impl ObjectSettings {
         }
     }
 
-    /// The total time limit for a read of `bytes`.
+    /// Returns the total time limit for a read of `bytes` bytes.
     pub fn total_for(&self, bytes: u64) -> Duration {
         self.total
             + Duration::from_millis(
@@ -262,7 +262,7 @@ impl ObjectSettings {
             )
     }
 
-    /// A variable's value, unless it is empty.
+    /// Returns the value of an environment variable, unless it is empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self
             .variables
@@ -271,7 +271,7 @@ impl ObjectSettings {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// These settings for a bucket in that region.
+    /// Returns these settings for a bucket in another region.
     pub fn in_region(&self, region: &str) -> ObjectSettings {
         ObjectSettings {
             region: Some(region.to_string()),
@@ -279,7 +279,7 @@ impl ObjectSettings {
         }
     }
 
-    /// The user's home folder, if the variables have it.
+    /// Returns the user's home folder, if an environment variable names it.
     pub fn home(&self) -> Option<PathBuf> {
         self.variable("HOME").map(PathBuf::from)
     }
@@ -290,20 +290,20 @@ impl ObjectSettings {
         below.map_or_else(|| PathBuf::from(path), |(rest, home)| home.join(rest))
     }
 
-    /// Certificates that S3 trusts in addition to the system's.
+    /// Returns the certificate file that S3 clients trust in addition to the system's certificates.
     pub fn ca_bundle(&self) -> Option<PathBuf> {
         let named = self.variable("AWS_CA_BUNDLE");
         let named = named.map(|path| self.expand(path));
         self.ca_file.clone().or(named)
     }
 
-    /// Whether a variable has a true value.
+    /// Returns true if an environment variable has a value that means yes.
     pub fn is_on(&self, name: &str) -> bool {
         self.variable(name).is_some_and(is_yes)
     }
 }
 
-/// Whether a value means yes.
+/// Returns true if a value means yes.
 pub fn is_yes(value: &str) -> bool {
     let yes = ["1", "true", "on", "yes", "y"];
     yes.iter().any(|word| value.eq_ignore_ascii_case(word))

@@ -46,7 +46,7 @@ pub(super) const FOREIGN: Advice = Advice {
 /// Every store.
 const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &http::HTTP];
 
-/// A kind of store.
+/// A kind of object store, such as S3.
 pub struct StoreKind {
     /// One of its schemes in `source.rs`.
     pub scheme: &'static str,
@@ -54,7 +54,7 @@ pub struct StoreKind {
     pub parse: fn(&str) -> Result<Box<dyn Place>, Unfit>,
 }
 
-/// A location in a store.
+/// A location in a store: an object, or a prefix.
 pub trait Place: Send + Sync {
     /// The key of an object; empty for all of a bucket; a prefix ends with `/`.
     fn key(&self) -> &str;
@@ -76,7 +76,7 @@ pub trait Place: Send + Sync {
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit>;
 }
 
-/// A client for a bucket or a host.
+/// A client for a bucket or for a host.
 #[derive(Clone)]
 pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
@@ -93,7 +93,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// A program's own store. Nothing is known about its server, and another store may use the same server under another name.
+    /// Wraps a store that the program has created. Nothing is known about its server, and another store may use the same server
+    /// under another name.
     pub fn foreign(objects: Arc<dyn ObjectStore>) -> Store {
         let place: Arc<str> = objects.to_string().into();
         Store {
@@ -212,7 +213,7 @@ impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
 /// Parses a name.
 ///
 /// # Errors
-/// The name is invalid. The error never contains a password or a token.
+/// Returns an error if the name is invalid. The error never contains a password or a token.
 pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     let text = source::text(name)?;
     let scheme = name.scheme();
@@ -227,11 +228,11 @@ pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     (kind.parse)(text).map_err(|unfit| unfit.open_error(name))
 }
 
-/// Opens an object or a prefix. If it may be public, the first try is without credentials. If the refusal asks for other
-/// settings, it tries once more with those.
+/// Opens an object or a prefix. If the object or prefix may be public, the first try is without credentials. If the error of the
+/// store shows that other settings are needed, it tries once more with them.
 ///
 /// # Errors
-/// The error of the last try.
+/// Returns the error of the last try.
 pub fn open_at<T, E>(
     place: &dyn Place,
     settings: ObjectSettings,
@@ -255,7 +256,7 @@ pub fn open_at<T, E>(
     Ok(first)
 }
 
-/// Whether a name is that of many objects: a bucket, or a prefix with `/` at its end.
+/// Returns true if a name is that of many objects: a bucket, or a prefix with `/` at its end.
 #[must_use]
 pub fn names_a_prefix(name: &SourceName) -> bool {
     parse(name).is_ok_and(|place| place.is_prefix())
@@ -294,10 +295,10 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
     })
 }
 
-/// The path of an object's key.
+/// Returns the path of an object's key.
 ///
 /// # Errors
-/// The key is invalid.
+/// Returns an error if the key is invalid.
 pub fn path_of(key: &str) -> Result<Path, Unfit> {
     Path::parse(key).map_err(|_| {
         let why = "the key has an empty part, `.`, `..` or a character that is not text";

@@ -90,7 +90,8 @@ impl Validator {
         Some(said).filter(|said| said.text() == text)
     }
 
-    /// From the attributes of a file: [`Meta::version`] is the text, and the date is also available for a strong ETag.
+    /// Creates a validator from the attributes of a file: [`Meta::version`] is its text form; the attributes also have the date,
+    /// which the text of a strong ETag lacks.
     pub fn of_file(meta: &Meta) -> Option<Validator> {
         let said = Validator::parse(std::str::from_utf8(&meta.version).ok()?)?;
         let seconds = i64::try_from(meta.mtime_ns / 1_000_000_000).ok()?;
@@ -101,7 +102,7 @@ impl Validator {
         })
     }
 
-    /// Its text form, which differs between versions as far as the store reports a difference.
+    /// Returns the text form. It differs between two versions if the store reports any difference between them.
     pub fn text(&self) -> String {
         let (size, seconds) = (self.size, self.seconds().unwrap_or(0));
         match &self.e_tag {
@@ -112,7 +113,7 @@ impl Validator {
         }
     }
 
-    /// Whether it has a strong ETag, which no other version has.
+    /// Returns true if it has a strong ETag, which no other version has.
     pub fn is_exact(&self) -> bool {
         self.e_tag.as_ref().is_some_and(|e_tag| !e_tag.is_weak)
     }
@@ -127,12 +128,12 @@ impl Validator {
         self.modified?.timestamp_nanos_opt().map(i128::from)
     }
 
-    /// Seconds since 1970, the resolution of HTTP dates.
+    /// Returns the seconds since 1970, which is the resolution of HTTP dates.
     pub fn seconds(&self) -> Option<i64> {
         Some(self.modified?.timestamp())
     }
 
-    /// The properties that detect a change.
+    /// Returns the properties by which a change is detected, for messages.
     pub fn told_by(&self) -> &'static str {
         match (&self.e_tag, self.modified) {
             (Some(e_tag), _) if generation_of_etag(&e_tag.tag).is_some() => "generation",
@@ -214,7 +215,7 @@ fn other_date() -> Refusal {
     changed("its date has changed")
 }
 
-/// The version to which a reader is pinned.
+/// The version of an object that a reader reads; it never changes to another version by itself.
 #[derive(Debug)]
 pub struct Version {
     first: Validator,
@@ -223,7 +224,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// A version from a listing; the first reply adds what the listing left open.
+    /// Creates a version from a listing; the first reply adds what the listing does not contain.
     pub fn listed(said: Validator) -> Version {
         Version {
             first: said,
@@ -231,7 +232,7 @@ impl Version {
         }
     }
 
-    /// A version from a reply, or treated as such: every reply must have the same validator.
+    /// Creates a version from a reply, or from data that is treated like a reply: every later reply must have the same validator.
     pub fn replied(said: Validator) -> Version {
         Version {
             replied: OnceLock::from(said.clone()),
@@ -239,7 +240,7 @@ impl Version {
         }
     }
 
-    /// Its current validator.
+    /// Returns its current validator.
     pub fn now(&self) -> &Validator {
         self.replied.get().unwrap_or(&self.first)
     }
@@ -248,19 +249,19 @@ impl Version {
         self.first.size
     }
 
-    /// Whether no reply has confirmed the version yet.
+    /// Returns true if no reply has confirmed the version yet.
     pub fn is_listed(&self) -> bool {
         self.replied.get().is_none()
     }
 
-    /// Whether the first reply had the ETag of the listing.
+    /// Returns true if the first reply had the same ETag as the listing.
     pub fn is_as_listed(&self) -> bool {
         let tag_of = |said: &Validator| said.e_tag.as_ref().map(|e_tag| e_tag.tag.clone());
         tag_of(self.now()) == tag_of(&self.first)
     }
 
-    /// Converts the refusal of a part of this version. Only ranges within the version are requested, so an object that ends
-    /// earlier has changed.
+    /// Converts the error of a request for a part of this version. Only ranges within the version are requested, so an object that
+    /// ends earlier has changed.
     pub fn refused(&self, refusal: Refusal) -> Refusal {
         let had = self.size();
         match refusal {

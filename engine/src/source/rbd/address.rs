@@ -9,7 +9,7 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 /// Maximum bytes of the name of a pool, namespace, image or snapshot. Ceph's own limits are lower.
 const MAX_NAME: usize = 4096;
 
-/// An image, and its cluster.
+/// The address of an image: its cluster, pool, namespace, name and snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Address {
     pub pool: String,

@@ -27,7 +27,7 @@ pub struct RbdError {
     pub step: Step,
 }
 
-/// The steps to an open image.
+/// The steps of opening an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Create,
@@ -144,7 +144,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A pool, or a namespace in one.
+/// A pool, or a namespace in a pool.
 pub struct Pool {
     cluster: Cluster,
     handle: Handle,
@@ -204,7 +204,7 @@ pub struct Identity {
     pub size: u64,
 }
 
-/// An open image, read-only.
+/// An image that is opened read-only.
 pub struct Image {
     pub(super) api: &'static Api,
     pub(super) handle: Handle,
@@ -364,7 +364,7 @@ impl ReadsInFlight {
         }
     }
 
-    /// Waits until no read is in flight. Returns false if reads remain long after librados's own timeout.
+    /// Waits until no read is in flight. Returns false if some still are, long after librados's own timeout.
     pub fn drained(&self) -> bool {
         let inside = lock(&self.inside);
         let waited = self
@@ -374,7 +374,7 @@ impl ReadsInFlight {
     }
 }
 
-/// Reusable read buffers: a fresh MiB costs 256 page faults.
+/// Read buffers that are reused, because each new MiB of memory costs 256 page faults.
 #[derive(Default)]
 pub struct Buffers(Mutex<Vec<Vec<u8>>>);
 
@@ -438,7 +438,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
     let _ = catch_unwind(AssertUnwindSafe(|| in_flight.leave()));
 }
 
-/// The waiting side of a read.
+/// The side of a read that waits for its result.
 pub struct Ticket {
     slot: Arc<AnswerSlot>,
     buffers: Arc<Buffers>,
@@ -458,7 +458,7 @@ pub enum ReadOutcome {
 /// Starts a read of `len` bytes at `offset`.
 ///
 /// # Errors
-/// The (positive) error number with which librbd refused the read.
+/// Returns the (positive) error number with which librbd refused the read.
 pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     let api = image.api;
     let slot = Arc::<AnswerSlot>::default();
@@ -501,7 +501,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
 }
 
 impl Ticket {
-    /// Waits for the end, at most `patience`, and passes the bytes to `take`.
+    /// Waits until the read has ended, at most for the time `patience`, and passes the bytes to `take`.
     pub fn wait(self, patience: Duration, take: impl FnOnce(&[u8])) -> ReadOutcome {
         let answer = lock(&self.slot.answer);
         let waited = self
@@ -532,9 +532,9 @@ impl Ticket {
 // The libraries are never unloaded, because they have threads, and thread-local state with destructors. This code calls nothing
 // by itself.
 
-/// A handle of the libraries.
+/// A handle that librados and librbd return.
 pub type Handle = *mut c_void;
-/// The callback on a librbd thread when a read has ended: completion, argument.
+/// The type of the callback that a librbd thread calls when a read has ended; its parameters are the completion and an argument.
 pub type Callback = extern "C" fn(Handle, Handle);
 
 /// `rbd_image_info_t` of `rbd/librbd.h`, whose layout is part of the ABI `librbd.so.1`.
@@ -560,7 +560,7 @@ pub enum LibraryError {
 
 macro_rules! functions {
     ($($from:ident $name:ident($($arg:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions that are used.
+        /// The functions of librados and librbd that foreread uses.
         pub struct Api {
             $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)*
         }
@@ -609,7 +609,7 @@ functions! {
 }
 
 impl Api {
-    /// The libraries with these names, loaded once for each pair of names, and never unloaded.
+    /// Returns the libraries with these names. Each pair of names is loaded once, and never unloaded.
     pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, LibraryError> {
         static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> =
             Mutex::new(BTreeMap::new());
@@ -628,7 +628,7 @@ impl Api {
         Ok(api)
     }
 
-    /// The version of the programming interface, for messages.
+    /// Returns the version of the library's API, for messages.
     pub fn version(&self) -> String {
         let (mut major, mut minor, mut extra) = (0, 0, 0);
         // SAFETY: the function writes three integers, and these are three.

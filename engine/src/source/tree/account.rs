@@ -16,7 +16,7 @@ use foreread_os::host::Host;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The limit on a machine of 4 GiB or more.
+/// The limit in bytes on a machine with 4 GiB of memory or more.
 pub const MAX_NAME_BYTES: u64 = 1 << 30;
 
 static USED: AtomicU64 = AtomicU64::new(0);
@@ -29,18 +29,18 @@ pub fn max_name_bytes() -> u64 {
     *LIMIT.get_or_init(|| MAX_NAME_BYTES.min(Host::here().memory_bytes() / 4))
 }
 
-/// Bytes that the names of all listings and mounts of this process take now.
+/// Returns the number of bytes that the names of all listings and mounts of this process use now.
 #[must_use]
 pub fn name_bytes() -> u64 {
     USED.load(Ordering::Relaxed)
 }
 
-/// A share of the limit, returned when it is dropped.
+/// A part of the limit that a listing or a mount uses; it is released when this value is dropped.
 #[derive(Debug, Default)]
 pub struct NameBytes(u64);
 
 impl NameBytes {
-    /// Takes more bytes. Returns false, and takes nothing, if the limit would be exceeded.
+    /// Reserves more bytes. Returns false, and reserves nothing, if the limit would be exceeded.
     #[must_use]
     pub fn grow(&mut self, bytes: u64) -> bool {
         let more = |used: u64| {
@@ -54,14 +54,14 @@ impl NameBytes {
         taken
     }
 
-    /// Returns some bytes.
+    /// Releases some of the bytes.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.0);
         self.0 -= bytes;
         USED.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes that it holds now.
+    /// Returns the number of bytes that are reserved now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0
@@ -74,7 +74,7 @@ impl Drop for NameBytes {
     }
 }
 
-/// The message if names do not fit.
+/// Returns the error message for names that would exceed the limit.
 #[must_use]
 pub fn too_many_bytes() -> String {
     format!(

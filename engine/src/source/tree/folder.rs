@@ -22,7 +22,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A local folder as a tree, or one file of it.
+/// A local folder, or one file in it, as a tree.
 pub struct Folder {
     root: OwnedFd,
     path: PathBuf,
@@ -34,7 +34,7 @@ impl Folder {
     /// Opens a folder and everything below it.
     ///
     /// # Errors
-    /// It does not exist, is not a folder, or is not readable.
+    /// Returns an error if the folder does not exist, is not a folder, or is not readable.
     pub fn open(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -55,10 +55,10 @@ impl Folder {
         })
     }
 
-    /// Opens one file, shown as a folder with that file. If the file is replaced later, the new file is shown.
+    /// Opens one file; the tree is a folder with only that file. If the file is replaced later, the tree shows the new file.
     ///
     /// # Errors
-    /// Its folder cannot be read, or it is not a readable file.
+    /// Returns an error if the file's folder cannot be read, or if it is not a readable file.
     pub fn only(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
         // Open the file that a link points to, not the link.

@@ -31,13 +31,13 @@ const NANOS: i128 = 1_000_000_000;
 mod has {
     pub const META: u8 = 4;
     pub const OWNER: u8 = 8;
-    /// The version is the text of 16 bytes in hex digits and the size: the strong ETag and the size of an object.
+    /// The version has two parts: a strong ETag of 16 bytes in hex digits, and the size of the object.
     pub const DIGEST: u8 = 16;
-    /// The time has only whole seconds.
+    /// The time is in whole seconds.
     pub const SECONDS: u8 = 32;
 }
 
-/// The names of one folder, and the listing's attributes of each.
+/// The names in one folder, and the attributes of each name in the listing.
 #[derive(Debug, Default)]
 pub struct FolderNames {
     pieces: Vec<Piece>,
@@ -95,25 +95,25 @@ impl Piece {
 }
 
 impl FolderNames {
-    /// The number of names.
+    /// Returns the number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there are no names.
+    /// Returns true if there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The bytes that are counted for them.
+    /// Returns the number of bytes of memory that are counted for these names.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.bytes()
     }
 
-    /// Adds a name. Returns false if there is no room for it.
+    /// Adds a name. Returns false if the name would exceed the memory limit.
     #[must_use]
     pub fn push(&mut self, name: &OsStr, kind: Kind, meta: Option<&Meta>) -> bool {
         let record = record(name.as_bytes(), kind, meta);
@@ -149,8 +149,8 @@ impl FolderNames {
         at
     }
 
-    /// Sorts the complete listing, and removes duplicates: of equal names it keeps the folder, or else the first. `hidden` is
-    /// called with the names of files that a folder hides.
+    /// Sorts the complete listing, and removes duplicates: of several equal names it keeps a folder, or else the first. `hidden` is
+    /// called with the name of each file that was removed because a folder has the same name.
     pub fn sort(&mut self, hidden: &mut dyn FnMut(&OsStr)) {
         let FolderNames { pieces, places, .. } = self;
         let key = |place: u32| {
@@ -173,7 +173,7 @@ impl FolderNames {
         self.places.get(index).map(|&place| at(&self.pieces, place))
     }
 
-    /// The name at an index.
+    /// Returns the name at an index.
     #[must_use]
     pub fn name(&self, index: usize) -> Option<&OsStr> {
         self.record(index)

@@ -27,9 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Maximum transfers in flight in one ring, and entries of its submission queue. Its completion queue has twice as many.
+/// Maximum number of transfers in flight in one ring, and the number of entries of its submission queue. The completion queue has
+/// twice as many entries.
 pub const RING_DEPTH: u32 = 256;
-/// Maximum rings of one process: each uses a descriptor and about 30 KiB of kernel memory. Further files are read by threads.
+/// Maximum number of rings in one process: each uses a descriptor and about 30 KiB of kernel memory. If more files are open, they
+/// are read by threads.
 pub const MAX_RINGS: usize = 64;
 /// Safety timeout of a waiting reaper, in case a bug loses a wakeup.
 const LOOK_UP: Duration = Duration::from_secs(1);
@@ -78,7 +80,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ring {
-    /// Creates a ring. The error is an error number, or `None` if there are already [`MAX_RINGS`].
+    /// Creates a ring. If the kernel refuses, the error is its errno; if this process already has [`MAX_RINGS`] rings, the error is
+    /// `None`.
     pub fn new() -> Result<Ring, Option<io::Error>> {
         if RINGS.fetch_add(1, Ordering::Relaxed) >= MAX_RINGS {
             RINGS.fetch_sub(1, Ordering::Relaxed);
@@ -107,7 +110,7 @@ impl Ring {
         })
     }
 
-    /// Submits transfers of the file, first to last, while there is room. Those left in the list were refused.
+    /// Submits transfers of the file, first to last, until the ring is full. Transfers that remain in the list were not submitted.
     pub fn submit(&self, file: &Arc<Core>, transfers: &mut Vec<Transfer>) {
         let _one = lock(&self.submitting);
         if self.broken.load(Ordering::Relaxed) {
@@ -198,7 +201,7 @@ impl Ring {
         }
     }
 
-    /// Whether a transfer has ended and is not reaped.
+    /// Returns true if a transfer has completed but has not been reaped yet.
     pub fn has_ended(&self) -> bool {
         let Ok(_one) = self.reaping.try_lock() else {
             return false;
@@ -207,8 +210,8 @@ impl Ring {
         !unsafe { self.uring.completion_shared() }.is_empty()
     }
 
-    /// Takes out completed transfers, with the kernel's result: a number of bytes, or a negative error number. With `wait`, it
-    /// returns when a transfer has completed, when it is interrupted, or after [`LOOK_UP`].
+    /// Takes out completed transfers, with the kernel's result: a number of bytes, or a negative error number. If `wait` is true,
+    /// it first waits until a transfer has completed, until it is interrupted, or for [`LOOK_UP`].
     pub fn reap(&self, wait: bool, ended: &mut Vec<(Flight, i32)>) {
         loop {
             let interrupted = self.collect(ended);
@@ -269,7 +272,7 @@ impl Ring {
         }
     }
 
-    /// Makes a waiting `reap` return, or else the next one.
+    /// Makes a waiting `reap` return; if none waits, the next call of `reap` returns at once.
     pub fn interrupt(&self) {
         if self.interrupted.swap(true, Ordering::AcqRel) {
             return;
@@ -285,7 +288,7 @@ impl Ring {
         self.enter_all();
     }
 
-    /// Transfers in flight.
+    /// Returns the number of transfers in flight.
     pub fn under_way(&self) -> usize {
         lock(&self.table).places.iter().flatten().count()
     }
@@ -311,7 +314,7 @@ fn passing(error: &io::Error) -> bool {
 }
 
 impl Ring {
-    /// Waits without a limit until no transfer is in flight: the device writes into the buffers until then.
+    /// Waits, without a time limit, until no transfer is in flight, because the device may write into the buffers until then.
     pub fn drain(&self) {
         let mut ended = Vec::new();
         while self.under_way() > 0 {

@@ -24,7 +24,7 @@ const RESOURCE: &str = "https://storage.azure.com/";
 const MAKERS: [&str; 1] = ["7783-7084-3265-9085-8269-3286-77"];
 const LOGIN: &str = "log in (az login), or set AZURE_STORAGE_KEY";
 
-/// The chain for some settings.
+/// The credential chain of Azure, for given settings.
 pub struct AzureChain {
     pub settings: ObjectSettings,
     /// Keys and signatures of the variables belong to the requested account.
@@ -42,7 +42,7 @@ const EMULATOR: &str = "devstoreaccount1";
 const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// A part of the connection string; its keys are case-insensitive.
+/// Returns the value of a key in the connection string; keys are case-insensitive.
 pub fn connection_part<'a>(settings: &'a ObjectSettings, key: &str) -> Option<Cow<'a, str>> {
     let text = settings.variable("AZURE_STORAGE_CONNECTION_STRING")?;
     let part = |key: &str| {
@@ -68,14 +68,14 @@ pub fn connection_part<'a>(settings: &'a ObjectSettings, key: &str) -> Option<Co
     part(key).map(Cow::Borrowed).or_else(of_emulator)
 }
 
-/// A signature, in object_store's form.
+/// Converts a signature (SAS) to the form that object_store uses.
 pub fn signature(text: &str) -> AzureCredential {
     let pairs = url::form_urlencoded::parse(text.trim_start_matches('?').as_bytes());
     AzureCredential::SASToken(pairs.into_owned().collect())
 }
 
 impl AzureChain {
-    /// Whether a key or a signature of the account is set, usable or not.
+    /// Returns true if a key or a signature (SAS) of the account is set, even if it is invalid.
     pub fn has_keys(&self) -> bool {
         !matches!(self.keys(), Ok(None))
     }

@@ -28,7 +28,7 @@ const CLOUD_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const MAKERS: [&str; 1] = ["Google"];
 const REMEDY: &str = "log in (gcloud auth application-default login), or set GOOGLE_APPLICATION_CREDENTIALS";
 
-/// The chain for some settings.
+/// The credential chain of Google Cloud Storage, for given settings.
 pub struct GoogleChain(pub ObjectSettings);
 
 impl Chain<GcpCredential> for GoogleChain {

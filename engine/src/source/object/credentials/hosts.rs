@@ -45,13 +45,13 @@ impl<'a> Hosts<'a> {
         found.unwrap_or(PARTITIONS[6])
     }
 
-    /// The domain of the region's partition, unless that is the public one.
+    /// Returns the domain of the AWS partition of a region, or `None` for the public partition.
     pub fn other_domain(&self) -> Option<&'static str> {
         let [begin, domain, _] = self.partition();
         (!begin.is_empty()).then_some(domain)
     }
 
-    /// The host of `s3`, `sts`, `portal.sso` or `oidc`.
+    /// Returns the host name of a service: `s3`, `sts`, `portal.sso` or `oidc`.
     pub fn host(&self, service: &str) -> String {
         let [_, domain, dual_domain] = self.partition();
         let is_s3 = service == "s3";

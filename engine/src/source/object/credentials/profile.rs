@@ -15,7 +15,7 @@ use crate::source::object::settings::{ObjectSettings, is_yes};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The keys and values of one section.
+/// The keys and values of one section of a configuration file.
 pub type Section = BTreeMap<String, String>;
 
 /// All profiles.
@@ -26,14 +26,14 @@ pub struct Profiles {
     services: BTreeMap<String, Section>,
 }
 
-/// The keys of the profile in use, and the section of services that it refers to.
+/// The keys of the profile in use, and the `services` section that it refers to.
 #[derive(Debug, Default)]
 pub struct ProfileInUse {
     keys: Section,
     services: Section,
 }
 
-/// The name of the profile in use, and whether an option or a variable selects it.
+/// Returns the name of the profile in use, and whether an option or a variable selects it.
 pub fn name_of(settings: &ObjectSettings) -> (&str, bool) {
     let asked = settings.profile.as_deref();
     let asked = asked
@@ -43,10 +43,10 @@ pub fn name_of(settings: &ObjectSettings) -> (&str, bool) {
 }
 
 impl Profiles {
-    /// Reads the profiles of both files. A file that does not exist has none.
+    /// Reads the profiles of both files. A file that does not exist is treated as empty.
     ///
     /// # Errors
-    /// A file exists and cannot be read.
+    /// Returns an error if a file exists but cannot be read.
     pub fn read(settings: &ObjectSettings) -> Result<Profiles, Unfit> {
         let mut all = Profiles::default();
         let config = file(settings, "AWS_CONFIG_FILE", "config")?;
@@ -96,7 +96,7 @@ impl Profiles {
 }
 
 impl ProfileInUse {
-    /// Empty if the files cannot be read.
+    /// The result is empty if the files cannot be read.
     pub fn of(settings: &ObjectSettings) -> ProfileInUse {
         let mut all = Profiles::read(settings).unwrap_or_default();
         let keys = all.profiles.remove(name_of(settings).0).unwrap_or_default();
@@ -113,14 +113,14 @@ impl ProfileInUse {
         value.map(String::as_str)
     }
 
-    /// Whether a setting is on: by the variable or, if that is not set, by the profile.
+    /// Returns true if a setting is on: the environment variable decides, or the profile if the variable is not set.
     pub fn is_on(&self, settings: &ObjectSettings, variable: &str, key: &str) -> bool {
         let value = settings.variable(variable).or(self.get(key));
         value.is_some_and(is_yes)
     }
 
-    /// The configured endpoint of a service: `S3`, `STS`, `SSO`, `SSO_OIDC`. An endpoint configured for all services applies
-    /// only to S3, because the others receive tokens.
+    /// Returns the configured endpoint of a service (`S3`, `STS`, `SSO` or `SSO_OIDC`). An endpoint that is configured for all
+    /// services applies only to S3, because tokens are sent to the others.
     pub fn endpoint(&self, settings: &ObjectSettings, service: &str) -> Option<String> {
         let ignored = (
             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",

@@ -46,7 +46,7 @@ pub enum MachineService {
 }
 
 impl MachineService {
-    /// Uses the maker that the machine's firmware reports. A firmware that reports no maker may be of any cloud.
+    /// Uses the manufacturer that the machine's firmware reports. If it reports none, the machine may belong to any cloud.
     pub fn of(is_named: bool, makers: &[&str]) -> MachineService {
         let maker = Host::here().maker();
         let says = makers.iter().any(|of| maker.contains(of));
@@ -67,13 +67,13 @@ impl MachineService {
         }
     }
 
-    /// The time limit that has passed without a reply, if there should be such a service.
+    /// Returns the time limit that has passed without a reply, if this machine should have such a service.
     pub fn was_late(self, begun: Instant) -> Option<Duration> {
         let is_late = self != MachineService::Guessed && begun.elapsed() >= self.limit();
         is_late.then(|| self.limit())
     }
 
-    /// A client for the service.
+    /// Returns an HTTP client for the metadata service.
     pub fn client(self) -> Result<Client, Unfit> {
         let builder = Client::builder().no_proxy().redirect(Policy::none());
         let builder = builder.connect_timeout(self.limit()).timeout(self.limit());
@@ -81,7 +81,7 @@ impl MachineService {
     }
 }
 
-/// A client for services that are reached over a network.
+/// Returns an HTTP client for services that are reached over a network.
 pub fn client(ca_file: Option<&Path>) -> Result<Client, Unfit> {
     let builder = Client::builder().redirect(Policy::none()).timeout(LIMIT);
     made(authorities::trusted_by(builder, ca_file)?.build())
@@ -91,7 +91,7 @@ fn made<T>(made: reqwest::Result<T>) -> Result<T, Unfit> {
     made.map_err(|error| Unfit::new(line_of(&error), "check SSL_CERT_FILE"))
 }
 
-/// Sends a request. The error is one line without the URL, which may contain a secret.
+/// Sends a request. An error is one line without the URL, because that may contain a secret.
 pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
     let line = |error: reqwest::Error| line_of(&error.without_url());
     let mut answer = request.send().await.map_err(line)?;
@@ -107,7 +107,7 @@ pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
     Ok(WebAnswer { status, text })
 }
 
-/// The reply of a machine's service. Returns `None` if there is no such service.
+/// Returns the reply of the machine's metadata service. Returns `None` if this machine has no such service.
 pub async fn good(request: RequestBuilder) -> Option<String> {
     let answer = send(request)
         .await
@@ -149,13 +149,13 @@ pub async fn send_for_json(
         .ok_or_else(|| unfit("its reply is not a JSON object".to_string()))
 }
 
-/// A text inside a JSON value.
+/// Returns a text inside a JSON value.
 pub fn text<'a>(json: &'a Value, path: &[&str]) -> Option<&'a str> {
     let found = path.iter().try_fold(json, |json, key| json.get(key));
     found?.as_str().filter(|text| !text.is_empty())
 }
 
-/// A token of a service, and the number of seconds for which it is valid.
+/// A token that a service has issued, and the number of seconds for which it is valid.
 pub struct Token {
     pub token: String,
     pub expires: Option<SystemTime>,
@@ -180,7 +180,7 @@ impl Token {
     }
 }
 
-/// Whether a text can be used in a header.
+/// Returns true if a text can be used in an HTTP header.
 pub fn is_header(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }
@@ -188,7 +188,7 @@ pub fn is_header(text: &str) -> bool {
 /// Reads a file that contains a token or a key.
 ///
 /// # Errors
-/// The file cannot be read, or is too long.
+/// Returns an error if the file cannot be read or is too long.
 pub fn read_file(what: &str, path: &Path, remedy: &str) -> Result<String, Unfit> {
     read_small_text(path, MAX_FILE_BYTES)
         .map_err(|error| Unfit::new(format!("{what} {}: {error}", path.display()), remedy))

@@ -20,10 +20,10 @@ const LEVELS: usize = 5;
 /// Maximum characters of a reply that an error shows if the reply is not XML.
 const MAX_SHOWN_TEXT: usize = 40;
 
-/// Calls `each` with the path and the text of every element, at its end.
+/// Calls `each` at the end of every element, with the element's path and text.
 ///
 /// # Errors
-/// The document is not a listing, or is incomplete.
+/// Returns an error if the document is not a listing, or is incomplete.
 pub fn read(
     root: &str,
     body: &[u8],

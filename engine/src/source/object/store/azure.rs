@@ -95,8 +95,8 @@ struct AzurePlace {
     is_url: bool,
 }
 
-/// Whether a text is the URL of a blob, or of a prefix of a container. Others, such as those of snapshots and of the root
-/// container, are read as plain URLs.
+/// Returns true if a text is the URL of a blob, or of a prefix in a container. Other URLs, such as those of snapshots and of the
+/// root container, are read by plain HTTP.
 pub fn is_url(text: &str) -> bool {
     let Ok(place) = of_url(text, "") else {
         return false;

@@ -25,7 +25,7 @@ static ADVICE: Advice = Advice {
     no_listing: "check the server",
 };
 
-/// Replies of plain HTTP, which cannot list names.
+/// How replies of plain HTTP are read; plain HTTP cannot list names.
 pub static PLAIN: Wire = Wire {
     stores_codings: false,
     accept_encoding: "identity",

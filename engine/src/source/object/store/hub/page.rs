@@ -63,10 +63,10 @@ impl TreeEntry {
     }
 }
 
-/// A page of a folder's tree.
+/// Parses a page of the listing of a folder.
 ///
 /// # Errors
-/// The body is not such a page.
+/// Returns an error if the body is not such a page.
 pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let links = headers
@@ -88,7 +88,7 @@ pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Pa
 /// Parses the hub's reply about the one requested path: nothing, a file, or a folder.
 ///
 /// # Errors
-/// The body is not such a reply.
+/// Returns an error if the body is not such a reply.
 pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let asked = wanted.prefix.trim_end_matches('/');
@@ -109,10 +109,10 @@ pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(page, wanted)
 }
 
-/// The commit in a repository's description.
+/// Returns the commit in the description of a repository.
 ///
 /// # Errors
-/// There is no commit.
+/// Returns an error if there is no commit.
 pub fn commit(body: &[u8]) -> Result<String, Refusal> {
     json::<RepositoryInfo>(body).map(|info| info.sha)
 }

@@ -125,7 +125,7 @@ impl std::fmt::Debug for Hub {
 
 type HubAnswer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
-/// Makes object_store use a hub.
+/// Makes the library object_store send its requests to a hub.
 #[derive(Clone, Debug)]
 pub struct HubConnector(pub Arc<Hub>);
 
@@ -165,12 +165,12 @@ impl Hub {
         }
     }
 
-    /// A URL of the hub for object_store: the files are below it.
+    /// Returns the URL of the hub for the library object_store; all files are below it.
     pub fn files_url(&self) -> String {
         format!("{}/resolve", self.url(&self.repository.page()))
     }
 
-    /// A name shared by all files of a hub.
+    /// Returns a name that all files of a hub share.
     pub fn server(&self) -> &str {
         self.endpoint.as_str()
     }
