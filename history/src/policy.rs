@@ -33,7 +33,7 @@ pub static PUBLISHED: &[&Info] = &[
     &linux_3_12::INFO,
 ];
 
-/// Policies with which `auto` is compared. No command lists them, but [`parse`] accepts their names.
+/// Policies with which `auto` is compared. No command lists these policies, but [`parse`] accepts their names.
 pub static OPPONENTS: &[&Info] = &[
     &amp::INFO,
     &zfetch::INFO,
@@ -41,12 +41,12 @@ pub static OPPONENTS: &[&Info] = &[
     &peer_mountpoint_s3::INFO,
 ];
 
-/// Every listed policy, in the order of `foreread list policies`: published policies come before the current kernel.
+/// Returns every listed policy, in the order of `foreread list policies`: published policies come before the current kernel.
 pub fn policies() -> Vec<&'static Info> {
     crate::insert(ALL, PUBLISHED, |info| info.name == "linux-6.18")
 }
 
-/// Parses `NAME:key=value,...`: a policy in [`policies`], or in [`OPPONENTS`], which errors do not list.
+/// Parses `NAME:key=value,...`, which names a policy in [`policies`] or in [`OPPONENTS`]. Error messages list only the former.
 pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     let listed = PolicyDraft::parse_among(text, &[&policies()]);
     if !matches!(listed, Err(SpecError::UnknownName { .. })) {
@@ -58,7 +58,7 @@ pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     }
 }
 
-/// Parses `NAME:key=value,...` if the storage is not known. Errors: those of [`parse`], and a value that depends on the
+/// Parses `NAME:key=value,...` if the storage is not known. Returns an error like [`parse`], and also if a value depends on the
 /// storage.
 pub fn parse_spec(text: &str) -> Result<PolicySpec, SpecError> {
     parse(text)?.ready(None)

@@ -25,14 +25,13 @@ static VOLUMES: &[&Info] = &[
     &virtual_machines::GREP_VIRTIO,
 ];
 
-/// Every workload, in the order of `foreread list workloads`: programs come before trees of files, and volumes come
-/// last.
+/// Returns every workload, in the order of `foreread list workloads`: programs come before trees of files, and volumes come last.
 pub fn workloads() -> Vec<&'static Info> {
     let list = crate::insert(workload::ALL, PROGRAMS, |info| info.name == "tree");
     crate::insert(&list, VOLUMES, |_| false)
 }
 
-/// Parses `NAME:key=value,...` of a workload.
+/// Parses a workload that is written as `NAME:key=value,...`.
 pub fn parse_workload(text: &str) -> Result<WorkloadChoice, SpecError> {
     workload::parse_among(text, &workloads())
 }

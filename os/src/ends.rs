@@ -43,7 +43,7 @@ pub fn say_by(say: fn(&str)) {
     let _ = SAY.set(say);
 }
 
-/// Sets what the shutdown now waits for.
+/// Sets the text that says what the shutdown waits for now.
 pub fn waits_for(what: &str) {
     END.begin(what, FIRST_LINE, |line| {
         if let Some(say) = SAY.get() {

@@ -79,7 +79,7 @@ impl Failure {
         Failure::new(FailureKind::Cannot, what, place, remedy)
     }
 
-    /// An error whose text is already complete.
+    /// Creates an error whose text is already complete.
     pub fn of(kind: FailureKind, error: impl Error + Send + Sync + 'static) -> Failure {
         let line = Failure::new(kind, error.to_string(), "", "");
         Failure {
@@ -88,7 +88,7 @@ impl Failure {
         }
     }
 
-    /// Whether the user's command did not start.
+    /// Returns true if the user's command was not started.
     pub fn is_of_command(&self) -> bool {
         matches!(
             self.kind,
@@ -96,7 +96,7 @@ impl Failure {
         )
     }
 
-    /// Puts a word in front of the description.
+    /// Puts a word before the description of what failed.
     pub fn within(self, word: &str) -> Failure {
         let what = format!("{word}: {}", self.what);
         Failure { what, ..self }

@@ -42,7 +42,7 @@ impl Host {
         Host::below(Path::new("/"))
     }
 
-    /// A host with its `proc` and `sys` in this folder.
+    /// Creates a host whose `proc` and `sys` are in this folder.
     pub fn below(root: &Path) -> Host {
         Host {
             root: root.to_path_buf(),
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    /// A path of this host: `/etc` is `ROOT/etc`.
+    /// Returns a path on this host: `/etc` becomes `ROOT/etc`.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -60,12 +60,12 @@ impl Host {
         self.sys.join("class").is_dir() || self.sys.join("block").is_dir()
     }
 
-    /// The release of the kernel, such as `6.18.5`.
+    /// Returns the release of the kernel, such as `6.18.5`.
     pub fn kernel_release(&self) -> Option<String> {
         text(&self.proc.join("sys/kernel/osrelease"))
     }
 
-    /// The firmware's strings for the machine's vendor and cloud, one line each; empty if there are none.
+    /// Returns the firmware's strings for the machine's vendor and cloud, one line each; the result is empty if there are none.
     pub fn maker(&self) -> String {
         let files = [
             "sys_vendor",
@@ -105,7 +105,7 @@ impl KernelVersion {
 }
 
 impl Host {
-    /// The kernel version, if the release string starts with one.
+    /// Returns the kernel version, if the release string starts with one.
     pub fn kernel_version(&self) -> Option<KernelVersion> {
         KernelVersion::parse(&self.kernel_release()?)
     }
@@ -113,7 +113,7 @@ impl Host {
 
 // The number of a block device in the kernel's notation: `8:1` is the first partition of the first SCSI disk.
 
-/// Major and minor number of a device.
+/// The major and minor number of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceNumber {
     pub major: u32,
@@ -122,7 +122,7 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// The number from a `dev_t`, as `stat` returns it.
+    /// Converts a `dev_t`, as `stat` returns it.
     pub fn of(dev: u64) -> DeviceNumber {
         DeviceNumber {
             major: rustix::fs::major(dev),
@@ -164,7 +164,7 @@ pub struct FileMapping<'a> {
     pub path: &'a str,
 }
 
-/// The mappings of files in this text. Other lines are skipped.
+/// Parses the mappings of files in this text (`/proc/PID/maps`). Other lines are skipped.
 pub fn mapped_files(maps: &str) -> impl Iterator<Item = FileMapping<'_>> {
     maps.lines().filter_map(parse)
 }
@@ -194,7 +194,7 @@ fn parse(line: &str) -> Option<FileMapping<'_>> {
 //
 // Sources: proc_vmstat(5); the kernel's `accounting/psi.rst` and `admin-guide/iostats.rst`.
 
-/// Counters since boot, and the stalls of the last minute.
+/// Counters of memory events since boot, and the stalls of the last minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MemoryPressure {
     /// Page faults that waited for a disk.
@@ -208,7 +208,7 @@ pub struct MemoryPressure {
 }
 
 impl MemoryPressure {
-    /// File bytes that were read again soon after they were evicted.
+    /// Returns the bytes of files that were read again soon after they were evicted from the page cache.
     pub fn refaulted_bytes(&self) -> Option<u64> {
         Some(self.refaults?.saturating_mul(page_bytes()))
     }

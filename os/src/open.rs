@@ -16,7 +16,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A path to an open file of this process, even if the file was renamed. It is valid while the file is open.
+/// Returns a path (in `/proc/self/fd`) to an open file of this process, even if the file was renamed. The path is valid while the
+/// file is open.
 pub fn descriptor_path(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
@@ -29,20 +30,21 @@ pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
 /// `FUSE_SUPER_MAGIC` of linux/magic.h.
 const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
 
-/// Whether a file is on FUSE, found by asking its server (fstatfs). An O_PATH descriptor is enough.
+/// Returns true if a file is on FUSE. It calls fstatfs, which queries the FUSE server. A descriptor opened with O_PATH is enough.
 pub fn is_on_fuse(file: impl AsFd) -> bool {
     // The type of the number differs between machines.
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
     fstatfs(file).is_ok_and(|about| about.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
-/// Asks the file system at a path for its free space (statfs). The kernel always passes this call to a FUSE server, whatever it has
-/// cached. Errors: the path does not exist, or the server has ended or refuses. If the server hangs, this does not return.
+/// Asks the file system at a path for its free space (statfs). The kernel never answers this call from its cache, but always passes
+/// it to a FUSE server. Returns an error if the path does not exist, or if the server has ended or refuses. If the server hangs,
+/// this function does not return.
 pub fn ask_file_system(place: &Path) -> Result<()> {
     Ok(rustix::fs::statvfs(place).map(drop)?)
 }
 
-/// A file that was checked but not opened.
+/// A file whose kind was checked, and that is not opened yet.
 #[derive(Debug)]
 pub struct UnopenedFile {
     /// Opened with O_PATH, which gives no access to the data.
@@ -51,7 +53,8 @@ pub struct UnopenedFile {
     path: PathBuf,
 }
 
-/// Checks the file at `path`, following links. Errors: the file does not exist, or a folder above it may not be entered.
+/// Checks the file at `path`, following links. Returns an error if the file does not exist, or if a folder above it may not be
+/// entered.
 pub fn look(path: &Path) -> Result<UnopenedFile> {
     let file = File::from(rustix::fs::open(
         path,
@@ -71,12 +74,12 @@ impl UnopenedFile {
         &self.meta
     }
 
-    /// Whether it is on a FUSE file system.
+    /// Returns true if the file is on a FUSE file system.
     pub fn is_on_fuse(&self) -> bool {
         is_on_fuse(&self.file)
     }
 
-    /// Refuses files that are not regular.
+    /// Returns an error if the file is not a regular file.
     pub fn regular(self) -> Result<UnopenedFile> {
         if self.meta.is_file() {
             Ok(self)
@@ -121,13 +124,13 @@ impl UnopenedFile {
     }
 }
 
-/// Opens a regular file for reading. Errors: it does not exist, may not be read, or is of another kind.
+/// Opens a regular file for reading. Returns an error if the file does not exist, may not be read, or is of another kind.
 pub fn regular(path: &Path) -> Result<File> {
     look(path)?.regular()?.for_reading()
 }
 
 /// Opens a file for sequential reading: a regular file, a FIFO, or a terminal. Opening a FIFO blocks until a program writes to it.
-/// Errors: it does not exist, may not be read, or is a folder, a socket or a disk.
+/// Returns an error if the file does not exist, may not be read, or is a folder, a socket or a disk.
 pub fn stream(path: &Path) -> Result<File> {
     let looked = look(path)?;
     let kind = looked.meta.file_type();
@@ -138,12 +141,13 @@ pub fn stream(path: &Path) -> Result<File> {
     }
 }
 
-/// All bytes of a small regular file. Errors: it does not exist, may not be read, is of another kind, or has more than `max_bytes`.
+/// Returns all bytes of a small regular file. Returns an error if the file does not exist, may not be read, is of another kind, or
+/// has more than `max_bytes` bytes.
 pub fn read_small(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     read_whole(&regular(path)?, max_bytes)
 }
 
-/// Like [`read_small`], for text. Errors: the errors of [`read_small`], or the file is not UTF-8.
+/// Like [`read_small`], but for text files. Returns an error like [`read_small`], and also if the file is not valid UTF-8.
 pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
     let bytes = read_small(path, max_bytes)?;
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))

@@ -42,8 +42,9 @@ enum Destination {
 }
 
 impl AtomicFile {
-    /// Starts a file that will be named `path`. With `force` it may replace an existing file. Errors: [`ErrorKind::AlreadyExists`]
-    /// without `force`; the path cannot be an output; any error of the system.
+    /// Starts to write a file that will be named `path`. If `force` is true, it may replace an existing file. Returns
+    /// [`ErrorKind::AlreadyExists`] if the file exists and `force` is false, or another error if the path cannot be an output or
+    /// the system refuses.
     pub fn create(path: &Path, force: bool) -> Result<AtomicFile> {
         let there = place(path, force)?;
         if matches!(there, Place::Stream) {
@@ -87,8 +88,8 @@ impl AtomicFile {
         self.file.try_clone()
     }
 
-    /// Gives the complete file its name. Errors: another process has created a file with that name meanwhile, or any error of the
-    /// system. No temporary file is left.
+    /// Gives the complete file its name. Returns an error if another process has created a file with that name meanwhile, or if the
+    /// system refuses. It leaves no temporary file.
     pub fn keep(self) -> Result<()> {
         let AtomicFile {
             file,
@@ -136,8 +137,8 @@ impl AtomicFile {
     }
 }
 
-/// Checks whether [`AtomicFile::create`] would accept `path`. A FIFO is not opened, because its reader would see an end of file.
-/// Errors: the errors of [`AtomicFile::create`].
+/// Checks whether [`AtomicFile::create`] would accept `path`. If the path is a FIFO, it is not opened for this check, because its
+/// reader would then see an end of file. Returns the same errors as [`AtomicFile::create`].
 pub fn check(path: &Path, force: bool) -> Result<()> {
     if matches!(place(path, force)?, Place::Stream) {
         Ok(())
@@ -147,7 +148,7 @@ pub fn check(path: &Path, force: bool) -> Result<()> {
 }
 
 /// Writes these bytes to the file `path`.
-/// Errors: the errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
+/// Returns the same errors as [`AtomicFile::create`] and [`AtomicFile::keep`].
 pub fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     let mut whole = AtomicFile::create(path, force)?;
     whole.file.write_all(bytes)?;
@@ -155,7 +156,7 @@ pub fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
 }
 
 /// Creates or replaces the file `path` with mode 0644, independent of the umask.
-/// Errors: the errors of [`AtomicFile::create`] and [`AtomicFile::keep`].
+/// Returns the same errors as [`AtomicFile::create`] and [`AtomicFile::keep`].
 pub fn write_for_all(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut whole = AtomicFile::create(path, true)?;
     whole.file.write_all(bytes)?;
@@ -165,7 +166,7 @@ pub fn write_for_all(path: &Path, bytes: &[u8]) -> Result<()> {
     whole.keep()
 }
 
-/// Creates a folder and its parents with mode 0755, independent of the umask. Existing folders are unchanged.
+/// Creates a folder and its parents with mode 0755, independent of the umask. Existing folders are not changed.
 pub fn folder_for_all(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -177,8 +178,8 @@ pub fn folder_for_all(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
-/// Opens or creates a file with mode 0600, such as a lock: any user that can open a file can also lock it.
-/// Errors: it is a link, belongs to another user, or is not a regular file.
+/// Opens or creates a file with mode 0600, such as a lock file. No other user may open it, because any user that can open a file
+/// can also lock it. Returns an error if the file is a symbolic link, belongs to another user, or is not a regular file.
 pub fn own_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -204,8 +205,8 @@ pub fn own_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Creates a file that is read while it grows, such as a log: it has its name from the start. With `force` it replaces an existing file.
-/// Errors: the errors of [`AtomicFile::create`].
+/// Creates a file that may be read while it grows, such as a log. It has its name from the start. If `force` is true, it replaces
+/// an existing file. Returns the same errors as [`AtomicFile::create`].
 pub fn growing(path: &Path, force: bool) -> Result<File> {
     match place(path, force)? {
         Place::Stream => return open_stream(path),

@@ -38,7 +38,8 @@ const ACCOUNTS: [&str; 6] = [
 /// Maximum levels of escaping that are decoded.
 const MAX_ESCAPES: usize = 3;
 
-/// Whether a name contains secrets, which must not be printed or passed as an argument, because every user sees arguments.
+/// Returns true if a name contains secrets. Such a name must not be printed, and must not be passed to a program as an argument,
+/// because every user of the machine can see arguments.
 pub fn has_some(name: &str) -> bool {
     shown(name) != name
 }
@@ -117,7 +118,7 @@ fn is_scheme(word: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// A name without its secrets. An escaped URL with secrets is shown unescaped.
+/// Returns a name without its secrets. If a URL with secrets is percent-encoded, the result is decoded.
 pub fn shown(text: &str) -> String {
     let plain = shown_plain(text);
     let mut decoded = plain.clone();

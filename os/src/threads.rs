@@ -19,8 +19,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long a command waits at its end for storage that may never answer. An idle file system answers faster, and several such waits
-/// together are still short for a user.
+/// How long a command waits at its end for storage that may never answer. A file system that works answers faster, and several such
+/// waits together are still short for a user.
 pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Starts a thread.
@@ -31,7 +31,7 @@ pub fn spawn<T: Send + 'static>(
     begun(name, Builder::new().name(name.to_string()).spawn(work))
 }
 
-/// Like [`spawn`], with a stack of this many bytes.
+/// Like [`spawn`], but with a stack of this many bytes.
 pub fn spawn_with_stack<T: Send + 'static>(
     name: &str,
     stack_bytes: usize,
@@ -60,9 +60,9 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     )
 }
 
-/// Measures all items on at most `threads` threads, and passes each result to `each` in order of completion. After `each` breaks, no
-/// further item is started; running items are finished and passed to `each` too. Errors: the first failed measurement; running items
-/// are finished.
+/// Calls `measure` for all items on at most `threads` threads, and passes each result to `each`, in the order in which they
+/// complete. If `each` returns `Break`, no further item is started; running items are finished and are also passed to `each`.
+/// Returns the first error of a measurement; running items are finished first.
 pub fn for_each_on<K: Sync, T, E: Send>(
     items: &[K],
     threads: usize,
@@ -115,8 +115,8 @@ fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
 
 /// Checks that the system allows `count` more threads, by starting and ending them.
 ///
-/// For libraries that panic or stop halfway if a thread is refused. A joined thread counts for a moment longer:
-/// when this returns, these no longer count.
+/// Use it for libraries that panic or stop halfway if a thread is refused. For a moment after it was joined, a thread still counts
+/// towards the system's limit; when this function returns, its threads no longer count.
 pub fn rehearse(name: &str, count: usize) -> Result<()> {
     let before = own_threads();
     let rehearsed = std::thread::scope(|scope| {
@@ -146,7 +146,7 @@ fn own_threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Work on a thread that may be abandoned.
+/// Work on a thread that the caller may abandon.
 #[derive(Debug)]
 pub struct Task<T>(Receiver<T>);
 
@@ -158,12 +158,12 @@ impl<T: Send + 'static> Task<T> {
         Ok(Task(receive))
     }
 
-    /// The result, if it arrives in this time. `None` also if the thread has panicked.
+    /// Returns the result, or `None` if it does not arrive in this time or if the thread has panicked.
     pub fn within(&self, patience: Duration) -> Option<T> {
         self.0.recv_timeout(patience).ok()
     }
 
-    /// Waits for the result as long as `progress` changes at least once in `patience`.
+    /// Waits for the result as long as the value of `progress` changes at least once within the time `patience`.
     pub fn while_moving(&self, patience: Duration, progress: impl Fn() -> u64) -> Option<T> {
         let mut last = progress();
         loop {

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Unmounts a mount point. `lazy`: a busy mount is detached, and ends when its last file is closed. Errors: all commands failed; the
-/// error contains their messages.
+/// Unmounts a mount point. If `lazy` is true, a busy mount is detached, and ends when its last file is closed. Returns an error if
+/// all commands have failed; the error contains their messages.
 pub fn by_commands(place: &Path, lazy: bool) -> Result<(), String> {
     let (of_fuse, of_system) = if lazy {
         (&["-u", "-z"][..], &["-l"][..])

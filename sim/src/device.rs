@@ -54,7 +54,7 @@ impl Command {
     }
 }
 
-/// Arrived bytes of a command.
+/// The bytes of a command that have arrived so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub id: u64,
@@ -75,7 +75,7 @@ impl Arrival {
     }
 }
 
-/// A simulated device. All times are nanoseconds of its owner's clock.
+/// A simulated device. All times are in nanoseconds on the clock of the device's owner.
 pub trait Device: Send {
     /// Submits a command at `now_ns`. The device accepts any number of commands; those that it cannot start yet wait
     /// in its queue.
@@ -94,7 +94,7 @@ fn span_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds that an idle device takes for one read from byte 0.
+/// Returns the time in nanoseconds that an idle device takes for one read from byte 0.
 pub fn alone_ns(device: &mut dyn Device, bytes: u64) -> u64 {
     device.submit(0, Command::new(0, 0, 0, bytes));
     let (mut last, mut out) = (0, Vec::new());

@@ -29,7 +29,7 @@ pub trait Rule: Send {
     fn demand(&mut self, state: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer);
 }
 
-/// The parts of section 2.5 that changed between versions.
+/// The behaviour that changed between Linux versions (section 2.5).
 #[derive(Clone, Copy, Debug)]
 pub struct Quirks {
     /// The hint RANDOM turns readahead off, so every miss reads single pages (before 2.6.34). In later versions it sets
@@ -41,7 +41,7 @@ pub struct Quirks {
     pub early_faults: bool,
 }
 
-/// The data of one question.
+/// The page and the request about which a rule decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     /// The page is present and had the mark; otherwise it is absent.
@@ -51,7 +51,7 @@ pub struct Touch {
     pub req: u64,
 }
 
-/// State of one open description, in pages.
+/// State of one open file description, in pages.
 #[derive(Clone, Debug)]
 pub struct State {
     /// The device's maximum, which hints restore.
@@ -69,7 +69,7 @@ pub struct State {
 }
 
 impl State {
-    /// A description that has read nothing yet.
+    /// Creates the state of an open file description that has read nothing yet.
     pub fn new(max: u64) -> State {
         State {
             device_max: max,
@@ -83,8 +83,8 @@ impl State {
         }
     }
 
-    /// True if a read of page `off` continues where the last one ended, or in the page in which it ended. Before any
-    /// read, true for page 0 (section 2, head).
+    /// Returns true if a read of page `off` continues where the last read ended, or in the page in which it ended. Before any read,
+    /// this is true for page 0 (section 2, head).
     pub fn near(&self, off: u64) -> bool {
         match self.prev_end {
             None => off == 0,
@@ -94,13 +94,15 @@ impl State {
         }
     }
 
-    /// True at the two pages at which the reader of the latest window is expected: its mark and its end.
+    /// Returns true for the two pages at which a reader of the latest window is expected next: the page with the mark, and the page
+    /// after the window.
     pub fn expects(&self, off: u64) -> bool {
         let end = self.start + self.size;
         off == end.wrapping_sub(self.async_size) || off == end
     }
 
-    /// True in the latest window and in as many pages before it: a reader whose pages were evicted is there.
+    /// Returns true for pages in the latest window, and for as many pages before it: a reader whose pages were evicted before use
+    /// reads there.
     pub fn follows_window(&self, off: u64) -> bool {
         let end = self.start + self.size;
         self.start
@@ -108,17 +110,17 @@ impl State {
             .is_some_and(|from| (from..end).contains(&off))
     }
 
-    /// Sets a window that is completely asynchronous.
+    /// Sets a window that is completely asynchronous: no read waits for any of its pages.
     pub fn set(&mut self, start: u64, size: u64) {
         (self.start, self.size, self.async_size) = (start, size, size);
     }
 
-    /// The window after the latest one.
+    /// Sets the window that follows the latest one.
     pub fn push(&mut self) {
         self.set(self.start + self.size, next(self.size, self.max));
     }
 
-    /// The first window of a stream.
+    /// Sets the first window of a stream.
     pub fn initial(&mut self, off: u64, req: u64) {
         self.set(off, init(req, self.max));
         if self.size > req {
@@ -126,7 +128,7 @@ impl State {
         }
     }
 
-    /// The merge (2.3): if the current page would continue the window at once, the next window is added to it.
+    /// Merges two windows (section 2.3): if the current page would start the next window at once, that window is added to this one.
     pub fn merge(&mut self, off: u64) {
         if off == self.start && self.size == self.async_size {
             self.async_size = next(self.size, self.max);
@@ -134,8 +136,8 @@ impl State {
         }
     }
 
-    /// The table of 2.3: the common part of 2.6.31 and all later versions, up to the check of cached pages for a
-    /// stream. `context` either sets a window and returns true, or leaves the state alone.
+    /// The decision table of section 2.3: the part that Linux 2.6.31 and all later versions have in common, up to the check whether
+    /// cached pages show a stream. `context` either sets a window and returns true, or does not change the state.
     pub fn demand(
         &mut self,
         touch: Touch,
@@ -166,7 +168,7 @@ impl State {
         self.submit(ask, answer);
     }
 
-    /// Why nothing is read ahead: the hint RANDOM sets the maximum to zero, or sets a flag.
+    /// Returns why nothing is read ahead: the hint RANDOM has set the maximum to zero, or has set a flag.
     pub fn off(&self) -> Why {
         if self.random || self.device_max > 0 {
             Why::HintRandom
@@ -175,7 +177,7 @@ impl State {
         }
     }
 
-    /// The rule of a miss or a mark that the table of 2.3 would apply at this point, before any window is set.
+    /// Returns the rule that the table of section 2.3 would apply to this miss or mark, before any window is set.
     pub fn why(&self, Touch { hit, off, req }: Touch) -> Why {
         match () {
             () if off == 0 => Why::FileStart,
@@ -188,7 +190,7 @@ impl State {
         }
     }
 
-    /// Reads the latest window. Its mark stays in place if the end of the file cuts the window.
+    /// Reads the latest window. If the end of the file cuts the window, its mark stays where it is.
     pub fn submit(&self, ask: &Ask<'_>, answer: &mut Answer) {
         // Without an asynchronous part, the mark is just outside the window, and is dropped.
         let mark = self.start + self.size - self.async_size;
@@ -196,14 +198,14 @@ impl State {
     }
 }
 
-/// A version's rule with the state of one open description.
+/// The rule of a Linux version, with the state of one open file description.
 pub struct Stream<R> {
     state: State,
     rule: R,
 }
 
 impl<R: Rule> Stream<R> {
-    /// A new stream; `max` is in bytes.
+    /// Creates the state of a new stream; `max` is in bytes.
     pub fn new(max: u64, rule: R) -> Stream<R> {
         Stream {
             state: State::new(max / PAGE),

@@ -4,7 +4,7 @@
 use foreread_core::policy::ondemand::{FORCE_PIECE, PAGE, clip, fetch};
 use foreread_core::policy::{Answer, Ask};
 
-/// Reads exactly these pages, in large pieces, without state or mark.
+/// Reads exactly these pages, in large requests, without a state and without a mark.
 pub fn force(ask: &Ask<'_>, i: u64, nr: u64, answer: &mut Answer) {
     let nr = clip(ask, i, nr);
     for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
@@ -12,7 +12,7 @@ pub fn force(ask: &Ask<'_>, i: u64, nr: u64, answer: &mut Answer) {
     }
 }
 
-/// The first absent page after page `x`, checking `max` pages.
+/// Returns the first absent page after page `x`, checking at most `max` pages.
 pub fn hole_after(ask: &Ask<'_>, x: u64, max: u64) -> Option<u64> {
     ask.probe
         .next_hole((x + 1) * PAGE, max * PAGE)

@@ -32,7 +32,7 @@ const BEYOND_END: u64 = 4096;
 /// page costs time, so a request needs a limit.
 const MAX_PAGES: u64 = (1 << 19) - 1;
 
-/// The parameter `min`.
+/// The parameter `min` of these policies: the smallest window.
 pub const MIN: Param = Param {
     key: "min",
     unit: Unit::Bytes,
@@ -41,7 +41,7 @@ pub const MIN: Param = Param {
     help: "evictions shrink the next window no further",
 };
 
-/// State of one open description, in pages.
+/// State of one open file description, in pages.
 #[derive(Clone, Debug)]
 pub struct TwoWindows {
     max: u64,
@@ -59,7 +59,7 @@ pub struct TwoWindows {
 }
 
 impl TwoWindows {
-    /// A new state; both sizes are in bytes.
+    /// Creates a new state; both sizes are in bytes.
     pub fn new(max: u64, min: u64) -> TwoWindows {
         let (max, min) = (max / PAGE, min / PAGE);
         TwoWindows {
@@ -74,7 +74,7 @@ impl TwoWindows {
         }
     }
 
-    /// True once the window has shrunk to zero.
+    /// Returns true if the window has shrunk to zero.
     pub fn is_off(&self) -> bool {
         self.next.is_none()
     }
@@ -88,8 +88,8 @@ impl TwoWindows {
         }
     }
 
-    /// 1.1: page `p` is about to be looked up. Returns the rule of the window that it starts, or `None` if it starts
-    /// none. If readahead is off, reads of absent pages get their rule at the miss.
+    /// Call this when page `p` is about to be looked up in the cache (section 1.1). Returns the rule of the window that this
+    /// starts, or `None` if it starts no window. If readahead is off, the rule for an absent page is determined at the miss.
     pub fn look(&mut self, p: u64, ask: &Ask<'_>, answer: &mut Answer) -> Option<Why> {
         let orig = self.next?;
         if (p == self.prev && orig != 0) || self.max == 0 {
@@ -162,8 +162,8 @@ impl TwoWindows {
         (self.next, self.size) = (None, 0);
     }
 
-    /// 1.2: page `p` is absent after it was seen. The run that turns readahead on again does not include its own last
-    /// page.
+    /// Call this when page `p` is absent after it was looked up (section 1.2). The count of consecutive pages that turns readahead
+    /// on again does not include the last of these pages.
     pub fn missed(&mut self, p: u64) {
         if let Some(next) = self.next {
             self.next = Some(next.saturating_sub(3).max(self.min));
@@ -174,8 +174,8 @@ impl TwoWindows {
         self.rearm(p);
     }
 
-    /// Readahead is off, and all pages of a request are seen together: the run continues, or restarts with all pages
-    /// except the first.
+    /// Counts all pages of a request at once while readahead is off: the count of consecutive pages continues, or restarts with all
+    /// pages of the request except the first.
     pub fn missed_request(&mut self, pages: &Range<u64>) {
         let count = pages.end - pages.start;
         self.size = if pages.start == self.prev + 1 {
@@ -222,7 +222,7 @@ pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, answer: &mut Answer) ->
     left
 }
 
-/// The differences between the versions.
+/// The differences between the Linux versions that share this code.
 pub trait WindowVariant: Send {
     /// The windows see all pages of a request before it is read; otherwise each page when it is read.
     const ANNOUNCES: bool;
@@ -243,14 +243,14 @@ pub trait WindowVariant: Send {
     }
 }
 
-/// A version with the state of one open description.
+/// A Linux version, with the state of one open file description.
 pub struct Reader<T> {
     windows: TwoWindows,
     telling: T,
 }
 
 impl<T: WindowVariant> Reader<T> {
-    /// A new reader; both sizes are in bytes.
+    /// Creates the state of a new reader; both sizes are in bytes.
     pub fn new(max: u64, min: u64, telling: T) -> Reader<T> {
         Reader {
             windows: TwoWindows::new(max, min),

@@ -60,7 +60,7 @@ pub const fn processes(default: &'static str) -> Param {
     }
 }
 
-/// The keys of [`Habits`], in order: pages and percentages.
+/// The keys that set the fields of [`Habits`], in the order of the fields; values are pages or percentages.
 pub const fn stretch(default: &'static str) -> Param {
     Param {
         key: "stretch",

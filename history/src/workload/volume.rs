@@ -65,11 +65,11 @@ pub struct Shape {
     pub together_percent: u64,
 }
 
-/// Consecutive reads without gaps, each given by its blocks.
+/// An extent: consecutive reads without gaps, each given by its number of blocks.
 pub type Extent = Vec<u64>;
 
 impl Shape {
-    /// The reads, on a file of `size` bytes.
+    /// Generates the reads, on a file of `size` bytes.
     pub fn build(&self, size: u64, seed: u64) -> Result<Workload, SpecError> {
         if size < self.least_bytes {
             let why = format!("is less than the {} bytes that it needs", self.least_bytes);
@@ -134,7 +134,7 @@ impl Shape {
     }
 }
 
-/// The reads outside streams: sizes and groups as often as in their tables, in random order.
+/// Returns the reads outside streams: each size and each group occurs as often as its table says, in random order.
 pub fn groups(table: &[u64], reads: usize, blocks: u64, rng: &mut Rng) -> Vec<Extent> {
     let mut sizes: Vec<u64> = table.iter().copied().cycle().take(reads).collect();
     // The table nearly gives the total; some of the reads get one more block to reach it.
@@ -187,8 +187,8 @@ fn zones(needs: &[u64]) -> Vec<&[u64]> {
     needs.split_inclusive(ends_zone).collect()
 }
 
-/// The start of each part within `span`: one behind the other in drawn order, the free blocks between them divided
-/// at random.
+/// Returns the start of each part within `span`. The parts follow each other in random order, and the free blocks are distributed
+/// between them at random.
 pub fn spread(needs: &[u64], span: u64, rng: &mut Rng) -> Vec<u64> {
     let free = span - needs.iter().sum::<u64>();
     let mut gaps: Vec<u64> = needs.iter().map(|_| rng.below(free + 1)).collect();

@@ -51,7 +51,7 @@ pub struct BackingDevice {
 }
 
 impl Host {
-    /// All devices with readahead: disks by name, then mounts.
+    /// Returns all devices that have a readahead setting: first disks, by name, then mounts.
     pub fn backing_devices(&self) -> Vec<BackingDevice> {
         let (mounts, swaps) = (self.mounts_of_root(), self.swaps());
         let mut disks: Vec<BackingDevice> = entries(&self.sys.join("block"))

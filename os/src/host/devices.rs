@@ -32,7 +32,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// The path of its `read_ahead_kb`.
+    /// Returns the path of the device's `read_ahead_kb`.
     pub fn setting(&self) -> String {
         self.name
             .as_deref()
@@ -40,17 +40,17 @@ impl Device {
     }
 }
 
-/// The path of a disk's `read_ahead_kb`.
+/// Returns the path of a disk's `read_ahead_kb`.
 pub fn disk_setting(name: &str) -> String {
     format!("/sys/block/{name}/queue/read_ahead_kb")
 }
 
-/// The path of the `read_ahead_kb` of a mount with this number.
+/// Returns the path of the `read_ahead_kb` of a mount with this device number.
 pub fn mount_setting(number: &str) -> String {
     format!("/sys/class/bdi/{number}/read_ahead_kb")
 }
 
-/// The path of the `read_ahead_kb` of a btrfs with this UUID.
+/// Returns the path of the `read_ahead_kb` of a btrfs with this UUID.
 pub fn btrfs_setting(uuid: &str) -> String {
     format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")
 }
@@ -62,12 +62,13 @@ pub fn read_setting(path: &Path) -> io::Result<u64> {
         .map_err(|_| io::Error::other(format!("'{}' is not a number", text.trim())))
 }
 
-/// Checks that a setting may be written, by opening it for writing. Errors: the caller has no permission, or the kernel refuses it.
+/// Checks that a setting may be written, by opening it for writing. Returns an error if the caller has no permission, or if the
+/// kernel refuses.
 pub fn writable_setting(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).open(path)
 }
 
-/// Writes a value to a setting. Errors: the caller has no permission, or the kernel refuses it.
+/// Writes a value to a setting. Returns an error if the caller has no permission, or if the kernel refuses the value.
 pub fn write_setting(path: &Path, value: u64) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).truncate(true).open(path)?;
@@ -90,12 +91,12 @@ pub struct LoopDevice {
 }
 
 impl Host {
-    /// The device that contains the file system of `path`, or that `path` itself is.
+    /// Returns the device that holds the file system of `path`, or `path` itself if it is a device.
     pub fn device_of(&self, path: &Path) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&stat(path)?)))
     }
 
-    /// The device that contains the file system of `file`, or that `file` itself is.
+    /// Returns the device that holds the file system of `file`, or `file` itself if it is a device.
     pub fn device_of_file(&self, file: impl AsFd) -> io::Result<Device> {
         Ok(self.device(DeviceNumber::below(&fstat(file)?)))
     }
@@ -106,7 +107,7 @@ impl Host {
         number(&self.sys.join("block").join(name).join("diskseq"))
     }
 
-    /// The device with this number; for a partition, its disk.
+    /// Returns the device with this number; for a partition, its disk.
     pub fn device(&self, of: DeviceNumber) -> Device {
         let link = self.sys.join("dev/block").join(of.to_string());
         let folder = fs::canonicalize(link).ok();
@@ -134,7 +135,7 @@ impl Host {
         }
     }
 
-    /// All disks and partitions.
+    /// Returns all disks and partitions.
     pub fn block_nodes(&self) -> Vec<BlockNode> {
         let node = |folder: PathBuf| {
             let uevent = text(&folder.join("uevent"))?;

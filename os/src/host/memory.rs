@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// Files with a limit. Above `memory.high` the kernel throttles the process, so a cache must stay below it too.
 const LIMITS: [&str; 3] = ["memory.max", "memory.high", "memory.limit_in_bytes"];
 
-/// How much more data may be cached, and the limit that applies.
+/// How much more memory may be used for cached data, and which limit applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes that are free below the limit.
@@ -38,7 +38,8 @@ pub fn page_bytes() -> u64 {
 }
 
 impl Host {
-    /// Memory of this machine or of the control groups of this process, whichever is less; 4 GiB if neither is known.
+    /// Returns the memory of this machine or the limit of the control groups of this process, whichever is less; 4 GiB if neither
+    /// is known.
     pub fn memory_bytes(&self) -> u64 {
         let limits = self.groups("self").into_iter();
         limits
@@ -48,17 +49,18 @@ impl Host {
             .unwrap_or(4 << 30)
     }
 
-    /// The smallest room of the machine and all groups of this process; `None` if the kernel reports nothing.
+    /// Returns the free memory of the machine, or that of a control group of this process if it is less; `None` if the kernel
+    /// reports nothing.
     pub fn memory_room(&self) -> Option<Room> {
         self.room("self")
     }
 
-    /// The smallest room of the machine and all groups of the process `pid`.
+    /// Returns the free memory of the machine, or that of a control group of the process `pid` if it is less.
     pub fn memory_room_of(&self, pid: u32) -> Option<Room> {
         self.room(&pid.to_string())
     }
 
-    /// Whether transparent huge pages are enabled for files and programs that do not request them.
+    /// Returns true if transparent huge pages are enabled even for programs that do not request them.
     pub fn has_huge_pages(&self) -> bool {
         self.sys.join("kernel/mm/transparent_hugepage").is_dir()
     }

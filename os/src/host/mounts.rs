@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The file system type of foreread's mounts.
 pub const FOREREAD_MOUNT: &str = "fuse.foreread";
 
-/// A line of mountinfo.
+/// A line of `/proc/PID/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// `st_dev` of its files.
@@ -69,7 +69,7 @@ fn path(word: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// The visible mount at a path: the last one mounted there.
+/// Returns the visible mount at a path: the last that was mounted there.
 pub fn last_at<'a>(mounts: &'a [Mount], place: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == place)
 }
@@ -79,7 +79,7 @@ impl Host {
         self.mounts_of("self")
     }
 
-    /// The mounts of process 1 if it has another root; otherwise those of this process.
+    /// Returns the mounts of process 1 if it has another root folder; otherwise the mounts of this process.
     pub fn mounts_of_root(&self) -> Vec<Mount> {
         let first = match self.path("").as_path() {
             root if root == std::path::Path::new("/") => Vec::new(),
@@ -92,12 +92,12 @@ impl Host {
         }
     }
 
-    /// A file that signals by poll(2) (`POLLPRI`) that this process's mounts have changed since it was opened.
+    /// Opens a file that signals by poll(2) (`POLLPRI`) if this process's mounts have changed since it was opened.
     pub fn mount_changes(&self) -> std::io::Result<std::fs::File> {
         std::fs::File::open(self.proc.join("self/mountinfo"))
     }
 
-    /// The mounts of a process, given by its pid or `self`.
+    /// Returns the mounts of a process, given by its pid or `self`.
     pub fn mounts_of(&self, process: &str) -> Vec<Mount> {
         let text = std::fs::read(self.proc.join(process).join("mountinfo")).unwrap_or_default();
         text.split(|byte| *byte == b'\n')
@@ -105,14 +105,15 @@ impl Host {
             .collect()
     }
 
-    /// Inode numbers, on all file systems, for which some program holds a write lease (fcntl F_SETLEASE, oplocks of Samba): an open
-    /// by another process would break the lease.
+    /// Returns the inode numbers, on all file systems, of files on which a program holds a write lease (fcntl F_SETLEASE, oplocks
+    /// of Samba). If another process opened such a file, it would break the lease.
     pub fn write_leases(&self) -> BTreeSet<u64> {
         let locks = std::fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
         write_leases(&locks)
     }
 
-    /// The kernel's number of the file system on which a process has locked an inode. stat(2) returns another number for btrfs.
+    /// Returns the kernel's number of the file system on which a process has locked an inode. For btrfs, stat(2) returns another
+    /// number.
     pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
         let locks = std::fs::read_to_string(self.proc.join("locks"))?;
         let of_line = |line: &str| {

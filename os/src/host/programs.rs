@@ -31,7 +31,7 @@ impl OpenProgram {
 }
 
 impl Host {
-    /// Programs that have a file of one of these devices open or mapped, except this process.
+    /// Returns the programs, except this process, that have a file of one of these devices open or mapped.
     pub fn programs_on(&self, numbers: &[DeviceNumber]) -> Vec<OpenProgram> {
         // Mount identifiers are unique on the machine, so each is looked up once.
         let mut mounts: HashMap<u64, DeviceNumber> = HashMap::new();
@@ -45,7 +45,8 @@ impl Host {
         found
     }
 
-    /// Bytes that each process has read from storage, by pid, for the processes that this user may inspect. This process is omitted.
+    /// Returns how many bytes each process has read from storage, by pid, for the processes that this user may inspect. This
+    /// process is omitted.
     pub fn storage_reads(&self) -> HashMap<u32, u64> {
         let read = |(pid, folder): (u32, PathBuf)| {
             let io = text(&folder.join("io"))?;
@@ -57,8 +58,8 @@ impl Host {
         self.other_processes().filter_map(read).collect()
     }
 
-    /// Processes with this path among their arguments, and ending processes without arguments: their first thread has ended, but
-    /// another may still be in a system call. This process is omitted.
+    /// Returns the processes that have this path among their arguments, and processes without arguments that are ending: their
+    /// first thread has ended, but another thread may still be in a system call. This process is omitted.
     pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
         use std::os::unix::ffi::OsStrExt;
         let has = |folder: &Path| {
@@ -75,8 +76,8 @@ impl Host {
             .collect()
     }
 
-    /// Programs that use a mount: they have a file in it open or mapped, or their working directory is in it. This process is
-    /// omitted.
+    /// Returns the programs that use a mount: they have a file in it open or mapped, or their working directory is in it. This
+    /// process is omitted.
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
         let mut found = self.programs_on(&[mount.number]);
         for (pid, folder) in self.other_processes() {

@@ -38,7 +38,7 @@ const MARKS: [&str; 7] = [
     "$devpath/queue",
 ];
 
-/// How a file is parsed.
+/// The type of a configuration file, which determines how it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingKind {
     UdevRules,
@@ -75,7 +75,7 @@ pub struct UdevRecord {
 }
 
 impl Host {
-    /// All files, in the order in which they apply at boot.
+    /// Returns all such files, in the order in which they apply at boot.
     pub fn readahead_settings(&self) -> Vec<SettingFile> {
         use SettingKind::{
             Crontab, HdparmConf, Script, SysfsConf, SystemdUnit, Tmpfiles, TunedProfile, UdevRules,
@@ -250,7 +250,7 @@ impl Host {
         }
     }
 
-    /// udev's data about a device; `None` if udev has not processed it.
+    /// Returns udev's data about a device, or `None` if udev has not processed the device.
     pub fn udev_record(&self, number: DeviceNumber) -> Option<UdevRecord> {
         let path = self.path("run/udev/data").join(format!("b{number}"));
         let text = text_of(&path)?;
@@ -267,7 +267,8 @@ impl Host {
         })
     }
 
-    /// The links in `/dev/disk`, `/dev/mapper` and of volume groups: path and target node.
+    /// Returns the symbolic links to devices in `/dev/disk`, `/dev/mapper` and the folders of volume groups: the path and target of
+    /// each link.
     pub fn node_links(&self) -> Vec<(String, String)> {
         let disk = entries(&self.path("dev/disk"));
         let folders = disk.chain([self.path("dev/mapper")]);
@@ -280,17 +281,17 @@ impl Host {
         links.filter_map(link).collect()
     }
 
-    /// Whether a udev daemon has processed this machine's devices.
+    /// Returns true if a udev daemon has processed this machine's devices.
     pub fn has_udev(&self) -> bool {
         self.path("run/udev").is_dir()
     }
 
-    /// The kind of system if its `/etc` must not be edited: `NixOS`.
+    /// Returns the name of the operating system if its `/etc` must not be edited, such as `NixOS`.
     pub fn is_nixos(&self) -> bool {
         self.path("etc/NIXOS").exists()
     }
 
-    /// Whether this process is in a container, as Docker, Podman and systemd mark it.
+    /// Returns true if this process is in a container that Docker, Podman or systemd has marked as such.
     pub fn is_container(&self) -> bool {
         [".dockerenv", "run/.containerenv", "run/systemd/container"]
             .iter()

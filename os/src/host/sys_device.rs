@@ -26,7 +26,7 @@ pub struct Partition {
 }
 
 impl Host {
-    /// The device of a folder below `/sys`, such as `block/sda`.
+    /// Returns the device with this folder below `/sys`, such as `block/sda`.
     pub fn sys_device(&self, folder: &str) -> Option<SysDevice> {
         let sys = fs::canonicalize(&self.sys).ok()?;
         let folder = fs::canonicalize(sys.join(folder)).ok()?;
@@ -49,12 +49,12 @@ impl Host {
 }
 
 impl SysDevice {
-    /// The name that the kernel gives it.
+    /// Returns the kernel's name of the device.
     pub fn name(&self) -> String {
         last(&self.folder)
     }
 
-    /// Its path below `/sys`, with a leading slash.
+    /// Returns the path of the device below `/sys`, with a leading slash.
     pub fn path(&self) -> String {
         let inner = self
             .folder
@@ -63,12 +63,12 @@ impl SysDevice {
         format!("/{}", inner.display())
     }
 
-    /// The name of a link's target: `subsystem`, `driver`.
+    /// Returns the name of the target of a symbolic link, such as `subsystem` or `driver`.
     pub fn link(&self, name: &str) -> Option<String> {
         Some(last(&fs::read_link(self.folder.join(name)).ok()?))
     }
 
-    /// An attribute without trailing blanks.
+    /// Returns the value of an attribute, without trailing blanks.
     pub fn attribute(&self, name: &str) -> Option<String> {
         if let Some(target) = self.link(name) {
             return Some(target);
@@ -77,12 +77,12 @@ impl SysDevice {
         Some(String::from_utf8_lossy(&bytes).trim_end().to_string())
     }
 
-    /// Whether it has such a file or folder.
+    /// Returns true if the device has a file or folder with this name.
     pub fn has(&self, name: &str) -> bool {
         self.folder.join(name).exists()
     }
 
-    /// The devices above it, the nearest first.
+    /// Returns the parent devices, the nearest first.
     pub fn parents(&self) -> Vec<SysDevice> {
         let device = fs::canonicalize(self.folder.join("device")).ok();
         let own = self.folder.as_path();

@@ -30,7 +30,7 @@ pub struct ArrayModel {
     pub slices: Option<Slices>,
 }
 
-/// The time slices of readers.
+/// The time slices that an I/O scheduler gives to readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices {
     /// A slice if there are few readers.
@@ -58,7 +58,7 @@ impl Slices {
     }
 }
 
-/// The cost of a command.
+/// The time that a command takes, as a function of its length and of the number of readers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overhead {
@@ -89,7 +89,7 @@ impl ArrayModel {
             .saturating_add(self.transfer_ns(bytes))
     }
 
-    /// A lower bound for reading `bytes` bytes: one command with the smallest overhead.
+    /// Returns a lower bound for the time to read `bytes` bytes: one command with the smallest overhead.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let least = self.overhead.iter().map(|row| row.ns).min().unwrap_or(0);
         least.saturating_add(self.transfer_ns(bytes))

@@ -26,14 +26,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Name and version of the format.
+/// The name and version of the file format.
 pub const SCHEMA: &str = "foreread.model/1";
-/// Maximum file size: a hundred times what a probe writes.
+/// Maximum file size in bytes: a hundred times the size of the file that `foreread probe` writes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// A model name with this suffix is a file.
 const SUFFIX: &str = ".toml";
 
-/// Why a model is unknown.
+/// Why no device model could be found or loaded.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FindError {
     /// A name that no preset has.
@@ -48,7 +48,7 @@ pub enum FindError {
 /// leaked for presets is bounded by the number of names.
 static READ: LazyLock<Mutex<HashMap<String, &'static Preset>>> = LazyLock::new(Mutex::default);
 
-/// The model called `name`: a preset, or a file if the name ends in `.toml`.
+/// Returns the model called `name`: a preset, or the model in a file if the name ends in `.toml`.
 pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     if !name.ends_with(SUFFIX) {
         return presets::find(name).map_err(FindError::Name);
@@ -62,7 +62,7 @@ pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     Ok(preset)
 }
 
-/// Whether a small regular file with this ending describes a model.
+/// Returns true if this is a small regular file whose name has this ending and that describes a device model.
 pub fn is_model_file(path: &Path) -> bool {
     path.as_os_str()
         .as_encoded_bytes()

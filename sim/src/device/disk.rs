@@ -38,7 +38,7 @@ pub struct DiskModel {
     pub slopes: &'static [Slope],
 }
 
-/// The cost of bytes within a range of command lengths.
+/// The time per byte, within a range of command lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slope {
@@ -58,7 +58,8 @@ impl Slope {
 }
 
 impl DiskModel {
-    /// Nanoseconds from the start of a command until its first `bytes` have arrived, if they end a transfer.
+    /// Returns the time in nanoseconds from the start of a command until its first `bytes` bytes have arrived, if a transfer ends
+    /// there.
     pub fn time_ns(&self, bytes: u64) -> u64 {
         let transfers = self.transfers(bytes);
         transfers
@@ -71,8 +72,8 @@ impl DiskModel {
             .map_or(1, |most| bytes.div_ceil(most).max(1))
     }
 
-    /// The minimum time in which a device of this kind reads `bytes` bytes. If no slope rises, a single command is
-    /// cheapest; otherwise all bytes count at the lowest cost.
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes. If the time per byte never rises with the
+    /// length of a command, this is the time of a single command; otherwise all bytes are counted at the lowest time per byte.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         if self
             .slopes
@@ -194,12 +195,12 @@ impl Device for Disk {
 // and needs no iteration. It does not search for knees, and gives no result if the points do not determine a
 // coefficient.
 
-/// Maximum number of coefficients, because every subset of them is tried.
+/// Maximum number of coefficients; it is small because every subset of them is tried.
 pub const MAX_COEFFICIENTS: usize = 10;
 /// If a pivot is below this, for columns scaled to length 1, the points do not determine the coefficients.
 const SINGULAR: f64 = 1e-10;
 
-/// The fixed part: the shape of the formula.
+/// The shape of the formula for the time of a command, which is fixed before the fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
     /// `M`, in bytes, not 0; `None` if no limit is known.
@@ -209,7 +210,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// The factors of the coefficients for a command of `bytes`: the number of transfers, then the KiB of each slope.
+    /// Returns the factors of the coefficients for a command of `bytes` bytes: the number of transfers, then the KiB of each slope.
     pub fn terms(&self, bytes: u64) -> Vec<f64> {
         let starts = std::iter::once(0).chain(self.knees.iter().copied());
         let ends = self.knees.iter().copied().chain(std::iter::once(u64::MAX));
@@ -222,8 +223,8 @@ impl Form {
         std::iter::once(transfers as f64).chain(kib).collect()
     }
 
-    /// Fits to measured (bytes, nanoseconds), and returns the time of a command by its bytes. `None` as in
-    /// [`relative_least_squares`].
+    /// Fits the formula to pairs of measured bytes and nanoseconds. The result gives the time of a command of any length, or is
+    /// `None` in the same cases as for [`relative_least_squares`].
     pub fn fit(self, measured: impl Iterator<Item = (u64, f64)>) -> Option<impl Fn(u64) -> f64> {
         let (terms, times): (Vec<_>, Vec<f64>) =
             measured.map(|(bytes, ns)| (self.terms(bytes), ns)).unzip();
@@ -235,9 +236,9 @@ impl Form {
     }
 }
 
-/// The coefficients, none below 0, with the smallest sum of squares of `terms * coefficients / target - 1`. All rows of
-/// `terms` must have the same length. `None` if there are more than [`MAX_COEFFICIENTS`], if a target is not above 0,
-/// or if the rows do not determine a coefficient.
+/// Returns the coefficients, none below 0, for which the sum of squares of `terms * coefficients / target - 1` is smallest. All
+/// rows of `terms` must have the same length. Returns `None` if there are more than [`MAX_COEFFICIENTS`], if a target is not above
+/// 0, or if the rows do not determine a coefficient.
 pub fn relative_least_squares(terms: &[Vec<f64>], targets: &[f64]) -> Option<Vec<f64>> {
     let width = terms.first()?.len();
     if width == 0 || width > MAX_COEFFICIENTS || terms.len() != targets.len() {

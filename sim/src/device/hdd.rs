@@ -59,8 +59,8 @@ pub struct HddModel {
 }
 
 impl HddModel {
-    /// The minimum time in which a device of this kind reads `bytes` bytes: one command without a seek or a wait, with
-    /// all bytes at the outer edge.
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes: one command without a seek or a wait, with all
+    /// bytes at the outer edge.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         self.command_ns
             .saturating_add(super::span_ns(bytes, self.bytes_per_s.outer))
@@ -95,7 +95,7 @@ struct Active {
 }
 
 impl Hdd {
-    /// An idle disk; `seed` decides the platter's angle and the positions of files.
+    /// Creates an idle disk; `seed` determines the platter's angle and the positions of files.
     pub fn new(model: HddModel, seed: u64) -> Hdd {
         let phase = rng::keyed(seed, u32::MAX, 0, 0).bits();
         let platter = Platter::new(

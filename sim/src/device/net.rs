@@ -29,8 +29,8 @@ use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
-/// Bytes of a chunk: the unit in which transfers alternate on the link, and in which progress is reported. Chosen, not
-/// measured: an order of magnitude below the compared windows, and large enough to be cheap to simulate.
+/// Size of a chunk in bytes: the unit in which transfers alternate on the link, and in which progress is reported. The value is
+/// chosen, not measured: it is an order of magnitude smaller than readahead windows, and large enough for a fast simulation.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,8 +75,8 @@ mod whole_answers {
 }
 
 impl NetModel {
-    /// The minimum time in which a device of this kind reads `bytes` bytes: the shortest round trip that can be drawn,
-    /// plus the time of the bytes over the link or over all connections together, whichever is slower.
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes: the shortest possible round trip, plus the time
+    /// of the bytes over the link or over all connections together, whichever is slower.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let shortest = match self.rtt_p99_ns {
             Some(p99_ns) => rng::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,
@@ -122,7 +122,7 @@ struct Waiting {
 }
 
 impl Net {
-    /// An idle device whose round trips are drawn from `seed`.
+    /// Creates an idle device whose random round-trip times depend on `seed`.
     pub fn new(model: NetModel, seed: u64) -> Net {
         Net {
             model,

@@ -64,8 +64,8 @@ pub enum Model {
 }
 
 impl Preset {
-    /// The limits of an engine that reads from this device: as many requests in flight as it accepts, half of them
-    /// readahead.
+    /// Returns the limits of an engine that reads from this device: as many requests in flight as the device accepts, half of them
+    /// for readahead.
     #[must_use]
     pub fn config(&self, page: PageSize, cache_bytes: u64) -> Config {
         let mut config = Config::new(page, cache_bytes);
@@ -76,7 +76,7 @@ impl Preset {
         config.bounded()
     }
 
-    /// An idle device of this kind, whose random numbers (if any) come from `seed`.
+    /// Creates an idle device of this kind, whose random numbers (if any) depend on `seed`.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         let device = self.build_model(seed);
         match self.throttle {
@@ -99,9 +99,9 @@ impl Preset {
         }
     }
 
-    /// A lower bound: the minimum time in which this device can read `bytes` distinct bytes, however they are cut,
-    /// ordered and overlapped, from its first command on. The bound may not be achievable. It includes neither the
-    /// host's time nor a throttle, which lets one long command pass at once.
+    /// Returns a lower bound for the time in which this device can read `bytes` distinct bytes, from its first command on, for any
+    /// division into commands, in any order, and with any overlap. The bound may not be achievable. The bound includes neither the
+    /// host's time nor a rate limit (throttle), because that passes one long command at once.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         match self.model {
             _ if bytes == 0 => 0,
@@ -115,7 +115,7 @@ impl Preset {
     }
 }
 
-/// The preset called `name`.
+/// Returns the preset called `name`.
 pub fn find(name: &str) -> Result<&'static Preset, SpecError> {
     PRESETS
         .iter()
@@ -136,7 +136,7 @@ const KIB: u64 = 1024;
 const NO_HOST: &str = "0: the published figures that it was fitted to include the host";
 const HOST_NOW: &str = "assumption: 0.05 to 0.1 us/KiB on a present CPU, its middle";
 
-/// Every preset: those of publications, oldest first, then current devices.
+/// Returns every preset: first those from publications, oldest first, then current devices.
 pub static PRESETS: &[Preset] = &[
     DISK_2003,
     HDD_THEORY,

@@ -65,8 +65,8 @@ pub struct Tail {
 }
 
 impl SsdModel {
-    /// The minimum time in which a device of this kind reads `bytes` bytes: one command, and its bytes over the
-    /// channels or the link, whichever is slower.
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes: one command, and its bytes over the channels or
+    /// the link, whichever is slower.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let channels = self
             .channel_bytes_per_s
@@ -118,7 +118,7 @@ enum Level {
 }
 
 impl Ssd {
-    /// An idle drive whose slow reads, if it has any, are drawn from `seed`.
+    /// Creates an idle drive; `seed` determines which reads are slow, if the drive has slow reads.
     pub fn new(model: SsdModel, seed: u64) -> Ssd {
         let dies = model.channels as usize * model.dies_per_channel as usize;
         Ssd {

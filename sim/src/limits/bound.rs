@@ -39,7 +39,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The bound of a workload on a model, with a cache whose pages have at least `page_bytes`.
+    /// Returns the bound for a workload on a device model, with a cache whose pages have at least `page_bytes` bytes.
     pub fn of(workload: &Workload, preset: &Preset, page_bytes: u64) -> Bound {
         Bound {
             device_ns: preset.least_ns(workload.distinct_bytes(page_bytes)),
@@ -48,8 +48,8 @@ impl Bound {
         }
     }
 
-    /// The bound of a run with these limits, on the device whose random numbers come from `seed`. It includes the cost
-    /// of gaps and cuts, and the path of each reader.
+    /// Returns the bound for a run with these limits, on a device whose random numbers depend on `seed`. This bound includes the
+    /// cost of gaps between pages and of dividing reads into commands, and the path of each reader.
     pub fn of_run(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> Bound {
         let mut bound = Bound::of(workload, preset, config.page.bytes());
         bound.device_ns = bound
@@ -59,7 +59,7 @@ impl Bound {
         bound
     }
 
-    /// The largest of its parts.
+    /// Returns the largest part, which is the lower bound.
     pub fn ns(&self) -> u64 {
         self.device_ns.max(self.readers_ns).max(self.path_ns)
     }

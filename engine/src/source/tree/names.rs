@@ -180,19 +180,19 @@ impl FolderNames {
             .map(|record| OsStr::from_bytes(name(record)))
     }
 
-    /// The kind of the name at an index.
+    /// Returns the kind of the name at an index.
     #[must_use]
     pub fn kind(&self, index: usize) -> Option<Kind> {
         self.record(index).map(kind)
     }
 
-    /// The attributes of the name at an index, if the listing has more than its kind.
+    /// Returns the attributes of the name at an index, if the listing has more than the kind.
     #[must_use]
     pub fn meta(&self, index: usize) -> Option<Meta> {
         self.record(index).and_then(meta)
     }
 
-    /// The entry at an index: name, kind and attributes.
+    /// Returns the entry at an index: name, kind and attributes.
     #[must_use]
     pub fn entry(&self, index: usize) -> Option<Entry> {
         let record = self.record(index)?;
@@ -211,7 +211,7 @@ impl FolderNames {
             .all(each);
     }
 
-    /// The index of a name in the sorted listing. `near` is a guess of the index.
+    /// Returns the index of a name in the sorted listing. `near` is a guess of that index, which makes the search faster.
     #[must_use]
     pub fn find(&self, wanted: &OsStr, near: usize) -> Option<usize> {
         if self.name(near) == Some(wanted) {
@@ -221,7 +221,7 @@ impl FolderNames {
         self.places.binary_search_by(by_name).ok()
     }
 
-    /// Whether two entries are equal: their names and their attributes.
+    /// Returns true if two entries have equal names and equal attributes.
     #[must_use]
     pub fn is_same(&self, index: usize, other: &FolderNames, at: usize) -> bool {
         self.record(index) == other.record(at)

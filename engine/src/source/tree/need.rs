@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval of the checks. Chosen value: a keystroke takes effect at once, and a check costs 20 us.
+/// Interval of the checks. Chosen value: Ctrl-C takes effect almost at once, and a check costs only 20 us.
 pub const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// Returns false once the result is no longer needed.
@@ -23,7 +23,7 @@ thread_local! {
     static NEED: RefCell<Option<Need>> = const { RefCell::new(None) };
 }
 
-/// Does work whose result is needed as long as `need` returns true.
+/// Calls `work`, whose result is needed only as long as `need` returns true.
 pub fn while_needed<T>(need: Need, work: impl FnOnce() -> T) -> T {
     struct Before(Option<Need>);
     impl Drop for Before {
@@ -35,7 +35,7 @@ pub fn while_needed<T>(need: Need, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The check for this thread's work. `None` if the work is needed in any case.
+/// Returns the check for this thread's work, or `None` if its result is always needed.
 #[must_use]
 pub fn needed() -> Option<Need> {
     NEED.with_borrow(Clone::clone)

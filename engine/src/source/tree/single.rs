@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Opener = dyn Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync;
 
-/// Any source as a tree of one file.
+/// A tree that has only one file, which is any source.
 pub struct Single {
     name: OsString,
     what: SourceName,
@@ -32,7 +32,7 @@ impl Single {
     /// Opens the source with this name, as a file with the last part of that name.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// Returns an error if the source cannot be opened.
     pub fn open(name: &SourceName) -> Result<Single, SourceOpenError> {
         let again = name.clone();
         Single::new(&file_name(name), name.clone(), move || source::open(&again))
@@ -41,7 +41,7 @@ impl Single {
     /// Shows a source as a file called `name`; `opener` opens the source, and reopens it later.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// Returns an error if the source cannot be opened.
     pub fn new(
         name: &str,
         what: impl Into<SourceName>,

@@ -14,7 +14,8 @@ use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use foreread_core::units::MAX_OFFSET;
 use serde::{Deserialize, Serialize};
 
-/// A model file. It has exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net`, and optionally `throttle`.
+/// A model file. A model file has exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net`, and optionally
+/// `throttle`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFile {
@@ -58,7 +59,7 @@ pub struct DiskFile {
     pub slopes: Vec<Slope>,
 }
 
-/// [`HddModel`]; the file's own capacity applies.
+/// The parameters of [`HddModel`]; the capacity is taken from this file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddFile {
@@ -86,7 +87,7 @@ pub struct ArrayFile {
     pub overhead: Vec<Overhead>,
 }
 
-/// The fit of a model to measurements. Errors are fractions: 0.1 is 10 %.
+/// How a model was fitted to measurements. Errors are fractions: 0.1 is 10 %.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitFile {
@@ -134,10 +135,10 @@ impl ModelFile {
         file
     }
 
-    /// The preset described by a checked file. It is leaked and lives as long as the process.
+    /// Returns the preset that a checked file describes. It is leaked, so it lives as long as the process.
     ///
     /// # Panics
-    /// If the file has no device table, which [`super::parse`] refuses.
+    /// Panics if the file has no device table; [`super::parse`] refuses such files.
     pub fn preset(&self, name: &str) -> &'static Preset {
         let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
         let model = (self.disk.as_ref().map(|f| Model::Disk(f.model())))

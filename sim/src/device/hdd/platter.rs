@@ -30,7 +30,7 @@ pub struct TrackRates {
     pub inner: u64,
 }
 
-/// The time of an arm movement.
+/// The time that the arm needs for a movement, by its distance.
 #[derive(Clone, Copy, Debug)]
 pub struct Seek {
     /// Time of any movement, in nanoseconds: the head settles.
@@ -44,7 +44,7 @@ pub struct Seek {
 }
 
 impl Seek {
-    /// The time of a movement over a fraction `x` of the capacity.
+    /// Returns the time of a movement over a fraction `x` of the capacity.
     pub fn ns(&self, x: f64) -> u64 {
         let near = |x: f64| self.settle_ns as f64 + self.root_ns as f64 * x.sqrt();
         let knee = self.linear_from;
@@ -77,8 +77,8 @@ struct Zone {
 }
 
 impl Platter {
-    /// A platter of `capacity_bytes` with `rpm` revolutions per minute. Rates are linear from the outer to the inner
-    /// edge; `phase` decides its angle at time 0.
+    /// Creates a platter with `capacity_bytes` bytes and `rpm` revolutions per minute. The transfer rate changes linearly from the
+    /// outer to the inner edge; `phase` determines the platter's angle at time 0.
     pub fn new(
         capacity_bytes: u64,
         rpm: u32,
@@ -122,19 +122,19 @@ impl Platter {
         zone.pass + u128::from(at - from) * u128::from(zone.ps_per_kib)
     }
 
-    /// Nanoseconds to read from `start` to `end`, rounded up.
+    /// Returns the time in nanoseconds to read from `start` to `end`, rounded up.
     pub fn transfer_ns(&self, start: u64, end: u64) -> u64 {
         (self.pass(end) - self.pass(start)).div_ceil(u128::from(TICKS_PER_NS)) as u64
     }
 
-    /// Bytes that pass the head in `ns` from `start` on, at the rate of that position.
+    /// Returns how many bytes pass the head in `ns` nanoseconds from `start` on, at the rate of that position.
     pub fn bytes_in(&self, start: u64, ns: u64) -> u64 {
         let bytes =
             u128::from(ns) * u128::from(TICKS_PER_NS) / u128::from(self.zone(start).1.ps_per_kib);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Seek time from `from` to `to`; 0 within a track.
+    /// Returns the seek time from `from` to `to`; it is 0 within a track.
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let distance = from.abs_diff(to);
         if distance < self.zone(to).1.track_bytes {
@@ -143,17 +143,18 @@ impl Platter {
         self.seek.ns(distance as f64 / self.capacity_bytes as f64)
     }
 
-    /// The angle of the platter when byte `at` passes the head, in ticks of a revolution.
+    /// Returns the angle of the platter when byte `at` passes the head, in ticks (fractions of a revolution).
     pub fn angle(&self, at: u64) -> u64 {
         ((self.pass(at) + u128::from(self.phase)) % u128::from(self.turn)) as u64
     }
 
-    /// The angle of the platter at `now_ns`.
+    /// Returns the angle of the platter at the time `now_ns`.
     pub fn angle_at(&self, now_ns: u64) -> u64 {
         (u128::from(now_ns) * u128::from(TICKS_PER_NS) % u128::from(self.turn)) as u64
     }
 
-    /// The time until the platter is at `to`, starting `later_ns` (less than an hour) after it was at `from`.
+    /// Returns the time until the platter is at the angle `to`, measured from a moment that is `later_ns` (less than an hour) after
+    /// it was at the angle `from`.
     pub fn wait_ns(&self, from: u64, later_ns: u64, to: u64) -> u64 {
         let there = (from + later_ns * TICKS_PER_NS) % self.turn;
         ((to + self.turn - there) % self.turn).div_ceil(TICKS_PER_NS)
