@@ -747,7 +747,8 @@ mod tests {
             "abfss://box@acc.dfs.core.windows.net/dir",
             "hf://u/r/dir",
         ] {
-            let wanted = format!("write {name}/ with a / at the end; to read a single object, check it");
+            let wanted =
+                format!("write {name}/ with a / at the end; to read a single object, check it");
             assert!(remedy(name, ENOENT).contains(&wanted), "{name}");
             assert_eq!(remedy(name, EIO), "check it");
         }

@@ -874,7 +874,9 @@ fn the_nth_mapping_of_files_is_refused_for_every_n() {
                     let fired = !testing::is_due(SystemRequest::Mapping);
                     testing::refuse(SystemRequest::Mapping, None, false);
                     let refused = |reader: &Reader| {
-                        reader.describe().contains("io_uring got too little locked memory: ENOMEM")
+                        reader
+                            .describe()
+                            .contains("io_uring got too little locked memory: ENOMEM")
                     };
                     assert_eq!(
                         [&first, &second].map(refused),

@@ -1168,10 +1168,7 @@ fn names_that_take_too_many_bytes_are_an_error() {
             let before = name_bytes();
             let refused = names(&tree, "").expect_err("four names").to_string();
             assert!(
-                refused.contains(&format!(
-                    "exceed the limit of {} bytes",
-                    max_name_bytes()
-                )),
+                refused.contains(&format!("exceed the limit of {} bytes", max_name_bytes())),
                 "{refused}"
             );
             assert_eq!(name_bytes(), before, "given back");

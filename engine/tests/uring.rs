@@ -224,8 +224,9 @@ fn more_files_than_rings() {
     let beyond = all
         .iter()
         .filter(|s| {
-            s.describe()
-                .ends_with("threads (all 64 io_uring instances that foreread may create are in use)")
+            s.describe().ends_with(
+                "threads (all 64 io_uring instances that foreread may create are in use)",
+            )
         })
         .count();
     assert!(beyond >= 6, "{beyond} of 70 beyond the limit");

@@ -22,15 +22,15 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The 0.99 quantile of the standard normal distribution.
 pub const Z99: f64 = 2.326_347_874_040_841;
 
-/// Scrambles 64 bits so that each bit of the result depends on each bit of `x`; one to one. It is the finaliser of
-/// splitmix64 (Stafford's variant 13).
+/// Scrambles 64 bits so that each bit of the result depends on each bit of `x`. Different inputs give different results. This
+/// function is the finaliser of splitmix64 (Stafford's variant 13).
 pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
 }
 
-/// The generator for the `nth` fetch (0 for the first) that begins at byte `first_byte` of `file`.
+/// Creates the generator for the `nth` fetch (0 for the first) that begins at byte `first_byte` of `file`.
 pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
     let words = [u64::from(file), first_byte, nth];
     Rng {
@@ -42,53 +42,54 @@ pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
     }
 }
 
-/// A lower bound of [`Rng::lognormal`]: the smallest uniform above 0 is 2^-53, so no normal draw is below
-/// `-sqrt(2 * 53 * ln 2)`.
+/// Returns a lower bound of [`Rng::lognormal`]: the smallest uniform random number above 0 is 2^-53, so no normal random number is
+/// below `-sqrt(2 * 53 * ln 2)`.
 pub fn least_lognormal(median: f64, p99: f64) -> f64 {
     let farthest = -(2.0 * 53.0 * std::f64::consts::LN_2).sqrt();
     median * ((p99 / median).ln() / Z99 * farthest).exp()
 }
 
-/// A splitmix64 generator, with a period of 2^64. It is for simulation, not for secrets.
+/// A splitmix64 generator, with a period of 2^64. Use it for simulations, not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// A generator that starts from `seed`. All seeds are equally good.
+    /// Creates a generator that starts from `seed`. All seeds are equally good.
     pub fn new(seed: u64) -> Rng {
         Rng { state: seed }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         mix(self.state)
     }
 
-    /// A whole number from 0 up to but not including `n`; 0 if `n` is 0. The probabilities of two values differ by at
-    /// most a factor of 1 + `n / 2^64`.
+    /// Returns a random whole number from 0 up to but not including `n`; 0 if `n` is 0. The probabilities of two values differ by
+    /// at most a factor of 1 + `n / 2^64`.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A multiple of 2^-53 in `[0, 1)`.
+    /// Returns a uniform random number in `[0, 1)`, which is a multiple of 2^-53.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (-53_f64).exp2()
     }
 
-    /// A draw from the normal distribution of mean 0 and standard deviation 1 (Box and Muller 1958, its cosine
-    /// half). Takes two draws of 64 bits.
+    /// Returns a random number from the normal distribution with mean 0 and standard deviation 1 (the cosine half of Box and Muller
+    /// 1958). It uses 128 random bits.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// A lognormal draw: half of all draws are below `median`, and 99 % are below `p99`.
+    /// Returns a random number from the lognormal distribution in which half of all values are below `median`, and 99 % are below
+    /// `p99`.
     ///
     /// # Panics
-    /// Panics unless `0 < median <= p99`; both are constants of a model.
+    /// Panics unless `0 < median <= p99`; both values are constants of a device model.
     pub fn lognormal(&mut self, median: f64, p99: f64) -> f64 {
         assert!(
             0.0 < median && median <= p99,

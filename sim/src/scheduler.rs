@@ -37,7 +37,7 @@ pub struct Issue {
     pub due_ns: u64,
 }
 
-/// The next step for the caller.
+/// The next step that the caller must carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A job begins, so its file is open from now on. An earlier job may have opened it already.
@@ -96,7 +96,7 @@ pub struct JobScheduler<'a> {
 }
 
 impl<'a> JobScheduler<'a> {
-    /// No job has begun; jobs that do not wait for another job begin at 0.
+    /// Creates a scheduler in which no job has begun; jobs that do not wait for another job begin at time 0.
     pub fn new(jobs: &'a [Job]) -> JobScheduler<'a> {
         let mut scheduler = JobScheduler {
             jobs,
@@ -125,7 +125,7 @@ impl<'a> JobScheduler<'a> {
         scheduler
     }
 
-    /// The earliest time for which a slot waits.
+    /// Returns the earliest time for which a slot waits.
     pub fn next_time(&self) -> Option<u64> {
         self.due.next_time()
     }
@@ -134,8 +134,8 @@ impl<'a> JobScheduler<'a> {
         self.progress.iter().all(|p| p.busy == 0)
     }
 
-    /// Makes the slot with the earliest time ready, if that time has come. It handles one slot at a time, so that the
-    /// caller can check its device in between. Returns false if no slot is due.
+    /// Makes the slot with the earliest time ready, if that time has come. Each call handles only one slot, so that the caller can
+    /// check its device in between. Returns false if no slot is due.
     #[inline]
     pub fn expire(&mut self, now: u64) -> bool {
         let Some((at, slot)) = self.due.pop(now) else {
@@ -146,8 +146,8 @@ impl<'a> JobScheduler<'a> {
         true
     }
 
-    /// The caller's next step at `now`; `None` if it must wait. The two most frequent results, a wake-up and `None`,
-    /// are found here so that the compiler can inline them into the caller's loop.
+    /// Returns the caller's next step at the time `now`, or `None` if the caller must wait. This function itself computes only the
+    /// two most frequent results, a wake-up and `None`, so that the compiler can inline it into the caller's loop.
     #[inline]
     pub fn poll(&mut self, now: u64) -> Option<Step> {
         if self.steps.is_empty() && self.clock_of.is_none() {
@@ -185,7 +185,7 @@ impl<'a> JobScheduler<'a> {
         Some(Step::Issue(issue))
     }
 
-    /// The request of a slot has been served.
+    /// Call this when the request of a slot has been served.
     #[inline]
     pub fn served(&mut self, now: u64, slot: u32) {
         let Slot { job: number, .. } = self.slots[slot as usize];
@@ -218,8 +218,8 @@ impl<'a> JobScheduler<'a> {
         }
     }
 
-    /// The request of this slot that was polled last needs no wait. The slot takes the job's next request at once,
-    /// regardless of the batch.
+    /// Call this if the request that [`poll`](Self::poll) last returned for this slot needs no wait. The slot takes the job's next
+    /// request at once, regardless of the batch.
     pub fn skip(&mut self, now: u64, slot: u32) {
         (
             self.slots[slot as usize].in_service,

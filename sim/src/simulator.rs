@@ -45,8 +45,8 @@ impl Setup<'_> {
     }
 }
 
-/// Time that a reader spends on `bytes` that it receives. Rounded up, so that a read in parts never takes less time
-/// than one in a single piece.
+/// Returns the time that a reader spends on copying `bytes` bytes that it receives. The time is rounded up, so that a read in
+/// several parts never takes less time than a read in one piece.
 pub fn copy_ns(bytes: u64, host_ns_per_kib: u64) -> u64 {
     (bytes * host_ns_per_kib).div_ceil(1024)
 }
@@ -81,12 +81,12 @@ struct Sim<'a> {
 /// Runs the workload to its end.
 ///
 /// # Panics
-/// Panics if a read never ends: then the machine or the device model is broken, and the figures would be wrong.
+/// Panics if a read never ends, because then the state machine or the device model has a bug, and the results would be wrong.
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
     Sim::new(setup, device).run().result()
 }
 
-/// Observes each event before the machine handles it, and the machine's notes about the event.
+/// Observes each event before the state machine handles it, and the notes that the state machine makes about the event.
 pub trait Watch {
     /// The time of the next event, in virtual nanoseconds.
     fn time(&mut self, _now_ns: u64) {}
@@ -96,10 +96,10 @@ pub trait Watch {
     fn notes(&mut self, notes: Vec<Note>);
 }
 
-/// Like [`run`], with an observer that does not affect the run.
+/// Like [`run`], but with an observer, which does not affect the run.
 ///
 /// # Panics
-/// Panics as [`run`] does.
+/// Panics in the same cases as [`run`].
 pub fn run_watched<'a>(
     setup: &'a Setup<'a>,
     device: Box<dyn Device>,
@@ -448,7 +448,7 @@ pub struct MappedPages {
 }
 
 impl MappedPages {
-    /// Whether the page is mapped, so that a touch of it does not involve the machine.
+    /// Returns true if the page is mapped, so that a touch of it does not involve the state machine.
     pub fn has(&self, file: u32, open: u32, page: u64) -> bool {
         let word = self
             .tables
@@ -457,7 +457,7 @@ impl MappedPages {
         word.is_some_and(|w| w >> (page % 64) & 1 != 0)
     }
 
-    /// A served fault maps these pages, of the 64 from page `64 * number` on.
+    /// Records that a page fault has mapped these pages (a bit set of the 64 pages from page `64 * number` on).
     pub fn map(&mut self, file: u32, open: u32, number: u64, pages: u64) {
         let table = self.tables.entry((file, open)).or_default();
         let word = number as usize;
@@ -467,7 +467,7 @@ impl MappedPages {
         table[word] |= pages;
     }
 
-    /// These pages, of the 64 from page `64 * number` on, left the cache.
+    /// Records that these pages have left the cache (a bit set of the 64 pages from page `64 * number` on).
     pub fn unmap(&mut self, file: u32, number: u64, pages: u64) {
         for (_, table) in self.tables.range_mut((file, 0)..=(file, u32::MAX)) {
             if let Some(word) = table.get_mut(number as usize) {
@@ -476,7 +476,7 @@ impl MappedPages {
         }
     }
 
-    /// The mapping is removed. Returns the pages that were mapped, of the 64 from page `64 * number` on.
+    /// It also unmaps these pages. Returns which of the 64 pages from page `64 * number` on were mapped.
     pub fn close(&mut self, file: u32, open: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
         let table = self.tables.remove(&(file, open)).unwrap_or_default();
         (0..).zip(table).filter(|(_, pages)| *pages != 0)
@@ -506,12 +506,12 @@ impl Refaults {
         }
     }
 
-    /// Bytes that were read again.
+    /// Returns the number of bytes that were read again.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Records an action of the machine; `hinted`: a hint caused it.
+    /// Records an action of the state machine; `hinted` is true if a hint caused it.
     pub fn see(&mut self, action: &Action, hinted: bool) {
         match *action {
             Action::Drop {
@@ -545,7 +545,7 @@ impl Refaults {
     }
 }
 
-/// The set bits, from the lowest.
+/// Returns the positions of the set bits, starting with the lowest.
 pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros() as usize;

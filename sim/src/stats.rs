@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The probability of at least one false difference in a family of comparisons. It is the usual 5 %; every report
+/// The accepted probability of at least one false difference in a family of comparisons. It is the usual 5 %, and every report
 /// states it.
 pub const ALPHA: f64 = 0.05;
 
@@ -34,7 +34,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarizes `values`. Undefined if there are no values, or if one is not finite.
+    /// Summarizes `values`. The summary is undefined (`None`) if there are no values, or if one is not finite.
     pub fn of(values: &[f64]) -> Option<Summary> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -57,12 +57,12 @@ impl Summary {
     }
 }
 
-/// The probability of differences at least this large if there were no real difference: a two-sided t test on `a[i] -
+/// Returns the probability of differences at least this large if there were no real difference: a two-sided t test on `a[i] -
 /// b[i]`.
 ///
-/// Deterministic models give equal differences. Then t is not defined, but the result is clear: 0 if they differ, 1 if
-/// they do not. Undefined for fewer than two pairs (one pair shows nothing about chance), for samples of unequal
-/// length, and for values that are not finite.
+/// Deterministic device models give equal differences for all pairs. If all differences are equal, t is not defined, but the result
+/// is clear: 0 if `a` and `b` differ, 1 if they do not. The result is undefined (`None`) for fewer than two pairs (one pair shows
+/// nothing about chance), for samples of unequal length, and for values that are not finite.
 pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     if a.len() != b.len() || a.len() < 2 || differences.iter().any(|d| !d.is_finite()) {
@@ -76,7 +76,8 @@ pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     Some((2.0 * student.sf(t.abs())).min(1.0))
 }
 
-/// Ends of the 95 % interval of the mean of `b[i] - a[i]`, by Student's t. Undefined if [`paired_t_test`] is.
+/// Returns both ends of the 95 % confidence interval of the mean of `b[i] - a[i]`, by Student's t. The result is undefined if that
+/// of [`paired_t_test`] is.
 pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
@@ -85,13 +86,14 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     Summary::of(&differences).map(|d| d.ci95)
 }
 
-/// Whether mean(`b`) / mean(`a`) is known to be within [`EQUIVALENCE_MARGIN`] of 1: its 95 % interval is between 1 /
-/// 1.05 and 1.05. It is not enough that no test finds a difference: with runs of 0.1 and 0.7 s, nothing differs
-/// significantly. Undefined if [`paired_t_test`] is, and if the mean of `a` is not above 0.
+/// Returns true if mean(`b`) / mean(`a`) is known to be within [`EQUIVALENCE_MARGIN`] of 1, that is, if its 95 % confidence
+/// interval is between 1 / 1.05 and 1.05. It is not enough that a test finds no difference: for example, if run times vary between
+/// 0.1 and 0.7 s, no difference is significant. The result is undefined if that of [`paired_t_test`] is, or if the mean of `a` is
+/// not above 0.
 ///
-/// The interval is that of the ratio of means by Student's t on the residuals `b[i] - ratio * a[i]`; a bootstrap
-/// interval is too narrow for a few pairs. Equal runs have no residuals, so for a deterministic model the ratio itself
-/// decides.
+/// The interval of the ratio of means is computed by Student's t on the residuals `b[i] - ratio * a[i]`, because a bootstrap
+/// interval is too narrow if there are only a few pairs. For a deterministic device model the residuals are 0, so only the ratio
+/// itself decides.
 pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
     paired_t_test(a, b)?;
     let base = mean(a);
@@ -104,8 +106,8 @@ pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
 }
 
 /// Holm's step-down correction: adjusts each p value to its family, so that comparing each adjusted value with
-/// [`ALPHA`] keeps the probability of one false result in the whole family below it. Undefined values stay undefined
-/// and do not count.
+/// [`ALPHA`] keeps the probability of one false result in the whole family below it. Undefined values stay undefined, and do not
+/// count as members of the family.
 pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = family
         .iter()
@@ -122,14 +124,14 @@ pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
     corrected
 }
 
-/// `part / whole`; undefined if `whole` is 0.
+/// Returns `part / whole`; undefined if `whole` is 0.
 pub fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole != 0.0)
         .then_some(part / whole)
         .filter(|r| r.is_finite())
 }
 
-/// An empty histogram of latencies in nanoseconds that grows as needed.
+/// Creates an empty histogram of latencies in nanoseconds, which grows as needed.
 pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new(LATENCY_DIGITS).expect("three digits are among the 0 to 5 that there are")
 }
@@ -143,7 +145,7 @@ pub fn record_latency(histogram: &mut Histogram<u64>, ns: u64) {
     }
 }
 
-/// The latency in nanoseconds that `percent` % of the reads did not exceed. Undefined if there are no reads.
+/// Returns the latency in nanoseconds that `percent` % of the reads did not exceed. The result is undefined if there are no reads.
 pub fn percentile_ns(histogram: &Histogram<u64>, percent: f64) -> Option<u64> {
     (!histogram.is_empty()).then(|| histogram.value_at_percentile(percent))
 }
@@ -182,8 +184,9 @@ const RESAMPLES: usize = 2000;
 /// A fixed seed, so that two reports of the same runs have equal figures.
 const SEED: u64 = 0;
 
-/// Ends of the 95 % interval of mean(`b`) / mean(`a`), where `a[i]` and `b[i]` are a pair. Undefined for fewer than two
-/// pairs, for samples of unequal length, for values that are not finite, and if a mean of `a` is not above 0.
+/// Returns both ends of the 95 % confidence interval of mean(`b`) / mean(`a`), where `a[i]` and `b[i]` are a pair. The result is
+/// undefined for fewer than two pairs, for samples of unequal length, for values that are not finite, and if a mean of `a` is not
+/// above 0.
 pub fn ratio_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     let fit = a.len() == b.len()
         && a.len() >= 2

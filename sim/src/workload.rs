@@ -28,7 +28,7 @@ pub use model::{Job, Link, Request, RequestKind, Workload};
 /// The page size of workloads whose reads are those of a program above a page cache.
 const PAGE_BYTES: u64 = 4096;
 
-/// Maximum number of reads of a workload. All are created before the first is issued, with 32 bytes each, so at most 1
+/// Maximum number of reads of a workload. All reads are created before the first is issued; at 32 bytes each, they take at most 1
 /// GB.
 pub const MAX_READS: u64 = 1 << 25;
 
@@ -79,12 +79,12 @@ impl std::fmt::Debug for WorkloadChoice {
     }
 }
 
-/// Parses `NAME:key=value,...` of a workload in [`ALL`].
+/// Parses a workload in [`ALL`] that is written as `NAME:key=value,...`.
 pub fn parse(text: &str) -> Result<WorkloadChoice, SpecError> {
     parse_among(text, ALL)
 }
 
-/// Parses `NAME:key=value,...` of a workload in this list, for a program that adds workloads.
+/// Like [`parse`], but for the workloads in `list`; for a program that adds workloads.
 pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<WorkloadChoice, SpecError> {
     let spec = Spec::parse(text)?;
     let Some(info) = list.iter().copied().find(|i| i.name == spec.name) else {
@@ -158,7 +158,7 @@ fn equal_files(size: u64, file: u64) -> Vec<u64> {
     (0..files).map(|n| file.min(size - n * file)).collect()
 }
 
-/// The error for a file that is too small for a workload. It reports the size as if it were a parameter.
+/// Returns the error for a file that is too small for a workload. The error reports the size as if it were a parameter.
 pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::Value {
         name: name.to_string(),
@@ -185,7 +185,7 @@ fn check_reads(name: &str, record: u64, reads: u64) -> Result<(), SpecError> {
 macro_rules! workloads {
     ($($module:ident),* $(,)?) => {
         $(pub mod $module;)*
-        /// Every workload, in the order in which people see them listed.
+        /// Every workload, in the order in which `foreread list workloads` shows them.
         pub static ALL: &[&Info] = &[$(&$module::INFO),*];
     };
 }

@@ -110,7 +110,7 @@ impl BucketServer {
         .into()
     }
 
-    /// The URL of an object, for an HTTP client.
+    /// Returns the URL of an object, for an HTTP client.
     pub fn url(&self, key: &str) -> String {
         format!("http://{}/bucket/{key}", self.address())
     }
@@ -132,10 +132,10 @@ impl BucketServer {
         state.objects.insert(key.to_string(), object);
     }
 
-    /// Puts another object of the same size within the same second: only its ETag is new.
+    /// Replaces an object by another of the same size and with the same date: only its ETag is new.
     ///
     /// # Panics
-    /// The object does not exist, or has another size.
+    /// Panics if the object does not exist, or has another size.
     pub fn put_within_the_second(&self, key: &str, bytes: Vec<u8>) {
         let mut state = lock(&self.state);
         state.puts += 1;
@@ -161,7 +161,8 @@ impl BucketServer {
         lock(&self.state).requests
     }
 
-    /// Whether bytes of this object were requested. The reply has the content of that time, whatever is put later.
+    /// Returns true if bytes of this object were requested. The reply has the content that the object had when the request arrived,
+    /// even if another object is put later.
     pub fn was_asked_for(&self, key: &str) -> bool {
         lock(&self.state).asked.contains(key)
     }

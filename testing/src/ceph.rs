@@ -27,7 +27,7 @@ const BYTES: u64 = 12 << 30;
 /// A program that does not finish is ended after this many seconds.
 const RUN_SECONDS: &str = "60";
 
-/// Why there is no cluster.
+/// Why the Ceph cluster could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CephError {
     /// A program is not installed.
@@ -50,7 +50,7 @@ impl fmt::Display for CephError {
     }
 }
 
-/// The cluster. Its drop removes it.
+/// The cluster. When this value is dropped, the cluster is removed.
 #[derive(Debug)]
 pub struct CephCluster {
     dir: PathBuf,
@@ -59,7 +59,8 @@ pub struct CephCluster {
 }
 
 impl CephCluster {
-    /// Creates a cluster in the folder for temporary files. Errors: a package is missing, or the cluster does not start in time.
+    /// Creates a cluster in the folder for temporary files. Returns an error if a package is missing, or if the cluster does not
+    /// start in time.
     pub fn up() -> Result<CephCluster, CephError> {
         if let Some(missing) = PROGRAMS.iter().find(|program| !is_here(program)) {
             return Err(CephError::Missing(missing));
@@ -73,12 +74,12 @@ impl CephCluster {
         Ok(cluster)
     }
 
-    /// Starts the daemons that are down.
+    /// Starts the daemons that are not running.
     pub fn again(&self) -> Result<(), CephError> {
         output(&mut script("up", &self.dir, self.port), "the cluster").map(|_| ())
     }
 
-    /// The path of its configuration, for `?conf=PATH` and `CEPH_CONF`.
+    /// Returns the path of the cluster's configuration, for `?conf=PATH` and `CEPH_CONF`.
     pub fn conf(&self) -> PathBuf {
         self.dir.join("ceph.conf")
     }
@@ -87,7 +88,7 @@ impl CephCluster {
         &self.dir
     }
 
-    /// Whether all daemons run.
+    /// Returns true if all daemons run.
     pub fn is_up(&self) -> bool {
         let runs = |daemon: &str| {
             self.pid(daemon)
@@ -96,12 +97,12 @@ impl CephCluster {
         ["mon.a", "mgr.x", "osd.0"].into_iter().all(runs)
     }
 
-    /// Runs one of Ceph's programs (`ceph`, `rbd`, `rados`) on the cluster. Returns its output.
+    /// Runs one of Ceph's programs (`ceph`, `rbd`, `rados`) on the cluster. Returns the output of the program.
     pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String, CephError> {
         run_ceph(&self.conf(), program, arguments)
     }
 
-    /// The process id of a daemon: `osd.0`, `mon.a` or `mgr.x`.
+    /// Returns the process id of a daemon, such as `osd.0`, `mon.a` or `mgr.x`.
     pub fn pid(&self, daemon: &str) -> Option<u32> {
         let text = std::fs::read_to_string(self.dir.join(format!("run/{daemon}.devpid"))).ok()?;
         text.split_whitespace().next()?.parse().ok()
@@ -115,8 +116,8 @@ impl Drop for CephCluster {
     }
 }
 
-/// Runs one of Ceph's programs on the cluster with this configuration. Returns its output. Errors: the program cannot be run, fails,
-/// or does not end within a minute.
+/// Runs one of Ceph's programs on the cluster with this configuration. Returns the output of the program. Returns an error if the
+/// program cannot be run, fails, or does not end within a minute.
 pub fn run_ceph(conf: &Path, program: &str, arguments: &[&str]) -> Result<String, CephError> {
     let mut command = Command::new("timeout");
     command

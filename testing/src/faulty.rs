@@ -92,7 +92,7 @@ impl<S: Source> Faulty<S> {
         }
     }
 
-    /// Only read number `n` (from 0) fails.
+    /// Creates a source of which only read number `n` (from 0) fails.
     pub fn nth(inner: S, n: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| {
             if call.nth == n {
@@ -103,7 +103,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// Read number `n` (from 0) and every later read fail.
+    /// Creates a source of which read number `n` (from 0) and every later read fail.
     pub fn from_nth(inner: S, n: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| {
             if call.nth >= n {
@@ -114,7 +114,8 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// About `per_mille` of 1000 reads fail, chosen by the seed and the position in the sequence.
+    /// Creates a source of which about `per_mille` of 1000 reads fail; which of them depends on the seed and on the position in the
+    /// sequence.
     pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| {
             match random(seed, call.nth) % 1000 < per_mille {
@@ -124,7 +125,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// Every read takes longer by this time, varied by up to half of it according to the seed.
+    /// Creates a source of which every read takes longer: by this time, plus or minus up to half of it, depending on the seed.
     pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
         Faulty::new(inner, move |call| {
@@ -134,7 +135,8 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// No read fails, but call number `n` (from 0) of `what` does, and with `lasting` every later call.
+    /// Creates a source of which no read fails, but call number `n` (from 0) of the method `what` does, and also every later call
+    /// if `lasting` is true.
     pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
         let faulty = Faulty::new(inner, |_| FaultAction::Pass);
         *faulty
@@ -165,22 +167,22 @@ impl<S: Source> Faulty<S> {
         now
     }
 
-    /// Lets every call pass from now on.
+    /// From now on, passes on every call unchanged.
     pub fn heal(&self) {
         self.healed.store(true, Ordering::SeqCst);
     }
 
-    /// Number of reads so far.
+    /// Returns the number of reads so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Number of reads so far that were not passed on unchanged.
+    /// Returns the number of reads so far that were not passed on unchanged.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::SeqCst)
     }
 
-    /// The wrapped source.
+    /// Returns the wrapped source.
     pub fn inner(&self) -> &S {
         &self.inner
     }

@@ -19,5 +19,5 @@ pub use engine::{Op, Story, engine};
 #[cfg(feature = "nbd")]
 pub use nbd::{conversation, handshake, requests};
 
-/// A promise that the input breaks: what, and where.
+/// A guarantee that is violated for this input: which guarantee, and where.
 pub type BrokenPromise = String;

@@ -62,7 +62,7 @@ impl Method {
     ];
 }
 
-/// Holds calls and releases them; the test keeps it.
+/// Makes calls hang and releases them; the test keeps this value.
 #[derive(Debug, Default)]
 pub struct Latch {
     state: Mutex<LatchState>,
@@ -80,25 +80,25 @@ impl Latch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds calls of this method from now on.
+    /// From now on, makes calls of this method hang.
     pub fn hang(&self, method: Method) {
         self.state().hangs = Some(method);
     }
 
-    /// Releases all held calls, and holds no more.
+    /// Releases all calls that hang, and makes no more calls hang.
     pub fn release(&self) {
         self.state().hangs = None;
         self.changed.notify_all();
     }
 
-    /// Whether a call is held within `time`.
+    /// Waits at most this time, and returns true if a call hangs.
     pub fn holds_within(&self, time: Duration) -> bool {
         let nothing = |state: &mut LatchState| state.held == 0;
         let waited = self.changed.wait_timeout_while(self.state(), time, nothing);
         waited.unwrap_or_else(PoisonError::into_inner).0.held > 0
     }
 
-    /// Number of calls that are held now.
+    /// Returns the number of calls that hang now.
     pub fn held(&self) -> u32 {
         self.state().held
     }
@@ -127,7 +127,7 @@ pub struct HangingSource<S> {
 }
 
 impl<S: Source> HangingSource<S> {
-    /// Wraps a source. If `streams` is set, the source is read piece by piece, otherwise through its queue and by threads.
+    /// Wraps a source. If `streams` is true, the source is read as a stream, otherwise through its queue and by threads.
     pub fn new(inner: S, streams: bool) -> (HangingSource<S>, Arc<Latch>) {
         let latch = Arc::new(Latch::default());
         (

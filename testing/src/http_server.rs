@@ -86,7 +86,7 @@ impl ServedRequest {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The requested range of bytes: `bytes=FIRST-LAST` or `bytes=FIRST-`.
+    /// Returns the requested range of bytes: `bytes=FIRST-LAST` or `bytes=FIRST-`.
     pub fn range(&self) -> Option<Range<u64>> {
         let (first, last) = self
             .header("range")?
@@ -101,7 +101,7 @@ impl ServedRequest {
     }
 }
 
-/// An answer before it is sent.
+/// An answer of the server, before it is sent.
 #[derive(Clone, Debug, Default)]
 pub struct ServedAnswer {
     pub status: u16,
@@ -113,7 +113,7 @@ pub struct ServedAnswer {
 }
 
 impl ServedAnswer {
-    /// An answer without headers.
+    /// Creates an answer without headers.
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> ServedAnswer {
         ServedAnswer {
             status,
@@ -122,7 +122,7 @@ impl ServedAnswer {
         }
     }
 
-    /// An error as S3 writes it.
+    /// Creates an error answer in the format of S3.
     pub fn error(status: u16, code: &str) -> ServedAnswer {
         ServedAnswer::new(status, format!("<Error><Code>{code}</Code></Error>"))
     }
@@ -236,8 +236,8 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens on a port of this machine. The handler gets each request with its body; if it returns an error, the connection is
-    /// closed.
+    /// Listens on a port of this machine. The handler is called with each request and its body; if it returns an error, the
+    /// connection is closed.
     pub fn start(
         handler: impl Fn(&ServedRequest, &[u8]) -> io::Result<ServedAnswer> + Send + Sync + 'static,
     ) -> io::Result<HttpServer> {
@@ -282,17 +282,18 @@ impl HttpServer {
         self.address
     }
 
-    /// Answers the next `times` requests with this lie, after those of earlier calls; HEAD requests do not count.
+    /// Answers `times` requests with this lie. If earlier calls have set lies that are not used up, those are sent first. HEAD
+    /// requests are not counted.
     pub fn lie(&self, lie: Lie, times: u64) {
         lock(&self.state).lies.push((lie, times));
     }
 
-    /// Applies this change to every answer from now on.
+    /// From now on, applies this change to every answer.
     pub fn edit(&self, edit: impl Fn(&ServedRequest, &mut ServedAnswer) + Send + Sync + 'static) {
         lock(&self.state).edit = Some(Arc::new(edit));
     }
 
-    /// Gives right answers from now on.
+    /// From now on, gives correct answers.
     pub fn honest(&self) {
         let mut state = lock(&self.state);
         state.lies.clear();
@@ -304,7 +305,7 @@ impl HttpServer {
         lock(&self.state).most = requests;
     }
 
-    /// Number of requests that were refused because of [`HttpServer::at_most`].
+    /// Returns the number of requests that were refused because of [`HttpServer::at_most`].
     pub fn refused(&self) -> u64 {
         lock(&self.state).refused
     }
@@ -313,12 +314,12 @@ impl HttpServer {
         lock(&self.state).connections
     }
 
-    /// Sends answers over this link from now on.
+    /// From now on, sends answers over this simulated link.
     pub fn link(&self, link: Link) {
         lock(&self.state).link = link;
     }
 
-    /// All requests so far, up to the first 65,536.
+    /// Returns all requests so far, but at most the first 65,536.
     pub fn seen(&self) -> Vec<ServedRequest> {
         lock(&self.state).seen.clone()
     }

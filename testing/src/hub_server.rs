@@ -101,7 +101,7 @@ pub struct HubServer {
 }
 
 impl HubServer {
-    /// A hub without repositories.
+    /// Starts a hub without repositories.
     pub fn start() -> io::Result<HubServer> {
         let (hub, content) = (
             TcpListener::bind("127.0.0.1:0")?,
@@ -149,12 +149,12 @@ impl HubServer {
         })
     }
 
-    /// The value of `HF_ENDPOINT` for a client.
+    /// Returns the value of `HF_ENDPOINT` for a client.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.hub.address())
     }
 
-    /// The environment variables for a client; there is no token.
+    /// Returns the environment variables for a client, without a token.
     pub fn variables(&self) -> Vec<(String, String)> {
         vec![("HF_ENDPOINT".to_string(), self.endpoint())]
     }
@@ -164,7 +164,7 @@ impl HubServer {
         self.commit(repository, path, Arc::new(source), true, None);
     }
 
-    /// Puts a file that the hub sends itself.
+    /// Puts a file that the hub itself sends, without a redirect.
     pub fn put_small(&self, repository: &str, path: &str, bytes: Vec<u8>) {
         self.commit(repository, path, Arc::new(Mem::new(bytes)), false, None);
     }
@@ -234,7 +234,7 @@ impl HubServer {
         });
     }
 
-    /// The current commit of `main`.
+    /// Returns the current commit of `main`.
     pub fn main(&self, repository: &str) -> String {
         self.with(repository, |repository| repository.branches["main"].clone())
     }
@@ -255,7 +255,8 @@ impl HubServer {
         self.with(repository, |repository| repository.is_private = true);
     }
 
-    /// Restricts its files to users that its owner has admitted; the user of the token is not one of them.
+    /// Restricts the files of a repository to users that its owner has admitted (a gated repository); the user of the token is not
+    /// one of them.
     pub fn make_gated(&self, repository: &str) {
         self.with(repository, |repository| repository.is_gated = true);
     }
@@ -270,7 +271,7 @@ impl HubServer {
         )
     }
 
-    /// Sets the maximum number of entries in a page of a tree.
+    /// Sets the maximum number of entries in a page of a listing.
     pub fn set_page(&self, entries: usize) {
         lock(&self.state).page = entries;
     }
@@ -320,32 +321,32 @@ impl HubServer {
         lock(&self.state).canned.clear();
     }
 
-    /// The addresses of the hub and its content server.
+    /// Returns the addresses of the hub and of its content server.
     pub fn addresses(&self) -> [SocketAddr; 2] {
         [self.hub.address(), self.content.address()]
     }
 
-    /// Makes URLs that are signed from now on lead to this address: a proxy in front of the content server.
+    /// From now on, signed URLs lead to this address, which is that of a proxy in front of the content server.
     pub fn send_to(&self, proxy: SocketAddr) {
         lock(&self.state).content_at = Some(proxy);
     }
 
-    /// Makes it answer as a mirror from now on.
+    /// From now on, answers as a mirror of a hub does.
     pub fn mirror(&self, mirror: HubMirror) {
         lock(&self.state).mirror = Some(mirror);
     }
 
-    /// Number of signed URLs so far.
+    /// Returns the number of URLs that were signed so far.
     pub fn signatures(&self) -> u64 {
         lock(&self.state).signatures
     }
 
-    /// All requests to the hub so far, up to the first 65,536.
+    /// Returns all requests to the hub so far, but at most the first 65,536.
     pub fn hub_seen(&self) -> Vec<ServedRequest> {
         self.hub.seen()
     }
 
-    /// All requests to the content server so far, up to the first 65,536.
+    /// Returns all requests to the content server so far, but at most the first 65,536.
     pub fn content_seen(&self) -> Vec<ServedRequest> {
         self.content.seen()
     }

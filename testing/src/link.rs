@@ -24,7 +24,7 @@ const PIECES: usize = 256;
 /// Maximum lost time that a late waiter gets back; a longer delay means that the reader does not take its bytes.
 const MAX_LATE: Duration = Duration::from_millis(5);
 
-/// A link; clones refer to the same link.
+/// A simulated network link; all clones refer to the same link.
 #[derive(Clone, Debug)]
 pub struct Link(Arc<LinkState>);
 
@@ -62,13 +62,14 @@ impl Link {
         Duration::from_nanos(self.0.round_trip_ns.load(Ordering::Relaxed))
     }
 
-    /// Waits for the round trip.
+    /// Waits for the round-trip time of the link.
     pub fn travel(&self) {
         std::thread::sleep(self.round_trip());
     }
 
-    /// Reserves link time for `bytes` bytes that were available at `ready`, and waits until they have passed. A waiter that was
-    /// woken late gets the lost time back; otherwise a single connection could never fill the link.
+    /// Reserves the link for `bytes` bytes that were available at the time `ready`, and waits until they have passed. If a thread
+    /// is woken too late, that time is added to its next reservation; otherwise a single connection could never use the full
+    /// bandwidth.
     pub fn pass(&self, bytes: usize, ready: Instant) {
         let bytes_per_second = self.0.bytes_per_second.load(Ordering::Relaxed);
         if bytes_per_second == 0 {
@@ -134,7 +135,7 @@ impl Proxy {
         self.address
     }
 
-    /// Number of answer bytes so far.
+    /// Returns the number of bytes of answers so far.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
@@ -143,7 +144,7 @@ impl Proxy {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Number of HTTP requests so far, from clients that send each request head in one write.
+    /// Returns the number of HTTP requests so far; it is only right for clients that send the head of each request in one write.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }

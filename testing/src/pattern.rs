@@ -32,8 +32,8 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// The offset and version for which eight bytes were made. Any eight bytes give a result; for real ones the offset is within the
-/// file.
+/// Returns the offset and version for which these eight bytes were made. Any eight bytes give a result; only if they are from this
+/// pattern, the offset is within the file.
 pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
     let word = u64::from_le_bytes(bytes);
     let name = word
@@ -65,14 +65,14 @@ pub fn fill(buf: &mut [u8], offset: u64, version: u16) {
     tail.copy_from_slice(&word(index, version).to_le_bytes()[..len]);
 }
 
-/// `len` bytes of this version from `offset` on.
+/// Returns `len` bytes of this version from `offset` on.
 pub fn pattern(offset: u64, len: usize, version: u16) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(&mut bytes, offset, version);
     bytes
 }
 
-/// The first wrong byte.
+/// The first byte that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// Its offset in the file.
@@ -134,7 +134,7 @@ pub fn check(buf: &[u8], offset: u64, version: u16) -> Result<(), Wrong> {
 //
 // The bytes are not changed.
 
-/// A source with a name and an exact version.
+/// Creates a source with a name and an exact version.
 pub struct ExactSource<S> {
     source: S,
     exact: ExactVersion,

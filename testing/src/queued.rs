@@ -42,7 +42,7 @@ struct Tally {
 }
 
 impl<S: Source> QueuedSource<S> {
-    /// Wraps a source. Transfers end as the seed says; 64 may be in flight.
+    /// Wraps a source. Creates a source whose transfers end at times and in an order that depend on the seed; 64 may be in flight.
     pub fn new(inner: S, seed: u64) -> QueuedSource<S> {
         let setup = Setup {
             seed,
@@ -62,13 +62,13 @@ impl<S: Source> QueuedSource<S> {
         self
     }
 
-    /// Refuses every transfer from this number on (from 0), like a ring that the kernel no longer accepts.
+    /// Refuses every transfer from number `nth` on (counted from 0), like an io_uring on which the kernel accepts no more requests.
     pub fn refused_from(mut self, nth: u64) -> QueuedSource<S> {
         self.setup.refused_from = nth;
         self
     }
 
-    /// Number of transfers now in flight, in all queues.
+    /// Returns the number of transfers that are in flight now, in all queues.
     pub fn under_way(&self) -> usize {
         self.tally.under_way.load(Ordering::SeqCst)
     }
@@ -77,12 +77,12 @@ impl<S: Source> QueuedSource<S> {
         self.tally.most.load(Ordering::SeqCst)
     }
 
-    /// Number of transfers that were started.
+    /// Returns the number of transfers that were started.
     pub fn taken(&self) -> u64 {
         self.tally.taken.load(Ordering::SeqCst)
     }
 
-    /// The wrapped source.
+    /// Returns the wrapped source.
     pub fn inner(&self) -> &S {
         &self.inner
     }

@@ -43,7 +43,7 @@ impl RangeServer {
         Ok(RangeServer { server, object })
     }
 
-    /// The object's URL.
+    /// Returns the URL of the object.
     pub fn url(&self) -> String {
         format!("http://{}/object", self.address())
     }

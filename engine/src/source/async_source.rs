@@ -173,7 +173,10 @@ fn range_in<S: AsyncSource>(client: &S, offset: u64, room: usize) -> Range<u64> 
 fn ended<S: AsyncSource>(client: &S) -> SourceError {
     SourceError::Io {
         errno: EIO,
-        what: format!("{}: the async runtime that its client uses has ended", client.describe()),
+        what: format!(
+            "{}: the async runtime that its client uses has ended",
+            client.describe()
+        ),
     }
 }
 

@@ -313,7 +313,10 @@ impl Core {
             .checked_add(wanted)
             .is_none_or(|end| end > i64::MAX as u64)
         {
-            return Err(self.io("reading beyond the largest possible file offset", Errno::INVAL));
+            return Err(self.io(
+                "reading beyond the largest possible file offset",
+                Errno::INVAL,
+            ));
         }
         pick.look(self, bufs, offset, done);
         let more = if (done as u64) < wanted {

@@ -131,7 +131,8 @@ impl Object {
             return Err(SourceOpenError {
                 what: name,
                 why: "it is a prefix, not an object".to_string(),
-                remedy: "use the name of an object, or mount the prefix (foreread mount)".to_string(),
+                remedy: "use the name of an object, or mount the prefix (foreread mount)"
+                    .to_string(),
                 errno: EISDIR,
                 cause: None,
             });

@@ -410,7 +410,9 @@ fn not_here(name: &SourceName, missing: LibraryError) -> SourceOpenError {
             )
         }
         LibraryError::Function(file, function) => (
-            format!("the library {file} lacks the function {function}: its version is too old or too new"),
+            format!(
+                "the library {file} lacks the function {function}: its version is too old or too new"
+            ),
             "install librbd1 of Ceph 16 or later (Debian: apt-get install librbd1)",
         ),
     };
@@ -454,7 +456,8 @@ fn cannot_open(
         ),
         (Step::Connect, _) => (
             format!("the cluster of {conf} cannot be reached ({system})"),
-            "check the monitors, the user and the keyring that the Ceph configuration names".to_string(),
+            "check the monitors, the user and the keyring that the Ceph configuration names"
+                .to_string(),
         ),
         (Step::Pool, ENOENT) => (
             "there is no pool with this name".to_string(),
@@ -472,7 +475,10 @@ fn cannot_open(
             "the cluster does not answer".to_string(),
             "check that it is healthy (ceph -s)".to_string(),
         ),
-        _ => (system, "check the name of the image and the user's capabilities (ceph auth get)".to_string()),
+        _ => (
+            system,
+            "check the name of the image and the user's capabilities (ceph auth get)".to_string(),
+        ),
     };
     let errno = if errno == 0 { EIO } else { errno };
     SourceOpenError {

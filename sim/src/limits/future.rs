@@ -18,16 +18,16 @@ use crate::workload::model::links;
 use crate::workload::{Job, Link, Request, Workload};
 use std::collections::BTreeMap;
 
-/// The next use of an extent that is not needed any more.
+/// Stands in place of the next touch of an extent that is never needed again.
 pub const NEVER: u32 = u32::MAX;
 
 /// Longest extent in bytes. A fetch is a run of whole extents, so this is its granularity.
 const LONGEST_EXTENT: u64 = 256 << 10;
 
-/// Maximum number of touches, 17 bytes each; a run of the oracle with all its rules then takes about ten seconds.
+/// Maximum number of touches (17 bytes of memory each); with this number, the oracle takes about ten seconds to try all its rules.
 pub const MAX_TOUCHES: usize = 1 << 20;
 
-/// Pages that are always read together.
+/// An extent: pages that are always read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     pub file: u32,
@@ -71,8 +71,8 @@ pub struct Future {
 }
 
 impl Future {
-    /// Examines the whole workload. `most_pages` is the longest extent, in addition to [`LONGEST_EXTENT`]; `cost` is
-    /// the minimum time of a request. `None` if there are more touches than [`MAX_TOUCHES`].
+    /// Examines the whole workload. An extent has at most `most_pages` pages and at most [`LONGEST_EXTENT`]; `cost` is the minimum
+    /// time of a request. Returns `None` if there are more touches than [`MAX_TOUCHES`].
     pub fn of(
         workload: &Workload,
         page_bytes: u64,
@@ -136,7 +136,7 @@ impl Future {
         }
     }
 
-    /// The first touch of a request. The request has as many touches as it takes to reach its end.
+    /// Returns the first touch of a request. As many touches as are needed to reach the end of the request belong to it.
     pub fn first_touch(&self, job: u32, request: usize) -> u32 {
         self.starts[job as usize][request]
     }
@@ -151,17 +151,17 @@ impl Future {
             .div_ceil(self.page_bytes)
     }
 
-    /// The next touch that needs this extent, or [`NEVER`].
+    /// Returns the next touch that needs this extent, or [`NEVER`].
     pub fn next_use(&self, extent: u32) -> u32 {
         self.next[extent as usize]
     }
 
-    /// Number of distinct pages that are needed up to and including this touch.
+    /// Returns the number of distinct pages that are needed up to and including this touch.
     pub fn pages_until(&self, touch: u32) -> u64 {
         self.wanted.until(touch)
     }
 
-    /// Marks a touch as done; returns the next use of its extent.
+    /// Marks a touch as done, and returns the next touch of its extent.
     pub fn finish(&mut self, touch: u32) -> u32 {
         self.done[touch as usize] = true;
         let extent = self.extent_of(touch);

@@ -64,9 +64,9 @@ const MAX_COST: u64 = 10;
 /// Events that a search may take even if the run is short: a few milliseconds.
 const MIN_EVENTS: u64 = 60_000;
 
-/// The fastest run that the search finds; each schedule gets a new device. `None` for a workload with more touches than
-/// [`super::MAX_TOUCHES`], and for one with a timed job: readahead does not change when its requests come, so the
-/// length of the run is not a measure of readahead.
+/// Returns the fastest run that the search finds. Each schedule is tried on a new device. Returns `None` for a workload with more
+/// touches than [`super::MAX_TOUCHES`]. It also returns `None` if a job issues its requests at fixed times: then readahead does not
+/// change when requests are issued, so the length of a run does not measure readahead.
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     if timed(setup.workload) {
         return None;

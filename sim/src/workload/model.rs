@@ -41,7 +41,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A read without a pause before it.
+    /// Creates a read without a pause before it.
     pub fn read(offset: u64, len: u64) -> Request {
         Request {
             offset,
@@ -51,12 +51,12 @@ impl Request {
         }
     }
 
-    /// The read of record `n` of a file of `size` bytes: its last record is shorter.
+    /// Creates the read of record `n` of a file of `size` bytes; the last record may be shorter.
     pub fn record(n: u64, record: u64, size: u64) -> Request {
         Request::read(n * record, record.min(size - n * record))
     }
 
-    /// A touch of the byte at `offset` without a pause before it.
+    /// Creates a touch of the byte at `offset`, without a pause before it.
     pub fn touch(offset: u64) -> Request {
         let kind = RequestKind::Touch;
         Request {
@@ -65,7 +65,7 @@ impl Request {
         }
     }
 
-    /// A hint about `len` bytes from `offset` on.
+    /// Creates a hint about `len` bytes from `offset` on.
     pub fn hint(advice: Advice, offset: u64, len: u64) -> Request {
         let kind = RequestKind::Hint(advice);
         Request {
@@ -74,13 +74,13 @@ impl Request {
         }
     }
 
-    /// Whether the job waits for bytes: every request but a hint.
+    /// Returns true if the job waits for bytes, which it does for every request except a hint.
     pub fn demands(&self) -> bool {
         !matches!(self.kind, RequestKind::Hint(_))
     }
 }
 
-/// One reader, or a part of its reads.
+/// A job: one reader, or a part of its reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The file, an index into [`Workload::files`].
@@ -107,7 +107,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job that begins at once and has one request outstanding.
+    /// Creates a job that begins at once and has at most one request outstanding.
     pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
         Job {
             file,
@@ -122,8 +122,8 @@ impl Job {
         }
     }
 
-    /// The number of served requests that continue together when `next` requests have been issued: a batch, or the
-    /// rest.
+    /// Returns how many requests must be served before the job continues, when `next` requests have been issued: a batch, or the
+    /// rest of the requests.
     pub fn together(&self, next: usize) -> usize {
         self.requests
             .len()
@@ -131,7 +131,7 @@ impl Job {
             .clamp(1, self.batch.clamp(1, self.depth.max(1)) as usize)
     }
 
-    /// The mapping for its touches, of a file of `size` bytes.
+    /// Returns the mapping for the job's touches, of a file of `size` bytes.
     pub fn mapping(&self, size: u64) -> Mapping {
         Mapping {
             range: ByteRange::between(0, size),
@@ -155,10 +155,10 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The page size of a workload whose reads are those of a program above a page cache.
+    /// The page size of a workload with the reads of a program that uses the page cache.
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
-    /// A workload of one job on one file.
+    /// Creates a workload of one job on one file.
     pub fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
         let job = Job {
             depth,
@@ -173,7 +173,7 @@ impl Workload {
         }
     }
 
-    /// A workload on these files, without jobs yet.
+    /// Creates a workload on these files, without jobs yet.
     pub fn on_files(name: &str, files: Vec<u64>) -> Workload {
         Workload {
             name: name.to_string(),
@@ -193,7 +193,7 @@ impl Workload {
         });
     }
 
-    /// The number of requests that need bytes: reads and touches.
+    /// Returns the number of requests that need bytes: reads and touches.
     pub fn reads(&self) -> u64 {
         self.jobs
             .iter()
@@ -201,7 +201,7 @@ impl Workload {
             .sum()
     }
 
-    /// The number of bytes that they request; bytes that are requested twice count twice.
+    /// Returns the number of bytes that all reads and touches request; bytes that are requested twice count twice.
     pub fn bytes(&self) -> u64 {
         self.jobs
             .iter()
@@ -218,8 +218,9 @@ impl Workload {
             .any(|r| r.kind == RequestKind::Touch)
     }
 
-    /// The number of bytes in pages of `page_bytes` that are read or touched at least once; overfetch is relative to
-    /// it. The last page of a file counts only up to the end of the file. `page_bytes` is a power of two.
+    /// Returns the number of bytes in those pages of `page_bytes` bytes that are read or touched at least once; read amplification
+    /// is relative to this number. Of the last page of a file, only the bytes up to the end of the file count. `page_bytes` must be
+    /// a power of two.
     pub fn distinct_bytes(&self, page_bytes: u64) -> u64 {
         let page_start = |at: u64| at & !(page_bytes - 1);
         let mut of_file: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
@@ -282,7 +283,7 @@ struct Waiter {
     delay_ns: u64,
 }
 
-/// Which jobs wait for which others, and for how many more events.
+/// Which jobs wait for which other jobs, and for how many more events each job waits.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     /// For each job, the number of events that have not happened yet.
@@ -294,7 +295,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// For these jobs, none of which has begun.
+    /// Creates this for the given jobs, none of which has begun.
     pub fn of(jobs: &[Job]) -> Waits {
         let mut waits = Waits {
             left: vec![0; jobs.len()],
@@ -319,20 +320,20 @@ impl Waits {
         waits
     }
 
-    /// Jobs that wait for no event, in their order.
+    /// Returns the jobs that wait for no event, in their order.
     pub fn free(&self) -> Vec<u32> {
         (0..self.left.len() as u32)
             .filter(|&job| self.left[job as usize] == 0)
             .collect()
     }
 
-    /// The first request of a job is issued; a job without requests begins. Returns the jobs that may begin because of
-    /// this, each with its earliest start time.
+    /// Call this when the first request of a job is issued, or when a job without requests begins. Returns the jobs that may begin
+    /// because of this, each with its earliest start time.
     pub fn started(&mut self, job: u32, now: u64) -> Vec<(u32, u64)> {
         self.happened(job, false, now)
     }
 
-    /// The last request of a job has been served. Returns the jobs that may begin because of this, each with its
+    /// Call this when the last request of a job has been served. Returns the jobs that may begin because of this, each with its
     /// earliest start time.
     pub fn ended(&mut self, job: u32, now: u64) -> Vec<(u32, u64)> {
         self.happened(job, true, now)
@@ -355,7 +356,7 @@ impl Waits {
     }
 }
 
-/// All events that a job waits for: the end of the job that it follows, and its links.
+/// Returns all events that a job waits for: the end of the job that it follows, and the events in its links.
 pub fn links(job: &Job) -> impl Iterator<Item = Link> {
     let follows = job.after.map(|job| Link {
         job,

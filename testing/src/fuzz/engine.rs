@@ -72,7 +72,7 @@ pub enum Op {
     Reopen { reader: usize },
 }
 
-/// Settings and operations.
+/// A story: the settings of an engine, and a sequence of operations on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Story {
     pub policy: usize,
@@ -212,7 +212,7 @@ struct World {
     writes: bool,
 }
 
-/// Runs a story on an engine. `planted` gives the storage a bug, to check that the check finds it.
+/// Runs a story on an engine. `planted` gives the storage a bug, to make sure that the check finds it.
 ///
 /// # Errors
 pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {
@@ -507,7 +507,7 @@ impl Storage {
         Ok(Storage { bytes, forgets })
     }
 
-    /// Another program replaces the bytes like `cp`: it truncates the file first, and then writes.
+    /// Acts as another program that replaces the bytes like `cp`: it truncates the file first, and then writes.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
@@ -520,7 +520,7 @@ impl Storage {
         self.later()
     }
 
-    /// Another program overwrites or truncates the file; the file does not grow.
+    /// Acts as another program that overwrites or truncates the file; the file does not grow.
     pub fn rewrite(&self, bytes: &[u8]) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
@@ -534,7 +534,7 @@ impl Storage {
         self.later()
     }
 
-    /// Another program appends, so that the file has `size` bytes.
+    /// Acts as another program that appends to the file, so that it then has `size` bytes.
     pub fn append(&self, more: &[u8], size: u64) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.append(more),

@@ -17,7 +17,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The first bytes that a client sends. Errors: the handshake wants too many bytes, does not end, or sends an invalid answer.
+/// Tests the handshake with the first bytes that a client sends. Returns an error if the handshake requests too many bytes, does
+/// not end, or sends an invalid answer.
 pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
     let export = Export {
         name: "disk".into(),
@@ -97,8 +98,8 @@ fn replies(mut bytes: &[u8]) -> Result<(), BrokenPromise> {
     Ok(())
 }
 
-/// A sequence of requests to exports of several sizes, read-only and writable. Errors: a request is not parsed as it was written, or
-/// a rule is broken.
+/// Tests a sequence of requests to exports of several sizes, read-only and writable. Returns an error if a request is not parsed as
+/// it was written, or if a rule of the protocol is violated.
 pub fn requests(data: &[u8]) -> Result<(), BrokenPromise> {
     let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else {
         return Ok(());
@@ -200,8 +201,8 @@ fn server() -> &'static PathBuf {
     path
 }
 
-/// The bytes that a client sends after the handshake, to a complete server: each answer must belong to a request. Errors: too many
-/// or too few answers, an invalid answer, or a wrong byte.
+/// Sends the bytes of a client after the handshake to a complete server: each answer must belong to a request. Returns an error if
+/// there are too many or too few answers, or if an answer is invalid or has a wrong byte.
 pub fn conversation(data: &[u8]) -> Result<(), BrokenPromise> {
     let io = |error: std::io::Error| format!("the socket: {error}");
     let mut stream = UnixStream::connect(server()).map_err(io)?;

@@ -99,8 +99,9 @@ impl CachedSource {
             Some(exact) if exact == version.exact => Ok(()),
             Some(_) => {
                 let source = self.below.describe();
-                let what =
-                    format!("{source}: the store no longer has the version whose bytes are in the disk cache");
+                let what = format!(
+                    "{source}: the store no longer has the version whose bytes are in the disk cache"
+                );
                 Err(SourceError::Changed { what })
             }
             None => self.below.check().map(|_| ()),

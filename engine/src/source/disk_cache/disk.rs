@@ -500,7 +500,9 @@ impl Tier for DiskTier {
             .is_ok();
         if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
             // Without the note, the next open fetches the first bytes, as it does without a cache.
-            tracing::debug!("cannot record in the disk cache which version of the object was read last");
+            tracing::debug!(
+                "cannot record in the disk cache which version of the object was read last"
+            );
         }
     }
 

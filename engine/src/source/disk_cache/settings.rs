@@ -51,7 +51,8 @@ impl KeptNames {
     /// # Errors
     /// Returns an error with the expected notation if the text is invalid.
     pub fn parse(text: &str) -> Result<KeptNames, String> {
-        let wrong = || format!("{text} is neither check, nor off, nor a time from 0s to 365d such as 10m");
+        let wrong =
+            || format!("{text} is neither check, nor off, nor a time from 0s to 365d such as 10m");
         match text {
             "check" => return Ok(KeptNames::Checked),
             "off" => return Ok(KeptNames::Off),
@@ -213,9 +214,7 @@ impl DiskCacheSettings {
             ("shared-size", _) => match &mut self.shared {
                 Some(SharedCache::Folder(shared)) => shared.size_bytes = bytes(value)?,
                 _ => {
-                    return Err(
-                        "shared-size needs shared=FOLDER before it".to_string()
-                    );
+                    return Err("shared-size needs shared=FOLDER before it".to_string());
                 }
             },
             ("shared-endpoint" | "shared-profile", _) => match &mut self.shared {
@@ -227,7 +226,11 @@ impl DiskCacheSettings {
                     bucket.endpoint_url = Some(value.into());
                 }
                 Some(SharedCache::Bucket(bucket)) => bucket.profile = Some(value.to_string()),
-                _ => return Err(format!("{key} needs a bucket before it (shared=s3://BUCKET)")),
+                _ => {
+                    return Err(format!(
+                        "{key} needs a bucket before it (shared=s3://BUCKET)"
+                    ));
+                }
             },
             ("free", _) => {
                 self.free = match value.strip_suffix('%') {

@@ -27,7 +27,9 @@ impl FileQueue {
     /// Creates a queue for the file, or returns the reason why it is unavailable.
     pub fn new(file: &Arc<Core>) -> Result<FileQueue, String> {
         let ring = Ring::new().map_err(|error| match error {
-            None => format!("all {MAX_RINGS} io_uring instances that foreread may create are in use"),
+            None => {
+                format!("all {MAX_RINGS} io_uring instances that foreread may create are in use")
+            }
             Some(error) => refused("io_uring", error.raw_os_error().unwrap_or(libc::EIO)),
         })?;
         Ok(FileQueue {

@@ -44,7 +44,10 @@ impl LinkError {
         }
         match error.kind() {
             ErrorKind::WouldBlock => LinkError::Lost(ETIMEDOUT, "the server is silent".to_string()),
-            ErrorKind::TimedOut => LinkError::Lost(ETIMEDOUT, "the server did not answer within the time limit".to_string()),
+            ErrorKind::TimedOut => LinkError::Lost(
+                ETIMEDOUT,
+                "the server did not answer within the time limit".to_string(),
+            ),
             ErrorKind::UnexpectedEof => {
                 LinkError::Lost(EIO, "the server closed the connection".to_string())
             }

@@ -127,11 +127,15 @@ fn answer(
     let mut head = [0; 20];
     stream.receive(&mut head, until).map_err(lost)?;
     if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option {
-        return Err(LinkError::odd("a reply to an option that was not requested"));
+        return Err(LinkError::odd(
+            "a reply to an option that was not requested",
+        ));
     }
     let len = wire::u32_at(&head, 16);
     if len > MAX_ANSWER {
-        return Err(LinkError::odd("a reply of more than 65536 bytes to an option"));
+        return Err(LinkError::odd(
+            "a reply of more than 65536 bytes to an option",
+        ));
     }
     let mut data = vec![0; len as usize];
     stream.receive(&mut data, until).map_err(lost)?;

@@ -75,7 +75,10 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
     }
     let (place, host) = if scheme.ends_with("+unix") {
         if !(rest.starts_with('/') || is_secure && rest.contains('/')) {
-            return Err(parser.error("the address of a unix socket must not contain a host", REMEDY));
+            return Err(parser.error(
+                "the address of a unix socket must not contain a host",
+                REMEDY,
+            ));
         }
         let socket = query
             .split('&')
@@ -336,14 +339,20 @@ mod tests {
                 "nbds://h?tls-type=anon",
                 "TLS without certificates is not supported, because it does not detect a man in the middle",
             ),
-            ("nbds+unix://h?socket=s", "the address of a unix socket must not contain a host"),
+            (
+                "nbds+unix://h?socket=s",
+                "the address of a unix socket must not contain a host",
+            ),
         ];
         for (text, why) in [
             ("nbd://", "the host is missing"),
             ("nbd://:5", "the host is missing"),
             ("nbd://h:99999", "the port is not a number from 0 to 65535"),
             ("nbd://u@h", "an NBD address must not contain a user name"),
-            ("nbd+unix://h/x?socket=y", "the address of a unix socket must not contain a host"),
+            (
+                "nbd+unix://h/x?socket=y",
+                "the address of a unix socket must not contain a host",
+            ),
             ("nbd+unix:///x", "no socket is named"),
             ("nbd+unix:///x?socket=%ff", "it is not text"),
             ("nbd://h/%00", "it is not text"),

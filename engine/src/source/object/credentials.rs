@@ -150,7 +150,10 @@ where
     if keeper.lock().held.is_none() {
         let found = network::wait(keeper.ask());
         found.map_err(|error| {
-            Unfit::new(format!("cannot start the threads of the HTTP client: {error}"), "try again")
+            Unfit::new(
+                format!("cannot start the threads of the HTTP client: {error}"),
+                "try again",
+            )
         })??;
     }
     let has_some = keeper.lock().held.is_some();

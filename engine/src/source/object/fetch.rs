@@ -381,7 +381,9 @@ impl Asker<'_> {
         let Some(refusal) = first.as_ref().err().filter(|refusal| refusal.is_change()) else {
             return first;
         };
-        tracing::debug!("requesting a range of an object again, without a condition on its version: {refusal}");
+        tracing::debug!(
+            "requesting a range of an object again, without a condition on its version: {refusal}"
+        );
         let again = self
             .send_once(version, range, GetOptions::default())
             .await?;

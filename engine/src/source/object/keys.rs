@@ -177,8 +177,9 @@ impl Keys {
             let is_poor = seen.len() - before < MIN_NEW_NAMES;
             poor = if is_poor { poor + 1 } else { 0 };
             if poor == MAX_POOR_PAGES {
-                let why =
-                    format!("{poor} consecutive pages of a listing have almost no new names, and the listing continues");
+                let why = format!(
+                    "{poor} consecutive pages of a listing have almost no new names, and the listing continues"
+                );
                 return Err(Refusal::Endless(why));
             }
             if is_poor {

@@ -37,7 +37,9 @@ pub enum Refusal {
     },
     #[error("the server sent {got} bytes, but {asked} were requested")]
     Length { got: u64, asked: u64 },
-    #[error("the server sends the object compressed ({0}), so offsets in its reply are not offsets in the object")]
+    #[error(
+        "the server sends the object compressed ({0}), so offsets in its reply are not offsets in the object"
+    )]
     Encoded(String),
     #[error(
         "the server decompresses the stored object, so offsets in its reply are not offsets in the object"
@@ -594,7 +596,9 @@ impl Refusal {
                 "switch off compression for this object on the server"
             }
             Refusal::Folder => "add a / at the end of the name",
-            Refusal::NoSize(_) => "use a server that reports the object's size there, or in a reply to HEAD",
+            Refusal::NoSize(_) => {
+                "use a server that reports the object's size there, or in a reply to HEAD"
+            }
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
             Refusal::Connect(why) if has_no_address(why) => {
                 "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host name cannot be resolved"

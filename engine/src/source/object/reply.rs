@@ -192,7 +192,11 @@ pub fn check_part(
         None => {}
         Some(Ok(got)) if got == asked => {}
         Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
-        Some(Err(_)) => return Err(Refusal::Garbled("the length in the reply's header is not a number".to_string())),
+        Some(Err(_)) => {
+            return Err(Refusal::Garbled(
+                "the length in the reply's header is not a number".to_string(),
+            ));
+        }
     }
     write_part(headers, (from, to), size);
     Ok(())
@@ -245,9 +249,9 @@ pub async fn part_of_whole(
 ) -> Result<HttpResponse, Refusal> {
     check_coding(reply.headers(), stores_codings)?;
     let len = header(reply.headers(), "content-length").map(|text| text.trim().parse::<u64>());
-    let len = len
-        .transpose()
-        .map_err(|_| Refusal::Garbled("the length in the reply's header is not a number".to_string()))?;
+    let len = len.transpose().map_err(|_| {
+        Refusal::Garbled("the length in the reply's header is not a number".to_string())
+    })?;
     if let Ok(partial) = 206_u16.try_into() {
         *reply.status_mut() = partial;
     }
@@ -439,7 +443,9 @@ impl ReplyCheck {
         match asked {
             Some(asked) if named.is_none_or(|named| named == asked) => Refusal::Unmodified,
             Some(_) => Refusal::Unmet,
-            None => Refusal::Garbled("the server answered 304 (Not Modified), but no condition was sent".to_string()),
+            None => Refusal::Garbled(
+                "the server answered 304 (Not Modified), but no condition was sent".to_string(),
+            ),
         }
     }
 

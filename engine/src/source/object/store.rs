@@ -319,7 +319,8 @@ fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(),
         let refuse = |why: &str, remedy: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
         let is_path = name.ends_with("_FILE");
         if !is_path && !value.bytes().all(|b| b.is_ascii_graphic()) {
-            let remedy = "set the variable again, without blanks and line breaks (use printf, not echo)";
+            let remedy =
+                "set the variable again, without blanks and line breaks (use printf, not echo)";
             return refuse(
                 "contains a blank, a line break or a character that is not ASCII",
                 remedy,
@@ -372,7 +373,8 @@ fn may_be_plain(
     if credentials::is_private(&url) || allowed {
         return Ok(allowed || url.scheme() == "http");
     }
-    let why = "the endpoint does not use TLS, so any machine on the network path could read the object";
+    let why =
+        "the endpoint does not use TLS, so any machine on the network path could read the object";
     let remedy = format!("set {variable}=true to allow this, or use an endpoint with https://");
     Err(Unfit::new(why, &remedy))
 }

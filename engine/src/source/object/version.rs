@@ -169,7 +169,11 @@ impl Validator {
         match (&self.e_tag, &reply.e_tag) {
             (Some(_), None) => return Err(Refusal::NoEtag),
             // Without an ETag the version was identified by date and size, or size alone, which another version may share.
-            (None, Some(_)) => return Err(changed("the server now sends an ETag for it, but sent none before")),
+            (None, Some(_)) => {
+                return Err(changed(
+                    "the server now sends an ETag for it, but sent none before",
+                ));
+            }
             (Some(mine), Some(theirs)) if mine.tag != theirs.tag => return Err(other_etag()),
             (Some(mine), Some(_)) if !mine.is_weak => return Ok(()),
             _ => {}
@@ -266,9 +270,9 @@ impl Version {
         let had = self.size();
         match refusal {
             Refusal::Empty { .. } => changed(&format!("it is empty, but had {had} bytes")),
-            Refusal::PastEnd { size: None } => {
-                changed(&format!("it is now shorter than the {had} bytes that it had"))
-            }
+            Refusal::PastEnd { size: None } => changed(&format!(
+                "it is now shorter than the {had} bytes that it had"
+            )),
             Refusal::PastEnd { size: Some(size) } if size < had => {
                 changed(&format!("it has {size} bytes, but had {had}"))
             }

@@ -145,7 +145,10 @@ impl AwsChain {
         let all = Profiles::read(&self.settings)?;
         if all.get(name).is_none() {
             if is_asked {
-                let why = format!("there is no profile {name}; the existing profiles are: {}", all.names());
+                let why = format!(
+                    "there is no profile {name}; the existing profiles are: {}",
+                    all.names()
+                );
                 let remedy = match all.is_empty() {
                     true => "select no profile, or create one ('aws configure')",
                     false => "select an existing profile (--profile, AWS_PROFILE)",
@@ -182,8 +185,9 @@ impl AwsChain {
                 return self.sso(name, sso).await;
             }
             if let Some(credential) = keys_of(keys) {
-                let remedy =
-                    format!("check the access key of profile {name}, and that it has read permission");
+                let remedy = format!(
+                    "check the access key of profile {name}, and that it has read permission"
+                );
                 return Ok(Some(FoundCredential::new(
                     credential,
                     &format!("profile {name}"),
@@ -224,8 +228,7 @@ impl AwsChain {
         }
         if keys.contains_key("mfa_serial") {
             let why = format!("profile {name} needs the code of an MFA device (mfa_serial)");
-            let remedy =
-                "use temporary credentials (aws sts get-session-token), or single sign-on";
+            let remedy = "use temporary credentials (aws sts get-session-token), or single sign-on";
             return Err(Unfit::new(why, remedy));
         }
         let source = match (keys.get("source_profile"), keys.get("credential_source")) {
@@ -239,7 +242,9 @@ impl AwsChain {
             (None, None) => None,
         };
         let Some(source) = source else {
-            let why = format!("profile {name} has a role_arn, but there are no credentials to assume that role with");
+            let why = format!(
+                "profile {name} has a role_arn, but there are no credentials to assume that role with"
+            );
             let remedy = "check source_profile or credential_source in ~/.aws/config";
             return Err(Unfit::new(why, remedy));
         };
@@ -322,8 +327,9 @@ impl AwsChain {
         let part = |name: &str| element(&answer.text, name);
         let keys = part("AccessKeyId").zip(part("SecretAccessKey"));
         let keys = keys.and_then(|(id, secret)| credential(id, secret, part("SessionToken")));
-        let credential =
-            keys.ok_or_else(|| unfit("the reply of the AWS token service (STS) has no credentials".to_string()))?;
+        let credential = keys.ok_or_else(|| {
+            unfit("the reply of the AWS token service (STS) has no credentials".to_string())
+        })?;
         let expires = part("Expiration").and_then(super::time_of);
         Ok(Some(FoundCredential::new(
             credential, link, expires, remedy,
@@ -463,7 +469,12 @@ impl AwsChain {
             (None, None) => return Ok(None),
         };
         let remedy = "check AWS_CONTAINER_CREDENTIALS_FULL_URI, and the role of the task or pod";
-        let refuse = |why: &str| Unfit::new(format!("the credential service of the container: {why}"), remedy);
+        let refuse = |why: &str| {
+            Unfit::new(
+                format!("the credential service of the container: {why}"),
+                remedy,
+            )
+        };
         let url = Url::parse(&url).map_err(|_| refuse("its address is not a URL"))?;
         if url.scheme() != "https" && !is_near(&url) {
             return Err(refuse(
@@ -483,11 +494,14 @@ impl AwsChain {
         };
         if let Some(token) = token.as_deref().map(str::trim) {
             if !web::is_header(token) {
-                return Err(refuse("the authorization token has characters that an HTTP header must not have"));
+                return Err(refuse(
+                    "the authorization token has characters that an HTTP header must not have",
+                ));
             }
             request = request.header("authorization", token);
         }
-        let json = web::send_for_json("the credential service of the container", request, remedy).await?;
+        let json =
+            web::send_for_json("the credential service of the container", request, remedy).await?;
         let link = "the role of the container";
         of_json(&json, link, remedy)
             .ok_or_else(|| refuse("its reply contains no credentials"))
@@ -653,7 +667,8 @@ fn signed_headers(
     by: Option<&AwsCredential>,
 ) -> Result<http::HeaderMap, String> {
     let request = http::Request::post(url.as_str()).body(bytes::Bytes::new().into());
-    let mut request = request.map_err(|_| "the request for the token service has an invalid URL".to_string())?;
+    let mut request =
+        request.map_err(|_| "the request for the token service has an invalid URL".to_string())?;
     if let Some(credential) = by {
         let signed =
             AwsAuthorizer::new(credential, "sts", region).try_authorize(&mut request, None);

@@ -112,8 +112,12 @@ impl AzureChain {
         ]);
         if let Some((name, key)) = key.or_else(|| of_string("AccountKey")) {
             let remedy = format!("check {name}, and that this key belongs to the storage account");
-            let key = AzureAccessKey::try_new(&key)
-                .map_err(|_| Unfit::new(format!("{name} is not a valid storage account key"), &remedy))?;
+            let key = AzureAccessKey::try_new(&key).map_err(|_| {
+                Unfit::new(
+                    format!("{name} is not a valid storage account key"),
+                    &remedy,
+                )
+            })?;
             let credential = AzureCredential::AccessKey(key);
             return Ok(Some(FoundCredential::new(
                 credential,

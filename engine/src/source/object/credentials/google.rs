@@ -26,7 +26,8 @@ const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
 const CLOUD_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The firmware of Google's machines contains this string.
 const MAKERS: [&str; 1] = ["Google"];
-const REMEDY: &str = "log in (gcloud auth application-default login), or set GOOGLE_APPLICATION_CREDENTIALS";
+const REMEDY: &str =
+    "log in (gcloud auth application-default login), or set GOOGLE_APPLICATION_CREDENTIALS";
 
 /// The credential chain of Google Cloud Storage, for given settings.
 pub struct GoogleChain(pub ObjectSettings);
@@ -179,7 +180,8 @@ impl GoogleChain {
             .body(body);
         let answer = web::send_for_json(link, request, REMEDY).await?;
         let token = web::text(&answer, &["accessToken"]).filter(|text| web::is_header(text));
-        let token = token.ok_or_else(|| refuse("the reply to impersonating the service account has no token"))?;
+        let token = token
+            .ok_or_else(|| refuse("the reply to impersonating the service account has no token"))?;
         Ok(Token {
             token: token.to_string(),
             expires: web::text(&answer, &["expireTime"]).and_then(super::time_of),
@@ -246,7 +248,12 @@ fn address(link: &str, text: &str) -> Result<Url, Unfit> {
         |url: &Url| url.scheme() == "http" && url.host_str() == Some("169.254.169.254");
     let url = Url::parse(text).ok();
     let url = url.filter(|url| super::is_private(url) || is_of_machine(url));
-    url.ok_or_else(|| Unfit::new(format!("{link}: the URL of a token service must start with https"), REMEDY))
+    url.ok_or_else(|| {
+        Unfit::new(
+            format!("{link}: the URL of a token service must start with https"),
+            REMEDY,
+        )
+    })
 }
 
 fn found(token: Token, link: &str, remedy: &str) -> FoundCredential<GcpCredential> {

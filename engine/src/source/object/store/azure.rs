@@ -124,7 +124,9 @@ fn read(text: &str) -> Result<AzurePlace, Unfit> {
         "" => None,
         host => {
             let account = AccountHost::of(host);
-            Some(account.ok_or_else(|| Unfit::new("the name of the Azure storage account is missing", write))?)
+            Some(account.ok_or_else(|| {
+                Unfit::new("the name of the Azure storage account is missing", write)
+            })?)
         }
     };
     place(account, container, key, None)

@@ -136,7 +136,8 @@ fn next_query(link: &str) -> Option<Result<String, Refusal>> {
     let query = url.split_once('?').map(|(_, query)| query.to_string());
     let query = query.filter(|query| query.len() <= MAX_QUERY_BYTES);
     Some(query.ok_or_else(|| {
-        let why = "the link to the next page of the listing has no query string, or one that is too long";
+        let why =
+            "the link to the next page of the listing has no query string, or one that is too long";
         Refusal::Endless(why.to_string())
     }))
 }

@@ -257,7 +257,11 @@ impl Hub {
         let path = uri
             .strip_prefix(&base)
             .and_then(|path| path.strip_prefix('/'))
-            .ok_or_else(|| refuse(Refusal::Garbled("the URL is not that of a file on the hub".to_string())))?;
+            .ok_or_else(|| {
+                refuse(Refusal::Garbled(
+                    "the URL is not that of a file on the hub".to_string(),
+                ))
+            })?;
         let (headers, file) = (request.headers(), self.file(path));
         let mut old: Option<SignedAddress> = None;
         let begun = self.next_use();
@@ -688,7 +692,11 @@ fn as_of_hub(
 }
 
 fn parse(url: &str) -> Result<Url, HttpError> {
-    Url::parse(url).map_err(|_| refuse(Refusal::Garbled("the file's name does not form a valid URL".to_string())))
+    Url::parse(url).map_err(|_| {
+        refuse(Refusal::Garbled(
+            "the file's name does not form a valid URL".to_string(),
+        ))
+    })
 }
 
 #[cfg(test)]
