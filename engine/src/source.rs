@@ -218,7 +218,7 @@ pub trait Source: Send + Sync {
 /// See [`Source::whole_file`].
 pub type WholeFile = Arc<dyn AsFd + Send + Sync>;
 
-/// A source whose reads arrive in pieces, for example an HTTP body.
+/// A source whose reads arrive in pieces, as the body of an HTTP reply does.
 pub trait StreamingSource: Send + Sync {
     /// Reads `len` bytes from `offset`, buffer by buffer: it fills the buffer of [`Sink::room`] and reports it, until there is no
     /// more room or the end is reached. A read of the first bytes can complete before the last bytes have arrived. Returns the

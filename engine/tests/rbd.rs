@@ -298,7 +298,7 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
         snap.check()
             .expect_err("gone")
             .to_string()
-            .ends_with("the image or its snapshot is gone")
+            .ends_with("the image or the snapshot no longer exists")
     );
 }
 

@@ -2,9 +2,9 @@
 //! `foreread-lab` carry out its decisions. The scheduler does no I/O and reads no clock.
 //!
 //! A job has `depth` slots, and a slot has at most one outstanding request. After its request is served, a slot waits
-//! for the rest of its batch, then for the think time of the job's next request, and then issues that request. In a
-//! timed job, one slot waits for the recorded time of the next request; when it issues the request, another slot takes
-//! over that wait.
+//! for the rest of its batch, then for the think time of the job's next request, and then issues that request. In a timed job (one
+//! that issues requests at recorded times), one slot waits for the time of the next request; when it issues the request, another
+//! slot takes over that wait.
 //!
 //! ```text
 //!   slot:   waits for a time ──expire──► ready ──poll──► Step::Issue ──► in service ──served──► ready, or its batch

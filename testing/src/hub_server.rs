@@ -1,6 +1,6 @@
 //! A Hugging Face Hub in memory: a server with repositories, and a content server to which it redirects with signed URLs.
 //!
-//! It is correct if the client `huggingface_hub` accepts it (`engine/tests/hub.rs`). Each of the two servers records all its
+//! `engine/tests/hub.rs` checks this server with the client library `huggingface_hub`. Each of the two servers records all its
 //! requests, so a test can show that no credential reached the content server. Signed URLs expire when a test calls a function, at
 //! a certain age, or after a number of uses. It has no TLS and no uploads, and is for tests and benchmarks only.
 //!

@@ -58,7 +58,7 @@ pub trait AsyncSource: Send + Sync + 'static {
 
 /// Turns an [`AsyncSource`] into a source; its calls run as tasks of `runtime`.
 ///
-/// Async reads ([`Reader::read_at_async`](crate::Reader::read_at_async)) and blocking reads are served alike, in any number. No
+/// Async reads ([`Reader::read_at_async`](crate::Reader::read_at_async)) and blocking reads may be used together, in any number. No
 /// thread waits for a reply, except the threads of blocking callers, and one thread that waits for all async reads.
 ///
 /// While reads wait, something must **drive** the runtime. A multi-threaded runtime drives itself with its worker threads; a

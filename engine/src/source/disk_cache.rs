@@ -139,7 +139,7 @@ pub(crate) fn hold() -> MutexGuard<'static, OpenCaches> {
 }
 
 impl DiskCache {
-    /// Opens a cache, and creates its folder if needed. The time that this takes does not depend on the size of the cache.
+    /// Opens a cache, and creates its folder if needed. Opening takes no longer for a large cache.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or is not writable, or if other users may write to it.
@@ -281,13 +281,13 @@ impl DiskCache {
         CachedSource::over(source, &self.parts)
     }
 
-    /// The counters of this cache in this process.
+    /// Returns the counters of this cache in this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
         self.parts.tier.state().counts.now()
     }
 
-    /// The tier that is shared by several machines, if any.
+    /// Returns the shared tier (a folder or bucket that several machines share), if there is one.
     #[must_use]
     pub fn shared(&self) -> Option<&SharedTier> {
         self.parts.below.as_ref()
@@ -339,13 +339,13 @@ impl DiskCache {
         self.disk.bytes()
     }
 
-    /// The settings of this cache.
+    /// Returns the settings of this cache.
     #[must_use]
     pub fn settings(&self) -> &DiskCacheSettings {
         &self.disk.settings
     }
 
-    /// The folder that was given in the settings.
+    /// Returns the folder that was given in the settings.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.settings().dir

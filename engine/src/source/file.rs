@@ -136,7 +136,7 @@ impl FileSource {
         &self.core.path
     }
 
-    /// Whether reads bypass the page cache.
+    /// Returns true if reads bypass the page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.core.direct

@@ -35,8 +35,8 @@ impl SourceName {
         self.0.to_str()
     }
 
-    /// The part before the first colon: `nbd` in `nbd://host`. The result is empty if there is no colon, or if a slash comes before
-    /// it.
+    /// Returns the part before the first colon: `nbd` in `nbd://host`. The result is empty if there is no colon, or if a slash
+    /// comes before it.
     #[must_use]
     pub fn scheme(&self) -> &str {
         let bytes = self.0.as_encoded_bytes();
@@ -51,7 +51,7 @@ impl SourceName {
             .unwrap_or_default()
     }
 
-    /// Whether the name is written as a URL: a scheme, a colon and two slashes.
+    /// Returns true if the name is written as a URL: a scheme, a colon and two slashes.
     #[must_use]
     pub fn is_url(&self) -> bool {
         let behind = &self.0.as_encoded_bytes()[self.scheme().len()..];

@@ -182,8 +182,8 @@ impl Rbd {
         })
     }
 
-    /// Starts one read without changing it, even if it is empty or extends past the end of the image. For tests of librbd's
-    /// behaviour.
+    /// Starts one read without changing it, even if it is empty or extends past the end of the image. Use it to test the behaviour
+    /// of librbd.
     ///
     /// # Errors
     /// Returns an error if librbd refuses the read.
@@ -268,13 +268,19 @@ impl Inner {
         let fresh = match Image::open(&self.pool, &self.address) {
             Ok(fresh) => Arc::new(fresh),
             Err(RbdError { errno: ENOENT, .. }) => {
-                return Err(self.change(&known, "the image or its snapshot is gone".to_string()));
+                return Err(self.change(
+                    &known,
+                    "the image or the snapshot no longer exists".to_string(),
+                ));
             }
             Err(refused) => return Err(self.failed(refused.errno)),
         };
         let (was, is) = (&known.identity, &fresh.identity);
         if (&was.id, was.snap) != (&is.id, is.snap) {
-            return Err(self.change(&known, "another image has this name now".to_string()));
+            return Err(self.change(
+                &known,
+                "the image was replaced by another image with this name".to_string(),
+            ));
         }
         if is.size < was.size {
             return Err(self.change(
@@ -448,7 +454,7 @@ fn cannot_open(
     let (why, remedy) = match (step, errno) {
         (Step::ReadConf, _) => (
             format!("the configuration {conf} cannot be read ({system})"),
-            "set it with ?conf=PATH or CEPH_CONF".to_string(),
+            "set the path of the configuration with ?conf=PATH or CEPH_CONF".to_string(),
         ),
         (Step::Connect, ETIMEDOUT) => (
             format!("no answer from the cluster of {conf} within {seconds} s"),
@@ -461,11 +467,11 @@ fn cannot_open(
         ),
         (Step::Pool, ENOENT) => (
             "there is no pool with this name".to_string(),
-            "see 'ceph osd pool ls'".to_string(),
+            "list the pools with 'ceph osd pool ls'".to_string(),
         ),
         (Step::Image, ENOENT) => (
             "there is no image or snapshot with this name".to_string(),
-            format!("see 'rbd ls {pool}' and 'rbd snap ls'"),
+            format!("list the images with 'rbd ls {pool}', and the snapshots with 'rbd snap ls'"),
         ),
         (Step::Create | Step::Option, _) => (
             format!("librados refuses its configuration ({system})"),

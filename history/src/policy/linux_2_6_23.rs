@@ -1,7 +1,7 @@
 //! `linux-2.6.23`: the first on-demand readahead with a mark (`PG_readahead`), in Linux from 2007 (2.6.23) to 2.6.30.
 //!
 //! A miss that continues the last read starts a window. When a read reaches the mark in this window, the next window starts. Cached
-//! pages before a miss are not checked, so two streams interleaved on one open description get no readahead.
+//! pages before a miss are not checked, so two streams interleaved on one open file description get no readahead.
 //!
 //! ```text
 //!   start        mark                     start+size

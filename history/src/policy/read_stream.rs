@@ -1,9 +1,9 @@
 //! `read-stream`: the readahead of the read streams in PostgreSQL 19.
 //!
-//! It has two numbers, in blocks of 8 KiB. The *combine* size is the maximum length of a request; it doubles with each
-//! request up to `combine`, because a long first request takes longer than a short one. The *distance* is how far ahead
-//! of the consumer requests are sent; it doubles only if the consumer had to wait. A block that is already cached lowers the
-//! distance by one block, but only after as many consecutive cached blocks as the maximum distance has.
+//! A stream has two numbers, both in blocks of 8 KiB: the combine size and the distance. The *combine* size is the maximum length
+//! of a request; it doubles with each request up to `combine`, because a long first request takes longer than a short one. The
+//! *distance* is how far ahead of the consumer requests are sent; it doubles only if the consumer had to wait. A block that is
+//! already cached lowers the distance by one block, but only after as many consecutive cached blocks as the maximum distance has.
 //!
 //! ```text
 //!   waited                      distance x 2, up to max             hold-off = blocks of max

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - Files (executables, libraries, fonts, caches) are whole pages, lognormal with a median of 512 KiB; one in a
-//!   hundred is larger than 8 MiB. Two in three contain code.
+//!   hundred is larger than 8 MiB. Two in three files contain executable code.
 //! - A file is touched in stretches with gaps between them, both of exponential length. Some gaps are long: they are parts of a
 //!   file that the program never needs. The length of these gaps determines how fast the used share falls as the read-around grows;
 //!   the lengths of stretches and of short gaps determine the used share of a small read-around.

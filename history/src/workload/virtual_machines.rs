@@ -1,5 +1,5 @@
 //! Three of the four virtual machines of Adam Crume's posting on RBD readahead (ceph-devel, 2014): `boot-virtio`, `grep-ide` and
-//! `grep-virtio`. The fourth is in `boot_ide.rs`.
+//! `grep-virtio`. The fourth of these machines is in `boot_ide.rs`.
 //!
 //! The traces were not published. The posting gives counts, and these lists were generated to match them; they are not recordings.
 //! `volume.rs` describes how reads become streams, groups and zones.

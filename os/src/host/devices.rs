@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a sector, as sysfs counts them.
 const SECTOR_BYTES: u64 = 512;
 
-/// The device below a file: a whole disk, or a mount that is not on a single disk.
+/// The device that holds a file: a whole disk, or a mount that is not on a single disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// The disk's number, or the mount's: `8:0` or `0:44`.

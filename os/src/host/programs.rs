@@ -45,8 +45,8 @@ impl Host {
         found
     }
 
-    /// Returns how many bytes each process has read from storage, by pid, for the processes that this user may inspect. This
-    /// process is omitted.
+    /// Returns how many bytes each process has read from storage, by pid, for the processes that this user may inspect. The process
+    /// that calls this is omitted.
     pub fn storage_reads(&self) -> HashMap<u32, u64> {
         let read = |(pid, folder): (u32, PathBuf)| {
             let io = text(&folder.join("io"))?;
@@ -59,7 +59,7 @@ impl Host {
     }
 
     /// Returns the processes that have this path among their arguments, and processes without arguments that are ending: their
-    /// first thread has ended, but another thread may still be in a system call. This process is omitted.
+    /// first thread has ended, but another thread may still be in a system call. The process that calls this is omitted.
     pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
         use std::os::unix::ffi::OsStrExt;
         let has = |folder: &Path| {
@@ -76,8 +76,8 @@ impl Host {
             .collect()
     }
 
-    /// Returns the programs that use a mount: they have a file in it open or mapped, or their working directory is in it. This
-    /// process is omitted.
+    /// Returns the programs that use a mount: they have a file in it open or mapped, or their working directory is in it. The
+    /// process that calls this is omitted.
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
         let mut found = self.programs_on(&[mount.number]);
         for (pid, folder) in self.other_processes() {

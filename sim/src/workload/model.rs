@@ -1,7 +1,7 @@
 //! The parts of a workload: requests in jobs, and jobs on files.
 //!
 //! A job is a sequence of requests through one open file description. A process that reads several files one after the other is a
-//! chain of jobs: each job begins when the previous one has ended. Several such chains represent several processes. An open
+//! chain of jobs: each job begins when the previous one has ended. Several such chains represent several processes. An open file
 //! description is opened when its first job begins, and closed when its last job ends. So thousands of files are never open at the
 //! same time unless a job keeps them open.
 //!

@@ -1,4 +1,4 @@
-//! Several concurrent sequential readers, each with its own file and open description.
+//! Several concurrent sequential readers, each with its own file and open file description.
 //!
 //! Large readahead helps such readers: while one reader's window is read, the others wait. The longer the windows are, the less
 //! time the disk spends on switching between readers. The publication ran 1, 2, 4, 8 and 16 readers on a file of 1 GiB each. Here

@@ -90,7 +90,8 @@ pub struct Story {
 }
 
 impl Story {
-    /// Builds a story from numbers: `next(n)` returns a number below `n`, or `None` if there are no more.
+    /// Builds a story (a sequence of operations) from numbers: `next(n)` returns a number below `n`, or `None` if there are no
+    /// more.
     pub fn build(mut next: impl FnMut(u64) -> Option<u64>) -> Story {
         let mut settings = |below| next(below).unwrap_or(0);
         let mut story = Story {
@@ -212,7 +213,7 @@ struct World {
     writes: bool,
 }
 
-/// Runs a story on an engine. `planted` gives the storage a bug, to make sure that the check finds it.
+/// Runs a story (a sequence of operations) on an engine. `planted` gives the storage a bug, to make sure that the check finds it.
 ///
 /// # Errors
 pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {

@@ -36,7 +36,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum concurrent PUTs.
+/// Maximum number of concurrent PUT requests.
 pub const WRITERS: usize = 4;
 /// Time limit of a PUT.
 const PUT_PATIENCE: Duration = Duration::from_secs(10);

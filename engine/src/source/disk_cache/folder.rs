@@ -63,7 +63,7 @@ impl FolderError {
     pub fn of(what: &str, errno: Errno) -> FolderError {
         FolderError {
             why: format!("{what}: {}", errno_text(errno.raw_os_error())),
-            remedy: "name a folder that this user can write".to_string(),
+            remedy: "use a folder that this user can write to".to_string(),
             errno: errno.raw_os_error(),
         }
     }
@@ -108,7 +108,7 @@ impl CacheFolder {
             Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => false,
             Err(errno) => match open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()) {
                 Ok(_) => false,
-                Err(_) => return Err(FolderError::of("nothing can be written there", errno)),
+                Err(_) => return Err(FolderError::of("this user cannot write to it", errno)),
             },
         };
         let root = open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty())
@@ -142,7 +142,7 @@ impl CacheFolder {
         let opened = |errno: Errno, absent: &str| match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP => failed(absent, errno),
             _ => FolderError {
-                remedy: "run it as the user of the folder".to_string(),
+                remedy: "run this command as the owner of the folder".to_string(),
                 ..failed(&errno_text(errno.raw_os_error()), errno)
             },
         };
@@ -343,17 +343,17 @@ fn has_old(outer: &OwnedFd) -> bool {
     open_below(outer, OLD_FOLDER, DIRECTORY, Mode::empty()).is_ok()
 }
 
-/// Whether a file has not changed for so long that its writer must have ended.
+/// Returns true if a file has not changed for so long that its writer must have ended.
 pub fn is_abandoned(stat: &Stat) -> bool {
     now_ns() - used_ns(stat) > ABANDONED.as_nanos() as i128
 }
 
-/// When a file was last written or used, in nanoseconds since 1970.
+/// Returns when a file was last written or used, in nanoseconds since 1970.
 pub fn used_ns(stat: &Stat) -> i128 {
     i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
 }
 
-/// Bytes that a file uses on disk.
+/// Returns the number of bytes that a file uses on disk.
 pub fn disk_bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks)
         .unwrap_or(0)
@@ -413,7 +413,8 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     };
     Err(FolderError {
         why: why.to_string(),
-        remedy: "name a folder of this user with mode 0700, or write others=trusted".to_string(),
+        remedy: "use a folder that belongs to this user and has mode 0700, or add others=trusted"
+            .to_string(),
         errno: Errno::PERM.raw_os_error(),
     })
 }

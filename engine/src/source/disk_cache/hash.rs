@@ -28,12 +28,12 @@ impl VersionHash {
         self.0
     }
 
-    /// The hash as hexadecimal digits: the name of the version's files.
+    /// Returns the hash as hexadecimal digits, which is the name of the version's files.
     pub fn name(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The version's subfolder of the cache: the first letters of its name.
+    /// Returns the name of the version's subfolder in the cache: the first letters of the file name.
     pub fn folder(self) -> String {
         self.name()[..FIRST_LETTERS].to_string()
     }
@@ -54,7 +54,7 @@ impl VersionHash {
             .map(|number| VersionHash(number.to_be_bytes()))
     }
 
-    /// A number made from the hash; two versions rarely have the same one.
+    /// Returns a number made from the hash; two versions rarely have the same number.
     pub fn number(self) -> u64 {
         self.0
             .iter()
@@ -62,8 +62,8 @@ impl VersionHash {
             .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     }
 
-    /// The checksum of a block of this version. It is never 0, because 0 means that the block is absent. The checksum depends on
-    /// the position and the version, so the same bytes elsewhere have a different checksum.
+    /// Computes the checksum of a block of this version. It is never 0, because 0 means that the block is absent. The checksum
+    /// depends on the position and the version, so the same bytes elsewhere have a different checksum.
     pub fn sum(self, block: u64, bytes: &[u8]) -> u64 {
         let place = (self.number() ^ block).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (checksum(bytes) ^ place).max(1)

@@ -50,7 +50,7 @@ pub struct VersionList {
     pub unreadable: u64,
 }
 
-/// The cached part of a version of a source.
+/// A version of a source in the cache, and how much of it is cached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionSummary {
@@ -320,7 +320,7 @@ impl CacheInspector {
         })
     }
 
-    /// Whether a folder of the previous format version exists. That folder is no longer used.
+    /// Returns true if a folder of the previous format version exists. That folder is no longer used.
     #[must_use]
     pub fn has_old_folder(&self) -> bool {
         self.folder.has_old
@@ -353,7 +353,7 @@ impl CacheInspector {
         names::remove_all(&self.folder).map_err(failed)
     }
 
-    /// Free space of the file system. Returns `None` if the free space is not known.
+    /// Returns the free space of the file system. Returns `None` if the free space is not known.
     #[must_use]
     pub fn space(&self) -> Option<DiskSpace> {
         let (free_bytes, total_bytes) = self.folder.free_bytes().ok()?;
@@ -376,7 +376,7 @@ impl CacheInspector {
                 "cannot {what} the disk cache: {}",
                 crate::source::errno_text(errno.raw_os_error())
             ),
-            remedy: "run it as the user of the folder".to_string(),
+            remedy: "run this command as the owner of the folder".to_string(),
             errno: errno.raw_os_error(),
             cause: None,
         }

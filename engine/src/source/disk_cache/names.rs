@@ -74,7 +74,7 @@ pub struct NewListing {
     pub listed_ms: u64,
 }
 
-/// Describes a cached listing to users.
+/// Describes a cached listing, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListingSummary {
@@ -91,7 +91,7 @@ pub struct ListingSummary {
 }
 
 impl ListingSummary {
-    /// Whether the listing is of the folder with this name, or of a folder below it. `name` must end with a slash.
+    /// Returns true if this is the listing of the folder with this name, or of a folder below it. `name` must end with a slash.
     #[must_use]
     pub fn is_of(&self, name: &str) -> bool {
         name.ends_with('/') && self.source.starts_with(name)
@@ -269,7 +269,7 @@ pub struct ListingsRoom {
 }
 
 impl ListingsRoom {
-    /// Writes a listing, or removes the listing of a folder that is gone.
+    /// Writes a listing, or removes the listing of a folder that no longer exists.
     ///
     /// # Errors
     /// Returns an error if it cannot be written.
@@ -366,7 +366,7 @@ fn files(folder: &CacheFolder) -> Vec<ListingFile> {
     found
 }
 
-/// All valid listings, sorted by folder.
+/// Returns all valid listings, sorted by folder.
 pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
     let summary = |file: ListingFile| {
         let at = inside(FOLDER, &file.name);

@@ -98,7 +98,7 @@ pub fn data_name(hash: VersionHash) -> String {
     format!("{}.data", hash.name())
 }
 
-/// The version that a file name belongs to, and whether it is the file of checksums.
+/// Parses the name of a file: returns the version that it belongs to, and whether it is the file of checksums.
 pub fn of_name(name: &str) -> Option<(VersionHash, bool)> {
     let (hash, kind) = name.split_once('.')?;
     let hash = VersionHash::of_name(hash)?;
@@ -215,7 +215,7 @@ impl ObjectFiles {
         })
     }
 
-    /// Creates the missing files of a version. Returns the disk space that they use.
+    /// Creates the missing files of a version. Returns the disk space that these files use.
     pub fn make(
         folder: &CacheFolder,
         hash: VersionHash,
@@ -407,7 +407,7 @@ impl ObjectFiles {
         Ok(absent as u64 * block)
     }
 
-    /// Whether this process has written all of the bytes.
+    /// Returns true if this process has written all bytes of the version.
     pub fn is_own(&self) -> bool {
         let own = self.own_blocks.as_ref();
         own.is_some_and(|own| own.load(Ordering::Relaxed) == blocks_of(self.size))
@@ -518,8 +518,8 @@ impl ObjectFiles {
 
     // ---- eviction of parts ----
 
-    /// Frees the disk space of the next range of `part` bytes, after the range that was freed last. Returns the bytes freed. Returns `None`
-    /// if the file system cannot punch holes, or if a process uses the file for passthrough.
+    /// Frees the disk space of the next range of `part` bytes, after the range that was freed last. Returns the number of bytes
+    /// freed. Returns `None` if the file system cannot punch holes, or if a process uses the file for passthrough.
     pub fn give_part(&self, part: u64) -> Option<u64> {
         let data = self.data.as_ref()?;
         lock(&self.sums, libc::F_WRLCK, PIN_AT, 1).ok()?;
@@ -581,7 +581,7 @@ pub struct FoundObject {
     pub used_again: bool,
 }
 
-/// Scans a subfolder. Returns its versions, and the bytes that it uses, including the folder itself.
+/// Scans a subfolder. Returns the versions in the subfolder, and the bytes that it uses, including the folder itself.
 pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64), Errno> {
     let mut objects: BTreeMap<VersionHash, FoundObject> = BTreeMap::new();
     let mut bytes = match folder.open_folder(own) {

@@ -43,7 +43,7 @@ impl Parts {
 pub struct SharedTier(pub(super) Arc<Parts>);
 
 impl SharedTier {
-    /// The counters of this tier in this process.
+    /// Returns the counters of this tier in this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
         self.0.tier.state().counts.now()

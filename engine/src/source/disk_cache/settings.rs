@@ -139,7 +139,7 @@ const MIN_BYTES: u64 = 1 << 20;
 const DEFAULT_BYTES: u64 = 50 << 30;
 
 impl DiskCacheSettings {
-    /// The defaults for a folder.
+    /// Creates the default settings for a folder.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> DiskCacheSettings {
         DiskCacheSettings {

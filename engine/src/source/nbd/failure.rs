@@ -8,7 +8,7 @@
 use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
 use std::io::ErrorKind;
 
-/// The message if the resolver does not know the host.
+/// The error message if the host name cannot be resolved.
 pub const NO_ADDRESS: &str = "its host name cannot be resolved";
 /// The message if a server closes a TLS connection before it agrees on the export. Some servers report refusals only in this
 /// way.

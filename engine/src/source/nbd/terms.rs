@@ -29,7 +29,7 @@ pub struct ExportTerms {
     pub blocks: Blocks,
 }
 
-/// Agrees on TLS, if the address requests it, and on the export.
+/// Negotiates TLS, if the address requests it, and the export.
 pub fn agree(
     stream: &mut ServerStream,
     address: &Address,

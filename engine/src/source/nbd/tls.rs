@@ -384,7 +384,7 @@ fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str)
         ),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => (
             "the server's certificate has expired",
-            "have a new one issued for the server",
+            "have a new certificate issued for the server",
         ),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => (
             "the server's certificate is not valid yet",
@@ -392,7 +392,7 @@ fn refused_certificate(error: &CertificateError) -> (&'static str, &'static str)
         ),
         CertificateError::Revoked => (
             "the server's certificate was revoked",
-            "have a new one issued for the server",
+            "have a new certificate issued for the server",
         ),
         CertificateError::UnknownRevocationStatus
         | CertificateError::ExpiredRevocationList

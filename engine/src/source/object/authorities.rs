@@ -45,7 +45,7 @@ static BUILT_IN: LazyLock<Vec<&'static [u8]>> = LazyLock::new(|| {
         return Vec::new();
     }
     tracing::info!(
-        "this system has no certificates of authorities: trusting Mozilla's list, which is built into foreread"
+        "this system has no list of certificate authorities: foreread uses Mozilla's list, which is built in"
     );
     let all = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
     all.map(|der| &**der).collect()

@@ -8,8 +8,8 @@
 //!   connection ──piece, piece, piece──► task ──pieces up to the end of a group──► reader, which copies them
 //!                                        └─ at most four groups ahead of the reader
 //! ```
-//! Example: 8 MiB of a body in 100 pieces are 33 messages: the first piece, which shows that the reply has arrived, and 32
-//! groups. A small object is one message.
+//! Example: if 8 MiB of a body arrive in 100 pieces, the reader gets 33 messages: the first piece, which shows that the reply has
+//! arrived, and 32 groups. The whole body of a small object is one message.
 //!
 //! The task stops reading the body when the reader is dropped.
 

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::{Host, Origin, Url};
 
-/// Maximum redirects of one request.
+/// Maximum number of redirects that one request follows.
 pub const MAX_HOPS: usize = 5;
 /// Headers that are sent to another host: range and conditions, without credentials.
 const PLAIN_HEADERS: [&str; 8] = [

@@ -73,7 +73,7 @@ impl<C> FoundCredential<C> {
 /// The result of searching a credential chain. It is an error if a place in the chain is configured but gives no valid credentials.
 pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 
-/// A store's places to look for credentials, in order.
+/// The places in which a kind of store searches for credentials, in order.
 pub trait Chain<C>: Send + Sync {
     /// The credentials of the first configured link. Returns `None` if no link is configured.
     fn find(&self) -> BoxFuture<'_, ChainAnswer<C>>;

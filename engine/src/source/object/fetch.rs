@@ -1,4 +1,4 @@
-//! One read: concurrent requests for its parts, retries for transient errors, and three time limits.
+//! Carries out one read: concurrent requests for its parts, retries for transient errors, and three time limits.
 //!
 //! It never returns a byte of another version or more bytes than requested, and never waits without a limit.
 //!
@@ -101,7 +101,7 @@ impl Tries {
         }
     }
 
-    /// Begins another try.
+    /// Begins another try of the request.
     pub fn begin(&mut self) {
         self.begun = Instant::now();
     }

@@ -65,7 +65,7 @@ impl std::fmt::Display for KeyRefusal {
 }
 
 impl Keys {
-    /// Opens the prefix. Sends no request yet.
+    /// Opens a prefix of a store. This function sends no request.
     ///
     /// # Errors
     /// Returns an error if the name is invalid, if its store does not support listings, or if the settings are invalid.

@@ -59,8 +59,7 @@ pub struct Prefix {
 
 /// Why a key is omitted.
 const IS_ODD: &str = "keys that are not valid file names";
-const IS_HIDDEN: &str =
-    "objects hidden by a folder of the same name (to read one, open it by its own name)";
+const IS_HIDDEN: &str = "objects hidden by a folder of the same name (to read such an object, open it by its full name)";
 
 /// The names of a folder received so far.
 #[derive(Default)]

@@ -55,7 +55,7 @@ impl Display for ETag {
     }
 }
 
-/// What a store reports about a version, in a listing or in a reply.
+/// What a store reports about a version of an object, in a listing or in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validator {
     e_tag: Option<ETag>,

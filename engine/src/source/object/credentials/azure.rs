@@ -202,7 +202,7 @@ impl AzureChain {
         };
         let (what, remedy) = (
             "the identity of the application",
-            "check its role: Storage Blob Data Reader",
+            "check that the application has the role Storage Blob Data Reader",
         );
         let url = Url::parse(endpoint)
             .map_err(|_| Unfit::new("IDENTITY_ENDPOINT is not a URL", remedy))?;

@@ -28,7 +28,8 @@ pub async fn run(what: &str, command: &str, remedy: &str) -> Result<String, Unfi
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     let done = tokio::task::spawn_blocking(move || output(command)).await;
-    let text = done.map_err(|_| unfit("could not be waited for".to_string()))?;
+    let text =
+        done.map_err(|_| unfit("failed, because the thread that ran it panicked".to_string()))?;
     text.map_err(unfit)
 }
 

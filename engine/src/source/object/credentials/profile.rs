@@ -71,7 +71,7 @@ impl Profiles {
         Ok(all)
     }
 
-    /// The profile with that name.
+    /// Returns the profile with that name.
     pub fn get(&self, name: &str) -> Option<&Section> {
         self.profiles.get(name)
     }
@@ -80,7 +80,7 @@ impl Profiles {
         self.sso_sessions.get(name)
     }
 
-    /// Whether there are no profiles.
+    /// Returns true if there are no profiles.
     pub fn is_empty(&self) -> bool {
         self.profiles.is_empty()
     }

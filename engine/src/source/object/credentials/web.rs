@@ -29,7 +29,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// Maximum size of a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// A reply: its status and its text.
+/// A reply of a service: its status and its text.
 pub struct WebAnswer {
     pub status: u16,
     pub text: String,

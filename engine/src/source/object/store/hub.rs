@@ -235,7 +235,10 @@ fn find_token(settings: &ObjectSettings) -> ChainAnswer<HeaderValue> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let why = format!("the token file of huggingface_hub ({link}) cannot be read: {error}");
-            Err(Unfit::new(why, "check its permissions, or set HF_TOKEN"))
+            Err(Unfit::new(
+                why,
+                "check the permissions of this file, or set HF_TOKEN",
+            ))
         }
     }
 }
