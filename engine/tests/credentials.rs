@@ -355,7 +355,7 @@ fn a_link_that_fails_says_what_to_run() {
     for (variables, why, remedy) in [
         (
             vec![("AWS_PROFILE", "absent")],
-            "there is no profile absent; there are: base, bylogin, circle",
+            "there is no profile absent; the existing profiles are: base, bylogin, circle",
             "--profile",
         ),
         (
@@ -365,7 +365,7 @@ fn a_link_that_fails_says_what_to_run() {
         ),
         (
             vec![("AWS_PROFILE", "nologin")],
-            "there is no login",
+            "there is no cached login",
             "aws sso login --profile nologin",
         ),
         (
@@ -397,7 +397,7 @@ fn a_link_that_fails_says_what_to_run() {
         (
             vec![("AWS_PROFILE", "odd")],
             "printed no credentials",
-            "by hand",
+            "in a shell",
         ),
         (
             vec![("AWS_PROFILE", "failing")],

@@ -259,7 +259,7 @@ fn open_errors_have_a_reason_and_a_remedy() {
     hub.make_gated("u/gated");
     let (acces, noent) = (13, 2);
     let a_private_one = "check USER/REPO; a private repository needs a token";
-    let log_in = "and log in (hf auth login) or set HF_TOKEN";
+    let log_in = "then log in (hf auth login) or set HF_TOKEN";
     for (name, token, why, remedy, errno) in [
         (
             "hf://u/none/a",

@@ -447,7 +447,7 @@ fn a_server_that_comes_back_is_found_again() {
     assert!(
         error
             .to_string()
-            .contains("the export has 2097152 bytes, but had 1048576"),
+            .contains("the export now has 2097152 bytes, but had 1048576 before"),
         "{error}"
     );
     assert_eq!(source.accept(), 2 * MIB);
@@ -656,11 +656,11 @@ fn an_answer_that_dribbles_ends() {
         .map(drop)
         .expect_err("a greeting of a second")
         .to_string();
-    assert!(error.contains("too slow"), "{error}");
+    assert!(error.contains("within the time limit"), "{error}");
     let nbd = Nbd::open_within(&uri, silence).expect("connected");
     let read = nbd.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 0);
     let error = read.expect_err("an answer of three minutes").to_string();
-    assert!(error.contains("too slow"), "{error}");
+    assert!(error.contains("within the time limit"), "{error}");
     assert!(
         begun.elapsed() < Duration::from_secs(20),
         "{:?}",

@@ -248,7 +248,10 @@ fn certificates_have_their_time() {
     certificates.revoke("server", None);
     let peer = start();
     for host in ["localhost", ""] {
-        refused(&at(&peer, host), &["was revoked", "have a new one issued"]);
+        refused(
+            &at(&peer, host),
+            &["was revoked", "have a new certificate issued"],
+        );
     }
     certificates.revoke("client", None);
     Nbd::open(&at(&peer, "localhost")).expect("another one is revoked");

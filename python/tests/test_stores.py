@@ -127,7 +127,7 @@ def test_an_account_is_whole_and_of_s3(path):
 
 def test_a_wrong_setting_is_said_with_those_there_are():
     for wrong in [lambda stores: foreread.configure(stores=stores), lambda stores: foreread.open("s3://bucket/key", stores=stores)]:
-        with pytest.raises(ValueError, match="there is no `profle`; there are first-byte, .*profile, region"):
+        with pytest.raises(ValueError, match="unknown key `profle`; the keys are first-byte, .*profile, region"):
             wrong({"profle": "dev"})
     with pytest.raises(ValueError, match="'fast' is not a policy that can serve reads.* auto,"):
         foreread.open(__file__, policy="fast")

@@ -1,8 +1,8 @@
 //! Two limits for the times in a comparison of policies: a lower bound for the time of any run, and the best schedule that a search
 //! with perfect foresight finds (the oracle). Every policy's time is above the bound. The oracle's time is normally between the
 //! bound and the times of the policies. A policy can beat the oracle if it finds a schedule that the search does not (see
-//! `lab/tests/limits/search.rs`), or if it happens to get shorter random latencies, because these depend on the requests, and each
-//! policy sends different ones. `compare` marks the rows of such policies.
+//! `lab/tests/limits/search.rs`), or if it happens to get shorter random latencies. These depend on the requests, and each policy
+//! sends different requests. `compare` marks the rows of such policies.
 //!
 //! | file | holds |
 //! |---|---|

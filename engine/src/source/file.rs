@@ -6,9 +6,9 @@
 //! The version of a file is its size, its modification time and its inode. The version is checked after each read and before each
 //! write ([`version`]). The check detects that the file shrank or was overwritten, and that a longer file was copied over it. If
 //! data was appended, the file still counts as the same version, with a larger size. The check does not detect a write that leaves
-//! size and time unchanged (two writes within one tick of the file system's clock, `mmap` stores before the kernel updates the
-//! time, a time that was set back), nor any write to a block device, which has no modification time. The file is read through its
-//! open descriptor, so foreread does not notice if another file is renamed over it.
+//! size and time unchanged: two writes within one tick of the file system's clock, `mmap` stores before the kernel updates the
+//! time, or a time that was set back. It detects no writes to a block device, because that has no modification time. The file is
+//! read through its open descriptor, so foreread does not notice if another file is renamed over it.
 //!
 //! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no threads wait for transfers. A
 //! short transfer by io_uring is continued and checked by the same code as other reads.

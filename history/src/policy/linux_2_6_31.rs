@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Source: docs/spec/linux-readahead.md 2.3, 2.4 and 2.5. Known bugs of the original, reproduced here: a single cached page before
-//! the miss is taken for a stream, so dense random reads are read ahead ([Wu 2013]); the hint RANDOM makes every read proceed page
+//! the miss is taken for a stream, so dense random reads are read ahead ([Wu 2013]). The hint RANDOM makes every read proceed page
 //! by page, as in 2.6.31 itself. From Linux 2.6.34 on, the hint RANDOM works as in `linux-3.12`.
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};

@@ -14,9 +14,9 @@
 //! Source: descriptions of mountpoint-s3 at that version, 2026. A known fault of the original: if several streams read through one
 //! open file, each ends the other's request. Reproduced: the size of the first request, the growth of the window when the reader
 //! waits, the refill, and the forward and backward distance within which a seek keeps the request. Not reproduced: the memory limit
-//! that halves the window (here the state machine limits readahead to half of the cache), and a single long request to the end of
-//! the object with flow control (here each refill is a request). Here the data of a request that is ended still arrives, and stays
-//! in the cache.
+//! that halves the window (here the state machine limits readahead to half of the cache). Not reproduced either: a single long
+//! request to the end of the object with flow control (here each refill is a request). Here the data of a request that is ended
+//! still arrives, and stays in the cache.
 
 use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants};
 

@@ -1,9 +1,9 @@
 //! Page faults in mapped files, while programs on a desktop are started and used.
 //!
-//! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under
-//! X: the share of the pages read around faults that was touched, including the faulting page. The machine no longer
-//! exists. The files and the pages that programs touch are invented (`population.rs`). They were **fitted** to the MB published for
-//! three sizes of read-around:
+//! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under X. This is
+//! the share of the pages read around faults that were touched, including the faulting page. The machine no longer exists. The
+//! files and the pages that programs touch are invented (`population.rs`). They were **fitted** to the MB published for three sizes
+//! of read-around:
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|

@@ -2,7 +2,7 @@
 //! are read by page faults, headers and sources by read calls. The pages that one unit brings in are needed again by the next one,
 //! if they are still cached.
 //!
-//! actions/runner-images #13938 reports builds on machines with little memory: the readahead window of the disk had become 4 MiB,
+//! actions/runner-images #13938 reports builds on machines with little memory. The readahead window of the disk had become 4 MiB,
 //! and each page fault in the compiler's code or in a library evicted pages that the next unit needed.
 //!
 //! ```text

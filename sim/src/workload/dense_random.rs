@@ -13,7 +13,7 @@
 //! each record at most once; its parameter `count` sets what `density` sets here.
 //!
 //! **The density** is the share of the records that have been read at least once when the workload ends (rounded up to a whole
-//! record); during a run, that share grows from 0 to the density. A density of 25 % takes 0.29 reads per record of the file; 0.04
+//! record). During a run, that share grows from 0 to the density. A density of 25 % takes 0.29 reads per record of the file; 0.04
 //! of these reads are of a record that was read before. Context readahead depends on how much of the file is cached, so a small
 //! cache limits the density, too.
 //!

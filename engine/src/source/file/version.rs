@@ -195,7 +195,7 @@ impl Core {
                 _ if now.inode != known.identity.inode => "is another file now".to_string(),
                 (new, old) if new < old => format!("shrank from {old} to {new} bytes"),
                 (new, old) if new > old && self.writes.is_open() && !self.appends() => {
-                    format!("another program extended it from {old} to {new} bytes")
+                    format!("was extended by another program from {old} to {new} bytes")
                 }
                 (new, old) if new > old => return self.grown(known, now, pick),
                 // Our own write: the file's time is recorded when the write has ended.

@@ -57,7 +57,7 @@ static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 ///
 /// configure("profile=dev,region=eu-central-1").expect("a notation");
 /// let unknown = configure("speed=1").expect_err("no setting");
-/// assert!(unknown.starts_with("there is no `speed`; there are first-byte, stall,"), "{unknown}");
+/// assert!(unknown.starts_with("unknown key `speed`; the keys are first-byte, stall,"), "{unknown}");
 /// # configure("").expect("nothing");
 /// ```
 pub fn configure(text: &str) -> Result<(), String> {
@@ -350,7 +350,7 @@ mod tests {
             ),
             (
                 "speed=1",
-                "there is no `speed`; there are first-byte, stall, total, retries, requests, part, hedge, profile, region, \
+                "unknown key `speed`; the keys are first-byte, stall, total, retries, requests, part, hedge, profile, region, \
                  endpoint-url, no-sign-request, requester-pays, ca-file",
             ),
         ] {

@@ -14,8 +14,8 @@
 //!                      content network ── 400, 401, 403, 410 ──► request a new address; if this one is new: an error
 //!                          └──► 206 + the hub's ETag
 //! ```
-//! If the content network refuses an address that the hub has just issued, and that was never accepted before, the read fails: a
-//! further address would be refused as well, and each reader would request one from the hub.
+//! If the content network refuses an address that the hub has just issued, and that was never accepted before, the read fails.
+//! Otherwise each reader would request another address from the hub, which would be refused as well.
 //!
 //! A mirror may send large files itself, with another kind of ETag or with none. This module replaces that ETag by the one that the
 //! mirror's API reports for the file at that commit. Every later reply must have the same ETag as the mirror's first reply. If
