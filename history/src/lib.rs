@@ -1,8 +1,9 @@
 //! Policies and workloads that exist only for comparisons and serve no real reads: the readahead policies that Linux had from 2003
 //! to 2013, policies of other programs, and the workloads of publications.
 //!
-//! They use only the public interfaces of `foreread-core` and `foreread-sim`. A program that compares these policies and workloads
-//! parses their names with the functions of this crate, not with those of `foreread-core` and `foreread-sim`:
+//! These policies and workloads use only the public interfaces of `foreread-core` and `foreread-sim`. A program that compares these
+//! policies and workloads parses their names with the functions of this crate, not with those of `foreread-core` and
+//! `foreread-sim`:
 //!
 //! ```text
 //!   PolicyDraft::parse ──► core's policies ────────────────────────────────────► engine: serve, mount, C, Python

@@ -11,7 +11,7 @@
 //! | `future.rs` | all future reads, cut into extents, with the next use of each |
 //! | `oracle/` | the search among schedules, on the same device with the same random numbers |
 //!
-//! This code knows future reads. It is only used to judge policies, and never serves reads.
+//! This code knows future reads. So it is only used to judge policies, and never to serve reads.
 
 pub mod bound;
 mod future;

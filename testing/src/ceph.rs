@@ -1,5 +1,5 @@
-//! A Ceph cluster on one machine, for tests and comparisons. It starts in about ten seconds, and is removed when the process that
-//! created it ends.
+//! A Ceph cluster on one machine, for tests and comparisons. The cluster starts in about ten seconds, and is removed when the
+//! process that created it ends.
 //!
 //! The script `ceph-dev-cluster` is next to this file and is compiled into the binary. A guard process removes the cluster even if
 //! this process is killed: it waits on a pipe that the kernel closes when this process ends. This module only touches a cluster

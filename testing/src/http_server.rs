@@ -1,8 +1,8 @@
 //! An HTTP server: the code that all servers of this crate share. A function that the test provides makes the answers; a test can
 //! also make them wrong.
 //!
-//! It has one thread for each connection, and no async runtime. The server ends when it is dropped. It has no TLS, and is for tests
-//! and benchmarks only.
+//! It has one thread for each connection, and no async runtime. The server ends when it is dropped. The server has no TLS, and is
+//! for tests and benchmarks only.
 //!
 //! ```text
 //!   request ──► a lie left? ── Silence, Status, Garbage, ... ──► the lie alone

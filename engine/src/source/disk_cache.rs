@@ -1,7 +1,8 @@
 //! The disk cache below the memory cache: it keeps fetched bytes after the process has ended, and shares them with other processes.
 //!
-//! It caches sources with an exact version ([`Source::exact_version`]): objects with a strong ETag or a generation. Other sources bypass
-//! it. File names serve as the index, so the cache needs no repair, and opening it reads no index.
+//! The disk cache holds data of sources with an exact version ([`Source::exact_version`]): objects with a strong ETag or a
+//! generation. All other sources bypass the disk cache. File names serve as the index, so the cache needs no repair, and opening it
+//! reads no index.
 //!
 //! ```text
 //!   reader ──► engine (memory, readahead) ──► CachedSource ──► files below DIR/foreread-cache-2
@@ -22,9 +23,9 @@
 //! | latest | the version of each object that was read last |
 //! | inspect | lists and verifies the cache for the `foreread cache` command |
 //!
-//! The disk cache never fails a read because of a disk error, and never follows a symbolic link in its folder. It verifies the
-//! checksums of all cached bytes that it serves; files for FUSE passthrough are only verified when they are opened, or were synced
-//! before (see `whole`).
+//! The disk cache never fails a read because of a disk error, and never follows a symbolic link in its folder. The disk cache
+//! verifies the checksums of all cached bytes that it serves; files for FUSE passthrough are only verified when they are opened, or
+//! were synced before (see `whole`).
 
 mod account;
 #[cfg(feature = "object")]
@@ -356,7 +357,7 @@ impl DiskCache {
         self.parts.bound_queues(bytes);
     }
 
-    /// Waits at most this long until all fetched data is written to disk. Returns true if it is.
+    /// Waits at most this long until all fetched data is written to disk. Returns true if all data is written.
     pub fn flush(&self, most: Duration) -> bool {
         self.parts.flush(most)
     }

@@ -47,8 +47,8 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 ///
 /// **Its end.** The queue is dropped with the last reader of the source, even if transfers are in flight. Dropping a queue must
 /// wait for the transfers in flight, or free those to which nothing writes any more, or leak them. It must never free memory to
-/// which something still writes. After that, a task or a thread of the queue may keep a transfer and drop it at any time, because
-/// its result is no longer used. The source's next reader gets a new queue.
+/// which something still writes. After the queue was dropped, one of its tasks or threads may keep a transfer and drop it at any
+/// time, because its result is no longer used. The source's next reader gets a new queue.
 ///
 /// ```
 /// use foreread::source::{CompletedTransfer, Defaults, Queue, Source, SourceError, Transfer};

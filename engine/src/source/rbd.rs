@@ -1,9 +1,9 @@
 //! Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
-//! It uses the installed librbd, which is loaded when the first image is opened. librbd's own cache and readahead are switched
-//! off, so that only one layer caches and reads ahead. An image is opened read-only. An image that is opened read-only has no Ceph
-//! watch and gets no notifications, so every few seconds a thread checks whether the image has changed. The source never writes,
-//! never locks an image, and never waits for a cluster without a limit.
+//! This source uses the installed librbd, which is loaded when the first image is opened. librbd's own cache and readahead are
+//! switched off, so that only one layer caches and reads ahead. An image is opened read-only. An image that is opened read-only has
+//! no Ceph watch and gets no notifications, so every few seconds a thread checks whether the image has changed. The source never
+//! writes, never locks an image, and never waits for a cluster without a limit.
 //!
 //! ```text
 //!   read_at ──► a piece of at most 4 MiB ──────────────► librbd ──► bytes

@@ -1,6 +1,6 @@
 //! The reads of a virtual machine that boots from an IDE disk: 57,516 reads, 407 MB, nearly all of a single sector.
 //!
-//! It replaces the trace `boot-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
+//! This workload replaces the trace `boot-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
 //! published. The posting gives counts, and this list was generated to match them; it is not a recording.
 //!
 //! ```text

@@ -1,10 +1,10 @@
 //! Counts the bytes that a cache's files use on disk, including files that other processes write to the same cache. The account
-//! file has one number for each of the 256 folders of the cache. The numbers are changed under a lock.
+//! file has one number for each of the 256 folders of the cache. A process changes these numbers only while it holds a lock.
 //!
 //! Each process counts the bytes that it writes, and adds them to the account file from time to time. The account becomes wrong if
-//! a process is killed before it has added its bytes, or if a user removes files. It is corrected folder by folder: each scan of a
-//! folder (evict.rs) sets the folder's number, and a writing process scans one folder after the other. So no process has to scan
-//! all folders at once, and a damaged account file is soon correct again.
+//! a process is killed before it has added its bytes, or if a user removes files. The account is corrected folder by folder: each
+//! scan of a folder (evict.rs) sets the folder's number, and a writing process scans one folder after the other. So no process has
+//! to scan all folders at once, and a damaged account file is soon correct again.
 
 use super::folder::{CacheFolder, read_full};
 use crate::source::descriptor::{lock, write_all};

@@ -8,7 +8,7 @@
 //!             absent ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
 //!                                        └─ yes: waits while that process lives
 //! ```
-//! It never fails a read because of the disk, never mixes two versions, and never makes a reader wait for a write.
+//! This source never fails a read because of the disk, never mixes two versions, and never makes a reader wait for a write.
 
 use super::claims::{CLAIM_BYTES, Claim};
 use super::parts::Parts;

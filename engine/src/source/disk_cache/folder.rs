@@ -1,4 +1,5 @@
-//! All file operations in a cache's folder. They use file descriptors, never follow a symbolic link, and never leave the folder.
+//! All file operations in a cache's folder. These operations use file descriptors, never follow a symbolic link, and never leave
+//! the folder.
 //!
 //! ```text
 //!   DIR/foreread-cache-2/        2 is the version of the format; folders of other versions are not touched

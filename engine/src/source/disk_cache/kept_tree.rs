@@ -11,8 +11,8 @@
 //! as soon as there is one. If the store refuses the check of a folder, the check is not repeated.
 //!
 //! This module never opens a file because of a cached listing alone, unless the listing is younger than the user's limit
-//! ([`KeptNames::Believed`]). It never reports a name as absent because a cached listing lacks it. It never waits for a check whose
-//! answer is no longer needed.
+//! ([`KeptNames::Believed`]). This module never reports a name as absent because a cached listing lacks it. This module never waits
+//! for a check whose answer is no longer needed.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;

@@ -191,7 +191,7 @@ impl Writer {
         self.queue.hold().bytes
     }
 
-    /// Waits at most this long until all fetched data is written to disk. Returns true if it is.
+    /// Waits at most this long until all fetched data is written to disk. Returns true if all data is written.
     pub fn flush(&self, most: Duration) -> bool {
         let state = self.queue.hold();
         if state.threads_of != Some(std::process::id()) {

@@ -7,8 +7,8 @@
 //!     another host, for a store that signs requests   returned to the caller: an error with the host, or S3's region
 //!     https to http, a URL with a user, a redirect from elsewhere to this machine or its link   an error
 //! ```
-//! It never sends a `Referer`, which would reveal a URL's query to the next server.
-//! Source: RFC 9110, 10.1.3 and 15.4; Fetch Standard, HTTP-redirect fetch.
+//! The client never sends a `Referer`, which would reveal a URL's query to the next server. Source: RFC 9110, 10.1.3 and 15.4;
+//! Fetch Standard, HTTP-redirect fetch.
 
 use super::authorities;
 use super::network::{self, Client};

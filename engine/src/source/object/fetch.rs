@@ -1,6 +1,6 @@
 //! Carries out one read: concurrent requests for its parts, retries for transient errors, and three time limits.
 //!
-//! It never returns a byte of another version or more bytes than requested, and never waits without a limit.
+//! A read never returns a byte of another version or more bytes than requested, and never waits without a limit.
 //!
 //! ```text
 //!   read ──► parts ──► ask ──► bytes ──► bytes ──► complete
@@ -166,9 +166,9 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// Returns the current version. It is requested together with the first byte, which also shows whether the server supports
-    /// ranges. For a store that the program has created, only the version is requested, because stores refuse a request for the
-    /// first byte of an empty object in different ways.
+    /// Returns the current version. The version is requested together with the first byte, which also shows whether the server
+    /// supports ranges. For a store that the program has created, only the version is requested, because stores refuse a request
+    /// for the first byte of an empty object in different ways.
     pub async fn version(&self) -> Result<Validator, Refusal> {
         if self.store.is_foreign {
             let head = self.in_time(self.ask(GetOptions::new().with_head(true)));

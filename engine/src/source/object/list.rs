@@ -614,7 +614,7 @@ const STALLS: u32 = 3;
 ///              │            └─ a key that does not sort after that one: the server ignores start-after
 ///              └─ a token that it sent before
 /// ```
-/// Example: a bucket of 1,000,000 objects has 1,000 pages. Together they may take 60 s plus 2 ms for each name, which is 34
+/// Example: a bucket of 1,000,000 objects has 1,000 pages. Together, these pages may take 60 s plus 2 ms for each name, which is 34
 /// minutes. A listing that sends an empty page every 8 s fails after the fourth.
 pub struct Pages<'a> {
     tree: &'a Prefix,

@@ -1,6 +1,6 @@
 //! Settings for objects: time limits, retries, request sizes, and the environment variables from which stores take credentials.
 //!
-//! It never reads the environment after a source was opened, and never prints the value of a variable.
+//! This module never reads the environment after a source was opened, and never prints the value of a variable.
 //!
 //! ```text
 //!   request ──► first byte ──► piece ──► piece ──► ... ──► end
@@ -46,8 +46,8 @@ static PROGRAM: Mutex<String> = Mutex::new(String::new());
 /// The program's defaults.
 static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 
-/// Sets the settings, in [`NOTATION`], for sources that are opened by name from now on. They override [`VARIABLE`], and replace
-/// the settings of an earlier call.
+/// Sets the settings, in [`NOTATION`], for sources that are opened by name from now on. These settings override [`VARIABLE`], and
+/// replace those of an earlier call.
 ///
 /// # Errors
 /// Returns one line that states the problem; then nothing is changed.

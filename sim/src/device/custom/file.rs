@@ -135,7 +135,7 @@ impl ModelFile {
         file
     }
 
-    /// Returns the preset that a checked file describes. It is leaked, so it lives as long as the process.
+    /// Returns the preset that a checked file describes. The preset is leaked, so it lives as long as the process.
     ///
     /// # Panics
     /// Panics if the file has no device table; [`super::parse`] refuses such files.

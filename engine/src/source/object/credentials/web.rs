@@ -4,7 +4,7 @@
 //!   of a machine   http, no proxy; 10 s if a setting specifies it, 1 s if the firmware indicates it, else 40 ms
 //!   others         https, with the proxies and certificates of the environment, 10 s
 //! ```
-//! It never follows a redirect, never reads more than 64 KiB, and never includes a reply in an error.
+//! This module never follows a redirect, never reads more than 64 KiB of a reply, and never includes a reply in an error.
 
 use crate::source::object::authorities;
 use crate::source::object::refusal::{Unfit, line_of, one_line};
