@@ -5,8 +5,6 @@ use sha2::{Digest, Sha256};
 /// Size of a block in bytes; each block has one checksum. A block is one page of the engine, so that a fetch consists of whole
 /// blocks.
 pub const BLOCK_BYTES: u64 = 4096;
-/// A version's subfolder is named by this many first letters of the version's name.
-const FIRST_LETTERS: usize = 2;
 
 /// Identifies a version of a source: half of a SHA-256 hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,12 +28,12 @@ impl VersionHash {
 
     /// Returns the hash as hexadecimal digits, which is the name of the version's files.
     pub fn name(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:032x}", u128::from_be_bytes(self.0))
     }
 
-    /// Returns the name of the version's subfolder in the cache: the first letters of the file name.
+    /// Returns the name of the version's subfolder in the cache: the first two letters of the file name.
     pub fn folder(self) -> String {
-        self.name()[..FIRST_LETTERS].to_string()
+        format!("{:02x}", self.0[0])
     }
 
     /// Returns the number of the version's subfolder, from 0 to 255.

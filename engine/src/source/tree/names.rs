@@ -317,9 +317,8 @@ fn meta(record: &[u8]) -> Option<Meta> {
     let owner =
         (flags & has::OWNER != 0).then(|| (number(&mut rest) as u32, number(&mut rest) as u32));
     let version: Arc<[u8]> = if flags & has::DIGEST != 0 {
-        let digest: [u8; 16] = take(&mut rest);
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        version(&hex, size).into_bytes().into()
+        let digest = u128::from_be_bytes(take(&mut rest));
+        version(&format!("{digest:032x}"), size).into_bytes().into()
     } else {
         rest.into()
     };
