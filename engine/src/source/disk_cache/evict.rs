@@ -183,17 +183,19 @@ impl Evictor {
         if bytes > limit {
             return Err(NoRoom::Limit);
         }
-        let (over, _) = Evictor::lacking(place, bytes)?;
-        if over > SUSPECT_BYTES.max(limit / 8) {
+        let mut lacking = Evictor::lacking(place, bytes)?;
+        if lacking.0 > SUSPECT_BYTES.max(limit / 8) {
             // Writers never exceed the limit by that much, so the account must be wrong: scan all folders.
             (0..FOLDERS).for_each(|_| drop(self.look(place)));
+            lacking = Evictor::lacking(place, bytes)?;
         }
         // Several attempts: a scan may find more bytes than the account had, and a reader may keep removed files open for a moment.
         for time in 0..EVICTIONS {
             if time > 0 {
                 std::thread::sleep(HELD_FOR);
+                lacking = Evictor::lacking(place, bytes)?;
             }
-            let (over, short) = Evictor::lacking(place, bytes)?;
+            let (over, short) = lacking;
             if over.max(short) == 0 {
                 return Ok(());
             }
