@@ -951,7 +951,7 @@ fn a_whole_object_is_read_by_the_kernel() {
         return;
     }
     let rig = Rig::new();
-    let store = Store::new("s/a", 900_000);
+    let store = Store::new("s/a", 3_000_000);
     let mount = |cache: &DiskCache| {
         let tree = Arc::new(OneObject(Arc::clone(&store)));
         let options = small().policy("none").disk_cache(cache);
@@ -980,7 +980,7 @@ fn a_whole_object_is_read_by_the_kernel() {
     let here = mount(&cache);
     let mut first = open(here.path("f"));
     check(&mut first);
-    assert_eq!(cache.counts().verified, 0, "synced by its writer");
+    assert_eq!(cache.counts().verified, 0, "noted by its writer");
     if here.engine().stats().demand_reads > 0 {
         println!("skipped: needs FUSE passthrough (Linux 6.9)");
         drop(first);

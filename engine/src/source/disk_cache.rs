@@ -25,7 +25,7 @@
 //!
 //! The disk cache never fails a read because of a disk error, and never follows a symbolic link in its folder. The disk cache
 //! verifies the checksums of all cached bytes that it serves; files for FUSE passthrough are only verified when they are opened, or
-//! were synced before (see `whole`).
+//! were noted as whole (see `whole`).
 
 mod account;
 #[cfg(feature = "object")]

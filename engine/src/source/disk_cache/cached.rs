@@ -11,6 +11,7 @@
 //! This source never fails a read because of the disk, never mixes two versions, and never makes a reader wait for a write.
 
 use super::claims::{CLAIM_BYTES, Claim};
+use super::object::LARGE_BYTES;
 use super::parts::Parts;
 use super::shared::{CachedVersion, Counts};
 use super::sinks::{FillPlace, Slices};
@@ -22,7 +23,6 @@ use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
     WholeFile, WritableSource,
 };
-use foreread_os::host::Host;
 use foreread_os::threads::spawn;
 use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
@@ -37,11 +37,6 @@ const STOPPED_AFTER: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Range<Duration> = Duration::from_millis(1)..Duration::from_millis(20);
 /// A range shorter than this is not claimed if the object is larger: waiting for another process would cost more than fetching the bytes.
 const CLAIMED_BYTES: u64 = 64 << 10;
-
-/// Versions up to this size are verified for passthrough when they are opened. Larger versions are verified in the background.
-const LOOKED_AT_ONCE: u64 = 1 << 20;
-/// A version larger than this fraction (one quarter) of the machine's memory is not verified: reading it would fill the page cache.
-const LARGE_PART: u64 = 4;
 
 pub struct CachedSource {
     below: Arc<dyn Source>,
@@ -420,14 +415,14 @@ impl Source for CachedSource {
         if tier.passes_over(version.size) {
             return None;
         }
-        if version.size <= LOOKED_AT_ONCE {
+        // Larger versions are verified in the background.
+        if version.size <= LARGE_BYTES {
             return Some(tier.whole(&version, Look::Verify(&|| true))?);
         }
-        if let Some(file) = tier.whole(&version, Look::Synced) {
+        if let Some(file) = tier.whole(&version, Look::Noted) {
             return Some(file);
         }
-        let is_large = version.size > Host::here().memory_bytes() / LARGE_PART;
-        if !is_large && !version.is_looked_at.swap(true, Ordering::Relaxed) {
+        if !version.is_looked_at.swap(true, Ordering::Relaxed) {
             let tier = Arc::clone(tier);
             let looks = move || {
                 // Verify only while a reader has the version open.

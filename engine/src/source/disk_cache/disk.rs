@@ -7,19 +7,18 @@ use super::folder::{CacheFolder, FolderError};
 use super::hash::{BLOCK_BYTES, VersionHash};
 use super::latest;
 use super::names::{ListingsRoom, NewListing};
-use super::object::{self, Fault, MAX_BLOCKS, ObjectFiles, SMALL_BYTES};
+use super::object::{self, Fault, LARGE_BYTES, MAX_BLOCKS, ObjectFiles, SMALL_BYTES};
 use super::settings::DiskCacheSettings;
 use super::shared::{CachedVersion, Counts, TierState, is_full};
 use super::sinks::FillPlace;
 use super::tier::{Part, Tier};
-use super::whole::{Look, Syncs, WholeFile};
+use super::whole::{self, Look, WholeFile};
 use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::Duration;
 
 /// Maximum number of versions with open files.
 const MAX_OPEN: usize = 64;
@@ -34,17 +33,10 @@ pub struct DiskTier {
     opened: RwLock<Arc<OpenFolder>>,
     state: TierState,
     open: Mutex<VecDeque<Weak<CachedVersion>>>,
-    whole: Mutex<WholeFiles>,
-    syncs: Arc<Syncs>,
+    /// Files that the kernel has read, kept open for the next open.
+    whole: Mutex<VecDeque<(VersionHash, Arc<WholeFile>)>>,
     evictor: Mutex<Evictor>,
     listings: Mutex<ListingsRoom>,
-}
-
-#[derive(Default)]
-struct WholeFiles {
-    /// Whether a whole file was requested before; if so, written versions are synced.
-    are_wanted: bool,
-    kept: VecDeque<(VersionHash, Arc<WholeFile>)>,
 }
 
 /// The cache's folder, with the account file and the lock file for claims, which this process has open.
@@ -79,7 +71,6 @@ impl DiskTier {
             state: TierState::new(name),
             open: Mutex::default(),
             whole: Mutex::default(),
-            syncs: Arc::default(),
             evictor: Mutex::default(),
             listings: Mutex::default(),
         })
@@ -132,7 +123,7 @@ impl DiskTier {
         })
     }
 
-    fn wholes(&self) -> MutexGuard<'_, WholeFiles> {
+    fn wholes(&self) -> MutexGuard<'_, VecDeque<(VersionHash, Arc<WholeFile>)>> {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,6 +154,20 @@ impl DiskTier {
         let (files, made) =
             ObjectFiles::make(&opened.folder, version.hash, version.size, &version.about())?;
         Ok((self.keep(version, &mut held, files), made))
+    }
+
+    /// Creates the files of a version with all of its bytes. Returns the disk space that they use.
+    fn create(
+        &self,
+        opened: &OpenFolder,
+        version: &Arc<CachedVersion>,
+        bytes: &[u8],
+    ) -> Result<u64, Errno> {
+        let (folder, about) = (&opened.folder, version.about());
+        let (files, made) = ObjectFiles::create(folder, version.hash, bytes, &about)?;
+        let mut held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        self.keep(version, &mut held, files);
+        Ok(made)
     }
 
     fn keep(
@@ -263,11 +268,18 @@ impl DiskTier {
         bytes: &[u8],
     ) -> Result<(), Errno> {
         let mut put = || {
-            let (files, made) = self.files_to_write(&self.opened(), version)?;
+            let opened = self.opened();
+            if version.size <= LARGE_BYTES && bytes.len() as u64 == version.size {
+                match self.create(&opened, version, bytes) {
+                    Err(Errno::EXIST) => {}
+                    done => return done.map(|made| evictor.wrote(version.hash, made)),
+                }
+            }
+            let (files, made) = self.files_to_write(&opened, version)?;
             evictor.wrote(version.hash, made);
             evictor.wrote(version.hash, files.write(offset, bytes)?);
-            if version.size > SMALL_BYTES && files.is_own() && self.wholes().are_wanted {
-                self.syncs.push(files);
+            if files.is_own() {
+                whole::note(&files);
             }
             Ok(())
         };
@@ -284,7 +296,7 @@ impl DiskTier {
 
 impl FileHolder for DiskTier {
     fn close_removed(&self) {
-        self.wholes().kept.retain(|(_, file)| file.is_linked());
+        self.wholes().retain(|(_, file)| file.is_linked());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|version| {
             let Some(version) = version.upgrade() else {
@@ -441,9 +453,8 @@ impl Tier for DiskTier {
         if version.size <= SMALL_BYTES || !self.state.reads.is_on() {
             return None;
         }
-        let mut whole = self.wholes();
-        whole.are_wanted = true;
-        let known = whole.kept.iter().find(|(known, _)| *known == version.hash);
+        let whole = self.wholes();
+        let known = whole.iter().find(|(known, _)| *known == version.hash);
         let known = known.map(|(_, file)| Arc::clone(file));
         drop(whole);
         if known.as_ref().is_some_and(|file| file.is_linked()) {
@@ -456,10 +467,10 @@ impl Tier for DiskTier {
                 let file = Arc::new(file);
                 let mut whole = self.wholes();
                 // The space of a removed file is freed only when the file is closed.
-                whole.kept.retain(|(known, _)| *known != version.hash);
-                whole.kept.push_back((version.hash, Arc::clone(&file)));
-                if whole.kept.len() > MAX_WHOLE {
-                    whole.kept.pop_front();
+                whole.retain(|(known, _)| *known != version.hash);
+                whole.push_back((version.hash, Arc::clone(&file)));
+                if whole.len() > MAX_WHOLE {
+                    whole.pop_front();
                 }
                 Some(file)
             }
@@ -521,9 +532,5 @@ impl Tier for DiskTier {
         if let Some((account, _)) = &self.opened().writable {
             self.evictor().settle(account);
         }
-    }
-
-    fn sync(&self, most: Duration) -> bool {
-        self.syncs.wait(most)
     }
 }

@@ -266,7 +266,7 @@ impl CacheInspector {
                 break;
             }
         }
-        files.drop_pages();
+        files.drop_pages(0, None);
         Ok(())
     }
 

@@ -3,17 +3,17 @@
 //! ```text
 //!   ab/abcd....sums   0     8 magic | 4 format | 4 unused | 8 source size | 16 version | 8 header checksum (skips itself and the next two)
 //!                     48    8 offset where the next eviction of a part begins (evict.rs)
-//!                     56    8 identity of the data file when all of its bytes had been synced, 0 before (whole.rs)
+//!                     56    8 identity of the data file when all of its bytes were known to be right, 0 before (whole.rs)
 //!                     64    text for users: the name of the source without secrets, its version and its size
 //!                     2048  8 for each block of 4 KiB: its checksum, 0 where the block is absent
 //!                     ...   an extra last byte, which makes the length odd, if the version was used again after it had been written
 //!   ab/abcd....data   the bytes at their own offsets, sparse, as long as the source
 //! ```
 //! A source of at most 32 KiB has only one file, in which its bytes follow the checksums. Numbers are little-endian. A checksum is
-//! the CRC-64/NVME of a block and of its position. Bytes are written before their checksums. A block counts as cached if its
-//! checksum is not 0 and matches, so the files need no fsync. Every read verifies the checksum, so a block that was only partly
-//! written, changed, moved or evicted counts as absent. If several processes write the same block at the same time, they write the
-//! same bytes.
+//! the CRC-64/NVME of a block and of its position. Bytes are written before their checksums; those of a source of more than 1 MiB
+//! with direct I/O, so that they are not copied into the page cache. A block counts as cached if its checksum is not 0 and matches,
+//! so the files need no fsync. Every read verifies the checksum, so a block that was only partly written, changed, moved or evicted
+//! counts as absent. If several processes write the same block at the same time, they write the same bytes.
 //!
 //! Example: in an object of 100,000 bytes, the second block begins at byte 4096 of `.data`, and its checksum at byte 2056 of `.sums`.
 
@@ -26,6 +26,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,11 +35,16 @@ use std::time::{Duration, Instant};
 pub const HEADER_BYTES: u64 = 2048;
 const TEXT_AT: usize = 64;
 const CURSOR_AT: u64 = 48;
-const SYNCED_AT: u64 = 56;
+const NOTED_AT: u64 = 56;
 const MAGIC: [u8; 8] = *b"foreobje";
 const FORMAT: u32 = 2;
 /// A source of at most this many bytes is stored in one file.
 pub const SMALL_BYTES: u64 = 32 << 10;
+/// A version larger than this is written with direct I/O, and noted when it is whole. A smaller one is written at once, and verified when it
+/// is opened.
+pub const LARGE_BYTES: u64 = 1 << 20;
+/// Direct I/O needs buffers at multiples of this.
+pub const DIRECT_ALIGN: usize = BLOCK_BYTES as usize;
 /// The offset of the byte in the checksum file that is locked while the data must not be removed. A process that uses the file for
 /// FUSE passthrough holds a shared lock on this byte; to evict a part of the data, a process needs an exclusive lock.
 pub const PIN_AT: i64 = 1 << 60;
@@ -79,8 +85,10 @@ pub struct ObjectFiles {
     sums: OwnedFd,
     /// `None` for a small source.
     data: Option<OwnedFd>,
+    /// The data file of a large version for direct writes.
+    direct: Option<OwnedFd>,
     is_writable: bool,
-    /// Number of blocks that this process has written; `None` if it did not create the data file.
+    /// Number of blocks that this process has written to the disk; `None` if it did not create the data file.
     own_blocks: Option<AtomicU64>,
     looked: Mutex<Look>,
 }
@@ -143,6 +151,8 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 pub struct ObjectHeader {
     pub size: u64,
     pub text: String,
+    /// The identity that [`ObjectFiles::note`] has stored, or 0.
+    noted: u64,
 }
 
 impl ObjectHeader {
@@ -157,6 +167,13 @@ impl ObjectHeader {
         let sum = header_sum(&header);
         header[40..48].copy_from_slice(&sum.to_le_bytes());
         header
+    }
+
+    /// Reads the header of a version with this size.
+    fn of_size(sums: &OwnedFd, hash: VersionHash, size: u64) -> Result<ObjectHeader, Fault> {
+        let header = ObjectHeader::read(sums, hash)?;
+        let is_right = header.size == size;
+        is_right.then_some(header).ok_or(Fault::Wrong(None))
     }
 
     /// Reads the header of a file.
@@ -182,8 +199,17 @@ impl ObjectHeader {
         Ok(ObjectHeader {
             size: number(&header, 16),
             text: String::from_utf8_lossy(text.unwrap_or_default()).into_owned(),
+            noted: number(&header, NOTED_AT as usize),
         })
     }
+}
+
+/// The checksums of these blocks, as they are stored.
+fn sums_of(hash: VersionHash, first: u64, bytes: &[u8]) -> Vec<u8> {
+    let blocks = bytes.chunks(BLOCK_BYTES as usize).zip(first..);
+    blocks
+        .flat_map(|(bytes, block)| hash.sum(block, bytes).to_le_bytes())
+        .collect()
 }
 
 fn header_sum(header: &[u8]) -> u64 {
@@ -194,25 +220,78 @@ impl ObjectFiles {
     /// Opens the files of a version.
     pub fn open(folder: &CacheFolder, hash: VersionHash, size: u64) -> Result<ObjectFiles, Fault> {
         let (sums, is_writable) = open_any(folder, &inside(&hash.folder(), &sums_name(hash)))?;
-        if ObjectHeader::read(&sums, hash)?.size != size {
-            return Err(Fault::Wrong(None));
-        }
+        ObjectHeader::of_size(&sums, hash, size)?;
         let data = (size > SMALL_BYTES)
             .then(|| open_any(folder, &inside(&hash.folder(), &data_name(hash))))
             .transpose()?;
         let is_data_writable = data.as_ref().is_none_or(|(_, writable)| *writable);
         Ok(ObjectFiles {
+            is_writable: is_writable && is_data_writable,
+            ..ObjectFiles::of(hash, size, sums, data.map(|(file, _)| file))
+        })
+    }
+
+    /// Opens the files of a version that has a data file; that one only for reading. Returns its state too, and the identity that
+    /// [`ObjectFiles::note`] has stored, or 0.
+    pub fn open_to_pass(
+        folder: &CacheFolder,
+        hash: VersionHash,
+        size: u64,
+    ) -> Result<(ObjectFiles, Stat, u64), Fault> {
+        let (sums, _) = open_any(folder, &inside(&hash.folder(), &sums_name(hash)))?;
+        let path = inside(&hash.folder(), &data_name(hash));
+        let (data, stat) = folder.open_file(&path, OFlags::RDONLY)?;
+        if size <= LARGE_BYTES {
+            // All of it is verified soon: the disk then reads both files at the same time.
+            let _ = rustix::fs::fadvise(&data, 0, None, rustix::fs::Advice::WillNeed);
+        }
+        let noted = ObjectHeader::of_size(&sums, hash, size)?.noted;
+        Ok((ObjectFiles::of(hash, size, sums, Some(data)), stat, noted))
+    }
+
+    fn of(hash: VersionHash, size: u64, sums: OwnedFd, data: Option<OwnedFd>) -> ObjectFiles {
+        ObjectFiles {
             hash,
             size,
             sums,
-            data: data.map(|(file, _)| file),
-            is_writable: is_writable && is_data_writable,
+            data,
+            direct: None,
+            is_writable: true,
             own_blocks: None,
             looked: Mutex::new(Look {
                 at: Instant::now(),
                 noted: None,
             }),
-        })
+        }
+    }
+
+    /// Creates the files of a version that is not large, with all of its bytes. Returns the disk space that they use.
+    ///
+    /// # Errors
+    /// Returns [`Errno::EXIST`] if there are files of this version.
+    pub fn create(
+        folder: &CacheFolder,
+        hash: VersionHash,
+        bytes: &[u8],
+        text: &str,
+    ) -> Result<(ObjectFiles, u64), Errno> {
+        let (own, size) = (hash.folder(), bytes.len() as u64);
+        let sums = folder.make_file(&own, &sums_name(hash))?;
+        let mut content = ObjectHeader::bytes(hash, size, text);
+        content.extend(sums_of(hash, 0, bytes));
+        let data = (size > SMALL_BYTES)
+            .then(|| folder.make_file(&own, &data_name(hash)))
+            .transpose()?;
+        match &data {
+            Some(data) => write_all(data, bytes, 0)?,
+            None => content.extend(bytes),
+        }
+        content.resize(end_of(size) as usize, 0);
+        write_all(&sums, &content, 0)?;
+        let files = ObjectFiles::of(hash, size, sums, data);
+        let _ = files.is_due();
+        let in_data = u64::from(files.data.is_some()) * size.next_multiple_of(BLOCK_BYTES);
+        Ok((files, end_of(size).next_multiple_of(BLOCK_BYTES) + in_data))
     }
 
     /// Creates the missing files of a version. Returns the disk space that these files use.
@@ -240,7 +319,7 @@ impl ObjectFiles {
             .then(|| file(&data_name(hash)))
             .transpose()?;
         let has_new_data = data.as_ref().is_some_and(|(_, is_new)| *is_new);
-        let is_right = ObjectHeader::read(&sums, hash).is_ok_and(|header| header.size == size);
+        let is_right = !is_new && ObjectHeader::of_size(&sums, hash, size).is_ok();
         // Checksums without data are not trusted; neither are those with an invalid header.
         if !is_right || has_new_data {
             rustix::fs::ftruncate(&sums, 0)?;
@@ -250,25 +329,26 @@ impl ObjectFiles {
                 rustix::fs::ftruncate(&sums, end_of(size))?;
             }
         }
-        if let Some((data, _)) = &data
-            && rustix::fs::fstat(data)?.st_size.cast_unsigned() != size
-        {
-            rustix::fs::ftruncate(data, size)?;
+        let mut direct = None;
+        if let Some((data, _)) = &data {
+            let stat = rustix::fs::fstat(data)?;
+            if stat.st_size.cast_unsigned() != size {
+                rustix::fs::ftruncate(data, size)?;
+            }
+            if size > LARGE_BYTES && is_local(&stat) {
+                let path = inside(&own, &data_name(hash));
+                let opened = folder.open_file(&path, OFlags::RDWR | OFlags::DIRECT);
+                // Without direct I/O, the file is written through the page cache.
+                direct = opened.ok().filter(|(_, own)| own.st_ino == stat.st_ino);
+            }
         }
         let made = u64::from(is_new) * end_of(size).next_multiple_of(BLOCK_BYTES);
-        let data = data.map(|(data, _)| data);
         let files = ObjectFiles {
-            hash,
-            size,
-            sums,
-            data,
-            is_writable: true,
+            direct: direct.map(|(file, _)| file),
             own_blocks: has_new_data.then(AtomicU64::default),
-            looked: Mutex::new(Look {
-                at: Instant::now(),
-                noted: Some(Instant::now()),
-            }),
+            ..ObjectFiles::of(hash, size, sums, data.map(|(data, _)| data))
         };
+        let _ = files.is_due();
         Ok((files, made))
     }
 
@@ -381,20 +461,21 @@ impl ObjectFiles {
     /// take.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
         let first = offset / BLOCK_BYTES;
-        let blocks = bytes.chunks(BLOCK_BYTES as usize).zip(first..);
-        let sums: Vec<u8> = blocks
-            .flat_map(|(bytes, block)| self.hash.sum(block, bytes).to_le_bytes())
-            .collect();
+        let sums = sums_of(self.hash, first, bytes);
         let mut before = vec![0; sums.len()];
         read_full(&self.sums, &mut before, HEADER_BYTES + 8 * first)?;
         let absent = before
             .chunks_exact(8)
             .filter(|sum| number(sum, 0) == 0)
             .count();
+        let direct = self.write_direct(offset, bytes)?;
         let (file, data_at) = self.data();
-        write_all(file, bytes, data_at + offset)?;
+        write_all(file, &bytes[direct..], data_at + offset + direct as u64)?;
         write_all(&self.sums, &sums, HEADER_BYTES + 8 * first)?;
-        if let Some(own) = &self.own_blocks {
+        // The last block of a source may be partial; it is verified at each open (whole.rs).
+        if let Some(own) = &self.own_blocks
+            && bytes.len() - direct < BLOCK_BYTES as usize
+        {
             own.fetch_add(absent as u64, Ordering::Relaxed);
         }
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -407,7 +488,22 @@ impl ObjectFiles {
         Ok(absent as u64 * block)
     }
 
-    /// Returns true if this process has written all bytes of the version.
+    /// Writes whole blocks with direct I/O, if this is possible. Returns the number of bytes written.
+    fn write_direct(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        let len = bytes.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize;
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(DIRECT_ALIGN);
+        let Some(direct) = self.direct.as_ref().filter(|_| is_aligned && len > 0) else {
+            return Ok(0);
+        };
+        match write_all(direct, &bytes[..len], offset) {
+            Ok(()) => Ok(len),
+            // The file system or the device requires more than this alignment.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(0),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Whether this process has written all of the bytes with direct I/O, except a partial last block.
     pub fn is_own(&self) -> bool {
         let own = self.own_blocks.as_ref();
         own.is_some_and(|own| own.load(Ordering::Relaxed) == blocks_of(self.size))
@@ -417,24 +513,13 @@ impl ObjectFiles {
         &self.sums
     }
 
-    pub fn data_stat(&self) -> Result<Stat, Errno> {
-        rustix::fs::fstat(self.data().0)
+    pub fn data_file(&self) -> &OwnedFd {
+        self.data().0
     }
 
-    /// Waits until all bytes are durable on disk (fsync).
-    pub fn sync(&self) -> Result<(), Errno> {
-        rustix::fs::fdatasync(self.data().0)
-    }
-
-    /// Returns the identity that [`ObjectFiles::note_synced`] has stored, or 0.
-    pub fn synced(&self) -> Result<u64, Errno> {
-        let mut identity = [0; 8];
-        read_full(&self.sums, &mut identity, SYNCED_AT)?;
-        Ok(u64::from_le_bytes(identity))
-    }
-
-    pub fn note_synced(&self, identity: u64) -> Result<(), Errno> {
-        write_all(&self.sums, &identity.to_le_bytes(), SYNCED_AT)
+    /// Notes the identity of the data file, whose bytes are right.
+    pub fn note(&self, identity: u64) -> Result<(), Errno> {
+        write_all(&self.sums, &identity.to_le_bytes(), NOTED_AT)
     }
 
     /// Marks blocks as absent.
@@ -510,10 +595,10 @@ impl ObjectFiles {
         })
     }
 
-    /// Drops the file's pages from the page cache: reading a whole cache would otherwise push out everything else.
-    pub fn drop_pages(&self) {
+    /// Drops pages of the file from the page cache, which would push out everything else: `len` bytes, or all up to the end.
+    pub fn drop_pages(&self, from: u64, len: Option<NonZeroU64>) {
         let (file, _) = self.data();
-        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+        let _ = rustix::fs::fadvise(file, from, len, rustix::fs::Advice::DontNeed);
     }
 
     // ---- eviction of parts ----
@@ -557,6 +642,11 @@ impl ObjectFiles {
         let _ = rustix::fs::futimens(&self.sums, &times);
         Ok(before.saturating_sub(disk_bytes(&rustix::fs::fstat(data)?)))
     }
+}
+
+/// Whether a file is on a disk of this machine. Files of NFS, FUSE and tmpfs, but also of Btrfs, have no block device.
+pub fn is_local(stat: &Stat) -> bool {
+    rustix::fs::major(stat.st_dev) != 0
 }
 
 /// Opens a file for writing, or for reading if it cannot be written. Returns whether it is writable.
@@ -711,6 +801,21 @@ mod tests {
                 found
                     .iter()
                     .any(|object| object.hash == hash && object.used_again)
+            );
+
+            // The same by one call.
+            let hash = VersionHash::of(name, "2");
+            let create = || ObjectFiles::create(&folder, hash, &bytes(0, size as usize), "s\n");
+            drop(create().expect("created"));
+            let later = ObjectFiles::open(&folder, hash, size).expect("opened");
+            let all = (bytes(0, size as usize), Ok(()));
+            assert_eq!(read(&later, 0, size as usize), all);
+            assert_eq!(create().err(), Some(Errno::EXIST));
+            let (found, _) = super::found(&folder, &hash.folder()).expect("looked at");
+            assert!(
+                found
+                    .iter()
+                    .any(|object| object.hash == hash && !object.used_again)
             );
         }
     }

@@ -31,11 +31,11 @@ impl Parts {
     pub fn flush(&self, most: Duration) -> bool {
         let began = Instant::now();
         let left = || most.saturating_sub(began.elapsed());
-        let own = self.writer.flush(most) & self.tier.sync(left());
-        own & self
-            .below
-            .as_ref()
-            .is_none_or(|below| below.0.flush(left()))
+        self.writer.flush(most)
+            & self
+                .below
+                .as_ref()
+                .is_none_or(|below| below.0.flush(left()))
     }
 }
 

@@ -17,7 +17,6 @@ use super::sinks::FillPlace;
 use super::whole::{Look, WholeFile};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The next part of a range: whether the tier has it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +80,4 @@ pub trait Tier: Send + Sync {
 
     /// Call this when all queued writes are done.
     fn settle(&self) {}
-
-    /// Waits at most this long until written files that must be durable are synced. Returns whether they are.
-    fn sync(&self, _most: Duration) -> bool {
-        true
-    }
 }

@@ -3,49 +3,55 @@
 //! The kernel reads such a file without this process, so nothing verifies checksums during these reads. A version is whole if one of
 //! these holds:
 //! - all of its blocks were verified when it was opened;
-//! - it is *synced*: the process that wrote all of it has made the bytes durable, and the file has not changed since.
+//! - it is *noted* as whole, and its data file has not changed since.
 //!
 //! ```text
-//!   last block is written ──► thread: fdatasync ──► identity of the file ──► header of the checksum file, byte 56
+//!   last block is written, all of them with direct I/O ──┐
+//!   all blocks of a large version were verified ─────────┴──► identity of the file ──► header of the checksum file, byte 56
 //!   open ──► does the identity in the header match the file's? ── yes ──► whole
 //!              └─ no ──► verify all blocks ──► whole
 //! ```
+//! The identity of a file consists of its inode number, size and change time, and of this boot of the machine. Any write, truncation,
+//! replacement or restored copy changes the first three. The last covers a loss of power: the disk may then have lost bytes that it has
+//! confirmed. Direct I/O returns errors of the disk to its writer, so a note needs no sync; bytes that were written through the page cache
+//! are synced before they are verified. Only the last block, if it is partial, is always written through the page cache; it is verified at
+//! each open.
+//!
 //! Example: a first mount writes an object of 1 GiB. A second mount opens it without reading it; verifying it would take half as long as
-//! copying it. Any write, truncation, replacement or restored copy of the file changes its inode number or change time, and the file is
-//! then verified. A write never waits for a sync.
+//! copying it. After the machine was started again, the first mount verifies it, and notes it anew.
 
-use super::folder::{CacheFolder, inside};
+use super::folder::CacheFolder;
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
-use super::object::{Fault, ObjectFiles, PIN_AT, data_name};
+use super::object::{Fault, LARGE_BYTES, ObjectFiles, PIN_AT, is_local};
 use crate::source::descriptor::lock;
-use foreread_os::threads::spawn;
+use foreread_os::host::Host;
 use nix::libc;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{OFlags, Stat};
-use rustix::io::Errno;
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{Stat, fdatasync, fstat};
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
 
 /// Number of bytes verified at a time; they fit into the processor's cache.
 const STEP_BYTES: usize = 64 << 10;
 /// Number of checksums read at a time.
 const STEP_SUMS: u64 = 4096;
-/// Maximum number of files that wait to be synced. Further files are verified when they are opened.
-const MAX_WAITING: usize = 16;
+/// The pages of a version larger than this fraction (one quarter) of the machine's memory leave the page cache when they were verified:
+/// they would push out everything else.
+const MEMORY_PART: u64 = 4;
+/// A number that Linux draws at each boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How to make sure that a version is valid.
 #[derive(Clone, Copy)]
 pub enum Look<'a> {
-    /// Only accept a synced version.
-    Synced,
-    /// If the version is not synced, verify all blocks for as long as this returns true.
+    /// Only accept a noted version.
+    Noted,
+    /// If the version is not noted, verify all blocks for as long as this returns true.
     Verify(&'a dyn Fn() -> bool),
 }
 
-/// A whole version. Its data is locked while this exists.
+/// A whole version. A large one is locked while this exists: no part of it is evicted.
 pub struct WholeFile {
-    data: OwnedFd,
     files: ObjectFiles,
     /// Whether this process verified all blocks.
     pub is_verified: bool,
@@ -61,31 +67,37 @@ impl WholeFile {
         look: Look<'_>,
     ) -> Result<WholeFile, Fault> {
         // These descriptors are used here only, so that the lock does not end together with a writer's.
-        let files = ObjectFiles::open(folder, hash, size)?;
-        lock(files.checksums(), libc::F_RDLCK, PIN_AT, 1).map_err(|_| Fault::Absent)?;
-        let path = inside(&hash.folder(), &data_name(hash));
-        let (data, stat) = folder.open_file(&path, OFlags::RDONLY)?;
-        if stat.st_size.cast_unsigned() != size || files.data_stat()?.st_ino != stat.st_ino {
+        let (files, stat, noted) = ObjectFiles::open_to_pass(folder, hash, size)?;
+        if stat.st_size.cast_unsigned() != size {
             return Err(Fault::Absent);
         }
-        let is_synced = files.synced()? == identity(&stat);
+        let is_large = size > LARGE_BYTES;
+        if is_large {
+            lock(files.checksums(), libc::F_RDLCK, PIN_AT, 1).map_err(|_| Fault::Absent)?;
+        }
+        let identity = identity(&stat, boot());
+        let is_noted = identity == Some(noted);
         let verifies = match look {
-            Look::Verify(goes_on) if !is_synced => Some(goes_on),
-            Look::Synced if !is_synced => return Err(Fault::Absent),
+            Look::Verify(goes_on) if !is_noted => Some(goes_on),
+            Look::Noted if !is_noted => return Err(Fault::Absent),
             _ => None,
         };
+        if is_large && verifies.is_some() {
+            fdatasync(files.data_file())?;
+        }
         look_at_all(&files, size, verifies)?;
-        let whole = WholeFile {
-            data,
+        if let Some(identity) = identity.filter(|_| is_large && verifies.is_some()) {
+            // Without the note, the next mount verifies the version again.
+            let _ = files.note(identity);
+        }
+        // If the file was removed meanwhile, the lock protects nothing.
+        if is_large && !files.is_linked() {
+            return Err(Fault::Absent);
+        }
+        Ok(WholeFile {
             files,
             is_verified: verifies.is_some(),
-        };
-        // If the file was removed meanwhile, the lock protects nothing.
-        if whole.is_linked() {
-            Ok(whole)
-        } else {
-            Err(Fault::Absent)
-        }
+        })
     }
 
     /// Whether the file still exists under its name.
@@ -96,199 +108,209 @@ impl WholeFile {
 
 impl AsFd for WholeFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.data.as_fd()
+        self.files.data_file().as_fd()
     }
 }
 
-/// Returns an error unless all blocks are cached and, if they are verified, valid.
+/// Returns an error unless all blocks are cached and, if they are verified, valid. A partial last block is always verified.
 fn look_at_all(
     files: &ObjectFiles,
     size: u64,
     verifies: Option<&dyn Fn() -> bool>,
 ) -> Result<(), Fault> {
     let blocks = size.div_ceil(BLOCK_BYTES);
-    let mut buffer = vec![0; verifies.map_or(0, |_| STEP_BYTES)];
+    let is_verified = size > LARGE_BYTES && verifies.is_some();
+    let drops = is_verified && size > Host::here().memory_bytes() / MEMORY_PART;
+    let mut buffer = vec![0; verifies.map_or(BLOCK_BYTES as usize, |_| STEP_BYTES)];
     let mut first = 0;
     while first < blocks {
         let sums = files.sums(first, STEP_SUMS)?;
         if sums.is_empty() || sums.contains(&0) {
             return Err(Fault::Absent);
         }
-        let steps = sums.chunks(STEP_BYTES / BLOCK_BYTES as usize);
-        for (sums, at) in steps.zip((first..).step_by(STEP_BYTES / BLOCK_BYTES as usize)) {
-            let Some(goes_on) = verifies else { break };
-            if !goes_on() {
-                return Err(Fault::Absent);
-            }
+        let mut look = |at: u64, sums: &[u64]| {
             let len = (size - at * BLOCK_BYTES).min((sums.len() as u64) * BLOCK_BYTES);
-            files.read_blocks(at, &mut buffer[..len as usize], sums)?;
+            files.read_blocks(at, &mut buffer[..len as usize], sums)
+        };
+        let next = first + sums.len() as u64;
+        if let Some(goes_on) = verifies {
+            let steps = sums.chunks(STEP_BYTES / BLOCK_BYTES as usize);
+            for (sums, at) in steps.zip((first..).step_by(STEP_BYTES / BLOCK_BYTES as usize)) {
+                if !goes_on() {
+                    return Err(Fault::Absent);
+                }
+                look(at, sums)?;
+            }
+        } else if next == blocks && !size.is_multiple_of(BLOCK_BYTES) {
+            look(blocks - 1, &sums[sums.len() - 1..])?;
         }
-        first += sums.len() as u64;
+        if drops {
+            files.drop_pages(
+                first * BLOCK_BYTES,
+                NonZeroU64::new(sums.len() as u64 * BLOCK_BYTES),
+            );
+        }
+        first = next;
     }
     Ok(())
 }
 
-/// A number that changes with each change of a file. Never 0.
-fn identity(stat: &Stat) -> u64 {
+/// Notes that this process has written all bytes of a version with direct I/O.
+pub fn note(files: &ObjectFiles) {
+    let stat = fstat(files.data_file()).ok();
+    if let Some(identity) = stat.and_then(|stat| identity(&stat, boot())) {
+        // Without the note, the version is verified when it is opened.
+        let _ = files.note(identity);
+    }
+}
+
+/// This boot of the machine; empty if it is unknown.
+fn boot() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| std::fs::read_to_string(BOOT_ID).unwrap_or_default())
+}
+
+/// A number that changes with each change of a file, and with each boot. Never 0. `None` if the file is not on a disk of this machine, or
+/// if the boot is unknown.
+fn identity(stat: &Stat, boot: &str) -> Option<u64> {
+    if !is_local(stat) || boot.is_empty() {
+        return None;
+    }
     let of = [
         stat.st_ino,
         stat.st_size.cast_unsigned(),
         stat.st_ctime.cast_unsigned(),
         stat.st_ctime_nsec,
     ];
-    checksum(of.map(u64::to_le_bytes).as_flattened()).max(1)
-}
-
-/// Syncs files that this process has written completely, one after the other.
-#[derive(Default)]
-pub struct Syncs {
-    state: Mutex<SyncsState>,
-    done: Condvar,
-}
-
-#[derive(Default)]
-struct SyncsState {
-    waiting: VecDeque<Arc<ObjectFiles>>,
-    /// The process whose thread syncs the files: a forked child does not have that thread.
-    works_in: Option<u32>,
-}
-
-impl Syncs {
-    fn hold(&self) -> MutexGuard<'_, SyncsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn push(self: &Arc<Syncs>, files: Arc<ObjectFiles>) {
-        let here = Some(std::process::id());
-        let mut state = self.hold();
-        if state.waiting.len() >= MAX_WAITING {
-            return;
-        }
-        state.waiting.push_back(files);
-        if state.works_in == here {
-            return;
-        }
-        state.works_in = here;
-        drop(state);
-        let syncs = Arc::clone(self);
-        if spawn("foreread-sync", move || syncs.work()).is_err() {
-            let mut state = self.hold();
-            state.waiting.clear();
-            state.works_in = None;
-        }
-    }
-
-    fn work(&self) {
-        let mut state = self.hold();
-        while let Some(files) = state.waiting.pop_front() {
-            drop(state);
-            if let Err(errno) = sync(&files) {
-                // The file is verified when it is opened.
-                tracing::debug!("a file of the disk cache is not synced: {errno}");
-            }
-            state = self.hold();
-        }
-        state.works_in = None;
-        self.done.notify_all();
-    }
-
-    /// Waits at most this long until all files are synced. Returns whether they are.
-    pub fn wait(&self, most: Duration) -> bool {
-        let here = Some(std::process::id());
-        let waited = self
-            .done
-            .wait_timeout_while(self.hold(), most, |state| state.works_in == here);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-}
-
-fn sync(files: &ObjectFiles) -> Result<(), Errno> {
-    let before = files.data_stat()?;
-    files.sync()?;
-    let after = files.data_stat()?;
-    // If the identity has changed, another process is writing the same bytes.
-    if identity(&before) == identity(&after) {
-        files.note_synced(identity(&after))?;
-    }
-    Ok(())
+    let of = of.map(u64::to_le_bytes);
+    Some(checksum(&[of.as_flattened(), boot.as_bytes()].concat()).max(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::source::descriptor::write_all;
+    use crate::source::disk_cache::object::DIRECT_ALIGN;
     use crate::source::disk_cache::settings::DiskCacheSettings;
+    use rustix::fs::OFlags;
 
     const SIZE: u64 = (5 << 20) + 777;
 
-    fn folder() -> (tempfile::TempDir, CacheFolder) {
+    /// A cache with direct I/O on a disk of this machine.
+    fn folder() -> Option<(tempfile::TempDir, CacheFolder)> {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = CacheFolder::open(&DiskCacheSettings::new(dir.path().join("c")));
-        (dir, folder.expect("opened"))
+        let folder = folder.expect("opened");
+        let probe = folder.own_file("probe").expect("made");
+        let is_on_disk = fstat(&probe).is_ok_and(|stat| identity(&stat, boot()).is_some());
+        let direct = OFlags::RDWR | OFlags::DIRECT;
+        if is_on_disk && folder.open_file("probe", direct).is_ok() {
+            return Some((dir, folder));
+        }
+        println!("skipped: needs a temporary folder on a disk, with direct I/O");
+        None
     }
 
-    fn write(files: &ObjectFiles, from: u64, to: u64) {
-        let bytes: Vec<u8> = (from..to).map(|at| (at / 3) as u8).collect();
-        files.write(from, &bytes).expect("written");
+    /// Writes a part from memory at a multiple of [`DIRECT_ALIGN`], or from elsewhere.
+    fn write(files: &ObjectFiles, from: u64, to: u64, is_aligned: bool) {
+        let mut bytes: Vec<u8> = Vec::with_capacity(2 * DIRECT_ALIGN + (to - from) as usize);
+        let aligned = bytes.as_ptr().align_offset(DIRECT_ALIGN);
+        let start = aligned + usize::from(!is_aligned);
+        bytes.resize(start, 0);
+        bytes.extend((from..to).map(|at| (at / 3) as u8));
+        files.write(from, &bytes[start..]).expect("written");
     }
 
-    fn made(folder: &CacheFolder, hash: VersionHash) -> Arc<ObjectFiles> {
-        let (files, _) = ObjectFiles::make(folder, hash, SIZE, "source s\n").expect("made");
-        Arc::new(files)
+    fn made(folder: &CacheFolder, hash: VersionHash) -> ObjectFiles {
+        let made = ObjectFiles::make(folder, hash, SIZE, "source s\n");
+        made.expect("made").0
     }
 
-    fn synced(files: &Arc<ObjectFiles>) {
-        let syncs = Arc::new(Syncs::default());
-        syncs.push(Arc::clone(files));
-        assert!(syncs.wait(Duration::from_secs(60)));
+    fn noted(folder: &CacheFolder, hash: VersionHash) -> ObjectFiles {
+        let files = made(folder, hash);
+        write(&files, 0, SIZE, true);
+        assert!(files.is_own());
+        note(&files);
+        files
     }
 
     #[test]
-    fn a_synced_version_is_whole_until_its_file_is_changed() {
-        let (_dir, folder) = folder();
+    fn a_noted_version_is_whole_until_its_file_is_changed() {
+        let Some((_dir, folder)) = folder() else {
+            return;
+        };
         let hash = VersionHash::of("a", "1");
-        let files = made(&folder, hash);
-        write(&files, 0, SIZE);
-        assert!(files.is_own());
         let open = |look| WholeFile::open(&folder, hash, SIZE, look);
         let fault = |look| open(look).err();
-        assert_eq!(fault(Look::Synced), Some(Fault::Absent), "not synced yet");
-        assert!(open(Look::Verify(&|| true)).is_ok_and(|file| file.is_verified));
-        synced(&files);
-        assert!(open(Look::Synced).is_ok_and(|file| !file.is_verified));
+        let files = noted(&folder, hash);
+        assert!(open(Look::Noted).is_ok_and(|file| !file.is_verified));
         assert!(open(Look::Verify(&|| true)).is_ok_and(|file| !file.is_verified));
 
-        let path = inside(&hash.folder(), &data_name(hash));
-        let (data, _) = folder.open_file(&path, OFlags::RDWR).expect("opened");
-        write_all(&data, &[99], 4096).expect("changed");
-        assert_eq!(fault(Look::Synced), Some(Fault::Absent));
-        let wrong = fault(Look::Verify(&|| true));
-        assert_eq!(wrong, Some(Fault::Wrong(Some(1))));
+        // The partial last block is verified, whatever is noted.
+        let end = SIZE - 1;
+        write_all(files.data_file(), &[99], end).expect("changed");
+        assert_eq!(fault(Look::Noted), Some(Fault::Absent));
+        note(&files);
+        assert_eq!(
+            fault(Look::Noted),
+            Some(Fault::Wrong(Some(end / BLOCK_BYTES)))
+        );
+        write(&files, end / BLOCK_BYTES * BLOCK_BYTES, SIZE, true);
+        note(&files);
+        assert!(open(Look::Noted).is_ok());
+
+        write_all(files.data_file(), &[99], 4096).expect("changed");
+        assert_eq!(fault(Look::Noted), Some(Fault::Absent));
+        assert_eq!(fault(Look::Verify(&|| true)), Some(Fault::Wrong(Some(1))));
     }
 
     #[test]
-    fn a_synced_version_without_a_block_is_not_whole() {
-        let (_dir, folder) = folder();
+    fn another_boot_and_another_machine_verify_once() {
+        let Some((_dir, folder)) = folder() else {
+            return;
+        };
         let hash = VersionHash::of("a", "1");
-        let files = made(&folder, hash);
-        write(&files, 0, SIZE);
-        synced(&files);
-        files.forget(7, 1).expect("forgotten");
-        let opened = WholeFile::open(&folder, hash, SIZE, Look::Synced);
+        let open = |look| WholeFile::open(&folder, hash, SIZE, look);
+        let files = noted(&folder, hash);
+        let mut stat = fstat(files.data_file()).expect("stat");
+        let other = identity(&stat, "another boot").expect("on a disk");
+        files.note(other).expect("noted");
+        assert_eq!(open(Look::Noted).err(), Some(Fault::Absent));
+        assert!(open(Look::Verify(&|| true)).is_ok_and(|file| file.is_verified));
+        assert!(open(Look::Noted).is_ok(), "noted by the one that verified");
+        assert_eq!(identity(&stat, ""), None, "an unknown boot");
+        stat.st_dev = 42;
+        assert_eq!(identity(&stat, boot()), None, "NFS, for example");
+    }
+
+    #[test]
+    fn a_noted_version_without_a_block_is_not_whole() {
+        let Some((_dir, folder)) = folder() else {
+            return;
+        };
+        let hash = VersionHash::of("a", "1");
+        noted(&folder, hash).forget(7, 1).expect("forgotten");
+        let opened = WholeFile::open(&folder, hash, SIZE, Look::Noted);
         assert_eq!(opened.err(), Some(Fault::Absent));
     }
 
     #[test]
-    fn bytes_of_another_process_are_not_synced_unseen() {
-        let (_dir, folder) = folder();
-        let hash = VersionHash::of("a", "1");
-        write(&made(&folder, hash), 0, 1 << 20);
-        let later = made(&folder, hash);
-        write(&later, 1 << 20, SIZE);
-        assert!(!later.is_own());
-        let first = made(&folder, VersionHash::of("b", "1"));
-        write(&first, 0, 1 << 20);
-        write(&first, 0, 1 << 20);
-        assert!(!first.is_own(), "the same blocks twice");
+    fn only_own_bytes_on_the_disk_are_noted_unseen() {
+        let Some((_dir, folder)) = folder() else {
+            return;
+        };
+        let of = |name| made(&folder, VersionHash::of(name, "1"));
+        write(&of("a"), 0, 1 << 20, true);
+        let later = of("a");
+        write(&later, 1 << 20, SIZE, true);
+        assert!(!later.is_own(), "written by another process");
+        let files = of("b");
+        write(&files, 0, 1 << 20, true);
+        write(&files, 0, 1 << 20, true);
+        assert!(!files.is_own(), "the same blocks twice");
+        let files = of("c");
+        write(&files, 0, 1 << 20, false);
+        write(&files, 1 << 20, SIZE, true);
+        assert!(!files.is_own(), "some are in the page cache only");
     }
 }

@@ -11,6 +11,7 @@
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
 use super::names::NewListing;
+use super::object::{DIRECT_ALIGN, LARGE_BYTES};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
 use crate::source::Source;
@@ -31,6 +32,8 @@ const QUEUED_PART: u64 = 16;
 const MIN_QUEUED_BYTES: u64 = 4 << 20;
 /// Maximum number of full-size buffers that are kept for the next runs.
 const MAX_SPARE: usize = 8;
+/// A run of 1 MiB, and what aligns it.
+const SPARE_BYTES: usize = CLAIM_BYTES as usize + DIRECT_ALIGN;
 /// Maximum number of queued notes; further notes are dropped.
 const MAX_NOTES: usize = 4096;
 /// Memory that a job uses besides its bytes.
@@ -52,11 +55,34 @@ enum Job {
 struct Run {
     version: Arc<CachedVersion>,
     offset: u64,
-    bytes: Vec<u8>,
+    bytes: RunBytes,
     /// Bytes that the queue counts for this run.
     held: u64,
     /// The range that was claimed for this run.
     claimed: Range<u64>,
+}
+
+/// The bytes of a run. They begin at a multiple of [`DIRECT_ALIGN`] in memory if they are to be written with direct I/O.
+struct RunBytes {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl RunBytes {
+    fn new(mut buffer: Vec<u8>, is_aligned: bool) -> RunBytes {
+        buffer.clear();
+        let start = if is_aligned {
+            buffer.as_ptr().align_offset(DIRECT_ALIGN)
+        } else {
+            0
+        };
+        buffer.resize(start, 0);
+        RunBytes { buffer, start }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..]
+    }
 }
 
 impl Job {
@@ -92,6 +118,7 @@ struct WriteQueue {
 struct QueueState {
     jobs: VecDeque<Job>,
     bytes: u64,
+    /// Buffers of [`SPARE_BYTES`].
     spare: Vec<Vec<u8>>,
     notes: usize,
     /// Whether jobs were done since the last call of [`Tier::settle`].
@@ -203,20 +230,23 @@ impl Writer {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Returns a buffer for `most` bytes, and the bytes that the queue counts for it. Returns `None` if the queue has no room.
-    fn buffer(&self, most: u64) -> Option<(Vec<u8>, u64)> {
-        let held = most + JOB_BYTES;
+    /// Returns a buffer for `most` bytes of a version, and the bytes that the queue counts for it. Returns `None` if the queue has no room.
+    fn buffer(&self, version: &CachedVersion, most: u64) -> Option<(RunBytes, u64)> {
+        let is_large = version.size > LARGE_BYTES;
+        let held = most + JOB_BYTES + if is_large { DIRECT_ALIGN as u64 } else { 0 };
         let mut state = self.queue.hold();
         if state.bytes + held > self.most_queued() {
             return None;
         }
         state.bytes += held;
+        // If the disk does not keep up, the run is not aligned, and so written through the page cache, which takes more at once.
+        let is_behind = state.jobs.len() as u64 * CLAIM_BYTES > self.most_queued() / 2;
         let is_long = most > CLAIM_BYTES / 2;
         let spare = is_long.then(|| state.spare.pop()).flatten();
         drop(state);
-        let capacity = if is_long { CLAIM_BYTES } else { most };
-        let buffer = spare.unwrap_or_else(|| Vec::with_capacity(capacity as usize));
-        Some((buffer, held))
+        let capacity = if is_long { SPARE_BYTES } else { held as usize };
+        let buffer = spare.unwrap_or_else(|| Vec::with_capacity(capacity));
+        Some((RunBytes::new(buffer, is_large && !is_behind), held))
     }
 
     /// Queues a job that may be dropped. Drops it if the tier does not take such jobs, or if too many wait.
@@ -235,8 +265,12 @@ impl Writer {
             (state.threads_of, state.threads, state.working) = (here, 0, 0);
         }
         if state.threads >= self.most_threads.min(state.working + state.jobs.len()) {
+            // A thread that works looks at the queue before it waits.
+            let is_idle = state.working < state.threads;
             drop(state);
-            self.queue.ready.notify_one();
+            if is_idle {
+                self.queue.ready.notify_one();
+            }
             return;
         }
         state.threads += 1;
@@ -297,7 +331,7 @@ pub struct Tee {
     range: Range<u64>,
     claimed: bool,
     /// The run being filled: its offset, its bytes, and the bytes that the queue counts for it.
-    run: Option<(u64, Vec<u8>, u64)>,
+    run: Option<(u64, RunBytes, u64)>,
 }
 
 impl Tee {
@@ -314,7 +348,7 @@ impl Tee {
             let (taken, is_taken) = match &mut self.run {
                 Some((_, run, _)) => {
                     let taken = bytes.len().min((run_end - start) as usize);
-                    run.extend_from_slice(&bytes[..taken]);
+                    run.buffer.extend_from_slice(&bytes[..taken]);
                     (taken, true)
                 }
                 // A partial block at the start is skipped.
@@ -325,7 +359,7 @@ impl Tee {
                 None => {
                     let is_writing = self.writer.tier.is_writing();
                     let buffer = is_writing
-                        .then(|| self.writer.buffer(run_end - start))
+                        .then(|| self.writer.buffer(&self.version, run_end - start))
                         .flatten();
                     if let Some((run, held)) = buffer {
                         self.run = Some((start, run, held));
@@ -353,15 +387,17 @@ impl Tee {
         let Some((offset, mut bytes, held)) = self.run.take() else {
             return;
         };
-        let arrived = offset..offset + bytes.len() as u64;
+        let mut len = bytes.bytes().len();
+        let arrived = offset..offset + len as u64;
         if arrived.end != self.version.size {
             // A partial block at the end is skipped.
-            bytes.truncate(bytes.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize);
+            len = len / BLOCK_BYTES as usize * BLOCK_BYTES as usize;
+            bytes.buffer.truncate(bytes.start + len);
         }
         // The bytes may be of a version that the source had before.
         let is_same =
             self.now.is_same() && self.source.exact_version().as_ref() == Some(&self.version.exact);
-        if !bytes.is_empty() && is_same {
+        if len > 0 && is_same {
             let claimed = if self.claimed { arrived } else { 0..0 };
             self.writer.push(Job::Write(Run {
                 version: Arc::clone(&self.version),
@@ -426,12 +462,11 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
         state = queue.hold();
         state.working -= 1;
         state.bytes -= job.held_bytes();
-        if let Job::Write(mut run) = job
-            && run.bytes.capacity() as u64 == CLAIM_BYTES
+        if let Job::Write(run) = job
+            && run.bytes.buffer.capacity() == SPARE_BYTES
             && state.spare.len() < MAX_SPARE
         {
-            run.bytes.clear();
-            state.spare.push(run.bytes);
+            state.spare.push(run.bytes.buffer);
         }
         state.notes = state.jobs.len().min(state.notes);
     }
@@ -442,7 +477,7 @@ fn done(job: &Job, tier: &dyn Tier) {
     match job {
         Job::Write(run) => {
             let state = tier.state();
-            if !(state.writes.is_on() && tier.write(&run.version, run.offset, &run.bytes)) {
+            if !(state.writes.is_on() && tier.write(&run.version, run.offset, run.bytes.bytes())) {
                 Counts::add(&state.counts.refused_writes, 1);
             }
         }
