@@ -1,7 +1,7 @@
 //! Sources: the interface to the storage (file, object, NBD export, RBD image) that a reader reads from.
 //!
-//! Several threads call a [`Source`] at the same time. Each call blocks, and returns bytes of **one version** or an error. A source
-//! does not cache and does not read ahead. It does not panic on purpose; the engine treats a panic in a source as EIO.
+//! Several threads call a [`Source`] at the same time. Each call blocks, and returns bytes of **one version** or an error. A
+//! source does not cache and does not read ahead. A source must not panic; if it does, the engine treats the panic as EIO.
 //!
 //! ```text
 //!   version 1 ──read_at──► bytes           (larger than before: the same version, see `size`)
@@ -215,10 +215,10 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// See [`Source::whole_file`].
+/// An open file with all bytes of a source; see [`Source::whole_file`].
 pub type WholeFile = Arc<dyn AsFd + Send + Sync>;
 
-/// A source whose reads arrive in pieces, as the body of an HTTP reply does.
+/// A source whose reads return their bytes piece by piece, as the pieces of an HTTP body arrive.
 pub trait StreamingSource: Send + Sync {
     /// Reads `len` bytes from `offset`, buffer by buffer: it fills the buffer of [`Sink::room`] and reports it, until there is no
     /// more room or the end is reached. A read of the first bytes can complete before the last bytes have arrived. Returns the
@@ -229,7 +229,8 @@ pub trait StreamingSource: Send + Sync {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
 }
 
-/// Identifies the bytes of a source across processes and time. Two identities are equal if only their display names differ.
+/// Identifies a version of a source, for all processes and for later runs of them. The display name is ignored when two of these
+/// values are compared.
 #[derive(Clone, Debug)]
 pub struct ExactVersion {
     /// Its location without secrets: server, bucket and key.
@@ -542,7 +543,7 @@ pub fn kinds() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.written).collect()
 }
 
-/// Whether this text names a source other than a file, that is, has a known URL scheme before the first colon.
+/// Returns true if this text names a source other than a file: it has a known URL scheme before its first colon.
 #[must_use]
 pub fn is_remote(name: &SourceName) -> bool {
     remote(name).is_some()

@@ -46,7 +46,8 @@ pub fn policies() -> Vec<&'static Info> {
     crate::insert(ALL, PUBLISHED, |info| info.name == "linux-6.18")
 }
 
-/// Parses `NAME:key=value,...`, which names a policy in [`policies`] or in [`OPPONENTS`]. Error messages list only the former.
+/// Parses `NAME:key=value,...`, which names a policy in [`policies`] or in [`OPPONENTS`]. If the name is unknown, the error lists
+/// only the policies in [`policies`].
 pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     let listed = PolicyDraft::parse_among(text, &[&policies()]);
     if !matches!(listed, Err(SpecError::UnknownName { .. })) {
@@ -58,8 +59,7 @@ pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     }
 }
 
-/// Parses `NAME:key=value,...` if the storage is not known. Returns an error like [`parse`], and also if a value depends on the
-/// storage.
+/// Like [`parse`], but for a caller that does not know the storage: also returns an error if a value depends on the storage.
 pub fn parse_spec(text: &str) -> Result<PolicySpec, SpecError> {
     parse(text)?.ready(None)
 }

@@ -79,7 +79,7 @@ impl Failure {
         Failure::new(FailureKind::Cannot, what, place, remedy)
     }
 
-    /// Creates an error whose text is already complete.
+    /// Creates an error from another error, whose text is used as the whole message.
     pub fn of(kind: FailureKind, error: impl Error + Send + Sync + 'static) -> Failure {
         let line = Failure::new(kind, error.to_string(), "", "");
         Failure {
@@ -96,7 +96,7 @@ impl Failure {
         )
     }
 
-    /// Puts a word before the description of what failed.
+    /// Puts `word` and a colon before the description of what failed.
     pub fn within(self, word: &str) -> Failure {
         let what = format!("{word}: {}", self.what);
         Failure { what, ..self }

@@ -1,4 +1,5 @@
-//! Facts about the host from `/proc` and `/sys`. Other modules open these folders only for processes and tracefs.
+//! Facts about the host from `/proc` and `/sys`. Outside of this module, foreread opens files in these folders only for its
+//! observation of processes and for tracefs.
 //!
 //! ```text
 //!   backing        disks and mounts that read ahead, with their attributes

@@ -3,9 +3,10 @@
 //! ```text
 //!   path ──O_PATH──► descriptor without access ──fstat──► the right kind? ──/proc/self/fd──► the same file, opened
 //! ```
-//! open(2) has side effects: a FIFO blocks and wakes a writer, a tape rewinds, a watchdog starts. Between stat(2) and open(2), the
-//! owner of the folder can replace a regular file by such a FIFO or device. With O_PATH the kind of a file is checked before the
-//! file is really opened, and the file that is then opened is the one that was checked. Symbolic links of users are followed.
+//! open(2) has side effects: a FIFO blocks and wakes a writer, a tape rewinds, a watchdog starts. Between stat(2) and open(2),
+//! the owner of the folder can replace a regular file by a FIFO or such a device. With O_PATH the kind of a file is checked
+//! before the file is really opened, and the file that is then opened is the one that was checked. Symbolic links of users are
+//! followed.
 //!
 //! Source: open(2), "O_PATH"; proc_pid_fd(5).
 
@@ -30,7 +31,8 @@ pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
 /// `FUSE_SUPER_MAGIC` of linux/magic.h.
 const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
 
-/// Returns true if a file is on FUSE. It calls fstatfs, which queries the FUSE server. A descriptor opened with O_PATH is enough.
+/// Returns true if a file is on FUSE. This function calls fstatfs, which queries the FUSE server. `file` may be a descriptor that
+/// was opened with O_PATH.
 pub fn is_on_fuse(file: impl AsFd) -> bool {
     // The type of the number differs between machines.
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
@@ -44,7 +46,7 @@ pub fn ask_file_system(place: &Path) -> Result<()> {
     Ok(rustix::fs::statvfs(place).map(drop)?)
 }
 
-/// A file whose kind was checked, and that is not opened yet.
+/// A file whose kind is known, but which is not opened yet.
 #[derive(Debug)]
 pub struct UnopenedFile {
     /// Opened with O_PATH, which gives no access to the data.

@@ -8,7 +8,7 @@
 //!   http%3A%2F%2Fu%3Ap%40h      (a fully escaped URL)              http://h
 //!   /a/b, rbd:pool/image@snap, nbd+unix:///x?socket=s             unchanged
 //! ```
-//! The rule hides too much rather than too little: a malformed URL may be a typing error of the user. Schemes and keys are
+//! If in doubt, the rule hides text: a malformed URL may be a URL with a secret that the user has mistyped. Schemes and keys are
 //! compared case-insensitively.
 
 use percent_encoding::percent_decode_str;

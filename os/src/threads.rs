@@ -19,8 +19,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long a command waits at its end for storage that may never answer. A file system that works answers faster, and several such
-/// waits together are still short for a user.
+/// How long a command waits at its end for storage that may never answer. A working file system answers within this time, and
+/// even several of these waits together are short enough for a user.
 pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Starts a thread.
@@ -115,8 +115,8 @@ fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
 
 /// Checks that the system allows `count` more threads, by starting and ending them.
 ///
-/// Use it for libraries that panic or stop halfway if a thread is refused. For a moment after it was joined, a thread still counts
-/// towards the system's limit; when this function returns, its threads no longer count.
+/// Use it for libraries that panic or stop halfway if a thread is refused. The system counts a thread towards its limit for a
+/// moment even after it was joined; when this function returns, the test threads are no longer counted.
 pub fn rehearse(name: &str, count: usize) -> Result<()> {
     let before = own_threads();
     let rehearsed = std::thread::scope(|scope| {

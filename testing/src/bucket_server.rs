@@ -1,8 +1,8 @@
 //! An S3 and HTTP server for one bucket in memory: paged listings, ranges, conditions, and a count of its requests.
 //!
-//! A real server over a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), and does not count its requests
-//! by kind. It accepts any bucket name, and does not check signatures. The server has no TLS and no writes, and is for tests and
-//! benchmarks only.
+//! A real server over a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), and does not count its
+//! requests by kind. This server accepts any bucket name, and does not check signatures. The server has no TLS and no writes, and
+//! is for tests and benchmarks only.
 //!
 //! ```text
 //!   GET /bucket?list-type=2&prefix=a/&delimiter=/&max-keys=2     a/x  a/y/*  a/z  ──► a/x, a/y/ and a token

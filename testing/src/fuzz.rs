@@ -1,5 +1,5 @@
-//! The code of the fuzz targets, which normal tests also run on input generated from a seed. They test everything that untrusted
-//! peers can send, and compare the engine's operations with a reference.
+//! The code of the fuzz targets, which normal tests also run on input generated from a seed. The targets test everything that
+//! untrusted peers can send, and compare the engine's operations with a reference implementation.
 //!
 //! Each function accepts any input, and reports which guarantee was violated. It uses no randomness: the same input gives the same
 //! result, except for the timing of threads.

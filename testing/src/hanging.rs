@@ -1,6 +1,6 @@
 //! Wraps any source so that one of its methods, or of its queue's methods, hangs until it is released.
 //!
-//! The results of the methods are not changed.
+//! The results of the methods stay unchanged.
 //!
 //! ```text
 //!   hang(method) ──► a call of that method ──► held ──release──► the source

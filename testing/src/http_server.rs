@@ -1,8 +1,8 @@
-//! An HTTP server: the code that all servers of this crate share. A function that the test provides makes the answers; a test can
-//! also make them wrong.
+//! An HTTP server: the code that all servers of this crate share. A function that the test provides makes the answers. A test can
+//! also request wrong answers.
 //!
-//! It has one thread for each connection, and no async runtime. The server ends when it is dropped. The server has no TLS, and is
-//! for tests and benchmarks only.
+//! It has one thread for each connection, and no async runtime. The server ends when it is dropped. The server has no TLS; use it
+//! only for tests and benchmarks.
 //!
 //! ```text
 //!   request ──► a lie left? ── Silence, Status, Garbage, ... ──► the lie alone
@@ -282,8 +282,8 @@ impl HttpServer {
         self.address
     }
 
-    /// Answers `times` requests with this lie. If earlier calls have set lies that are not used up, those are sent first. HEAD
-    /// requests are not counted.
+    /// Answers the next `times` requests with this lie (a wrong answer). Lies of earlier calls that are not used up are sent
+    /// first. HEAD requests are not counted.
     pub fn lie(&self, lie: Lie, times: u64) {
         lock(&self.state).lies.push((lie, times));
     }

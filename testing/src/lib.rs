@@ -1,5 +1,6 @@
-//! Test sources: sources whose bytes identify their offset, sources that fail or hang, and servers that give wrong answers. They
-//! are for foreread's own tests, and for tests of sources that other projects implement. No shipped crate depends on this one.
+//! Test sources: sources whose bytes identify their offset, sources that fail or hang, and servers that give wrong answers. This
+//! crate is for foreread's own tests, and for tests of sources that other projects implement. No shipped crate depends on this
+//! one.
 //!
 //! Example: `Faulty::nth(source, 3)` fails the fourth read with EIO, and `check` reports which byte is at the wrong offset.
 //!

@@ -68,8 +68,8 @@ impl Link {
     }
 
     /// Reserves the link for `bytes` bytes that were available at the time `ready`, and waits until they have passed. If a thread
-    /// is woken too late, that time is added to its next reservation; otherwise a single connection could never use the full
-    /// bandwidth.
+    /// is woken too late, its next reservation begins earlier by that delay; otherwise a single connection could never use the
+    /// full bandwidth.
     pub fn pass(&self, bytes: usize, ready: Instant) {
         let bytes_per_second = self.0.bytes_per_second.load(Ordering::Relaxed);
         if bytes_per_second == 0 {

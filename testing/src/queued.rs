@@ -1,8 +1,9 @@
-//! A test double of a queue: wraps any source; its transfers end late, out of order, and in the thread that collects (reaps) them.
+//! A test double: wraps any source and gives it a queue whose transfers end late, out of order, and in the thread that collects
+//! (reaps) them.
 //!
-//! It has no thread and no clock: a transfer ends when it has been polled a certain number of times, which depends on the seed. So
-//! a caller hangs here if it forgets to reap, to interrupt, or to let another thread reap after it. A real io_uring would hide this
-//! mistake. Bytes are not changed, and a transfer that is not reaped does not end.
+//! The queue has no thread and no clock: a transfer ends when it has been polled a certain number of times, which depends on the
+//! seed. So a caller hangs if it forgets to reap, to interrupt a waiting reaper, or to let another thread reap after it. With a
+//! real io_uring, such a mistake would often go unnoticed. Bytes are not changed, and a transfer that is not reaped does not end.
 //!
 //! ```text
 //!   submit ──► in flight: (polls left, transfer) ... ──reap: one poll each──► none left: read now, and ended
@@ -42,7 +43,7 @@ struct Tally {
 }
 
 impl<S: Source> QueuedSource<S> {
-    /// Wraps a source. Creates a source whose transfers end at times and in an order that depend on the seed; 64 may be in flight.
+    /// Wraps a source. The seed determines when and in which order its transfers end; up to 64 may be in flight.
     pub fn new(inner: S, seed: u64) -> QueuedSource<S> {
         let setup = Setup {
             seed,

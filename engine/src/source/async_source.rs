@@ -1,7 +1,7 @@
 //! Uses an async client as a source: its reads run as tasks of an async runtime and need no threads.
 //!
-//! This module never blocks the runtime, and never delays the drop of a reader. Only this module writes into the buffers of a
-//! transfer, so dropping a queue frees all buffers at once.
+//! This module never blocks the runtime, and never delays the drop of a reader. The client never gets the buffers of a transfer:
+//! this module copies the client's bytes into them. So when a queue is dropped, all its buffers can be freed at once.
 //!
 //! ```text
 //!   submit ──► a task for each fetch ──client.read_at──► its bytes, copied into the transfers ──► ended ──reap──►
@@ -58,16 +58,16 @@ pub trait AsyncSource: Send + Sync + 'static {
 
 /// Turns an [`AsyncSource`] into a source; its calls run as tasks of `runtime`.
 ///
-/// Async reads ([`Reader::read_at_async`](crate::Reader::read_at_async)) and blocking reads may be used together, in any number. No
+/// A reader may use async reads ([`Reader::read_at_async`](crate::Reader::read_at_async)) and blocking reads at the same time. No
 /// thread waits for a reply, except the threads of blocking callers, and one thread that waits for all async reads.
 ///
 /// While reads wait, something must **drive** the runtime. A multi-threaded runtime drives itself with its worker threads; a
 /// `current_thread` runtime runs only inside its `block_on`. So a task of a `current_thread` runtime must read with
 /// `read_at_async`: a blocking read ([`Reader::read_at`](crate::Reader::read_at)) stops the thread that has to produce its reply,
-/// and may wait forever. A task on the only worker thread of a multi-threaded runtime must use `read_at_async`, too. If the engine
-/// has no worker threads ([`Options::threads`](crate::Options::threads) is 0), every read blocks. If foreread detects that a thread
-/// would wait for itself, that read fails instead, and so do all other reads of the file that are in flight. A program that uses
-/// blocking reads in such a task should pass the handle of a separate runtime that it keeps for its sources.
+/// and may wait forever. A task on the only worker thread of a multi-threaded runtime must use `read_at_async`, too. If the
+/// engine has no worker threads ([`Options::threads`](crate::Options::threads) is 0), every read blocks. If foreread detects that
+/// a thread would wait for itself, that read fails instead, and so do all other reads of the file that are in flight. A program
+/// whose async tasks make blocking reads should create a separate runtime for its sources, and pass the handle of that runtime.
 ///
 /// Dropping a reader does not wait for its reads in flight: their tasks are cancelled, even if the runtime is not driven. If the
 /// runtime has been shut down, reads fail with [`SourceError::Io`].

@@ -17,9 +17,9 @@
 //! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
 //! | model-live | 4 | 128K | as the simulator for the same model |
 //!
-//! A fetch is at most 1 MiB, but 8 MiB for objects: bytes of an object are served as they arrive, bytes of other sources only when
-//! the fetch is complete. The policy `auto` uses only the number of requests and the largest fetch size from this table, and
-//! measures the rest.
+//! A fetch is at most 1 MiB, but 8 MiB for objects: a reader gets the bytes of an object as they arrive, but the bytes of other
+//! sources only when the fetch is complete. The policy `auto` uses only the number of requests and the largest fetch size from
+//! this table, and measures the rest.
 
 use foreread_core::storage::{KindLimits, LOCAL_FETCH_BYTES};
 use foreread_os::host::Host;
@@ -47,8 +47,8 @@ pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
 ///
 /// [`Defaults::OBJECT`] allows fetches of up to 8 MiB, because an object's bytes are served while they arrive
 /// ([`StreamingSource`](super::StreamingSource)). A client that returns each reply as a whole over a slow link should set
-/// `Defaults { max_fetch_bytes: 1 << 20, ..Defaults::OBJECT }`, so that a reader waits for less data. Remote storage that uses
-/// [`Defaults::FILE`] is several times slower than it could be.
+/// `Defaults { max_fetch_bytes: 1 << 20, ..Defaults::OBJECT }`, so that a reader waits for less data. A client for remote storage
+/// that uses [`Defaults::FILE`] reads several times more slowly than with fitting defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// The name of the kind, for display.
@@ -66,7 +66,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Memory, and any storage that answers as fast.
+    /// The defaults for memory, and for storage that answers as fast as memory.
     pub const MEMORY: Defaults = Defaults {
         kind: "memory",
         requests: 4,
@@ -74,12 +74,12 @@ impl Defaults {
         window_bytes: LINUX_READAHEAD_BYTES,
         max_fetch_bytes: LOCAL_FETCH_BYTES,
     };
-    /// A file or a block device on this machine.
+    /// The defaults for a file or a block device on this machine.
     pub const FILE: Defaults = Defaults {
         kind: "file",
         ..Defaults::MEMORY
     };
-    /// An object over HTTP or S3, and the objects of a prefix.
+    /// The defaults for an object over HTTP or S3, and for the objects below a prefix.
     pub const OBJECT: Defaults = Defaults {
         kind: "object",
         requests: KindLimits::OBJECT.ahead_requests,
@@ -87,7 +87,7 @@ impl Defaults {
         window_bytes: 24 << 20,
         max_fetch_bytes: KindLimits::OBJECT.max_fetch_bytes,
     };
-    /// An export on an NBD server.
+    /// The defaults for an export on an NBD server.
     pub const NBD: Defaults = Defaults {
         kind: "nbd",
         requests: 16,
@@ -95,7 +95,7 @@ impl Defaults {
         window_bytes: 8 << 20,
         ..Defaults::MEMORY
     };
-    /// A Ceph RBD image.
+    /// The defaults for a Ceph RBD image.
     pub const RBD: Defaults = Defaults {
         kind: "rbd",
         requests: 16,
@@ -103,7 +103,7 @@ impl Defaults {
         window_bytes: 4 << 20,
         ..Defaults::MEMORY
     };
-    /// A device model that runs in real time: it sleeps for as long as the modelled device takes.
+    /// The defaults for a device model that runs in real time: each read sleeps for as long as the modelled device takes.
     pub const MODEL_LIVE: Defaults = Defaults {
         kind: "model-live",
         ..Defaults::MEMORY
@@ -124,8 +124,8 @@ impl Defaults {
         }
     }
 
-    /// The largest readahead in a cache of this size: at most a quarter of the cache, so that four streams do not evict each other,
-    /// but no less than the kernel's default.
+    /// The largest readahead in a cache of this size: at most a quarter of the cache, so that four streams do not evict each
+    /// other, but at least 128 KiB, the kernel's default. The result never exceeds `window_bytes`.
     #[must_use]
     pub fn window_in(self, cache_bytes: u64) -> u64 {
         self.window_bytes

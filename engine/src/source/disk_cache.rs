@@ -140,7 +140,7 @@ pub(crate) fn hold() -> MutexGuard<'static, OpenCaches> {
 }
 
 impl DiskCache {
-    /// Opens a cache, and creates its folder if needed. Opening takes no longer for a large cache.
+    /// Opens a cache, and creates its folder if needed. The time to open a cache does not depend on its size.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or is not writable, or if other users may write to it.
@@ -242,9 +242,9 @@ impl DiskCache {
         super::Object::open_unless(name, settings, &held)
     }
 
-    /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before the first
-    /// file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). Requests are sent to the store only
-    /// when they are needed.
+    /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before
+    /// the first file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). This function sends no
+    /// request if the listing of the root folder is cached.
     ///
     /// # Errors
     /// See [`source::open_tree`](super::open_tree).
@@ -273,7 +273,7 @@ impl DiskCache {
         Ok(Arc::new(tree))
     }
 
-    /// Wraps a source with this cache. If the source has no exact version, it is returned as it is, without a cache.
+    /// Wraps a source with this cache. A source without an exact version is returned unchanged, and is not cached.
     #[must_use]
     pub fn over(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
         if source.exact_version().is_none() {
@@ -334,7 +334,7 @@ impl DiskCache {
         })
     }
 
-    /// Total bytes of the cache's files, written by all processes. Returns `None` if the number is not known.
+    /// Total bytes of the cache's files, written by all processes. Returns `None` if the total is not known.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.disk.bytes()

@@ -1,17 +1,17 @@
 //! A file or a block device, read with direct I/O (`O_DIRECT`).
 //!
-//! Without direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache
-//! with `POSIX_FADV_RANDOM`, so that the kernel does not read ahead as well. `describe` reports this.
+//! Without direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache with
+//! `POSIX_FADV_RANDOM`, so that only foreread reads ahead, and not the kernel, too. `describe` reports whether this is the case.
 //!
 //! The version of a file is its size, its modification time and its inode. The version is checked after each read and before each
 //! write ([`version`]). The check detects that the file shrank or was overwritten, and that a longer file was copied over it. If
-//! data was appended, the file still counts as the same version, with a larger size. The check does not detect a write that leaves
-//! size and time unchanged: two writes within one tick of the file system's clock, `mmap` stores before the kernel updates the
-//! time, or a time that was set back. It detects no writes to a block device, because that has no modification time. The file is
-//! read through its open descriptor, so foreread does not notice if another file is renamed over it.
+//! data was appended, the version stays the same, with a larger size. The check does not detect a write that leaves size and time
+//! unchanged: two writes within one tick of the file system's clock, `mmap` stores before the kernel updates the time, or a time
+//! that was set back. For a block device, no writes are detected, because it has no modification time. The file is read through
+//! its open descriptor, so foreread does not notice if another file is renamed over it.
 //!
-//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no threads wait for transfers. A
-//! short transfer by io_uring is continued and checked by the same code as other reads.
+//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no threads wait for transfers. If
+//! io_uring returns fewer bytes than requested, the same code as for other reads reads the rest and checks the version.
 //!
 //! This source never writes unless it was prepared for writing ([`write`]), and never blocks on opening a pipe.
 //!

@@ -29,7 +29,7 @@ impl SourceName {
         &self.0
     }
 
-    /// Returns the name with its secrets if it is valid UTF-8. A URL always is; a path may have any bytes.
+    /// Returns the name with its secrets if it is valid UTF-8. A URL is always valid UTF-8; a path may have any bytes.
     #[must_use]
     pub fn unredacted_text(&self) -> Option<&str> {
         self.0.to_str()

@@ -1,8 +1,8 @@
 //! Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `hf://USER/REPO/PATH`, `http://HOST/PATH`, `https://HOST/PATH`.
 //!
 //! Every request is for a byte range and, with `If-Match`, for the version that the reader has accepted. (A server that refuses
-//! `If-Match` gets requests without it.) Every reply is validated before its bytes are used. The source never writes, never prints
-//! a password or a token, never retries permanent errors, and never waits without a limit.
+//! `If-Match` gets requests without it.) Every reply is validated before its bytes are used. The source never writes, never
+//! prints a password or a token, never retries permanent errors, and never waits without a time limit.
 //!
 //! ```text
 //!   open ──► first bytes of the object: its version, and whether the server knows ranges
@@ -12,8 +12,8 @@
 //!              Changed, until accept has requested the current version
 //! ```
 //!
-//! The thread that reads only waits and copies. A runtime with two threads, started once per process, drives all connections and
-//! reads the bodies (`body.rs`).
+//! The thread of the reader only waits for bytes and copies them. An async runtime with two threads, started once per process,
+//! drives all connections and reads the bodies (`body.rs`).
 
 mod authorities;
 mod body;

@@ -34,7 +34,7 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
     tag & ((1 << PIECE_BITS) - 1)
 }
 
-/// A source's queue of asynchronous transfers. [`Source::queue`](super::Source::queue) creates it for one owner.
+/// A source's queue of asynchronous transfers. [`Source::queue`](super::Source::queue) creates a queue, which has only one owner.
 ///
 /// **When it is used.** If a source has a queue, its fetches are submitted to that queue.
 /// [`Source::read_at`](super::Source::read_at) is still needed. A blocking caller uses `read_at` on its own thread for a single
@@ -46,9 +46,9 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 /// returns it; a reader that cancels its read, or is dropped, does not take it away. Each transfer is returned once.
 ///
 /// **Its end.** The queue is dropped with the last reader of the source, even if transfers are in flight. Dropping a queue must
-/// wait for the transfers in flight, or free those to which nothing writes any more, or leak them. It must never free memory to
-/// which something still writes. After the queue was dropped, one of its tasks or threads may keep a transfer and drop it at any
-/// time, because its result is no longer used. The source's next reader gets a new queue.
+/// wait for the transfers in flight, or free those to which nothing writes any more, or leak them. A queue must never free memory
+/// to which something still writes. A task or thread of the queue may still have a transfer after the queue was dropped, and may
+/// drop this transfer at any time: its result is no longer used. The source's next reader gets a new queue.
 ///
 /// ```
 /// use foreread::source::{CompletedTransfer, Defaults, Queue, Source, SourceError, Transfer};
@@ -205,7 +205,7 @@ impl Transfer {
     }
 
     /// Ends the transfer. The result is the number of bytes read from its start, as for [`read_at`](super::Source::read_at), or
-    /// an error. If the number is larger than the buffers, this counts as an error.
+    /// an error. A number larger than the length of the buffers is treated as an error.
     #[must_use]
     pub fn end(self, result: Result<usize, SourceError>) -> CompletedTransfer {
         let room = self.bytes();

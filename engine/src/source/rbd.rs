@@ -1,9 +1,9 @@
 //! Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 //!
 //! This source uses the installed librbd, which is loaded when the first image is opened. librbd's own cache and readahead are
-//! switched off, so that only one layer caches and reads ahead. An image is opened read-only. An image that is opened read-only has
-//! no Ceph watch and gets no notifications, so every few seconds a thread checks whether the image has changed. The source never
-//! writes, never locks an image, and never waits for a cluster without a limit.
+//! switched off, so that only one layer caches and reads ahead. An image is opened read-only. An image that is opened read-only
+//! has no Ceph watch and gets no notifications, so every few seconds a thread checks whether the image has changed. The source
+//! never writes, never locks an image, and never waits for a cluster without a time limit.
 //!
 //! ```text
 //!   read_at ──► a piece of at most 4 MiB ──────────────► librbd ──► bytes
@@ -78,7 +78,7 @@ impl RbdSettings {
             .with("err_to_stderr", false)
     }
 
-    /// Adds a Ceph option. If an option is set several times, the last one counts.
+    /// Adds a Ceph option. If an option is set several times, the last value is used.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl ToString) -> RbdSettings {
         self.options.push((key.to_string(), value.to_string()));

@@ -14,14 +14,15 @@
 //!   unread pages are evicted                                     p -= their size, but at least a read; g stays below p
 //! ```
 //! Example: sequential reads of 128 KiB. The second read starts the stream: p = 128 KiB, and the page that triggers the next
-//! readahead (the tag) is 12 KiB before the end. The third read reaches the tag and the end of the readahead: p = 256 KiB. It waits
-//! for this readahead, so g = 136 KiB. From then on, the next readahead is requested when half of the current one is left.
+//! readahead (the tag) is 12 KiB before the end. The third read reaches the tag and the end of the readahead: p = 256 KiB. This
+//! read waits for that readahead, so g = 136 KiB. From then on, the next readahead is requested when half of the current one is
+//! left.
 //!
 //! Differences from the publication: an unread page at the end of the LRU list gets no second chance, because a policy cannot see
 //! the LRU list; instead, the eviction of an unread page lowers `p`. Our cache evicts up to 64 pages together, so `p` never falls
-//! below the size of a read: without this minimum, a single eviction could lower `p` to one page. `p` and `g` are kept for each
-//! stream instead of each page, for at most 256 streams of a file. The publication says "increment" `g`, but not by how much; we
-//! add the size of the read, which makes reads faster than adding one page.
+//! below the size of a read: without this minimum, a single eviction could lower `p` to one page. `p` and `g` are stored for each
+//! stream, not for each page, and for at most 256 streams of a file. The publication says "increment" `g`, but not by how much.
+//! We add the size of the read: reads are then faster than if `g` grows by one page.
 //!
 //! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, section "AMP Algorithm".
 

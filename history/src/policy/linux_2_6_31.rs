@@ -1,5 +1,5 @@
-//! `linux-2.6.31`: on-demand readahead (from 2009, until 3.11) that recognises a stream whose state was lost by the pages that it
-//! left in the cache.
+//! `linux-2.6.31`: on-demand readahead of Linux from 2009 (2.6.31) to 3.11. If a stream's state is lost, this policy recognises
+//! the stream by the pages that it left in the cache.
 //!
 //! At a miss that does not continue a read, the cached pages just before it are counted. A single such page is enough to start a
 //! window of the ramp-up size (context readahead). If the mark is on the first page of a window, so that the read would start the

@@ -1,8 +1,8 @@
 //! `linux-3.12`: context readahead that requires more cached pages before a miss than the request has (2013), and the three
-//! variants with which it was compared when it was proposed.
+//! variants with which this version was compared when it was proposed.
 //!
 //! Like `linux-2.6.31`, but a miss after cached pages starts a window only if there are more of these pages than the request has.
-//! The window is at most as long as these pages and the request together.
+//! The length of this window is at most the number of these cached pages plus the length of the request.
 //!
 //! ```text
 //!      history        off=start

@@ -1,5 +1,5 @@
 //! The code that the policies `linux-2.6.23` to `linux-3.12` share: on-demand readahead with a mark. Each version adds its own
-//! rule. Not a policy.
+//! rule. This file is not a policy.
 //!
 //! Each version implements [`Rule::demand`]: given a page that is absent or has the mark, and the number of pages requested from it
 //! on, it returns what to read. This module holds the code that calls [`Rule::demand`], and handles hints and page faults.
@@ -83,8 +83,8 @@ impl State {
         }
     }
 
-    /// Returns true if a read of page `off` continues where the last read ended, or in the page in which it ended. Before any read,
-    /// this is true for page 0 (section 2, head).
+    /// Returns true if page `off` is the page in which the last read ended, or the page after that. Before any read, this is true
+    /// for page 0 (section 2, head).
     pub fn near(&self, off: u64) -> bool {
         match self.prev_end {
             None => off == 0,
@@ -101,8 +101,8 @@ impl State {
         off == end.wrapping_sub(self.async_size) || off == end
     }
 
-    /// Returns true for pages in the latest window, and for as many pages before it: a reader whose pages were evicted before use
-    /// reads there.
+    /// Returns true if page `off` is in the latest window, or in the range of the same length before this window: that is where a
+    /// reader reads whose pages were evicted before use.
     pub fn follows_window(&self, off: u64) -> bool {
         let end = self.start + self.size;
         self.start
@@ -115,7 +115,7 @@ impl State {
         (self.start, self.size, self.async_size) = (start, size, size);
     }
 
-    /// Sets the window that follows the latest one.
+    /// Sets the window that follows the latest window.
     pub fn push(&mut self) {
         self.set(self.start + self.size, next(self.size, self.max));
     }
@@ -128,7 +128,8 @@ impl State {
         }
     }
 
-    /// Merges two windows (section 2.3): if the current page would start the next window at once, that window is added to this one.
+    /// Merges two windows (section 2.3): if page `off` would start the next window at once, the next window is added to the
+    /// current one.
     pub fn merge(&mut self, off: u64) {
         if off == self.start && self.size == self.async_size {
             self.async_size = next(self.size, self.max);

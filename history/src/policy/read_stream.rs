@@ -2,8 +2,9 @@
 //!
 //! A stream has two numbers, both in blocks of 8 KiB: the combine size and the distance. The *combine* size is the maximum length
 //! of a request; it doubles with each request up to `combine`, because a long first request takes longer than a short one. The
-//! *distance* is how far ahead of the consumer requests are sent; it doubles only if the consumer had to wait. A block that is
-//! already cached lowers the distance by one block, but only after as many consecutive cached blocks as the maximum distance has.
+//! *distance* is how far ahead of the consumer requests are sent; it doubles only if the consumer had to wait. If as many
+//! consecutive blocks were already cached as the maximum distance has, each further cached block lowers the distance by one
+//! block.
 //!
 //! ```text
 //!   waited                      distance x 2, up to max             hold-off = blocks of max
@@ -14,9 +15,9 @@
 //!       ├─16─┤├─16─┤├─16─┤
 //! ```
 //! Example: sequential reads of 128 KiB (16 blocks). The first read waits for requests of 1, 2, 4, 8 and 1 blocks. After these
-//! five, the distance is 32 blocks and the combine size is 16 blocks. The second read shows that reads are sequential. The second
-//! read waits as well, so the distance becomes 64 blocks, and four requests of 16 blocks are sent. Once reads no longer wait, the
-//! distance stays constant.
+//! five requests, the distance is 32 blocks and the combine size is 16 blocks. The second read shows that reads are sequential.
+//! The second read waits as well, so the distance becomes 64 blocks, and four requests of 16 blocks are sent. Once reads no
+//! longer wait, the distance stays constant.
 //!
 //! Differences from the original: PostgreSQL gets a list of blocks from its caller, but a policy sees reads. So here each open file
 //! description is one stream, which consists of the blocks that follow the last read. Nothing is read ahead before the second
@@ -24,7 +25,8 @@
 //!
 //! Sources: the commit messages of "read_stream: Only increase distance when waiting for IO", "read_stream: Prevent distance from
 //! decaying too quickly" and "read stream: Split decision about look ahead for AIO and combining" (Andres Freund, pgsql-hackers,
-//! March and April 2026); defaults of the manual: `io_combine_limit` 128 KiB, `effective_io_concurrency` 16, so 2 MiB at most.
+//! March and April 2026); defaults of the manual: `io_combine_limit` 128 KiB, `effective_io_concurrency` 16, so the distance is
+//! at most 2 MiB.
 
 use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants, Why};
 

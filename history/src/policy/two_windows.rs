@@ -1,5 +1,5 @@
-//! The code that the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its ahead window. Not a
-//! policy.
+//! The code that the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its ahead window.
+//! This file is not a policy.
 //!
 //! This code sees one page at a time and does not know the size of a request. Each sequential page makes the next window two pages
 //! larger, and each other page makes it two pages smaller, until readahead is off. Readahead is turned on again when enough
@@ -74,7 +74,7 @@ impl TwoWindows {
         }
     }
 
-    /// Returns true if the window has shrunk to zero.
+    /// Returns true if the window has shrunk to zero, that is, if readahead is off.
     pub fn is_off(&self) -> bool {
         self.next.is_none()
     }

@@ -9,11 +9,12 @@
 //!   distance   128K  256K  512K     4M   4M   4608K          5184K       reads of 128 KiB
 //! ```
 //! All positions are counted in records of 128 KiB, the default record size of ZFS. A read is a hit if the stream expects the
-//! read's first record or the record after it: an unaligned read begins in the record in which the previous read ended. A read
-//! within the last record is not a hit. So if a program reads 4 KiB at a time, the other 31 reads in each record do not count, and
-//! the distances are the same as for larger reads.
+//! read's first record or the record after it: an unaligned read begins in the record in which the previous read ended. A further
+//! read in a record that was already read is not a hit. So if a program reads 4 KiB at a time, the other 31 reads in each record
+//! do not count, and the distances are the same as for larger reads.
 //!
-//! A file has 8 streams. A read that is not a hit starts a stream if there is room, or if it may replace a stream:
+//! A file has 8 streams. A read that is not a hit starts a new stream if the file has fewer than 8, or if one of the 8 may be
+//! replaced:
 //!
 //! ```text
 //!   never hit           at once                 oldest first

@@ -134,7 +134,8 @@ impl Shape {
     }
 }
 
-/// Returns the reads outside streams: each size and each group occurs as often as its table says, in random order.
+/// Returns the reads outside streams, in groups of adjacent reads: the sizes come from `table` in random order, and the numbers
+/// of reads in a group from [`GROUPS`] in turn.
 pub fn groups(table: &[u64], reads: usize, blocks: u64, rng: &mut Rng) -> Vec<Extent> {
     let mut sizes: Vec<u64> = table.iter().copied().cycle().take(reads).collect();
     // The table nearly gives the total; some of the reads get one more block to reach it.
@@ -187,8 +188,8 @@ fn zones(needs: &[u64]) -> Vec<&[u64]> {
     needs.split_inclusive(ends_zone).collect()
 }
 
-/// Returns the start of each part within `span`. The parts follow each other in random order, and the free blocks are distributed
-/// between them at random.
+/// Returns the start of each part; `needs` has the lengths of the parts, and `span` is the length of the range in which they are
+/// placed. The parts follow each other in random order, and the free blocks are distributed between them at random.
 pub fn spread(needs: &[u64], span: u64, rng: &mut Rng) -> Vec<u64> {
     let free = span - needs.iter().sum::<u64>();
     let mut gaps: Vec<u64> = needs.iter().map(|_| rng.below(free + 1)).collect();

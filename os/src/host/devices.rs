@@ -102,7 +102,7 @@ impl Host {
     }
 
     /// The kernel's sequence number of a disk (since 5.15): no two disks have the same one until the machine restarts, and a loop
-    /// device gets a new one with each file. `None` if there is none.
+    /// device gets a new one with each file. Returns `None` if the kernel reports no number.
     pub fn disk_sequence(&self, name: &str) -> Option<u64> {
         number(&self.sys.join("block").join(name).join("diskseq"))
     }

@@ -106,7 +106,7 @@ impl Host {
     }
 
     /// Returns the inode numbers, on all file systems, of files on which a program holds a write lease (fcntl F_SETLEASE, oplocks
-    /// of Samba). If another process opened such a file, it would break the lease.
+    /// of Samba). Another process that opens such a file breaks the lease.
     pub fn write_leases(&self) -> BTreeSet<u64> {
         let locks = std::fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
         write_leases(&locks)

@@ -75,7 +75,7 @@ pub struct UdevRecord {
 }
 
 impl Host {
-    /// Returns all such files, in the order in which they apply at boot.
+    /// Returns all files that may set readahead, in the order in which they apply at boot.
     pub fn readahead_settings(&self) -> Vec<SettingFile> {
         use SettingKind::{
             Crontab, HdparmConf, Script, SysfsConf, SystemdUnit, Tmpfiles, TunedProfile, UdevRules,

@@ -39,7 +39,7 @@ impl Account {
         read(&file).iter().fold(0, sum)
     }
 
-    /// Adds changes in bytes to the numbers of folders in the account; a change is negative if files were removed.
+    /// Changes the numbers of folders in the account by these numbers of bytes, which are negative if files were removed.
     pub fn add(&self, changes: &[i64; FOLDERS]) {
         self.change(|numbers| {
             for (number, change) in numbers.iter_mut().zip(changes) {

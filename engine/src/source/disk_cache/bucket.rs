@@ -1,8 +1,8 @@
 //! A nearby bucket as a cache shared by machines: `shared=s3://BUCKET/PREFIX`.
 //!
-//! Each object below the prefix holds a run: consecutive blocks of one version, at most 1 MiB. foreread lists the keys of a version
-//! to find its runs. The first read of the version starts this listing, and it is repeated while reads go to the store. Data
-//! fetched from the store is uploaded in the background.
+//! Each object below the prefix holds a run: consecutive blocks of one version, at most 1 MiB. foreread lists the keys of a
+//! version to find its runs. The first read of a version starts this listing. The listing is repeated from time to time, as long
+//! as some reads have to go to the store. Data fetched from the store is uploaded in the background.
 //!
 //! ```text
 //!   PREFIX/foreread-cache-2/ab/abcd.../100.20     32 blocks of 4 KiB from block 256 on:
@@ -14,10 +14,10 @@
 //!            GET of checksums and blocks ── gone, wrong ──► run forgotten, the store
 //!                                        └─ late, refused ──► the store; the bucket is not used for a while
 //! ```
-//! A bucket has no locks, so machines that start to read the same data at the same time each fetch it. foreread deletes nothing in
-//! the bucket and enforces no size limit; let a lifecycle rule expire old objects. An invalid run is replaced by an empty object.
-//! An error of the bucket never makes a read fail. A read waits at most 1.5 s for a listing, for a run, or for the replacement of
-//! an invalid run.
+//! A bucket has no locks: if several machines start to read the same data at the same time, each of them fetches it from the
+//! store. foreread deletes nothing in the bucket and enforces no size limit; let a lifecycle rule expire old objects. An invalid
+//! run is replaced by an empty object. An error of the bucket never makes a read fail. A read waits at most 1.5 s for a listing,
+//! for a run, or for the replacement of an invalid run.
 
 use super::OpenSettings;
 use super::claims::Claim;

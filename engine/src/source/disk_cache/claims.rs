@@ -1,15 +1,16 @@
 //! Claims (file locks on ranges): if several processes share a cache folder, only one of them fetches each byte.
 //!
-//! A process that is about to fetch a range locks it, and unlocks each part once that part is written. Another process that wants the same
-//! range finds it locked, waits for the lock, and then finds the bytes on disk. All locks are byte-range locks on one empty file:
-//! the hash of the version gives a start offset, and from there each byte represents one megabyte of the object. Two versions whose
-//! hashes give the same offset sometimes wait for each other needlessly. When a process ends, the kernel releases its locks.
+//! A process that is about to fetch a range locks it, and unlocks each part once that part is written. Another process that wants
+//! the same range finds it locked, waits for the lock, and then finds the bytes on disk. All locks are byte-range locks on one
+//! empty file: the hash of the version determines an offset in this file, and from there on, the lock on one byte covers 1 MiB of
+//! the object. Two versions whose hashes give the same offset sometimes wait for each other needlessly. When a process ends, the
+//! kernel releases its locks.
 //!
 //! ```text
 //!   hash of the version (38 bits) | megabyte of the object (24 bits)        a byte of `claims`
 //! ```
 //! Example: two processes read 4 GiB sequentially at the same time. The second process is always slightly behind the first: it
-//! waits until the first has written the next megabyte, and reads that from the disk.
+//! waits until the first has written the next 1 MiB, and reads this 1 MiB from the disk.
 
 use super::folder::CacheFolder;
 use super::hash::VersionHash;
@@ -21,8 +22,8 @@ use std::ops::Range;
 
 const FILE: &str = "claims";
 const MEGABYTE_BITS: u32 = 24;
-/// The number of bytes of an object that one byte of the lock file stands for. A claim covers one or more aligned ranges of this
-/// many bytes.
+/// The number of bytes of an object that the lock on one byte of the lock file covers. A claim covers one or more aligned ranges
+/// of this length.
 pub const CLAIM_BYTES: u64 = 1 << 20;
 
 pub struct Claims {

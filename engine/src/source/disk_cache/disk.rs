@@ -225,7 +225,8 @@ impl DiskTier {
         }
     }
 
-    /// Returns which version of this object was read last. Returns `None` if the first bytes of that version are not on the disk.
+    /// Returns the version of this object that was read last. Returns `None` if the first bytes of that version are not on the
+    /// disk.
     pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
         if !self.state.reads.is_on() {
             return None;

@@ -7,14 +7,16 @@
 //! reused.
 //!
 //! There is no list of all versions. A version's file name is a hash, so the files in each of the 256 folders are a random sample
-//! of all versions. An eviction scans folders until it has found a thousand versions, and evicts some of these. In a cache of up to
-//! a thousand versions this evicts exactly the oldest version; in a cache of a million, it evicts the oldest of about 4,000.
+//! of all versions. An eviction scans folders until it has found a thousand versions, and evicts some of these. In a cache of up
+//! to a thousand versions, the oldest version of all is evicted. In a cache of a million versions, each folder has about 4,000,
+//! and the oldest version of one folder is evicted.
 //!
 //! ```text
 //!   no room ──► scan the next folders, up to 1,000 versions ──► still none? ──► remove the oldest
 //!                └─ sets their numbers in the account                       └─ of a large one: a part of 8 MiB
 //! ```
-//! A writing process also scans one folder for each 256th of the limit that it has written, which keeps the account correct.
+//! A writing process also scans one folder each time that it has written another 256th of the size limit. This keeps the account
+//! (the number of bytes per folder) correct.
 
 use super::account::{Account, FOLDERS};
 use super::folder::CacheFolder;
@@ -78,7 +80,7 @@ pub struct Place<'a> {
     pub holder: &'a dyn FileHolder,
 }
 
-/// Prevents the cache's files from being closed while it exists.
+/// The owner of the cache's open files, which can close those that were removed.
 pub trait FileHolder {
     /// Closes removed files: their disk space is freed only then.
     fn close_removed(&self);
@@ -141,7 +143,7 @@ impl Sample {
 }
 
 impl Evictor {
-    /// Counts bytes that this process has written for a version.
+    /// Records that this process has written bytes of a version.
     pub fn wrote(&mut self, hash: VersionHash, bytes: u64) {
         self.change(hash, bytes.cast_signed());
         self.pending += bytes;
@@ -162,8 +164,8 @@ impl Evictor {
         self.pending = 0;
     }
 
-    /// Evicts versions, if needed, so that `bytes` more can be written. The limit is checked only from time to time, so each
-    /// writing process may exceed it by some 100 KiB.
+    /// Evicts versions, if needed, so that `bytes` more can be written. The size limit is checked only from time to time, so each
+    /// writing process may exceed the limit by some 100 KiB.
     ///
     /// # Errors
     /// Returns an error if not enough space can be freed.
@@ -229,8 +231,8 @@ impl Evictor {
         self.evict(place, wanted, &mut |_| false) >= bytes.min(wanted)
     }
 
-    /// Removes versions until the cache is within its limit, or until `goes_on` returns false. `goes_on` is called with the number
-    /// of bytes that remain. Returns the number of bytes that remain.
+    /// Removes versions until the cache is within its limit, or until `goes_on` returns false. `goes_on` is called with the
+    /// number of bytes that are still in the cache. Returns that number at the end.
     pub fn trim(&mut self, place: &Place<'_>, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
         for _ in 0..FOLDERS {
             self.look(place);

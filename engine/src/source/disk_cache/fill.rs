@@ -4,7 +4,7 @@
 //!   folders ──list──► objects ──open──► ranges that are not on the disk ──fetch──► writer ──► disk
 //!      └──── each thread takes the last of these that has work ────┘          └─ waits while a third of its queue is full
 //! ```
-//! This module never keeps fetched data in memory, and never fetches data that the cache's size limit would evict again.
+//! This module does not keep fetched data in memory, and ends as soon as more data would exceed the cache's size limit.
 
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;

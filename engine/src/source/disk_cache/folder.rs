@@ -10,9 +10,9 @@
 //!     names/0123...              the last listing of a folder (names.rs)
 //!     ab/abcd....sums, .data     checksums and bytes of a version (object.rs)
 //! ```
-//! If a group shares the folder, any member can replace names in it at any time. So a file or folder is first opened with `openat2`, then
-//! checked, and then changed only through its descriptor. Operations by name (create, remove, rename) use the descriptor of the containing
-//! folder and a name without a slash.
+//! If a group of users shares the folder, each of them can replace the files in it at any time. So a file or folder is first
+//! opened with `openat2`, then checked, and then changed only through its descriptor. Operations by name (create, remove, rename)
+//! use the descriptor of the containing folder and a name without a slash.
 
 use super::settings::DiskCacheSettings;
 use crate::source::descriptor::write_all;
@@ -205,7 +205,7 @@ impl CacheFolder {
         Ok(file)
     }
 
-    /// Opens a regular file in this folder, to lock or change it. Creates the file if needed.
+    /// Opens a regular file in this folder, so that it can be locked and changed. Creates the file if it does not exist.
     pub fn own_file(&self, name: &str) -> Result<OwnedFd, Errno> {
         match self.open_file(name, OFlags::RDWR) {
             Err(Errno::NOENT) => match self.make_file("", name) {

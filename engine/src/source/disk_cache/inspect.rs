@@ -1,7 +1,7 @@
 //! Lists, verifies and removes the versions in a cache's folder.
 //!
 //! This module may inspect, verify and empty a cache while other processes use it: for them, removed data is a cache miss. This
-//! module creates no files. It replaces control characters in texts that it reads from the folder.
+//! module creates no files. Control characters in texts that come from the folder are replaced.
 //!
 //! ```text
 //!   DIR ──open──► CacheInspector ──versions──► [VersionSummary ..] ──► verify, remove      of one version
@@ -40,7 +40,7 @@ pub struct CacheInspector {
     settings: DiskCacheSettings,
 }
 
-/// All versions of a cache.
+/// All versions in a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionList {
@@ -95,7 +95,7 @@ pub struct CheckedBlocks {
     pub state: BlockState,
 }
 
-/// The result of verifying blocks.
+/// Whether verified blocks are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// The blocks match their checksums.
@@ -106,7 +106,7 @@ pub enum BlockState {
     Unreadable(i32),
 }
 
-/// The result of a trim.
+/// What [`CacheInspector::trim`] has removed, and what remains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrimCounts {
@@ -217,7 +217,8 @@ impl CacheInspector {
     /// `removes` is true, invalid blocks are removed; blocks that the disk cannot read are kept.
     ///
     /// # Errors
-    /// Returns an error if nothing can be removed from the cache.
+    /// Returns an error if `removes` is true and invalid data cannot be removed from the cache, or if `version` does not name a
+    /// version in the cache.
     pub fn verify(
         &self,
         version: &VersionSummary,
@@ -282,7 +283,7 @@ impl CacheInspector {
     /// Removes a version. Returns the number of bytes that the files of the version used.
     ///
     /// # Errors
-    /// Returns an error if nothing can be removed from the cache.
+    /// Returns an error if the version's files cannot be removed.
     pub fn remove(&self, version: &VersionSummary) -> Result<u64, SourceOpenError> {
         self.remove_files(self.hash(version)?)?;
         Ok(version.file_bytes)
@@ -294,8 +295,9 @@ impl CacheInspector {
         done.map_err(|errno| self.failed("change", &VersionSummary::default(), errno))
     }
 
-    /// Removes versions until the cache has at most this many bytes, in the order of the cache's own eviction. `goes_on` is called
-    /// with the number of bytes that remain; the trim ends if it returns false.
+    /// Removes versions until the cache has at most this many bytes, in the order in which the cache itself evicts them.
+    /// `goes_on` is called with the number of bytes that are still in the cache; if it returns false, no more versions are
+    /// removed.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.

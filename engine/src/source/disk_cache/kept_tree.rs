@@ -7,12 +7,12 @@
 //!   open(d/a), before that is done ──► waits for a listing of one page, or requests a alone ── it has changed ──► looked up again
 //! ```
 //! The store is first contacted when a folder's listing is not on the disk, when a listing must be checked, or when a file is
-//! opened. A folder is shown from the disk only once: the second time that a program lists it, the mount shows the store's answer,
-//! as soon as there is one. If the store refuses the check of a folder, the check is not repeated.
+//! opened. The cached listing of a folder is shown only until the store has answered: after that, the mount shows the store's
+//! listing. If the store refuses to list a folder, its cached listing is not checked again.
 //!
-//! This module never opens a file because of a cached listing alone, unless the listing is younger than the user's limit
-//! ([`KeptNames::Believed`]). This module never reports a name as absent because a cached listing lacks it. This module never waits
-//! for a check whose answer is no longer needed.
+//! This module opens a file only after the store has confirmed it, unless the cached listing is younger than the user's limit
+//! ([`KeptNames::Believed`]). If a cached listing lacks a name, the store is asked before the name is reported as absent. A
+//! thread stops waiting for a check as soon as its answer is no longer needed.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;

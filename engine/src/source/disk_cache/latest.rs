@@ -5,9 +5,9 @@
 //!   open s3://b/k ──► latest/HASH(s3://b/k) ── "e1f0 4096", and its first bytes are on the disk ──► GET, If-None-Match: "e1f0"
 //!                       └─ no file, an invalid one, no bytes ──► GET                 304: that version │ 206: another, and its first bytes
 //! ```
-//! A file has one line, `HASH VERSION`. HASH is the hash of the source's name and this version (hash.rs); it reveals files that are
-//! incomplete or belong to another source. An object that is opened from a listing needs no such file. The file is written by the
-//! cache's writer thread, never by the thread that opens the object.
+//! A file has one line, `HASH VERSION`. HASH is computed from the source's name and this version (hash.rs), so a file that is
+//! incomplete or belongs to another source is detected. An object that is opened from a listing needs no such file. The file is
+//! written by the cache's writer thread, never by the thread that opens the object.
 
 use super::folder::{CacheFolder, inside, is_abandoned};
 use super::hash::VersionHash;
@@ -44,7 +44,7 @@ pub fn write(folder: &CacheFolder, version: &CachedVersion) -> Result<(), Errno>
     folder.replace(FOLDER, &name, format!("{line}\n").as_bytes(), true)
 }
 
-/// Removes the files that record versions which are no longer cached.
+/// Removes those files that record a version which is no longer cached.
 pub fn clean(folder: &CacheFolder) {
     let _ = folder.entries(FOLDER, &mut |name, stat| {
         let is_held = text(folder, name).is_some_and(|line| {

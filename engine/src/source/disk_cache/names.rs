@@ -57,14 +57,14 @@ pub struct KeptListing {
 }
 
 impl KeptListing {
-    /// Whether the listing was requested less than `ttl` ago. If its time is in the future, the answer is no.
+    /// Returns true if the listing was requested less than `ttl` ago; false if the recorded time is in the future.
     pub fn is_younger(&self, ttl: Duration) -> bool {
         let age = now_ms().checked_sub(self.listed_ms);
         age.is_some_and(|age| u128::from(age) < ttl.as_millis())
     }
 }
 
-/// A listing to be written to the cache. If it has no names, the folder no longer exists in the store.
+/// A listing to be written to the cache. A listing without names means that the folder no longer exists in the store.
 pub struct NewListing {
     /// Endpoint, bucket and key.
     pub folder: String,

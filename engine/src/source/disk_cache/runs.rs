@@ -1,5 +1,5 @@
-//! What is known about one version in a shared bucket: which runs of consecutive blocks it has there, and how far the listing of
-//! them is.
+//! What this process knows about one version in a shared bucket: which runs of consecutive blocks are there, and whether they are
+//! being listed now.
 
 use super::folder::FORMAT_FOLDER;
 use super::hash::{BLOCK_BYTES, VersionHash};
@@ -14,7 +14,7 @@ const LIST_EVERY: Duration = Duration::from_secs(10);
 const LIST_PART: u32 = 20;
 /// Maximum number of blocks of a run.
 const MAX_RUN: u64 = 256;
-/// The number of bytes at the start of a run's object, before the checksums.
+/// The length in bytes of the header of a run's object, which is followed by the checksums.
 pub const FRONT: u64 = 24;
 
 /// A run of consecutive blocks of a version, stored as one object.

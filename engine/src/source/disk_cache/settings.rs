@@ -32,7 +32,7 @@ pub struct DiskCacheSettings {
     pub shared: Option<SharedCache>,
 }
 
-/// Whether and how to cache the listings of a store. A mount of a prefix can cache them for the next mount.
+/// Whether and how a mount of a prefix caches the store's listings for the next mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeptNames {
     /// The next mount shows cached listings at once, and lists the folders again in the background. Until a folder has been listed again,

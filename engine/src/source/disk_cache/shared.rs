@@ -44,7 +44,7 @@ impl CachedVersion {
 }
 
 impl CachedVersion {
-    /// Whether a read of this version waits for another process that is fetching it.
+    /// Returns true if a read of this version should wait for another process that is fetching the same bytes.
     pub fn waits(&self) -> bool {
         let after = self
             .waits_after
@@ -53,7 +53,7 @@ impl CachedVersion {
         after.is_none_or(|after| Instant::now() >= after)
     }
 
-    /// From now on and for this long, reads of this version do not wait for other processes.
+    /// For this time from now on, reads of this version do not wait for other processes.
     pub fn wait_after(&self, pause: Duration) {
         let after = Some(Instant::now() + pause);
         *self

@@ -3,7 +3,7 @@
 use crate::source::Sink;
 use std::io::IoSliceMut;
 
-/// The position of the next byte in a sink whose buffers are filled by several parts of a read.
+/// The position of the next byte in a sink, whose buffers are filled by several parts of one read, one after the other.
 pub struct FillPlace<'s> {
     sink: &'s mut dyn Sink,
     /// Offset in the source.

@@ -1,15 +1,16 @@
 //! Measures the speed of the disk and of the store; if the disk is slower, reads bypass the disk cache.
 //!
-//! A rate is the number of bytes that have arrived, divided by the time during which at least one read was delivering data. All
-//! concurrent reads give one rate. The time before a store read's first bytes is not counted: it is latency, which readahead hides.
-//! If it were counted, a store that serves one short range after the other would seem slow, and would then hardly be used. Older
-//! measurements lose half of their weight with each second of delivery time.
+//! A rate is the number of bytes that have arrived, divided by the time during which at least one read was delivering data.
+//! Concurrent reads are measured together, as one rate. The time before a store read's first bytes is not counted: it is latency,
+//! which readahead hides. If this latency were counted, a store from which one short range after the other is read would seem
+//! slow, and would then hardly be used. With each second of delivery time, the weight of older measurements is halved.
 //!
 //! ```text
 //!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
 //!                                                                          not faster ──► disk; if slow, 8 ranges from the store every 5 s
 //! ```
-//! The disk or store that is not used at the moment is still measured from time to time, so that a wrong rate does not persist.
+//! If reads now use only the disk or only the store, the other is still measured from time to time, so that a wrong rate is
+//! corrected.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,7 +58,7 @@ pub struct TimedRead<'a> {
 }
 
 impl TimedRead<'_> {
-    /// Counts bytes that have arrived. The time before the first bytes is latency and is not counted, unless all bytes arrive at
+    /// Counts bytes that have arrived. The time before the first bytes is latency and not counted, except if all bytes arrive at
     /// once.
     pub fn add(&mut self, bytes: u64) {
         let mut measured = self.meter.hold();

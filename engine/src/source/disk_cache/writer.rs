@@ -1,5 +1,5 @@
-//! Writes fetched data to the cache in the background. It has a bounded queue and one thread, or several threads if writes wait for
-//! a server.
+//! Writes fetched data to the cache in the background. The writer has a bounded queue and one thread, or several threads if the
+//! cache is on a server, because then each write waits for a reply.
 //!
 //! ```text
 //!   fetch ──► Tee ──copies──► run of blocks, up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► tier, claim released

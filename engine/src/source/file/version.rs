@@ -1,9 +1,9 @@
 //! The version of a file: how to recognise it, and how to treat a file that has grown.
 //!
-//! If a file grew, either data was appended, or a longer file was copied over it (`cp` truncates, then writes; between two
-//! checks only the larger size remains visible). To tell these cases apart, foreread remembers the hashes of a few samples of the
-//! data that it reads, and reads these samples again when the file has grown. If they are equal, the file is the same version with
-//! a larger size. If not, the file has changed.
+//! If a file grew, either data was appended, or a longer file was copied over it (`cp` truncates, then writes; between two checks
+//! only the larger size remains visible). To tell these cases apart, foreread remembers the hashes of a few samples of the data
+//! that it reads, and reads these samples again when the file has grown. If the samples are unchanged, the file is the same
+//! version with a larger size. Otherwise the file has changed.
 //!
 //! ```text
 //!   read ──► same size and time? ── yes ──► Ok, and now and then a piece of it is added to the sample
@@ -15,15 +15,15 @@
 //!   anything else differs ──► Changed
 //! ```
 //!
-//! A read that was in flight while the file grew has no hash in these samples. Instead, all bytes of that read are compared with
-//! the file again:
+//! The samples do not cover a read that was in flight while the file grew. So all bytes of such a read are compared with the file
+//! once more:
 //!
 //! ```text
 //!   read A: ── begin, growths 0 ── bytes of version 1 ─────────────────────── growths 1: compare ── different ► Changed
 //!   read B:              ── begin ── bytes of version 2 ── longer, sample empty: growths 1 ──► Ok
 //! ```
 //!
-//! If a longer file is copied over this file, foreread does not detect it if all samples have the same bytes in both.
+//! If a longer file is copied over this file, and both have the same bytes in all samples, foreread does not detect the change.
 
 use super::{Core, SourceError};
 use rustix::fs::SeekFrom;
@@ -95,8 +95,8 @@ struct SamplePiece {
     hash: u64,
 }
 
-/// What a read records when it starts, and the piece of its data whose hash is remembered as a sample if the read returns the
-/// accepted version. Most reads have no piece to remember.
+/// The state of one read: which version it started with, and which piece of its data becomes a sample (a remembered hash) if the
+/// read succeeds. Most reads have no such piece.
 #[derive(Default)]
 pub struct Pick {
     accepted: u64,

@@ -3,7 +3,7 @@
 //! Direct writes must be aligned to sectors: a partial sector would have to be read, modified and written back, and two writers
 //! could overwrite each other's bytes. Before the kernel reads a range directly, it writes back the dirty pages of that range. So
 //! the reading descriptor sees what the writing descriptor wrote. This module never extends the file, and never writes to another
-//! file that meanwhile has the same name.
+//! file that was later given the same name.
 //!
 //! ```text
 //!   write: same version? ── under_way + 1 ── pwrite ── under_way - 1 ── 0? the file's time is now ours: no change of version
@@ -39,7 +39,7 @@ impl Writes {
         self.file.get().is_some()
     }
 
-    /// The caller must hold the lock of the file's identity.
+    /// Returns true if a write is in progress. The caller must hold the lock of the file's identity.
     pub fn under_way(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) > 0
     }

@@ -59,7 +59,7 @@ impl LinkError {
         }
     }
 
-    /// Like [`LinkError::lost`], but for a connection on which TLS has started and the export is not negotiated yet.
+    /// Like [`LinkError::lost`], but for a connection that was lost after TLS had started and before the export was negotiated.
     #[cfg(feature = "tls")]
     pub fn lost_under_tls(error: &std::io::Error) -> LinkError {
         match error.kind() {

@@ -225,8 +225,8 @@ impl Blocks {
         is_legal.then_some(Blocks { minimum, maximum })
     }
 
-    /// Returns the aligned requests that are needed for the range `wanted` of an export of `size` bytes, and whether they cover
-    /// exactly this range.
+    /// Returns the aligned requests that are needed to read the range `wanted` of an export of `size` bytes. Also returns true if
+    /// these requests cover exactly this range.
     pub fn requests(
         self,
         wanted: Range<u64>,
@@ -254,7 +254,7 @@ impl Blocks {
     }
 }
 
-/// Copies from `bytes`, which were read at `offset`, the part that was requested into `bufs`, which begin at `wanted`.
+/// Copies the requested part of `bytes` into `bufs`. `bytes` were read at `offset`; `bufs` begin at the offset `wanted`.
 pub fn copy(bytes: &[u8], offset: u64, bufs: &mut [IoSliceMut<'_>], wanted: u64) {
     let mut at = wanted;
     for buf in bufs {

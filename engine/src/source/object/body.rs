@@ -1,8 +1,9 @@
 //! Receives the bodies of replies in tasks of the async runtime, whose threads also drive the connections. The reader's thread is
 //! woken only once for many pieces of a body.
 //!
-//! A body arrives in pieces of a few KiB to 400 KiB. If the reader's thread waited for each piece, a piece would cost two context
-//! switches; a task of the runtime needs none. The reader receives the bytes in groups, each as large as one buffer of the cache.
+//! A body arrives in pieces of a few KiB to 400 KiB. If the reader's thread waited for each piece, each piece would cost two
+//! context switches. A task of the runtime needs no context switch. The reader receives the bytes in groups, each as large as one
+//! buffer of the cache.
 //!
 //! ```text
 //!   connection ──piece, piece, piece──► task ──pieces up to the end of a group──► reader, which copies them

@@ -7,8 +7,8 @@
 //!     another host, for a store that signs requests   returned to the caller: an error with the host, or S3's region
 //!     https to http, a URL with a user, a redirect from elsewhere to this machine or its link   an error
 //! ```
-//! The client never sends a `Referer`, which would reveal a URL's query to the next server. Source: RFC 9110, 10.1.3 and 15.4;
-//! Fetch Standard, HTTP-redirect fetch.
+//! The client never sends the header `Referer`, which would reveal the query of a URL, and any secret in it, to the next server.
+//! Source: RFC 9110, 10.1.3 and 15.4; Fetch Standard, HTTP-redirect fetch.
 
 use super::authorities;
 use super::network::{self, Client};
@@ -160,8 +160,8 @@ fn reach(url: &Url) -> Reach {
     }
 }
 
-/// Returns the URL that a redirect leads to. Returns `None` for other replies. A host name is resolved if a redirect could lead
-/// from the network to this machine.
+/// Returns the URL that a redirect leads to, or `None` if the reply is not a redirect. If a server on the network redirects to
+/// another host name, this name is resolved, because it could be that of this machine, which is forbidden.
 ///
 /// # Errors
 /// Returns an error if the target is missing or forbidden.

@@ -1,9 +1,9 @@
 //! Credentials for stores: each kind of store finds them by its own chain; they are shared in a process, and renewed before they
 //! expire.
 //!
-//! A chain is a list of places to search, such as variables, files and the metadata service of a machine; foreread uses the
-//! first place that has credentials. Each place is a link of the chain. The chain is searched when a store is opened, with a time
-//! limit. While its credentials are valid, a read never searches the chain. A secret is never shown, and never stored on disk.
+//! A chain is a list of places to search, such as variables, files and the metadata service of a machine; foreread uses the first
+//! place that has credentials. Each place is a link of the chain. The chain is searched when a store is opened, with a time
+//! limit. Reads do not search the chain as long as the credentials are valid. A secret is never shown, and never stored on disk.
 //!
 //! ```text
 //!   open ──► Keeper ──► Chain: link, link, link ──► Found (credentials, the link's name, the time they expire)
@@ -70,10 +70,10 @@ impl<C> FoundCredential<C> {
     }
 }
 
-/// The result of searching a credential chain. It is an error if a place in the chain is configured but gives no valid credentials.
+/// The result of searching a credential chain: an error if a place in the chain is configured but gives no valid credentials.
 pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 
-/// The places in which a kind of store searches for credentials, in order.
+/// The places in which foreread searches for the credentials of a kind of store, in this order.
 pub trait Chain<C>: Send + Sync {
     /// The credentials of the first configured link. Returns `None` if no link is configured.
     fn find(&self) -> BoxFuture<'_, ChainAnswer<C>>;
@@ -128,8 +128,8 @@ type Answer<'a, C> = BoxFuture<'a, object_store::Result<Arc<C>>>;
 /// Passes the credentials that a `Keeper` holds to the library object_store.
 pub struct Provider<C>(pub Arc<Keeper<C>>);
 
-/// Returns the `Keeper` for a chain, which all stores in this process with an equal `key` share. Returns `None` if the chain finds
-/// no credentials.
+/// Returns the `Keeper` for a chain. All stores in this process with an equal `key` share one `Keeper`. Returns `None` if the
+/// chain finds no credentials.
 ///
 /// # Errors
 /// Returns an error if a place in the chain is configured but cannot be used.

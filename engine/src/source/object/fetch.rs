@@ -1,6 +1,6 @@
 //! Carries out one read: concurrent requests for its parts, retries for transient errors, and three time limits.
 //!
-//! A read never returns a byte of another version or more bytes than requested, and never waits without a limit.
+//! A read never returns a byte of another version or more bytes than requested, and never waits without a time limit.
 //!
 //! ```text
 //!   read ──► parts ──► ask ──► bytes ──► bytes ──► complete
@@ -77,7 +77,7 @@ pub struct Tally {
     pub last_error: LastError,
 }
 
-/// The tries of one request, and the time limit for all of them.
+/// The tries of one request, and the time limit for all these tries together.
 #[derive(Debug)]
 pub struct Tries {
     made: u32,
@@ -122,7 +122,7 @@ impl Tries {
     }
 }
 
-/// Where to send requests, and how.
+/// The store, object and settings of a read, with the functions that send its requests.
 pub struct Asker<'a> {
     pub store: &'a Store,
     pub path: &'a Path,
@@ -131,8 +131,8 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Fills the buffers with the bytes of `range`; together they are as long as the range. A long range is requested as several
-    /// concurrent parts.
+    /// Fills the buffers with the bytes of `range`; the buffers together must be as long as the range. A long range is requested
+    /// as several concurrent parts.
     pub async fn read(
         &self,
         version: &Version,
@@ -152,7 +152,7 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    /// With one request, passes the remaining `len` bytes to a sink, from first to last, as they arrive.
+    /// Sends one request for the remaining `len` bytes, and passes these to a sink, from first to last, as they arrive.
     pub async fn stream(
         &self,
         version: &Version,
@@ -178,7 +178,7 @@ impl Asker<'_> {
     }
 
     /// Returns the current version and its first bytes, at most `len` (which must not be 0). Returns the version without bytes if
-    /// the body does not arrive completely, or if the version is still the one in `held`.
+    /// the body does not arrive completely, or if the current version is still `held`.
     pub async fn front(&self, len: u64, held: Option<Validator>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
@@ -545,7 +545,7 @@ pub async fn pause(
 
 /// The destination of one request's bytes: existing buffers, or a sink that passes them on as they arrive.
 ///
-/// It never accepts more bytes than fit.
+/// A destination refuses bytes that are more than fit.
 ///
 /// ```text
 ///   Buffers  [....][..........][...]      cut from one read; one part each, filled concurrently
@@ -579,7 +579,7 @@ fn check(left: &Range<u64>, bytes: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Buffers that are filled from the front.
+/// Buffers that are filled from first to last with the bytes of one request.
 pub struct Buffers<'b> {
     slices: Vec<&'b mut [u8]>,
     range: Range<u64>,
@@ -646,7 +646,7 @@ pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> 
     parts
 }
 
-/// Creates a sink that accepts the bytes of `range`.
+/// A sink that accepts only the bytes of one range, and passes them on to another sink.
 pub struct SinkRange<'s> {
     sink: &'s mut dyn Sink,
     left: Range<u64>,
@@ -663,7 +663,7 @@ impl<'s> SinkRange<'s> {
         }
     }
 
-    /// Accepts the first bytes, which were received earlier.
+    /// Passes on the first bytes of the range, which an earlier request has fetched.
     ///
     /// # Errors
     /// See [`Take::put`].

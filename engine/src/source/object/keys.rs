@@ -43,7 +43,7 @@ pub struct Keys {
     prefix: String,
 }
 
-/// Errors of requests for such objects.
+/// Why a request for an object below a prefix failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyRefusal {
     /// There is no such object.
@@ -134,8 +134,8 @@ impl Keys {
     }
 
     /// Lists the names and sizes of the objects in a folder, page by page; each page must arrive within `limit`. The folder's key
-    /// must end with `/`. Returns at most the first million. If a listing does not end, its pages are requested more and more
-    /// slowly, until the listing fails.
+    /// must end with `/`. Returns at most the first million objects. If page after page has almost no new names, the pauses
+    /// between requests grow, until the listing fails.
     pub async fn names(
         &self,
         folder: &str,

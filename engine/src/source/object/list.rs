@@ -2,8 +2,9 @@
 //!
 //! A `/` in a key separates folders. If an object and a folder have the same name (`x` for the keys `d/x` and `d/x/y`), only the
 //! folder is shown, because its content would otherwise be unreachable. Such an object, and keys that cannot be file names
-//! ([`super::page`]), are left out, counted, and listed once in a warning. This module never lists more than one folder at a time,
-//! and never exceeds its limits for the number of names and for their bytes ([`crate::source::tree::NameBytes`]).
+//! ([`super::page`]), are left out of the tree. They are counted, and one warning lists them. This module never lists more than
+//! one folder at a time, and never exceeds its limits for the number of names and for their bytes
+//! ([`crate::source::tree::NameBytes`]).
 //!
 //! ```text
 //!   list(folder) ──► page ──► page ──► ... ──► names with versions, sorted     each page at most 1000 keys
@@ -607,15 +608,16 @@ const STALLS: u32 = 3;
 ///
 /// A server may send pages with fewer than 1000 keys or none (S3 does so if many objects were deleted), but only a limited number
 /// of them. A listing has a total time limit, which grows with the number of names, and a time limit for the arrival of the next
-/// new name. The position at which a page begins must not repeat. A missing page is never treated as the end.
+/// new name. If two pages would begin at the same position, the listing fails. A page that does not arrive is never treated as
+/// the end of the listing.
 ///
 /// ```text
 ///   page ──token──► page ──key──► page ──► End
 ///              │            └─ a key that does not sort after that one: the server ignores start-after
 ///              └─ a token that it sent before
 /// ```
-/// Example: a bucket of 1,000,000 objects has 1,000 pages. Together, these pages may take 60 s plus 2 ms for each name, which is 34
-/// minutes. A listing that sends an empty page every 8 s fails after the fourth.
+/// Example: a bucket of 1,000,000 objects has 1,000 pages. Together, these pages may take 60 s plus 2 ms for each name, which is
+/// 34 minutes. If the server sends an empty page every 8 s, the listing fails after the fourth page.
 pub struct Pages<'a> {
     tree: &'a Prefix,
     /// The beginning of the keys.
@@ -633,8 +635,8 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Lists the keys that begin with `key`. If a key has a `/` after this beginning, all keys with the same text up to that `/`
-    /// are listed as one entry. Each page has at most `most` keys, and the first begins after `after`.
+    /// Lists the keys that begin with `key`. If a key has a `/` after `key`, it is in a subfolder: all keys with the same text up
+    /// to that `/` are listed as one entry. Each page has at most `most` keys, and the first begins after `after`.
     pub fn new(tree: &'a Prefix, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
         let (next, clock) = (
             Some(after.map_or(NextPage::End, NextPage::After)),

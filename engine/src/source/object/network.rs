@@ -32,7 +32,7 @@ const MAX_WITHOUT: usize = 16;
 /// Threads that drive connections; the reading threads copy the bytes.
 const THREADS: usize = 2;
 
-/// What is known about the server of a bucket or host. All open objects of that server in this process share it.
+/// What is known about the server of a bucket or host. All open objects of this server in the process share this value.
 #[derive(Debug, Default)]
 pub struct Server {
     /// Response times of the server.
@@ -43,9 +43,9 @@ pub struct Server {
     pub conditions: Conditions,
 }
 
-/// Which conditions (`If-Match`, `If-Unmodified-Since`) a server answers with 412 although it has that version: some servers
-/// compare ETags including their quotes, or dates including fractions of a second. Such conditions are no longer sent; the version
-/// in each reply is checked anyway.
+/// The conditions (`If-Match`, `If-Unmodified-Since`) that a server answers wrongly: with 412, although it has the version. Some
+/// servers compare ETags including their quotes, or dates including fractions of a second. Such a server gets no more requests
+/// with this condition; the version in each reply is checked anyway.
 #[derive(Debug, Default)]
 pub struct Conditions {
     refused: AtomicBool,
@@ -214,7 +214,7 @@ impl SharedNetwork {
     }
 }
 
-/// Locks the [`SharedNetwork`]. A thread that is about to fork calls this function, too.
+/// Locks the [`SharedNetwork`]. A thread also takes this lock before it forks the process.
 pub fn hold() -> Network {
     static SHARED: Mutex<SharedNetwork> = Mutex::new(SharedNetwork {
         runtime: None,
@@ -433,7 +433,7 @@ const LEAST: usize = 20;
 /// Maximum saved allowance, in hundredths: four consecutive hedges.
 const MAX_SAVED: u32 = 400;
 
-/// The times to the first byte of a server's replies, and how many second requests (hedges) may be sent.
+/// The times to the first byte of a server's replies, and how many hedges (second copies of slow requests) may be sent.
 #[derive(Debug, Default)]
 pub struct Hedges {
     state: Mutex<AnswerTimes>,
@@ -462,8 +462,8 @@ impl Hedges {
         Some(Duration::from_micros(u64::from(*time)))
     }
 
-    /// Records the time to the first byte of a reply, and adds `percent` of a request to the allowance for second requests
-    /// (hedges).
+    /// Records the time to the first byte of a reply, and allows more hedges (second copies of slow requests): `percent` of one
+    /// more hedge.
     pub fn answered(&self, time: Duration, percent: u32) {
         let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let mut state = self.lock();
@@ -477,7 +477,7 @@ impl Hedges {
         state.next = (at + 1) % RECENT;
     }
 
-    /// Uses the allowance for one second request. Returns false if nothing of the allowance is left.
+    /// Takes one hedge (a second copy of a slow request) from the allowance. Returns false if the allowance is used up.
     pub fn take(&self) -> bool {
         let mut state = self.lock();
         let left = state.saved.checked_sub(100);

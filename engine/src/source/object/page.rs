@@ -71,7 +71,7 @@ pub struct OddKey {
     pub shown: String,
 }
 
-/// Where the listing continues after a page.
+/// The position at which the listing continues after a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NextPage {
     #[default]
@@ -211,7 +211,7 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(said, wanted)
 }
 
-/// Like [`of_s3`], for a store whose versions are generations.
+/// Like [`of_s3`], but for a store whose versions are numbers (generations).
 ///
 /// # Errors
 /// Returns an error if the body is not such a page, or is incomplete.

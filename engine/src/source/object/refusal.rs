@@ -192,7 +192,7 @@ const HUB_CODES: [(&str, &str); 5] = [
         "try again later: the content delivery network refuses a URL that the hub has just signed",
     ),
 ];
-/// The code of an error: the content network refuses an address that the hub has returned.
+/// The code of the error that a content network refuses a signed URL which the hub has just returned.
 pub const ADDRESS_REFUSED: &str = "AddressRefused";
 
 /// S3's codes with 500 and 503; some servers send them with 200.
@@ -388,7 +388,7 @@ impl Refusal {
         }
     }
 
-    /// Returns true if the credentials were refused, and others may succeed.
+    /// Returns true if the credentials were refused, and a request with other credentials may succeed.
     pub fn is_of_credentials(&self) -> bool {
         if self.meaning().is_some_and(|of| of != Meaning::ServiceKey) {
             return false;
@@ -408,8 +408,8 @@ impl Refusal {
         }
     }
 
-    /// Returns true if a request without credentials may succeed with them. For a private container, Azure replies as if it did not
-    /// exist.
+    /// For a request that was sent without credentials: returns true if it may succeed with credentials. Azure, for example,
+    /// replies as if a private container did not exist.
     pub fn is_of_no_credentials(&self) -> bool {
         let words = ["ResourceNotFound", "PublicAccessNotPermitted"];
         match self {
@@ -455,7 +455,7 @@ impl Refusal {
         }
     }
 
-    /// Returns true if the bucket exists, but has no such object or a shorter one.
+    /// Returns true if the bucket exists, but the object does not, or is shorter than the requested range.
     #[cfg(feature = "disk-cache")]
     pub fn is_no_object(&self) -> bool {
         let is_of_bucket = matches!(self, Refusal::Status { code, .. }
@@ -636,7 +636,7 @@ fn status_remedy(status: u16, account: &Account) -> &str {
     }
 }
 
-/// The credentials that requests to a store use, and the remedies if the store refuses.
+/// The credentials of the requests to a store, and what an error message advises if the store refuses a request.
 #[derive(Clone)]
 pub struct Account {
     pub advice: &'static Advice,
@@ -668,7 +668,7 @@ impl Account {
         }
     }
 
-    /// Creates the account for a source whose name contains all that is needed to read it.
+    /// Creates the account for a source that needs no credential chain, because its name has all credentials that are needed.
     pub fn without_chain(advice: &'static Advice) -> Account {
         Account {
             advice,
@@ -736,7 +736,7 @@ pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
     one_line(&text)
 }
 
-/// Returns text from elsewhere, cut to one line.
+/// Returns a text of a server or a library as one line: control characters become blanks, and a long text is cut.
 pub fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(MAX_TEXT).collect::<String>().trim().to_string()

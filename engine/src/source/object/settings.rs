@@ -50,7 +50,7 @@ static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 /// replace those of an earlier call.
 ///
 /// # Errors
-/// Returns one line that states the problem; then nothing is changed.
+/// Returns one line that states the problem if the text is invalid; the settings then stay unchanged.
 ///
 /// ```
 /// use foreread::source::object::configure;
@@ -67,7 +67,7 @@ pub fn configure(text: &str) -> Result<(), String> {
 }
 
 /// Like [`configure`], for settings that [`VARIABLE`] overrides, such as those of a configuration file. `read` is called when a
-/// source is opened by name; if it fails, opening the source fails. Later calls have no effect.
+/// source is opened by name; if it fails, opening the source fails. Only the first call of this function has an effect.
 pub fn configure_by(read: fn() -> Result<String, String>) {
     let _ = BELOW.set(read);
 }
@@ -240,7 +240,7 @@ impl ObjectSettings {
         Ok(self)
     }
 
-    /// Returns the defaults for reading objects with these settings; a fetch is one part.
+    /// Returns the defaults for reading objects with these settings; a fetch is as large as one part.
     pub fn defaults(&self) -> Defaults {
         let is_set = self.requests != Defaults::OBJECT.requests;
         let defaults = if is_set {

@@ -2,8 +2,8 @@
 //!
 //! The file of a store defines how its URLs are written, how to read and list a location, and how its replies differ from plain
 //! HTTP. All stores share the rest of the code (splitting reads into parts, retries, limits, duplicate requests for slow replies,
-//! versions, listings). The library object_store signs and sends requests. It is configured to make no retries of its own, have no
-//! timeouts, and use HTTP/1.1, and foreread checks each reply before this library sees it.
+//! versions, listings). The library object_store signs and sends requests. It is configured to use HTTP/1.1 without retries and
+//! timeouts, because foreread has its own. foreread checks each reply before object_store gets it.
 //!
 //! ```text
 //!   name ──KINDS──► Place ──connect──► Store ─┬─ objects ──► object_store ──► check of replies ──► the server
@@ -93,8 +93,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Wraps a store that the program has created. Nothing is known about its server, and another store may use the same server
-    /// under another name.
+    /// Wraps a store that the program has created. foreread then knows nothing about the store's server, and shares nothing that
+    /// it learns about it with other stores, even if they use the same server.
     pub fn foreign(objects: Arc<dyn ObjectStore>) -> Store {
         let place: Arc<str> = objects.to_string().into();
         Store {

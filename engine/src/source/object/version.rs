@@ -13,12 +13,13 @@
 //!
 //!   a listing and a reply           the same ETag and size, or the same date (in seconds) and size, as far as both have them
 //! ```
-//! Servers do not write an ETag the same way everywhere: it may lack quotes, be marked as weak, be missing in replies for the
-//! object, or have another value there than in the listing. So foreread compares a listing with a reply less strictly than two
-//! replies.
+//! Servers do not write an ETag the same way everywhere: the ETag may lack quotes, be marked as weak, or be missing in replies
+//! for the object, or the listing may have another ETag than these replies. So foreread compares a listing with a reply less
+//! strictly than two replies.
 //!
 //! Example: a listing has the ETag "a1", the time 10:00:00.7 and 5 bytes. The first reply has the ETag W/"b2", the time 10:00:00
-//! and 5 bytes. It is accepted, because date and size are the same. From then on, every reply must have the ETag W/"b2".
+//! and 5 bytes. This reply is accepted, because date and size are those of the listing. From then on, every reply must have the
+//! ETag W/"b2".
 
 use super::page::generation_of_etag;
 use super::refusal::Refusal;
@@ -102,7 +103,7 @@ impl Validator {
         })
     }
 
-    /// Returns the text form. It differs between two versions if the store reports any difference between them.
+    /// Returns the text form. Two versions have different texts if the store reports any difference between them.
     pub fn text(&self) -> String {
         let (size, seconds) = (self.size, self.seconds().unwrap_or(0));
         match &self.e_tag {
@@ -113,7 +114,7 @@ impl Validator {
         }
     }
 
-    /// Returns true if it has a strong ETag, which no other version has.
+    /// Returns true if the validator has a strong ETag, which identifies one version exactly.
     pub fn is_exact(&self) -> bool {
         self.e_tag.as_ref().is_some_and(|e_tag| !e_tag.is_weak)
     }

@@ -1,12 +1,12 @@
-//! Safe wrappers around librbd: a connection to a cluster, a pool, an open image. Each closes itself when it is dropped, in the
-//! order that librbd requires.
+//! Safe wrappers around librbd: a connection to a cluster, a pool, an open image. Each of these closes itself when it is dropped,
+//! in the order that librbd requires.
 //!
 //! ```text
 //!   Cluster ◄── Pool ◄── Image ◄── a read in progress
 //!      └ shutdown  └ destroy  └ close, once no read is in flight
 //! ```
 //!
-//! It never opens anything for writing.
+//! This module never opens an image for writing.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ use std::ptr::{null, null_mut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The step at which librbd returned this (positive) error number.
+/// An error of librbd or librados: the (positive) error number, and the step that failed.
 pub struct RbdError {
     pub errno: i32,
     pub step: Step,
@@ -364,7 +364,7 @@ impl ReadsInFlight {
         }
     }
 
-    /// Waits until no read is in flight. Returns false if some still are, long after librados's own timeout.
+    /// Waits until no read is in flight. Returns false if reads are still in flight long after librados's own timeout.
     pub fn drained(&self) -> bool {
         let inside = lock(&self.inside);
         let waited = self

@@ -107,7 +107,7 @@ impl FolderNames {
         self.places.is_empty()
     }
 
-    /// Returns the number of bytes of memory that are counted for these names.
+    /// Returns how many bytes of memory these names use, as counted towards the process's limit for names.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.bytes()

@@ -1,7 +1,7 @@
 //! Shows any source as a tree that has only one file.
 //!
-//! The source is opened once and kept. After the source reports a change, the next look-up opens it again, as another version. Two
-//! versions never have the same version number.
+//! The source is opened once and stays open. When the source has reported a change, the next look-up of the file opens the source
+//! again, as another version. Two versions never have the same version number.
 
 use super::{Entry, Kind, Meta, Tree};
 use crate::source::{
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Opener = dyn Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync;
 
-/// A tree that has only one file, which is any source.
+/// A tree that has only one file. The file can be any source.
 pub struct Single {
     name: OsString,
     what: SourceName,

@@ -2,8 +2,8 @@
 //!
 //! The table owns the buffers **and** the file of every transfer, from before its submission until the kernel has reported its
 //! completion. The table is a slice of fixed size that never moves, and no thread reads a buffer while its transfer is in flight.
-//! On drop, the ring waits for all transfers, and leaks the buffers of those that it cannot wait for. This module never decides
-//! what to read, never continues a short transfer, and does not check versions.
+//! On drop, the ring waits for all transfers. If it cannot wait for a transfer, it leaks that transfer's buffers. This module
+//! never decides what to read, never continues a short transfer, and does not check versions.
 //!
 //! Any thread may submit transfers, and any thread may reap completions, but only one thread may do each at a time. The kernel
 //! completes a transfer in the thread that submitted it. If that thread exits, the kernel cancels its transfers: they return
@@ -30,8 +30,8 @@ use std::time::Duration;
 /// Maximum number of transfers in flight in one ring, and the number of entries of its submission queue. The completion queue has
 /// twice as many entries.
 pub const RING_DEPTH: u32 = 256;
-/// Maximum number of rings in one process: each uses a descriptor and about 30 KiB of kernel memory. If more files are open, they
-/// are read by threads.
+/// Maximum number of rings in one process: each uses a descriptor and about 30 KiB of kernel memory. Once this maximum is
+/// reached, threads read further files.
 pub const MAX_RINGS: usize = 64;
 /// Safety timeout of a waiting reaper, in case a bug loses a wakeup.
 const LOOK_UP: Duration = Duration::from_secs(1);
@@ -80,8 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ring {
-    /// Creates a ring. If the kernel refuses, the error is its errno; if this process already has [`MAX_RINGS`] rings, the error is
-    /// `None`.
+    /// Creates a ring. Returns `None` as the error if this process already has [`MAX_RINGS`] rings, otherwise the kernel's error.
     pub fn new() -> Result<Ring, Option<io::Error>> {
         if RINGS.fetch_add(1, Ordering::Relaxed) >= MAX_RINGS {
             RINGS.fetch_sub(1, Ordering::Relaxed);

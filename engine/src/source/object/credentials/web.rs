@@ -46,7 +46,8 @@ pub enum MachineService {
 }
 
 impl MachineService {
-    /// Uses the manufacturer that the machine's firmware reports. If it reports none, the machine may belong to any cloud.
+    /// Decides by the manufacturer that the machine's firmware reports: if that is one of `makers`, the service is expected.
+    /// `is_named` is true if a setting specifies the service.
     pub fn of(is_named: bool, makers: &[&str]) -> MachineService {
         let maker = Host::here().maker();
         let says = makers.iter().any(|of| maker.contains(of));
@@ -67,7 +68,7 @@ impl MachineService {
         }
     }
 
-    /// Returns the time limit that has passed without a reply, if this machine should have such a service.
+    /// Returns the time limit if it has passed without a reply and this machine should have a metadata service; otherwise `None`.
     pub fn was_late(self, begun: Instant) -> Option<Duration> {
         let is_late = self != MachineService::Guessed && begun.elapsed() >= self.limit();
         is_late.then(|| self.limit())

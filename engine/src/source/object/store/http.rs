@@ -17,7 +17,7 @@ pub const HTTP: StoreKind = StoreKind {
 };
 
 static ADVICE: Advice = Advice {
-    refused: "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token",
+    refused: "check the user and password in the URL (https://USER:PASSWORD@HOST/), or the token or signature in its query",
     unsigned: "write the user and password into the URL (https://USER:PASSWORD@HOST/)",
     absent: "check the URL",
     elsewhere: "check the server",
