@@ -69,8 +69,9 @@ pub use rbd::{
 /// Storage to read from: a file, an object, an image, or bytes that a program provides.
 ///
 /// Four methods are required: they return the size of the source, its bytes at an offset, its name, and its kind of storage. The
-/// engine calls these methods from several threads at once, and each call may block, so a source needs no threads and no cache. A
-/// source opened by [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
+/// engine calls these methods from several threads at once, and each call may block, so a source needs no threads. It needs no
+/// cache either, because the engine caches its bytes. A source that a program implements is read ahead like any other, if it is
+/// opened with [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open).
 ///
 /// Implement `AsyncSource` for an async client; `from_async` (feature `tokio`) turns it into a source.
 ///
@@ -80,9 +81,9 @@ pub use rbd::{
 /// time.
 ///
 /// **Drop.** A dropped reader discards fetches that have not started. When the last reader and the last clone of the engine are
-/// dropped, the drop waits for running fetches, so a call that hangs delays it. A source whose calls may take long sets a time
-/// limit on them, or is a [`StreamingSource`], which can be cancelled ([`Sink::is_cancelled`]). For an `AsyncSource`, the drop
-/// cancels its tasks instead of waiting.
+/// dropped, the drop waits for running fetches, so a call that hangs delays it. If calls may take long, the source should set a
+/// time limit on them, or should be a [`StreamingSource`], whose reads can be cancelled ([`Sink::is_cancelled`]). For an
+/// `AsyncSource`, the drop cancels its tasks instead of waiting.
 ///
 /// ```
 /// use foreread::source::{Defaults, Source, SourceError};
@@ -298,10 +299,10 @@ pub trait WritableSource: Send + Sync {
     fn flush(&self) -> Result<(), SourceError>;
 }
 
-/// The interface for writing a source.
+/// Returns the interface for writing to a source.
 ///
 /// # Errors
-/// The source does not support writes.
+/// Returns an error if the source does not support writes.
 pub fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn WritableSource, SourceError> {
     source.writing().ok_or_else(|| no_writes(source.describe()))
 }

@@ -1,5 +1,5 @@
-//! Facts about the host from `/proc` and `/sys`. Outside of this module, foreread opens files in these folders only for its
-//! observation of processes and for tracefs.
+//! Facts about the host from `/proc` and `/sys`. Other modules read files in these folders only to observe processes and to use
+//! tracefs.
 //!
 //! ```text
 //!   backing        disks and mounts that read ahead, with their attributes

@@ -1,4 +1,4 @@
-//! Waits for descriptors that can be read.
+//! Waits until file descriptors are readable.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Operations on file descriptors that served files and the disk cache share: locks on the open file description (OFD locks), and
+//! Operations on file descriptors, for the file source and the disk cache: locks on the open file description (OFD locks), and
 //! writes that continue after EINTR.
 
 use nix::fcntl::{FcntlArg, fcntl};

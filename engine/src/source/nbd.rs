@@ -4,7 +4,7 @@
 //! connection is replaced by a new one; after each failed attempt, the delay increases ([`redial`]). The NBD protocol has no
 //! version of an export, so foreread can only check that the server still serves the export, and that the size is unchanged. If a
 //! server answers ESHUTDOWN, foreread treats the export as changed (a foreread server answers this when its source has changed).
-//! The client never writes, never uses plain text if TLS was requested, and never trusts an unchecked reply.
+//! The client never writes, never uses plain text if TLS was requested, and checks every reply before its bytes are used.
 //!
 //! ```text
 //!   read_at ──► the connection with the fewest requests ──link::read──► bytes

@@ -1,8 +1,8 @@
 //! A tree of files: a folder, or any other source that lists names and opens them.
 //!
-//! Paths are relative and consist of plain names; the root is the empty path. Many threads call a [`Tree`] concurrently, and
-//! its calls may block. A tree never leaves its root, and never follows a symbolic link: the kernel follows it for the reading
-//! process, with that process's permissions. [`Tree::open`] returns the version of the file that it has opened, even if another
+//! Paths are relative and consist of plain names; the root is the empty path. Many threads call a [`Tree`] concurrently, and its
+//! calls may block. A tree never leaves its root, and never follows a symbolic link: in a mount, the kernel follows links, with
+//! the permissions of the process that reads. [`Tree::open`] returns the version of the file that it has opened, even if another
 //! file has that name by then.
 //!
 //! ```text

@@ -12,10 +12,10 @@
 //!                                        mark
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of [Wu 2010a].
-//! A random read is recorded as a window, so the next sequential read matches the end of that window, and no separate test
-//! for sequential misses is needed. The series was measured on 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version that could
-//! have contained it. Therefore the hint RANDOM works as in 2.6.34, where it sets a flag of the open file.
+//! Source: docs/spec/linux-readahead.md 2.7, and the sections 2.3 and 2.5 to which it refers; the parameter `min` is from [Wu
+//! 2010a]. A random read is recorded as a window, so the next sequential read matches the end of that window, and no separate
+//! test for sequential misses is needed. The series was measured on 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version that
+//! could have contained it. Therefore the hint RANDOM works as in 2.6.34, where it sets a flag of the open file.
 
 use super::{
     marks::{Quirks, Rule, State, Stream, Touch},

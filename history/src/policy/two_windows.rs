@@ -210,7 +210,7 @@ fn announced(ask: &Ask<'_>) -> Range<u64> {
     first..last.max(first + 1)
 }
 
-/// Reads `nr` pages from `start`; returns false if none of them is left to read.
+/// Reads `nr` pages from page `start` on; reads nothing and returns false if all of them are cached.
 pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, answer: &mut Answer) -> bool {
     let left = ask
         .probe

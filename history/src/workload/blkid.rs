@@ -1,8 +1,8 @@
 //! The two reads with which `blkid` recognises a small device: 1 KiB at 0, then 16 KiB at 1536.
 //!
-//! Here, readahead costs seconds on a slow device. The first read looks like the start of a file and the second like its
-//! continuation, so the kernel of 2010 read 48 KiB instead of the requested 17 KiB. The remedy at that time was `advice=random`:
-//! the hint RANDOM on the whole device before the first read.
+//! The first read looks like the start of a file and the second like its continuation, so the kernel of 2010 read 48 KiB instead
+//! of the requested 17 KiB. On a slow device, this readahead costs seconds. The remedy at that time was `advice=random`: the hint
+//! RANDOM on the whole device before the first read.
 //!
 //! There are no other reads.
 //!

@@ -1,8 +1,8 @@
 //! Three of the four virtual machines of Adam Crume's posting on RBD readahead (ceph-devel, 2014): `boot-virtio`, `grep-ide` and
 //! `grep-virtio`. The fourth of these machines is in `boot_ide.rs`.
 //!
-//! The traces were not published. The posting gives counts, and these lists were generated to match them; they are not recordings.
-//! `volume.rs` describes how reads become streams, groups and zones.
+//! The traces were not published. The posting gives counts, and these lists were generated to match them; they are not
+//! recordings. `volume.rs` explains what streams, groups and zones are.
 //!
 //! **Stated in the posting, matched exactly**: the reads and their bytes.
 //!
@@ -12,15 +12,15 @@
 //! | `grep-ide` | 130,104 | 3044 | 743,164 |
 //! | `grep-virtio` | 130,061 | 2820 | 688,477 |
 //!
-//! **Fitted**, each to the figure in brackets: lengths of the streams and the size of a read in them (fitted to the requests and MB
-//! of `plain`; the streams are in classes for which `plain` makes 1, 2, 3 or 4 requests); the share of groups that are submitted in
-//! batches (`none`); the density of a zone (`eager` of the boot and of `grep-ide`, `plain` of `grep-virtio`); the number of the
-//! boot's streams (requests of `eager`).
+//! **Fitted**, each to the published values in brackets (the rows are those of the table below): the lengths of streams and the
+//! size of their reads (requests and MB of `plain`); the share of groups that are submitted in batches (row `none`); the density
+//! of a zone (row `eager` for `boot-virtio` and `grep-ide`, row `plain` for `grep-virtio`); the number of streams of
+//! `boot-virtio` (requests of `eager`). The streams are in four classes, for which `plain` makes 1, 2, 3 or 4 requests.
 //!
-//! Results on `model:rbd`, mean of 20 seeds (`compare NAME --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), the
-//! published values are in brackets. The row `none` of `grep-ide` is one of the two published times that the device model was
-//! fitted to. For `grep-virtio`, every difference between two policies that is larger than the published margins has the published
-//! sign.
+//! Results on `model:rbd`, mean of 20 seeds (`compare NAME --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), with
+//! the published values in brackets. The row `none` of `grep-ide` is one of the two published times that the device model was
+//! fitted to. For `grep-virtio`, if the published times of two policies differ by more than their margins, the same policy is
+//! faster here.
 //!
 //! | | detector | seconds | requests | MB |
 //! |---|---|---|---|---|

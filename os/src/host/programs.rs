@@ -5,8 +5,8 @@
 //!   proc/4711/fdinfo/3    mnt_id: 27   ──► proc/4711/mountinfo: 27 is 254:0
 //!   proc/4711/maps        fe:00 1234   ──► 254:0
 //! ```
-//! Reading these files accesses none of the file systems that programs use, so this module does not wait if the server of such a
-//! file system hangs. Only root sees processes of other users.
+//! This module reads only `/proc`, never the files of programs, because the server of their file system may hang. Only root sees
+//! processes of other users.
 
 use super::devices::entries;
 use super::{DeviceNumber, Host, Mount, mapped_files, text};

@@ -8,7 +8,8 @@
 //!             absent ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
 //!                                        └─ yes: waits while that process lives
 //! ```
-//! This source never fails a read because of the disk, never mixes two versions, and never makes a reader wait for a write.
+//! A read never fails because of an error of the disk, never returns bytes of two versions, and never waits for a write to the
+//! cache.
 
 use super::claims::{CLAIM_BYTES, Claim};
 use super::object::LARGE_BYTES;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 /// blocks.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// Identifies a version of a source: half of a SHA-256 hash.
+/// The hash that identifies a version of a source: one half of a SHA-256 hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VersionHash([u8; 16]);
 

@@ -339,7 +339,7 @@ fn trim(folder: &CacheFolder, limit: u64) -> u64 {
     bytes
 }
 
-/// Removes listings until they fit into the part of a cache of this size that listings may use.
+/// Removes listings until they use at most a 32nd of `size_bytes`, the part of a cache that is for listings.
 pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
     trim(folder, size_bytes / PART);
 }

@@ -1,4 +1,5 @@
-//! The parts of one cache: the tier on this machine, the thread that writes to it, and the shared tier below it.
+//! The parts of one cache: the tier on this machine (its folder), the thread that writes to this tier, and the shared tier below
+//! it, if there is one.
 
 use super::shared::DiskCacheCounts;
 use super::tier::Tier;

@@ -1,4 +1,5 @@
-//! State that all parts of a cache share: open versions, counters, and which operations are paused after an error.
+//! State that all parts of a cache share: the versions that are open, the counters, and the operations that are paused after an
+//! error.
 
 use super::hash::VersionHash;
 use super::object::ObjectFiles;

@@ -1,4 +1,4 @@
-//! Delivers the bytes of one read to its reader: some parts come from the disk, others from the store.
+//! Passes the bytes of one read to its reader in the right order: some parts of a read come from the disk, others from the store.
 
 use crate::source::Sink;
 use std::io::IoSliceMut;

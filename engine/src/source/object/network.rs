@@ -76,7 +76,7 @@ impl Conditions {
         self.unless_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Records the first reply about a listed object.
+    /// Records whether the first reply about a listed object had the same ETag as the listing.
     pub fn replied(&self, is_as_listed: bool) {
         let flag = if is_as_listed {
             &self.lists_same

@@ -2,9 +2,9 @@
 //!
 //! S3 allows keys that are not valid file names: an empty part (`dir//c`), `.` and `..`, control characters, parts of more than
 //! 255 bytes. This module separates such keys, so that one of them does not make a folder unreadable. The library object_store,
-//! which signs and sends the request, would refuse the whole page. So the check of replies ([`super::reply`]) reads the page
-//! instead, and passes an empty page to object_store. A reply that is not a page of a listing, or that has fewer entries than it
-//! states, is refused: missing names would look like deleted files.
+//! which signs and sends the request, would refuse the whole page. So object_store does not get this page: the check of replies
+//! ([`super::reply`]) reads it, and passes an empty page to object_store. A reply that is not a page of a listing, or that has
+//! fewer entries than it states, is refused: missing names would look like deleted files.
 //!
 //! ```text
 //!   Contents        dir/c, dir/d    ──► objects, with size, date and ETag
@@ -300,7 +300,7 @@ impl Page {
         let size = entry.size.trim().parse().map_err(|_| {
             let (key, size) = (one_line(&entry.key), one_line(&entry.size));
             Refusal::Garbled(format!(
-                "the listing cannot be read: the size of {key}: {size}"
+                "the listing cannot be read: the size of {key} is not a number: {size}"
             ))
         })?;
         let generation = entry.generation.as_deref().map(etag_of_generation);
@@ -595,7 +595,7 @@ mod tests {
         for (inside, words) in [
             ("&no;", "unknown entity no"),
             ("&#0;", "cannot be read"),
-            (&bad_size, "the size of d/a: seven"),
+            (&bad_size, "the size of d/a is not a number: seven"),
             ("<Contents></Contents>", "other keys"),
             ("<Contents><Key>d/a</Key></Contents>", "the size of d/a"),
             (&missing, "the listing reports 2 keys, but has 1"),

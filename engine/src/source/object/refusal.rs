@@ -1,4 +1,4 @@
-//! Errors of requests to a store: what the server did, whether to retry, and what the user can do.
+//! Errors of requests to a store. An error tells what the server did, whether a retry may help, and what the user can do.
 //!
 //! A `Refusal` contains at most one line of text from the server, and never a URL.
 //!

@@ -1,8 +1,8 @@
 //! Parses and validates replies: range, length and version.
 //!
-//! Servers write the same headers in many ways, and object_store supports only one form of each. So this module parses a reply, and
-//! rewrites its headers for object_store. Unambiguous forms are accepted; for any other form, the read fails with an error that
-//! contains the header's text.
+//! Servers write the same header in many forms, and object_store supports only one form of each header. So this module parses the
+//! headers of a reply, and rewrites them for object_store. A form that has only one possible meaning is accepted. For any other
+//! form, the read fails with an error that contains the header's text.
 //!
 //! ```text
 //!   206  Content-Range: Bytes=0-9 / 10    ──► bytes 0-9/10

@@ -146,7 +146,8 @@ impl Validator {
         }
     }
 
-    /// Adds the conditions that request only this version, as far as they can be expressed.
+    /// Returns request options with the condition that the object still has this version: `If-Match` with a strong ETag,
+    /// otherwise `If-Unmodified-Since`, if there is a date.
     pub fn condition(&self) -> GetOptions {
         let strong = self.e_tag.as_ref().filter(|e_tag| !e_tag.is_weak);
         GetOptions {
@@ -156,7 +157,7 @@ impl Validator {
         }
     }
 
-    /// Requests the object only if it has another version.
+    /// Returns request options with the condition that the object has another version (`If-None-Match`).
     pub fn condition_unless(&self) -> GetOptions {
         GetOptions {
             if_none_match: self.condition().if_match,

@@ -120,7 +120,7 @@ impl ProfileInUse {
     }
 
     /// Returns the configured endpoint of a service (`S3`, `STS`, `SSO` or `SSO_OIDC`). An endpoint that is configured for all
-    /// services applies only to S3, because tokens are sent to the others.
+    /// services is used only for S3: the other services receive tokens, which must not be sent to it.
     pub fn endpoint(&self, settings: &ObjectSettings, service: &str) -> Option<String> {
         let ignored = (
             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
