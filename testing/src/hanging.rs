@@ -91,7 +91,7 @@ impl Latch {
         self.changed.notify_all();
     }
 
-    /// Waits at most this time, and returns true if a call hangs.
+    /// Waits until a call hangs, but at most this time. Returns true if a call hangs.
     pub fn holds_within(&self, time: Duration) -> bool {
         let nothing = |state: &mut LatchState| state.held == 0;
         let waited = self.changed.wait_timeout_while(self.state(), time, nothing);

@@ -113,7 +113,7 @@ pub fn from_async<S: AsyncSource>(client: Arc<S>, runtime: Handle) -> FromAsync<
     FromAsync { client, runtime }
 }
 
-/// A [`Source`] that reads with an [`AsyncSource`]. Created by [`from_async`].
+/// A [`Source`] that reads with an [`AsyncSource`]; [`from_async`] creates it.
 pub struct FromAsync<S> {
     client: Arc<S>,
     runtime: Handle,

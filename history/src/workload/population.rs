@@ -11,9 +11,10 @@
 //!
 //! - Files (executables, libraries, fonts, caches) are whole pages, lognormal with a median of 512 KiB; one in a
 //!   hundred is larger than 8 MiB. Two in three files contain executable code.
-//! - A file is touched in stretches with gaps between them, both of exponential length. Some gaps are long: they are parts of a
-//!   file that the program never needs. The length of these gaps determines how fast the used share falls as the read-around grows;
-//!   the lengths of stretches and of short gaps determine the used share of a small read-around.
+//! - Programs touch a file in stretches of consecutive pages, with gaps between them; the lengths of both are exponentially
+//!   distributed. Some gaps are long: they are parts of a file that the program never needs. The length of these gaps determines
+//!   how fast the used share falls as the read-around grows; the lengths of stretches and of short gaps determine the used share
+//!   of a small read-around.
 //! - The files are divided equally among the processes, by count. A process goes through all stretches of all its files
 //!   in random order; within a stretch it touches each page once, from first to last.
 //!

@@ -13,11 +13,11 @@
 //! **Zones** model directories: blocks that are read together are close together, but not in the order of the reads. So some of the
 //! bytes that readahead reads beyond the end of a stream are needed a little later.
 //!
-//! **Batches** model dependencies. Even a replay at full speed issues a read only after the reads on which it depended in the
-//! recording, so fewer reads are outstanding than the depth allows. Here reads are submitted in batches, and the next batch begins
-//! when the previous one has arrived completely. In a stream, a batch has `depth` reads, because a guest that reads ahead itself
-//! sends several; some of the other groups have such batches, too; all other batches have one read. If readahead makes reads
-//! faster, the next batch begins sooner, as in a replay.
+//! **Batches** model dependencies between reads. Even a replay at full speed issues a read only after the reads on which it
+//! depended in the recording, so fewer reads are outstanding than the depth allows. Here reads are submitted in batches, and the
+//! next batch begins when the previous one has arrived completely. In a stream, a batch has `depth` reads, because a guest that
+//! reads ahead itself sends several; some of the other groups have such batches, too; all other batches have one read. If
+//! readahead makes reads faster, the next batch begins sooner, as in a replay.
 //!
 //! No byte is read twice, every read is whole blocks, there is no gap inside an extent, and there is a gap between two
 //! extents.
@@ -135,7 +135,7 @@ impl Shape {
 }
 
 /// Returns the reads outside streams, in groups of adjacent reads: the sizes come from `table` in random order, and the numbers
-/// of reads in a group from [`GROUPS`] in turn.
+/// of reads in a group from `GROUPS` in turn.
 pub fn groups(table: &[u64], reads: usize, blocks: u64, rng: &mut Rng) -> Vec<Extent> {
     let mut sizes: Vec<u64> = table.iter().copied().cycle().take(reads).collect();
     // The table nearly gives the total; some of the reads get one more block to reach it.

@@ -60,7 +60,7 @@ impl Host {
     }
 
     /// Returns the processes that have this path among their arguments, and processes without arguments that are ending: their
-    /// first thread has ended, but another thread may still be in a system call. The process that calls this is omitted.
+    /// first thread has ended, but another thread may still be in a system call. The calling process is omitted.
     pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
         use std::os::unix::ffi::OsStrExt;
         let has = |folder: &Path| {

@@ -50,7 +50,8 @@ pub struct CachedSource {
 }
 
 impl CachedSource {
-    /// The source that the cache reads missing data from; if there is a shared tier, it is read through that tier.
+    /// Wraps `source` with the cache that consists of these parts. If the cache has a shared tier, data that is missing on this
+    /// machine is first searched there, then read from `source`.
     pub fn over(source: Arc<dyn Source>, parts: &Arc<Parts>) -> Arc<dyn Source> {
         let below = match &parts.below {
             Some(shared) => CachedSource::over(source, &shared.0),

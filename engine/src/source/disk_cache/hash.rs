@@ -60,8 +60,8 @@ impl VersionHash {
             .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     }
 
-    /// Computes the checksum of a block of this version. It is never 0, because 0 means that the block is absent. The checksum
-    /// depends on the position and the version, so the same bytes elsewhere have a different checksum.
+    /// Computes the checksum of a block of this version. A checksum is never 0, because 0 means that the block is absent. The
+    /// checksum depends on the position and the version, so the same bytes elsewhere have a different checksum.
     pub fn sum(self, block: u64, bytes: &[u8]) -> u64 {
         let place = (self.number() ^ block).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (checksum(bytes) ^ place).max(1)

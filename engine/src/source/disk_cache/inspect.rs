@@ -322,7 +322,7 @@ impl CacheInspector {
         })
     }
 
-    /// Returns true if a folder of the previous format version exists. That folder is no longer used.
+    /// Returns true if a folder of the previous format version exists, which foreread no longer uses.
     #[must_use]
     pub fn has_old_folder(&self) -> bool {
         self.folder.has_old

@@ -156,8 +156,8 @@ impl Writer {
         }
     }
 
-    /// Returns a `Tee` that receives the data of a fetch of this range and queues it for writing. `claimed` is true if this process
-    /// has claimed (locked) the range, so that other processes may wait for it.
+    /// Returns a `Tee`, to which a fetch of this range passes its data, and which queues this data for writing. `claimed` is true
+    /// if this process has claimed (locked) the range, so that other processes may wait for it.
     pub fn tee(
         self: &Arc<Writer>,
         version: &Arc<CachedVersion>,

@@ -96,7 +96,7 @@ struct SamplePiece {
 }
 
 /// The state of one read: which version it started with, and which piece of its data becomes a sample (a remembered hash) if the
-/// read succeeds. Most reads have no such piece.
+/// read succeeds. For most reads, no piece becomes a sample.
 #[derive(Default)]
 pub struct Pick {
     accepted: u64,

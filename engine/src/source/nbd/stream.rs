@@ -1,4 +1,5 @@
-//! The connection to a server: its socket, with TLS if the source's name requests it. Several threads read from it and write to it.
+//! The connection to a server: its socket, with TLS if the source's name requests it. Several threads read from this connection
+//! and write to it.
 //!
 //! ```text
 //!   plain ──start_tls──► encrypted, until the end

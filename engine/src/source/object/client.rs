@@ -46,9 +46,9 @@ const METADATA: [IpAddr; 3] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
 ];
 
-/// Creates the client for these settings. The client does not follow redirects itself. It has no timeout for a whole request,
-/// because that would cut off large bodies that arrive normally. It uses HTTP/1.1, because concurrent requests for parts should use
-/// separate connections.
+/// Creates the client for these settings. The client does not follow redirects itself. The client has no timeout for a whole
+/// request, because such a timeout would cut off large bodies that arrive normally. The client uses HTTP/1.1, because concurrent
+/// requests for parts should use separate connections.
 ///
 /// # Errors
 /// Returns an error if the file of trusted certificates cannot be read.

@@ -202,7 +202,7 @@ impl NextPage {
 /// Parses a page in S3's format. Generations are ignored: Google's listings in the S3 protocol have them, but its replies do not.
 ///
 /// # Errors
-/// Returns an error if the body is not such a page, or is incomplete.
+/// Returns an error if the body is not a page in this format, or is incomplete.
 pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let mut said = text_of(body)?;
     for object in &mut said.objects {
@@ -214,7 +214,7 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
 /// Like [`of_s3`], but for a store whose versions are numbers (generations).
 ///
 /// # Errors
-/// Returns an error if the body is not such a page, or is incomplete.
+/// Returns an error if the body is not a page in this format, or is incomplete.
 pub fn of_google(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(text_of(body)?, wanted)
 }

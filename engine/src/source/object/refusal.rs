@@ -519,7 +519,7 @@ impl Refusal {
         )
     }
 
-    /// Converts this to the error of a read of `name`, with its cause.
+    /// Converts this `Refusal` to the error of a read of `name`, with its cause.
     pub fn read_error(&self, name: &SourceName, cause: Option<Cause>) -> SourceError {
         // Logged here, because listings and look-ups of a mount fail with it, too.
         tracing::debug!("{name}: {self}");
@@ -535,7 +535,7 @@ impl Refusal {
         }
     }
 
-    /// Converts this to the error of opening `name`, with its cause; `account` has the credentials of the request.
+    /// Converts this `Refusal` to the error of opening `name`, with its cause; `account` has the credentials of the request.
     pub fn open_error(
         &self,
         name: &SourceName,
@@ -710,7 +710,7 @@ impl Unfit {
         }
     }
 
-    /// Converts this to the error of opening `name`.
+    /// Converts this reason to the error of opening `name`.
     pub fn open_error(self, name: &SourceName) -> SourceOpenError {
         SourceOpenError {
             what: name.clone(),

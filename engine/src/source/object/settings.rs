@@ -177,8 +177,8 @@ fn variables() -> Vec<(String, String)> {
 }
 
 impl ObjectSettings {
-    /// The defaults, overridden by the program's defaults ([`configure_by`]), then by [`VARIABLE`], then by the program's
-    /// settings ([`configure`]).
+    /// Returns the defaults, overridden first by the program's defaults ([`configure_by`]), then by [`VARIABLE`], then by the
+    /// program's settings ([`configure`]).
     ///
     /// # Errors
     /// Returns one line with the invalid value.

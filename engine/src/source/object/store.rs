@@ -93,8 +93,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Wraps a store that the program has created. foreread then knows nothing about the store's server, and shares nothing that
-    /// it learns about it with other stores, even if they use the same server.
+    /// Wraps a store that the program has created. What foreread learns about the server of this store is not shared with other
+    /// stores, even if they use the same server.
     pub fn foreign(objects: Arc<dyn ObjectStore>) -> Store {
         let place: Arc<str> = objects.to_string().into();
         Store {
@@ -228,8 +228,8 @@ pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     (kind.parse)(text).map_err(|unfit| unfit.open_error(name))
 }
 
-/// Opens an object or a prefix. If the object or prefix may be public, the first try is without credentials. If the error of the
-/// store shows that other settings are needed, it tries once more with them.
+/// Opens an object or a prefix. If the object or prefix may be public, the first try is without credentials. If the store's error
+/// shows that other settings are needed, such as another region, this function tries once more with those.
 ///
 /// # Errors
 /// Returns the error of the last try.

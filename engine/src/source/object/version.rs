@@ -78,7 +78,7 @@ impl Validator {
         Validator::new(meta.e_tag.as_deref(), Some(meta.last_modified), meta.size)
     }
 
-    /// Parses [`Validator::text`]. Returns `None` for any other text.
+    /// Parses a text that [`Validator::text`] has made. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Validator> {
         let (rest, size) = text.rsplit_once(' ')?;
         let (e_tag, seconds) = match rest.rsplit_once(' ') {

@@ -58,7 +58,7 @@ impl Folder {
     /// Opens one file; the tree is a folder with only that file. If the file is replaced later, the tree shows the new file.
     ///
     /// # Errors
-    /// Returns an error if the file's folder cannot be read, or if it is not a readable file.
+    /// Returns an error if the file's folder cannot be read, or if the path is not that of a readable file.
     pub fn only(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
         // Open the file that a link points to, not the link.

@@ -1,8 +1,8 @@
 //! The XML of a listing: elements with their texts, in a document with one root.
 //!
 //! A web server that is not a store may reply with an unrelated page, and a failing store may send half of a listing. If such a
-//! reply were parsed as a listing, the folder would seem empty. So the root element is checked first, and errors contain its name.
-//! A truncated document is an error.
+//! reply were parsed as a listing, the folder would seem empty. So the root element is checked first; if it is not that of a
+//! listing, the error contains its name. A truncated document is an error.
 //!
 //! ```text
 //!   <ListBucketResult>, <s3:ListBucketResult>   ──► each element's path and text

@@ -1,7 +1,7 @@
 //! The Hugging Face Hub: `hf://[datasets/|spaces/]USER/REPO[@REVISION]/PATH`.
 //!
-//! Names are written as for Hugging Face's own `HfFileSystem`. A name without a path, or with `/` at its end, means all files below
-//! it. The token is sent only to the hub. All files below one opened name are of the same commit.
+//! Names are written as for Hugging Face's own `HfFileSystem`. A name without a path, or with `/` at its end, names a folder,
+//! with all files below it. The token is sent only to the hub. All files below one opened name are of the same commit.
 //!
 //! ```text
 //!   hf://u/r/a.bin                      model u/r, revision main, file a.bin

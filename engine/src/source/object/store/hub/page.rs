@@ -66,7 +66,7 @@ impl TreeEntry {
 /// Parses a page of the listing of a folder.
 ///
 /// # Errors
-/// Returns an error if the body is not such a page.
+/// Returns an error if the body is not the page of a listing.
 pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let links = headers
