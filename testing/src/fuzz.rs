@@ -1,8 +1,8 @@
 //! The code of the fuzz targets, which normal tests also run on input generated from a seed. The targets test everything that
 //! untrusted peers can send, and compare the engine's operations with a reference implementation.
 //!
-//! Each function accepts any input, and reports which guarantee was violated. It uses no randomness: the same input gives the same
-//! result, except for the timing of threads.
+//! Each function accepts any input, and reports which guarantee was violated. The functions use no randomness: the same input
+//! gives the same result, except for the timing of threads.
 //!
 //! ```text
 //!   bytes ──► handshake   the server's codec: bounded, ends, valid answers

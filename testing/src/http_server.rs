@@ -1,8 +1,8 @@
 //! An HTTP server: the code that all servers of this crate share. A function that the test provides makes the answers. A test can
 //! also request wrong answers.
 //!
-//! It has one thread for each connection, and no async runtime. The server ends when it is dropped. The server has no TLS; use it
-//! only for tests and benchmarks.
+//! The server has one thread for each connection, and no async runtime. The server ends when it is dropped. The server has no
+//! TLS; use it only for tests and benchmarks.
 //!
 //! ```text
 //!   request ──► a lie left? ── Silence, Status, Garbage, ... ──► the lie alone

@@ -80,7 +80,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use writer::Writer;
 
-/// The environment variable that configures the disk cache of the commands. Its value must have the form [`NOTATION`].
+/// The environment variable that configures the disk cache of the commands. The value of this variable must have the form
+/// [`NOTATION`].
 pub const VARIABLE: &str = "FOREREAD_DISK_CACHE";
 
 /// A cache on disk. All clones share one cache. Opening the same folder again with the same settings returns the cache that is

@@ -101,7 +101,7 @@ pub(crate) fn errno_text(errno: i32) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
-/// The error of opening a source. Its message is one line: what failed, on which source, and what to do.
+/// The error of opening a source. The message of this error is one line: what failed, on which source, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}; {remedy}")]
 pub struct SourceOpenError {

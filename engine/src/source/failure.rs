@@ -8,7 +8,7 @@ use crate::log::once_a_minute;
 use rustix::io::Errno;
 use std::any::Any;
 
-/// A panic in a source, which is a bug in the source's code. It contains the panic message if that is text.
+/// A panic in a source, which is a bug in the source's code. The value has the panic's message, if that is text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the source panicked: {message}")]
 pub struct SourcePanic {

@@ -1,6 +1,7 @@
 //! A source in memory, for tests: a vector of bytes, or a function from an offset to bytes.
 //!
-//! It has versions like a real file: [`Mem::append`] grows it, [`Mem::replace`] replaces it with another version. Reads never wait.
+//! This source has versions like a real file: [`Mem::append`] makes it larger, [`Mem::replace`] replaces its bytes by another
+//! version. Reads never wait.
 
 use super::{Defaults, Source, SourceError, WritableSource};
 use std::io::IoSliceMut;

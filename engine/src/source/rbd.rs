@@ -143,7 +143,7 @@ impl Rbd {
     /// Opens an image with these settings.
     ///
     /// # Errors
-    /// See [`Rbd::open`]. It also returns an error if Ceph does not know an option.
+    /// Returns an error in the cases of [`Rbd::open`], and if Ceph does not know an option.
     pub fn open_with(
         name: impl Into<SourceName>,
         settings: &RbdSettings,

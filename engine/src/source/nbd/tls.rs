@@ -1,8 +1,9 @@
 //! TLS of the NBD source: trusted authorities, client certificate, and the session with a server.
 //!
-//! The file names are those of nbdkit and libnbd. Their folder is given by `tls-certificates=DIR` in the source's name; by default
-//! it is the first of libnbd's folders that exists: `/etc/pki/libnbd` for root, `~/.pki/libnbd` and `~/.config/pki/libnbd` for
-//! other users. The files are read for each connection, so a renewed certificate is used from the next connection on.
+//! The file names are those of nbdkit and libnbd. The folder of these files is given by `tls-certificates=DIR` in the source's
+//! name. The default is the first of libnbd's folders that exists: `/etc/pki/libnbd` for root, `~/.pki/libnbd` and
+//! `~/.config/pki/libnbd` for other users. The files are read for each connection, so a renewed certificate is used from the next
+//! connection on.
 //!
 //! ```text
 //!   DIR/ca-cert.pem       the authorities that issue servers' certificates; without it the system's

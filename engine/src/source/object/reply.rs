@@ -331,7 +331,8 @@ pub struct Wire {
     pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
 }
 
-/// The headers of a store that numbers its versions. They are converted from and to `ETag`, `If-Match` and `If-None-Match`.
+/// The headers of a store that numbers its versions (generations). foreread converts them from and to `ETag`, `If-Match` and
+/// `If-None-Match`.
 #[derive(Debug)]
 pub struct Generation {
     pub replied: &'static str,
@@ -394,7 +395,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Creates a client whose replies are checked. It adds no credentials.
+/// Creates a client whose replies are checked. The client adds no credentials to requests.
 pub fn checked(inner: HttpClient, wire: &'static Wire) -> HttpClient {
     HttpClient::new(ReplyCheck {
         inner,

@@ -1,8 +1,9 @@
 //! The version of an object, and whether a reply belongs to it.
 //!
-//! A [`Validator`] is what a store reports in a listing or a reply: ETag, date, size. Its text form identifies the version in a
-//! mount, in a listing on disk and in the disk cache. A reader reads only one [`Version`] of an object. The version first comes
-//! from a listing or a reply; from the first reply on, every reply must have the same validator. This module sends no requests.
+//! A [`Validator`] is what a store reports in a listing or a reply: ETag, date, size. The text form of a validator identifies the
+//! version in a mount, in a listing on disk and in the disk cache. A reader reads only one [`Version`] of an object. The version
+//! first comes from a listing or a reply; from the first reply on, every reply must have the same validator. This module sends no
+//! requests.
 //!
 //! ```text
 //!   Validator, as text              is the version exactly?   condition              two replies are equal in
@@ -246,7 +247,7 @@ impl Version {
         }
     }
 
-    /// Returns its current validator.
+    /// Returns the current validator of this version.
     pub fn now(&self) -> &Validator {
         self.replied.get().unwrap_or(&self.first)
     }

@@ -1,9 +1,9 @@
 //! Accounts for the memory that names use in this process, in listings and in the inode tables of mounts.
 //!
 //! A name takes some hundred bytes, and a server may send any number of names of any length. So foreread limits bytes, not the
-//! number of names. It counts the bytes of each name, of its attributes, and of the tables that hold both. All listings and mounts
-//! of the process share one limit ([`max_name_bytes`]). A listing that would exceed the limit fails at once, without waiting, and
-//! releases its memory.
+//! number of names. The limit counts the bytes of names, of their attributes, and of the tables that hold both. All listings and
+//! mounts of the process share one limit ([`max_name_bytes`]). A listing that would exceed the limit fails at once, without
+//! waiting, and releases its memory.
 //!
 //! ```text
 //!   current listing ──grow──► NameBytes ──drop──► returned
