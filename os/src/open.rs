@@ -55,8 +55,8 @@ pub struct UnopenedFile {
     path: PathBuf,
 }
 
-/// Checks the file at `path`, following links. Returns an error if the file does not exist, or if a folder above it may not be
-/// entered.
+/// Checks the kind of the file at `path`; symbolic links are followed. Returns an error if the file does not exist, or if a
+/// folder above it may not be entered.
 pub fn look(path: &Path) -> Result<UnopenedFile> {
     let file = File::from(rustix::fs::open(
         path,

@@ -43,7 +43,7 @@ struct Tally {
 }
 
 impl<S: Source> QueuedSource<S> {
-    /// Wraps a source. The seed determines when and in which order its transfers end; up to 64 may be in flight.
+    /// Wraps a source. `seed` determines when and in which order transfers end; up to 64 may be in flight.
     pub fn new(inner: S, seed: u64) -> QueuedSource<S> {
         let setup = Setup {
             seed,

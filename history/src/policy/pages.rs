@@ -4,7 +4,7 @@
 use foreread_core::policy::ondemand::{FORCE_PIECE, PAGE, clip, fetch};
 use foreread_core::policy::{Answer, Ask};
 
-/// Reads exactly these pages, in large requests, without a state and without a mark.
+/// Reads exactly these pages, in large requests; no state of a stream is changed, and no mark is set.
 pub fn force(ask: &Ask<'_>, i: u64, nr: u64, answer: &mut Answer) {
     let nr = clip(ask, i, nr);
     for at in (i..i + nr).step_by(FORCE_PIECE as usize) {

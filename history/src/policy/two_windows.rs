@@ -88,8 +88,8 @@ impl TwoWindows {
         }
     }
 
-    /// Call this when page `p` is about to be looked up in the cache (section 1.1). Returns the rule of the window that this
-    /// starts, or `None` if it starts no window. If readahead is off, the rule for an absent page is determined at the miss.
+    /// Call this when page `p` is about to be looked up in the cache (section 1.1). Returns the rule by which page `p` starts a
+    /// window, or `None` if it starts no window. If readahead is off, the rule for an absent page is determined at the miss.
     pub fn look(&mut self, p: u64, ask: &Ask<'_>, answer: &mut Answer) -> Option<Why> {
         let orig = self.next?;
         if (p == self.prev && orig != 0) || self.max == 0 {
@@ -162,8 +162,8 @@ impl TwoWindows {
         (self.next, self.size) = (None, 0);
     }
 
-    /// Call this when page `p` is absent after it was looked up (section 1.2). The count of consecutive pages that turns readahead
-    /// on again does not include the last of these pages.
+    /// Call this when page `p` is absent after it was looked up (section 1.2). While readahead is off, this counts the
+    /// consecutive pages before page `p`: if there are enough, readahead is turned on again.
     pub fn missed(&mut self, p: u64) {
         if let Some(next) = self.next {
             self.next = Some(next.saturating_sub(3).max(self.min));

@@ -46,8 +46,8 @@ impl Host {
         found
     }
 
-    /// Returns how many bytes each process has read from storage, by pid, for the processes that this user may inspect. The process
-    /// that calls this is omitted.
+    /// Returns how many bytes each process has read from storage, by pid, for the processes that this user may inspect; the
+    /// calling process is omitted.
     pub fn storage_reads(&self) -> HashMap<u32, u64> {
         let read = |(pid, folder): (u32, PathBuf)| {
             let io = text(&folder.join("io"))?;
@@ -78,7 +78,7 @@ impl Host {
     }
 
     /// Returns the programs that use a mount: they have a file in it open or mapped, or their working directory is in it. The
-    /// process that calls this is omitted.
+    /// calling process is omitted.
     pub fn programs_in(&self, mount: &Mount) -> Vec<OpenProgram> {
         let mut found = self.programs_on(&[mount.number]);
         for (pid, folder) in self.other_processes() {

@@ -232,7 +232,7 @@ impl Evictor {
     }
 
     /// Removes versions until the cache is within its limit, or until `goes_on` returns false. `goes_on` is called with the
-    /// number of bytes that are still in the cache. Returns that number at the end.
+    /// number of bytes that are still in the cache. Returns the number of bytes that are left at the end.
     pub fn trim(&mut self, place: &Place<'_>, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
         for _ in 0..FOLDERS {
             self.look(place);

@@ -41,7 +41,7 @@ impl VersionHash {
         usize::from(self.0[0])
     }
 
-    /// Parses the hexadecimal digits. Returns `None` if they are invalid.
+    /// Parses the hexadecimal digits. Returns `None` if the digits are invalid.
     pub fn of_name(name: &str) -> Option<VersionHash> {
         let is_hex = name
             .bytes()

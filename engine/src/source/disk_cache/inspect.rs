@@ -340,7 +340,7 @@ impl CacheInspector {
     /// Removes the cached listing of a folder.
     ///
     /// # Errors
-    /// Returns an error if its file cannot be removed.
+    /// Returns an error if the file of the listing cannot be removed.
     pub fn remove_listing(&self, listing: &ListingSummary) -> Result<(), SourceOpenError> {
         let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
         names::remove(&self.folder, &listing.file).map_err(failed)

@@ -254,7 +254,7 @@ fn number(text: &str) -> Option<u64> {
 
 // ---- the files ----
 
-/// Reads the last listing of a folder. Returns `None` if there is no valid file, or if it is longer than `most` bytes.
+/// Reads the last listing of a folder. Returns `None` if there is no valid file, or if the file is longer than `most` bytes.
 pub fn read(folder: &CacheFolder, folder_name: &str, most: Option<usize>) -> Option<KeptListing> {
     let most = most.unwrap_or(MAX_BYTES).min(MAX_BYTES);
     let text = folder.small_text(&path_of(folder_name), most).ok()?;
@@ -272,7 +272,7 @@ impl ListingsRoom {
     /// Writes a listing, or removes the listing of a folder that no longer exists.
     ///
     /// # Errors
-    /// Returns an error if it cannot be written.
+    /// Returns an error if the listing cannot be written or removed.
     pub fn write(
         &mut self,
         folder: &CacheFolder,
@@ -388,7 +388,7 @@ pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
 /// Removes one listing.
 ///
 /// # Errors
-/// Returns an error if its file cannot be removed.
+/// Returns an error if the file of the listing cannot be removed.
 pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
     let name = path
         .strip_prefix(FOLDER)

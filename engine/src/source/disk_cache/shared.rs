@@ -121,7 +121,7 @@ impl TierState {
         version
     }
 
-    /// Call this when a read of the disk has failed.
+    /// Records that a read of the disk has failed. After several failures, the cache is not used for some time.
     pub fn read_failed(&self, errno: Errno) {
         Counts::add(&self.counts.read_errors, 1);
         if self.reads.failed() {
@@ -130,13 +130,14 @@ impl TierState {
         }
     }
 
-    /// Call this when a write has failed.
+    /// Records that a write has failed: nothing is written to the cache for some time.
     pub fn write_failed(&self, why: &str) {
         self.writes.off(PAUSE);
         self.report("writing", why, "reads continue from the store");
     }
 
-    /// Call this when a write to this tier's disk has failed.
+    /// Records that a write to this tier's disk has failed: nothing is written to the cache for some time, and for longer if the
+    /// disk is full.
     pub fn disk_failed(&self, errno: Errno) {
         if !is_full(errno) {
             return self.write_failed(&errno_text(errno));
@@ -149,7 +150,7 @@ impl TierState {
         ));
     }
 
-    /// Call this when there was no space for a write.
+    /// Logs that there was no space for a write.
     pub fn no_room(&self, is_disk_full: bool) {
         let why = if is_disk_full {
             "the disk has no space beyond the reserve"
@@ -161,7 +162,7 @@ impl TierState {
         ));
     }
 
-    /// Call this when bytes were written.
+    /// Counts bytes that were written.
     pub fn wrote(&self, bytes: u64) {
         Counts::add(&self.counts.written, 1);
         Counts::add(&self.counts.written_bytes, bytes);

@@ -47,7 +47,7 @@ impl<'s> FillPlace<'s> {
         Some(&mut room[filled..end])
     }
 
-    /// Call this when `bytes` bytes of the buffer have been filled.
+    /// Records that the caller has filled `bytes` more bytes of the buffer.
     pub fn advance(&mut self, bytes: usize) {
         self.filled += bytes;
         self.at += bytes as u64;

@@ -54,7 +54,7 @@ impl ServerSocket {
         }
     }
 
-    /// Receives the bytes that have arrived, and 0 bytes at the end of the stream. Waits at most for the silence timeout.
+    /// Receives the bytes that have arrived; returns 0 at the end of the stream. Waits at most for the silence timeout.
     pub fn receive(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
         loop {
             let got = match self {

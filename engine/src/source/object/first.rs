@@ -73,7 +73,7 @@ impl FirstBytes {
         ))
     }
 
-    /// Passes the beginning of `range`, as far as its bytes are held, to `with`.
+    /// Calls `with` with the first bytes of `range`, as far as these are held.
     pub fn front<T>(&self, range: &Range<u64>, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let (bytes, end) = {
             let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -658,7 +658,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Call this with the number of names that the caller has received so far.
+    /// Sets the number of names that the caller has received so far; the time limits depend on it.
     pub fn named(&mut self, names: usize) {
         if names > self.names {
             (self.names, self.named_at) = (names, self.clock.elapsed());

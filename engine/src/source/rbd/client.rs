@@ -609,7 +609,8 @@ functions! {
 }
 
 impl Api {
-    /// Returns the libraries with these names. Each pair of names is loaded once, and never unloaded.
+    /// Returns librados and librbd, loaded from the libraries with these names. Each pair of libraries is loaded once, and never
+    /// unloaded.
     pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, LibraryError> {
         static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> =
             Mutex::new(BTreeMap::new());

@@ -88,7 +88,7 @@ pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Pa
 /// Parses the hub's reply about the one requested path: nothing, a file, or a folder.
 ///
 /// # Errors
-/// Returns an error if the body is not such a reply.
+/// Returns an error if the body is not valid.
 pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let asked = wanted.prefix.trim_end_matches('/');
