@@ -1,4 +1,4 @@
-//! Eviction: the size limit, the free-space reserve, and the choice of the versions to evict.
+//! Eviction: the size limit, the reserve of free space, and the choice of the cached versions to evict.
 //!
 //! Cached versions of objects are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994), but without 2Q's list of evicted names.
 //! The first queue has versions that were used only by the read that fetched them; the second queue has versions that were used

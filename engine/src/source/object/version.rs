@@ -14,9 +14,9 @@
 //!
 //!   a listing and a reply           the same ETag and size, or the same date (in seconds) and size, as far as both have them
 //! ```
-//! Servers do not write an ETag the same way everywhere: the ETag may lack quotes, be marked as weak, or be missing in replies
-//! for the object, or the listing may have another ETag than these replies. So foreread compares a listing with a reply less
-//! strictly than two replies.
+//! Servers do not write an ETag the same way everywhere: the ETag may lack quotes, or be marked as weak. Replies for an object
+//! may lack the ETag, or have another ETag than the listing. So foreread compares a listing with a reply less strictly than two
+//! replies.
 //!
 //! Example: a listing has the ETag "a1", the time 10:00:00.7 and 5 bytes. The first reply has the ETag W/"b2", the time 10:00:00
 //! and 5 bytes. This reply is accepted, because date and size are those of the listing. From then on, every reply must have the
