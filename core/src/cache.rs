@@ -1,7 +1,8 @@
-//! The page index: which pages of which file are present, in flight, marked, used or pinned, and the order of eviction.
+//! The page index: the state of each cached page of each file (in flight or present, read or not, with or without a readahead mark), and
+//! the eviction order.
 //!
-//! Pages are kept in groups of 64; in a group, each property of the pages is a bitmap of 64 bits. A query about a window of 4 MiB
-//! therefore needs 16 look-ups instead of 1024. The index holds no file data, no times and no policies.
+//! Pages are kept in groups of 64; in a group, each property of the pages is a bitmap of 64 bits. So for a window of 4 MiB, 16 groups are
+//! looked up instead of 1024 pages. The index holds no file data, no times and no policies.
 //!
 //! ```text
 //!   (file, page / 64) ──index──► slot ──► group: 64 x { present, flight, used, ahead, mark }

@@ -1,7 +1,8 @@
-//! The input and output of the machine: events and actions.
+//! The input and output of the state machine: events and actions.
 //!
-//! Events and actions are plain values. The driver writes both to its event log, and the lab generates events. Replaying a log on a new
-//! machine must give the same actions. Events and actions contain no file data, no handle and no clock.
+//! Events and actions are plain values. The engine's driver writes events and actions to its event log; the simulator generates events.
+//! If a new machine gets the events of a log, it must return the actions of the log. Events and actions contain no file data, no handle
+//! and no clock.
 
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 

@@ -1,9 +1,9 @@
-//! The known files and their order.
+//! The files that the machine knows, and the order in which a program is expected to read them.
 //!
-//! A file is known from its first open description, or from a listing ([`crate::event::Event::List`]), until it is forgotten. A listing
-//! also gives an order: which file a program reads next if it goes through a folder, a bucket or its own list of files. By itself, the
-//! order has no effect. A policy may use the order to read ahead in a file that is not open yet; these pages stay in the cache like any
-//! others.
+//! A file is known from the time when it is opened or listed ([`crate::event::Event::List`]), until the caller sends
+//! [`crate::event::Event::Forget`]. A listing also gives an order: which file a program reads next if it goes through a folder, a bucket
+//! or its own list of files. By itself, the order has no effect. A policy may use the order to read ahead in a file that is not open yet;
+//! these pages stay in the cache like any others.
 //!
 //! ```text
 //!   List 4   List 5 after 4   List 6 after 5        4 ──► 5 ──► 6

@@ -22,8 +22,8 @@
 //! ```
 //!
 //! The caller does the I/O and reports the results as further events: [`event::Event::Done`], [`event::Event::Failed`]. The crate
-//! `foreread` is the caller for real storage; the simulator is the caller with a virtual clock. For the same events, both get the same
-//! actions.
+//! `foreread` is the caller for real storage; the simulator is the caller with a virtual clock. For the same events, the engine and the
+//! simulator get the same actions.
 //!
 //! It is `no_std` with `alloc` and has no dependency. The crate never waits, reads a clock, holds file data, does I/O or uses floating
 //! point.

@@ -1,8 +1,9 @@
 //! The interface of policies: questions and answers.
 //!
-//! Each policy is one file in this folder. A policy counts in bytes and keeps the state of **one** open file description, or of a whole
-//! file if it reimplements a policy with one detector for each image. A policy sees the cache only through [`Probe`]. A policy has no
-//! side effects: it fills an [`Answer`], and the machine decides which parts of the answer are fetched.
+//! Each policy is one file in this folder. A policy counts in bytes. An instance of a policy has the state of **one** open file
+//! description; of a file, if the original (librbd) has one detector for each image; or of a source ([`Scope`]). A policy sees the cache
+//! only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the machine decides which parts of the answer are
+//! fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
@@ -17,12 +18,13 @@
 //!
 //! All policies of this crate can serve reads. Another crate may define a policy: the policy implements [`Policy`] and has an [`Info`],
 //! and [`PolicyDraft::parse_among`] parses its name. Everything that such a policy may need is public here: [`Ask`], [`Probe`],
-//! [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate `foreread-history` is an example.
+//! [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate `foreread-history` defines such
+//! policies.
 //!
-//! To add a policy to this crate, write its file, and add its name to both lists in this file. Also add its row to `docs/policies.md`,
-//! and its table of expected decisions to `core/tests/golden`. Code that several policies share is in files that are not policies
-//! (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`, `linux_6_18_todo`, `ondemand`, `pattern`,
-//! `tuning`, `why`). No policy uses another policy.
+//! To add a policy to this crate, write its file, and add its name to both lists in this file. Also add a row for the policy to
+//! `docs/policies.md`, and a table of its expected decisions to `core/tests/golden`. Code that several policies share is in files that
+//! are not policies (`capacity`, `detector`, `folios`, `folios_index`, `linux_6_18_large`, `linux_6_18_reader`, `linux_6_18_todo`,
+//! `ondemand`, `pattern`, `tuning`, `why`). No policy uses another policy.
 
 pub mod capacity;
 mod detector;

@@ -1,8 +1,8 @@
-//! Reads an object sequentially from a store with latency, first from the store alone, then with readahead.
+//! Measures sequential reads of an object from a store with latency: each round reads it first directly, then with readahead.
 //!
 //! Usage: `ahead [MILLISECONDS [MIB [ROUNDS]]]`: the latency of each request, the size of the object, and the number of rounds; the
-//! defaults are 30, 64 and 5. The store is in memory, and waits for the latency at each request. Prints the seconds of each round
-//! and the median of their ratios.
+//! defaults are 30, 64 and 5. The store is in memory, and waits for the latency at each request. Prints both times of each round in
+//! seconds, and the median of their ratio over all rounds.
 
 use foreread::Options;
 use foreread::front::Ahead;

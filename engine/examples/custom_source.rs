@@ -1,6 +1,7 @@
-//! Defines a source in a program: a client that takes 10 ms for each request. It is read without and with readahead.
+//! Defines a source in a program: a client that takes 10 ms for each request. The program reads this source first without and then with
+//! readahead.
 //!
-//! Prints the speedup, the counters, and the message of a read that fails. The source never waits for anything but its storage. The
+//! Prints the speedup, the counters, and the message of a read that fails. A source must not wait for anything except its storage. The
 //! engine calls the source from several threads at once.
 
 use foreread::source::{Defaults, Source, SourceError};

@@ -1,8 +1,8 @@
-//! Serves a folder as a Hugging Face Hub, for measurements, until standard input ends.
+//! A server that imitates the Hugging Face Hub, for measurements. It runs until standard input ends.
 //!
-//! Usage: `hub FOLDER`. This server has the files of the folder as the model `u/r`, and prints two addresses: that of the hub, and that
-//! of the server with the files' content. Then the program reads an address from standard input, for example that of a slow link; the hub
-//! redirects to it instead of to the content server.
+//! Usage: `hub FOLDER`. The model `u/r` has the files of the folder. The program prints two addresses: that of the hub, and that of the
+//! server to which the hub redirects for the files' content. Then the program reads an address from standard input, for example that of a
+//! slow link; from then on the hub redirects to this address instead.
 
 use foreread::source::FileSource;
 use foreread_testing::HubServer;

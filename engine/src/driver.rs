@@ -1,9 +1,10 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
 //! Only this module reads the clock and waits. The driver decides which thread does which work. The calling thread serves a hit itself:
-//! it takes the lock twice for a short time and copies in between, or it takes no lock (`read.rs`). The calling thread also reads a
-//! single miss itself. Worker threads do readahead, and demand reads whose callers are busy. Progress never depends on workers: a waiting
-//! caller runs the jobs that it waits for. The driver does not decide what to read, and does not inspect data.
+//! it takes the lock twice for a short time and copies in between, or it takes no lock (`read.rs`). The calling thread also runs the
+//! fetch of a single miss itself. Worker threads run readahead fetches, and also demand fetches whose waiting callers are busy running
+//! another fetch. Progress never depends on workers: a waiting caller runs the jobs that it waits for. The driver does not decide what to
+//! read, and does not inspect data.
 //!
 //! # Threads and locks
 //! ```text
@@ -19,11 +20,11 @@
 //! The driver has one lock. A thread holds the lock for microseconds, and never while it calls a source: the types in `lock.rs` guarantee
 //! this. A thread sleeps on the condvar of its read, on the workers' condvar, on `accepted` (until a changed source reports its new
 //! size), or in the queue that it reaps. Time is counted in nanoseconds since the driver was created. A thread reads the clock before it
-//! takes the lock. A time that is earlier than the last one is replaced by the last one. `Release` has the time of the event before it,
-//! because no measurement uses its time and reading the clock costs 20 ns.
+//! takes the lock. If an event's time is earlier than the time of the previous event, the previous time is used. The event `Release`
+//! always gets the previous time, because no measurement uses it and reading the clock costs 20 ns.
 //!
 //! # Example: a miss
-//! A caller reads 8 KiB at offset 0 of a file that is read by threads; the policy adds 128 KiB of readahead.
+//! A caller reads 8 KiB at offset 0 of a file without a queue, so threads read the file; the policy adds 128 KiB of readahead.
 //! ```text
 //!   caller  lock: Read ─► Submit demand 0..8K, Submit ahead 8K..136K ─► two jobs
 //!           takes the demand job;  unlock: one job is left, so it notifies an idle worker
@@ -34,7 +35,7 @@
 //! If the file had a queue (io_uring), `unlock` would submit both fetches, and the caller would reap completions until it is served.
 //!
 //! # Files
-//! Each file imports only files above it or to its left.
+//! Each file of this module imports only files that are above it or to its left in this table.
 //! ```text
 //!   lock        the one lock, and calls of a source without it     jobs      fetches that threads read, and their buffers
 //!   files       sources, versions known to readers                 workers   worker threads and the list of all threads

@@ -1,6 +1,6 @@
 //! The locks, condition variables and threads of the driver. Normally these are the types of the standard library. In a build with `--cfg
-//! shuttle`, they are those of a test scheduler. It runs one thread at a time, and tries interleavings that a real scheduler produces
-//! once in a million runs.
+//! shuttle`, they are the types of the test scheduler shuttle, which runs one thread at a time, and tries interleavings that a real
+//! scheduler produces once in a million runs.
 //!
 //! With shuttle, a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics are always
 //! those of the standard library, because the guarded data is also accessed under a lock.

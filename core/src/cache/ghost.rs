@@ -1,6 +1,6 @@
 //! Remembers pages that were read ahead and evicted unused, so that they count as thrash if a read needs them later.
 //!
-//! The last [`GHOST_GROUPS`] groups are remembered. These records never change a decision; they only affect counters.
+//! The records cover the latest [`GHOST_GROUPS`] groups of 64 pages. The records affect only counters, never a decision.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Maps (file, group number) to the slot of the group: an open-addressed hash table of slot numbers.
 //!
-//! The groups contain the keys, so an entry of the table is only four bytes. The table is deterministic: the same calls give the same
-//! table on every machine. The table is never iterated, because the order of its entries has no meaning.
+//! An entry of the table has only four bytes, because the keys are stored in the groups. The table is deterministic: the same calls give
+//! the same table on every machine. The table is never iterated, because the order of its entries has no meaning.
 //!
 //! ```text
 //!   table:  [ - | 7 | - | 2 | 9 | - ]     9 has the hash of 2, so it is in the next entry

@@ -1,6 +1,6 @@
-//! The eviction order: the least recently touched group first. To try another order, replace this file.
+//! The eviction order of groups of 64 pages: the least recently touched group first. To try another eviction order, replace this file.
 //!
-//! Groups are ordered, not single pages. The cache evicts from the least recently touched end.
+//! The list contains groups, not single pages. The cache evicts from the cold end of the list.
 //!
 //! ```text
 //!   hot end                                   cold end

@@ -1,6 +1,6 @@
 //! The eviction order of a kernel's page cache: two lists, with a second chance for used pages.
 //!
-//! This file only orders pages; the machine drops the chosen ones.
+//! This file chooses the pages to evict, and the machine drops them.
 //!
 //! ```text
 //!            in ──► newest  inactive  oldest ──► out, unless used since it came here
@@ -9,9 +9,9 @@
 //!   large, or what    │                    └── used twice, or code ──► newest  active  oldest
 //!   came back is used └───────────────────────────────────────────────────────────────┘
 //! ```
-//! An evicted page that is read again soon goes straight to the active list. Soon means that fewer pages have been evicted since then
-//! than the active list holds. A read call counts as a use at once. A touch through a mapping counts when reclaim examines the page, or
-//! when the page is unmapped.
+//! If an evicted page is read again soon, it goes straight to the active list. Soon means that since its eviction, fewer pages have been
+//! evicted than the active list holds. A read call counts as a use of the page at once. A touch through a memory mapping counts as a use
+//! only when reclaim examines the page, or when the page is unmapped.
 //!
 //! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the number
 //! of bytes that a kernel 6.18 read in a control group (decision 0302).

@@ -1,7 +1,8 @@
 //! Converts a policy's answer to fetches: admission, merging, eviction.
 //!
-//! Readahead never takes the cache room that a demand read needs; it is cut to the room that is left. Demand pages always have room in
-//! the cache: a piece of a read starts only if it fits beside all pages that are leased or in flight (`reads.rs`).
+//! Readahead never takes cache space that a demand read needs: a window is shortened to the remaining space. Demand pages always fit into
+//! the cache: a piece of a read starts only if the cache has space for it besides all pages that are in flight or are being copied by
+//! readers (`reads.rs`).
 //!
 //! ```text
 //!   answer: windows ──► absent runs ──► in flight ("unassigned") ──commit──► fetches

@@ -1,5 +1,5 @@
-//! Page faults and touches of mapped pages. A fault is a read of one page. The machine asks the policy other questions about a fault than
-//! about a read call.
+//! Page faults and touches of memory-mapped pages. A fault is processed like a read of one page, but the machine asks the policy other
+//! questions about it.
 //!
 //! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy models a kernel that
 //! does so ([`crate::policy::Wants::around`]). Pages with a readahead mark are not mapped, so that a later fault hits the mark. The

@@ -1,7 +1,7 @@
 //! The states of a fetch: queued, submitted, answered. One fetch serves all reads that need its pages.
 //!
-//! Readahead is never submitted before demand, and never fails a read. Only a fetch that was made for one read (`owner`) can fail this
-//! read; all other reads that wait for it fetch again.
+//! A readahead fetch is never submitted before a waiting demand fetch, and never fails a read. If a fetch fails, only the read for which
+//! it was made (its `owner`) can fail; all other reads that wait for its pages fetch them again.
 //!
 //! ```text
 //!   queued ──submit──► in flight ──progress──► ... ──done / failed──► gone

@@ -1,4 +1,4 @@
-//! The meter: measures a source's latency and rate on every fetch, including demand.
+//! The meter: measures a source's latency and rate, with readahead fetches as well as demand fetches.
 //!
 //! The measurements are kept when a stream or file is closed, because latency and rate are properties of the source. The meter measures
 //! only if the policy needs this ([`crate::policy::Wants::meter`]). The meter has five figures:
@@ -15,19 +15,20 @@
 //! and 133 MB/s, so the measured rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are the latency.
 //!
 //! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
-//! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, only a part of its bytes counts, as if they had
-//! arrived at a constant rate (`ArrivalHistogram`).
+//! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, its bytes are treated as if they had arrived at
+//! a constant rate, and only those count that arrived during the fetch (`ArrivalHistogram`).
 //!
 //! The latency may change, for example because of a new route. If eight consecutive fetches of a source that is not busy take more than
 //! twice the latency, or less than half of it, they replace all samples.
 //!
-//! The latency is measured on an idle source, so it does not include the queue that readahead creates. A source that is never idle still
-//! updates the latency, using 16 fetches that were queued after others. Queueing can only increase the first-byte times of these fetches,
-//! so if their median is below the measured latency, the true latency is lower. (Taking their minimum instead would not work: for a store
-//! with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) To find an increase, the transfer times of the fetch
-//! itself and of the bytes in flight before it are subtracted from each first-byte time. If the minimum of the results is more than twice
-//! the measured latency, the true latency is higher. Without the subtraction, a scan that keeps 700 KB in flight on a 62 MB/s link would
-//! measure 11 ms instead of a round trip of 0.7 ms. It would then read ahead too far.
+//! The latency is measured on an idle source, so it does not include the queue that readahead creates. If a source is never idle, the
+//! meter corrects the latency with 16 fetches that were queued after others. Queueing can only increase the first-byte times of these
+//! fetches, so if their median is below the measured latency, the true latency is lower. (Their minimum cannot be used instead of their
+//! median: for a store with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) To find an increase, the
+//! transfer times of the fetch itself and of the bytes in flight before it are subtracted from each first-byte time. If the minimum of
+//! the results is more than twice the measured latency, the true latency is higher. Without the subtraction, the meter would report 11 ms
+//! for a scan that keeps 700 KB in flight on a 62 MB/s link, instead of the round trip of 0.7 ms. The policy would then read ahead too
+//! far.
 //!
 //! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016), of which the maximum over the latest rounds is used.
 

@@ -1,8 +1,9 @@
-//! Notes that explain what happened in a run: every answer of a policy, and what became of every page that was read ahead.
+//! Notes that explain what happened during a simulation or a live run: every answer of the policy, and what became of every page that was
+//! read ahead.
 //!
 //! Notes are off by default ([`Machine::observe`]). If notes are on, each of the events below adds a note, which is kept until the caller
-//! takes it. Notes are written where the counters are updated, so their sums match [`crate::stats::Stats`] exactly. Notes never influence
-//! a decision.
+//! takes it. The code that updates a counter also adds the note, so the sums of the notes equal the counters in [`crate::stats::Stats`].
+//! Notes never influence a decision.
 //!
 //! ```text
 //!   Answer ──► Planned ──► Submitted ──► Touched (used; late while in flight)

@@ -2,7 +2,7 @@
 //! a policy.
 //!
 //! Small devices tend to be slow, so the window is proportional to the square root of the capacity, rounded to powers
-//! of two. The patch limited the device's own setting to this value, once, when the disk was added.
+//! of two. The Linux patch limited the device's readahead setting to this value, once, when the disk was added.
 //!
 //! ```text
 //!   capacity    < 8M   8M   32M   128M   512M   2G    8G    32G   128G        the first posting
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. A known fault of the original formula: it also limits devices that are small but
-//! fast. For a capacity below the smallest unit the result is the smallest window; the original got the same result, but from the
-//! logarithm of zero. Integer arithmetic only.
+//! fast. For a capacity below the smallest unit the result is the smallest window; the Linux patch got the same result, but by taking the
+//! logarithm of zero. The code uses only integer arithmetic.
 
 use super::ondemand::PAGE;
 

@@ -1,8 +1,8 @@
-//! The detector that the three `rbd-*` policies share: it finds consecutive reads, and has a doubling window and
-//! settings. This file is not a policy.
+//! The detector that the three `rbd-*` policies share: it counts consecutive reads and doubles the readahead window. This file is not a
+//! policy.
 //!
 //! A read that begins exactly where the last read ended increases the count of consecutive reads; any other read resets the detector. The
-//! policy decides how far a request reaches: it gets the start and the window, and returns the length.
+//! policy then decides how far a readahead request reaches: from the start of the request and the window, it computes the length.
 //!
 //! ```text
 //!    reads that counted          latest request

@@ -7,10 +7,10 @@
 //!                                  ▲ mark          ▲ end of file     smaller ones towards the end
 //! ```
 //!
-//! Placement is a pure function of the window and of the cached pages; the caller inserts the result. The module has no state, and does
-//! not depend on whether pages have arrived.
+//! Placement is a pure function of the window and of the cached pages; the caller inserts the placed folios into its index. The module
+//! has no state, and does not depend on whether pages have arrived.
 //!
-//! Source: docs/spec/linux-readahead.md 4.6. Everything counts in pages of 4 KiB.
+//! Source: docs/spec/linux-readahead.md 4.6. All positions and lengths are in pages of 4 KiB.
 
 use alloc::vec::Vec;
 

@@ -1,12 +1,12 @@
-//! The folios of one file by position; it finds the next page without a folio, and counts the adjacent cached pages before a page. This
-//! file is not a policy.
+//! An index of one file's folios by position. It finds the next page without a folio, and counts the adjacent cached pages before a page.
+//! This file is not a policy.
 //!
 //! ```text
 //!   page     8   9  10  11  12  13        hole from 8: 11     history before 11: 3
 //!   folio   [ 8:1 ][10]     [ 12:1 ]
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 4.4 to 4.6. Everything counts in pages of 4 KiB.
+//! Source: docs/spec/linux-readahead.md 4.4 to 4.6. All positions and lengths are in pages of 4 KiB.
 
 use super::folios::{Folio, Sight, counted};
 use alloc::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! `linux-6.18`: file readahead of the current kernel.
 //!
-//! A miss (`sync`) starts a window, and a marked page (`async`) starts the next one. The state is one window for each open description; a
-//! stream that has lost its state is recognised by the pages that it left in the cache (rule `context`). `linux_6_18_reader` makes the
-//! decisions. This file applies them as on a file system without large folios, page by page; `linux_6_18_large` applies them with large
-//! folios.
+//! A read of an absent page starts a window (`sync`), and a read of the page with the readahead mark starts the next window (`async`).
+//! The policy keeps one window for each open file description; a stream that has lost its state is recognised by the pages that it left
+//! in the cache (rule `context`). `linux_6_18_reader` makes the decisions. This file applies the decisions page by page, as on a file
+//! system without large folios; `linux_6_18_large` applies them with large folios.
 //!
 //! ```text
 //!   folios=off   Pages   one KernelReader; its windows are read page by page, its marks are the cache's
@@ -11,7 +11,8 @@
 //!                        one index of folios for the file  ────┴─► placement ─► windows; its marks are the index's
 //! ```
 //!
-//! This policy maps no pages: the driver does fault-around, which only lowers the policy's count of misses.
+//! This policy maps no pages. The driver does fault-around (it maps the cached pages near a fault), which affects this policy only by
+//! lowering its count of misses.
 //!
 //! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 

@@ -1,9 +1,9 @@
 //! `linux-6.18:folios=on`: the current kernel's readahead on a file system with large folios.
 //!
-//! The policy keeps its own index of the folios that are large or have a readahead mark. A folio of which one page is no longer cached is
-//! treated as evicted. A readahead mark applies to the whole folio. The cache has the mark only on the folio's first page, where it makes
-//! the machine ask the policy. Folios have the sizes that the kernel chooses for a file system with blocks of one page. This policy does
-//! not handle fault-around; the driver does.
+//! The policy keeps its own index of the folios that are large or have a readahead mark. If one page of a folio is no longer cached, the
+//! policy treats the whole folio as evicted. A readahead mark applies to the whole folio. The cache marks only the folio's first page;
+//! when that page is read, the machine asks the policy. Folios have the sizes that the kernel chooses for a file system with blocks of
+//! one page. The driver, not this policy, does fault-around.
 //!
 //! ```text
 //!   KernelReader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file

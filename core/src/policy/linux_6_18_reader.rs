@@ -12,7 +12,8 @@
 //!                       mark: its first demand touch plans the next window
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 4.2 to 4.10. Everything counts in pages of 4 KiB, `prev_pos` in bytes.
+//! Source: docs/spec/linux-readahead.md 4.2 to 4.10. All positions and lengths are in pages of 4 KiB, except `prev_pos`, which is in
+//! bytes.
 
 use super::{
     Ask, Why,

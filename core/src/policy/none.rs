@@ -1,4 +1,4 @@
-//! No readahead: every miss fetches only the requested bytes. All other policies are compared with this one.
+//! No readahead: a miss fetches only the requested bytes. All other policies are compared with this one.
 
 use super::{Info, Policy, Scope};
 use alloc::boxed::Box;
@@ -8,7 +8,7 @@ struct Nothing;
 
 impl Policy for Nothing {}
 
-/// No readahead: every miss fetches only the requested bytes.
+/// No readahead: a miss fetches only the requested bytes.
 pub static INFO: Info = Info {
     name: "none",
     summary: "reads only the requested bytes",

@@ -7,7 +7,7 @@
 //!       max/32  max/4                                                  max/16  max/2
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 0 and 0.1. Everything here counts in pages of 4 KiB.
+//! Source: docs/spec/linux-readahead.md 0 and 0.1. All positions and lengths here are in pages of 4 KiB.
 
 use super::{Answer, Ask, Param, Unit};
 use crate::units::PageRange;

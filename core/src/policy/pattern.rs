@@ -1,4 +1,4 @@
-//! Patterns of policy decisions: seven kinds, the same for all policies. This file is not a policy.
+//! The seven access patterns by which the decisions of all policies are classified. This file is not a policy.
 //!
 //! Each rule by which a policy decides ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
 //! ([`crate::stats::Decisions`]), so that one line shows what readahead did, whatever the policy.
@@ -14,9 +14,10 @@
 //!   none         Off  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes  ManyMisses
 //! ```
 //!
-//! Example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. The decision at page 0 has the pattern "initial", each mark has
-//! "subsequent", and page 900 has "random". Source: the readahead statistics of the series of [Wu 2010a] (2010), which has these
-//! patterns. In that series, a stream that thrashes has a separate pattern; here it has the pattern "context".
+//! Example: `linux-6.18` reads pages 0, 1, 2, ... and then page 900. The decision at page 0 has the pattern "initial", the decision at
+//! each readahead mark has "subsequent", and the decision at page 900 has "random". Source: the readahead statistics of the series of [Wu
+//! 2010a] (2010), which has these patterns. In that series, a stream that thrashes has a separate pattern; here it has the pattern
+//! "context".
 
 use super::Why;
 

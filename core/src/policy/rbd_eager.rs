@@ -1,8 +1,8 @@
 //! `rbd-eager`: a strategy of the librbd experiment of 2014: once a stream enters an object, the object is read to its end.
 //!
 //! Readahead starts after ten consecutive reads, like that of `rbd-plain`. Each request reaches to the end of the object in which it
-//! starts, so no request crosses an object, and all requests except the first are whole objects. The size of the doubling window is used
-//! only to see that readahead has started.
+//! starts, so no request crosses an object, and all requests except the first are whole objects. The doubling window only shows whether
+//! readahead has started; its size is not used.
 //!
 //! ```text
 //!       object          │         object          │         object

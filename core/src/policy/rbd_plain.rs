@@ -1,8 +1,8 @@
 //! `rbd-plain`: the first librbd readahead of 2014, as it was tested in the experiment that led to it.
 //!
 //! Readahead starts after ten consecutive reads, each of which begins exactly where the previous read ended. Each request doubles the
-//! window, up to `max`; a read that begins elsewhere resets everything. One detector serves all readers of the image, so two interleaved
-//! readers defeat each other, and only exactly adjacent reads count as sequential.
+//! window, up to `max`; a read that begins elsewhere resets everything. One detector serves all readers of the image, so each of two
+//! interleaved readers resets the detection of the other, and only exactly adjacent reads count as sequential.
 //!
 //! ```text
 //!    reads that counted          latest request

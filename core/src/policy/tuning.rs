@@ -1,10 +1,10 @@
 //! The current settings and measurements of an adaptive policy, and what limits its readahead distance.
 //!
-//! A report gets these figures between events ([`crate::machine::Machine::tuning`]); they influence no decision. Only an adaptive policy
-//! has such figures.
+//! Reports query these figures between two events ([`crate::machine::Machine::tuning`]); the figures influence no decision. Only an
+//! adaptive policy has such figures.
 //!
-//! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. Its product of rate and latency is 5.7 MB. The
-//! stream with the longest distance is 22.8 MB ahead. That is four times the product, the limit [`Limit::Source`].
+//! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The store's product of rate and latency is 5.7
+//! MB. The stream with the longest distance is 22.8 MB ahead. That is four times the product, the limit [`Limit::Source`].
 
 /// What limits the readahead distance of the stream that is furthest ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The names of the rules by which policies decide, the same for all policies.
 //!
-//! A policy states the rule that it followed ([`super::Answer::why`]), and the report on a run shows it. The rule has no effect on
-//! decisions. If a policy states no rule, the report gives no reason.
+//! A policy states the rule that it followed ([`super::Answer::why`]), and reports show this rule. The rule has no effect on decisions.
+//! If a policy states no rule, the report gives no reason.
 //!
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered

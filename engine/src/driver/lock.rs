@@ -13,8 +13,8 @@
 //! Example: a thread finds a fetch to run. It clones the `Remote` of the source under the lock, releases the lock, and reads the source
 //! through `at`. Then it takes the lock again to report the result.
 //!
-//! The compiler cannot check [`UnlockedProof::enter`], which creates the proof: it is called at the start of a thread and of each
-//! external call. A debug build panics if a thread that holds the lock calls it, or drops the last reference to a source.
+//! The compiler cannot check [`UnlockedProof::enter`], which creates the proof at the start of each thread and of each external call. A
+//! debug build panics if a thread that holds the lock calls `enter`, or drops the last reference to a source.
 
 use crate::error::Fault;
 use crate::source::{SourceError, of_panic, report_failure};

@@ -7,8 +7,8 @@
 //! task reaps a queue.
 //!
 //! Example: three readers miss on one file with a queue of depth 16. The first reader submits all three transfers and reaps. The transfer
-//! of another reader ends first, and this thread completes it; then its own transfer ends, and it wakes the remaining reader to reap the
-//! last transfer.
+//! of the second reader ends first, and the first reader's thread completes it. Then the first reader's own transfer ends, and its thread
+//! wakes the third reader, which reaps the last transfer.
 //!
 //! ```text
 //!   jobs ──batch──► queue (owns buffers) ──ended──► reaper: a caller that waits     ──► Done, Failed

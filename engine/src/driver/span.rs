@@ -1,9 +1,9 @@
 //! The span of a read, for `tracing` subscribers that enable it: target `foreread::read`, level TRACE.
 //!
 //! Fields at the start of the read: `stream` and `source` (with the same values as in the metrics), `offset` and `asked_bytes`. Fields at
-//! the end of the read: `bytes`, its parts `hit_bytes`, `late_bytes` and `missed_bytes`, and `stall_ns`; or `error`. `source` is recorded
-//! last because formatting it costs an allocation, which is avoided if the subscriber has already dropped the span. Spans `fetch` of the
-//! reading thread are inside this span.
+//! the end of the read: `bytes`, its parts `hit_bytes`, `late_bytes` and `missed_bytes`, and `stall_ns`; if the read has failed, only
+//! `error`. `source` is recorded last because formatting it costs an allocation, which is avoided if the subscriber has already dropped
+//! the span. Spans `fetch` of the reading thread are inside this span.
 //!
 //! ```text
 //!   no subscriber of TRACE ──► one load and a branch

@@ -1,7 +1,8 @@
 //! Counts the worker threads: how many run, how many are idle, and which of them handles the timer and polls the queues.
 //!
-//! A worker runs fetches that no caller waits for, and demand fetches whose callers are busy. A worker is started if there is work, no
-//! worker is idle, and the limit is not reached. No read depends on a worker. The loops of the threads are in `reaping.rs`.
+//! A worker runs readahead fetches, and also demand fetches whose waiting callers are busy running another fetch. A worker is started if
+//! there is work, no worker is idle, and the limit is not reached. No read depends on a worker. The loops of the threads are in
+//! `reaping.rs`.
 //!
 //! Example: the limit is 4, one worker is idle, and a window has 3 fetches. [`Workers::call`] returns: notify 1, start 2. All three
 //! workers are counted as `called` until they look for work, so the next thread that releases the lock does not call a fourth worker.

@@ -1,7 +1,7 @@
 //! Replays the events of a log on a new machine and compares its actions one by one.
 //!
 //! The content of the log is not trusted. Lines have a maximum length and numbers have limits, so that a short log cannot take much
-//! memory (at most 1 GiB). Any fault is an error with its line number.
+//! memory (at most 1 GiB). Any fault in the log is reported as an error with its line number.
 //!
 //! ```text
 //!   E line ──► machine ──► answers waiting to be matched:  submit, serve, ...

@@ -1,5 +1,5 @@
 //! Serves `GET /metrics` for Prometheus, as OpenMetrics, or as plain text for clients that do not accept OpenMetrics, such as
-//! browsers. `/` has a link to it.
+//! browsers. The page `/` has a link to `/metrics`.
 //!
 //! One thread serves all clients, with one request per connection and a limit of two seconds for each request. One thread is enough,
 //! because a scraper sends a request every few seconds, and the time limit keeps a slow client from blocking others. The server reads at

@@ -1,6 +1,6 @@
 //! The holes of a source, as far as known without reading.
 //!
-//! The cache is not consulted: its content is from the same version, and a hole reads as zeroes. Finding the holes reads no data.
+//! The cache need not be consulted: it contains the same version, in which a hole reads as zeroes. Finding the holes reads no data.
 //!
 //! ```text
 //!   0       1M          9M    10M          extents(512K.., 16 at most)

@@ -7,8 +7,9 @@
 //!                       ──► none of them: the idle poll of a worker
 //! ```
 //!
-//! Example: 8 tasks read one file. One task polls the queue and finds the completions of all eight; the reaper thread, which was started
-//! for the other tasks, sleeps. If the runtime of the polling task is busy for longer than a millisecond, the reaper thread takes over.
+//! Example: 8 tasks read one file. One task polls the queue and finds the completions of all eight; meanwhile the reaper thread, which is
+//! started when a task first reads the file, sleeps. If the runtime of the polling task is busy for longer than a millisecond, the reaper
+//! thread takes over.
 
 use super::super::notifications::{Notifications, QueueKey};
 use super::super::reads::Reads;

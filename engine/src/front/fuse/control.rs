@@ -1,15 +1,15 @@
 //! The control socket: a client sends the names of the files that it will read, and the mount reads them ahead in that order.
 //!
-//! The order of a folder's listing only suggests which files are read next; a list from the program states it. The socket never waits for
-//! the bytes of a file, and answers only root and the user who mounted.
+//! From the listing of a folder, the mount can only guess which files a program reads next; a list from the program says which. The
+//! socket never waits for the bytes of a file, and answers only root and the user who mounted.
 //!
 //! ```text
 //!   client ── "d00/f1" 0 "d07/f2" 0 ... end ──►  names become inode numbers, linked in this order
 //!          ◄── "2 files, 0 unknown\n" ─────────  or "error: WHY\n"
 //! ```
-//! Example: 1,000 objects of 100 kB in shuffled order (one training epoch), on storage with 30 ms latency. Opened one after the other,
-//! each costs a round trip, 30 s in total. With the list, the next files are read ahead, as many as fit into the readahead distance, and
-//! the time depends only on the link's bandwidth.
+//! Example: 1,000 objects of 100 kB in shuffled order (one training epoch), on storage with 30 ms latency. If the objects are opened one
+//! after the other, each costs a round trip, which takes 30 s in total. With the list, the next files are read ahead, as many as fit into
+//! the readahead distance, and the time depends only on the link's bandwidth.
 
 use super::{FileOrder, Planner};
 use crate::front::unix::{UnixSocket, knock};

@@ -1,7 +1,8 @@
-//! Chooses the thread for a request: the thread that took it from the kernel, or a new thread if most of those are busy.
+//! Chooses the thread for a request: the thread that took it from the kernel, or a new thread if most threads that take requests are
+//! busy.
 //!
-//! A request may wait for slow storage. Only a few threads take requests; if all of them waited, no request would be taken. So the last
-//! free threads of them do not execute requests themselves, but pass them to new threads. Requests are not queued.
+//! A request may wait for slow storage. Only a few threads take requests; if all of them waited, no request would be taken. So if only a
+//! few of these threads are free, they pass requests to new threads instead of executing them. Requests are not queued.
 //!
 //! ```text
 //!   request ──► busy < INLINE? ── yes ──► on this thread

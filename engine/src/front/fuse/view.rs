@@ -5,9 +5,9 @@
 //! kernel, because it needs no invalidation: a changed file gets a new inode number. The view never opens a path that it has not checked.
 //!
 //! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request. The limit covers the cache of this view and that
-//! of the kernel together: the kernel gets the remaining time. If listings contain versions ([`Tree::lists_versions`]), this saves a
-//! request for each name of a listing and for each opened file (`names.rs`). If listings contain no versions, requests are cheap, and
-//! each open sends one.
+//! of the kernel together: the kernel gets the remaining time. If listings contain versions ([`Tree::lists_versions`]), trusting them
+//! saves a request for each name of a listing and for each opened file (`names.rs`). If listings contain no versions, requests are cheap,
+//! and each open sends one.
 //!
 //! ```text
 //!   list ──► (name, version, number) ──lookup, open──► requested less than attr_ttl ago? ── yes ──► no request

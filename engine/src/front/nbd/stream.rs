@@ -4,7 +4,7 @@
 //!   plain ──STARTTLS──► TLS handshake, with its time limit ──► encrypted, until the end
 //! ```
 //!
-//! After that, the connection never returns to plain text.
+//! An encrypted connection never returns to plain text.
 
 use super::socket::{Deadline, Socket};
 #[cfg(feature = "tls")]

@@ -1,8 +1,8 @@
 //! TLS of the NBD server: its certificates, and the session of a client.
 //!
-//! The files have the same names as for nbdkit and libnbd. A session encrypts at most [`SEND_BYTES`] at a time, and reports them as sent
-//! when the kernel has all their TLS records. So a client that does not read its answers uses only this much memory. One lock guards a
-//! session; it is held while bytes are encrypted and moved, never while a thread waits for the client.
+//! The certificate files have the same names as for nbdkit and libnbd. A session encrypts at most [`SEND_BYTES`] at a time, and reports
+//! them as sent when the kernel has all their TLS records. So for a client that does not read its answers, the session buffers only this
+//! many bytes. One lock guards a session; it is held while bytes are encrypted and moved, never while a thread waits for the client.
 //!
 //! ```text
 //!   DIR/server-cert.pem   the certificate sent to clients, with intermediate certificates

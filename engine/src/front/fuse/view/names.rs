@@ -11,8 +11,8 @@
 //!                                      └─ never had it ──► the credit decides: a page, or a plain request
 //! ```
 //! A page of a listing has about 250 bytes per name; looking up a single name takes two requests. So a page saves time if names of one
-//! folder are looked up one after the other, but not if a few names are looked up among a million. Which of the two is requested depends
-//! on an account of credits:
+//! folder are looked up one after the other, but not if a few names are looked up among a million. Whether a page or a single name is
+//! requested depends on a count of credits:
 //!
 //! ```text
 //!   credit 2 ──page requested: -1──► 1 ──one of its names is looked up: +1──► 2    at most 64

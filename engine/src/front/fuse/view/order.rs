@@ -1,8 +1,8 @@
 //! Announces to the engine which files follow an opened file, so that a policy can read them ahead.
 //!
-//! The order is that of the folder's listing, or a list from the caller (`plan.rs`). Only files that need no further request are
-//! announced: those of a tree whose listings have versions, for as long as the listing is trusted. If a file cannot be announced, this is
-//! no error; it is opened like any other file.
+//! The order is that of the folder's listing, or a list from the caller (`plan.rs`). A file is announced only if this needs no further
+//! request: the listings of the tree contain versions, and the file's listing is still trusted. If a file cannot be announced, this is no
+//! error; it is opened like any other file.
 //!
 //! ```text
 //!   listing    a ──► b ──► c ──► ...            Nodes::next
