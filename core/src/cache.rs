@@ -26,8 +26,8 @@ use two_lists::PageLists;
 
 pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 
-/// The result of a demand look-up: how many pages from the start of the range are cached, and whether the last of them has the readahead
-/// mark.
+/// The result of a look-up for a demand read: how many pages from the start of the range are cached, and whether the last of these pages
+/// has the readahead mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Consecutive cached pages; the run ends after the first marked page.
@@ -146,7 +146,8 @@ impl Cache {
             .map_or_else(Group::default, |slot| self.groups[slot as usize])
     }
 
-    /// If all of `pages` are settled and in one group, returns that group and its settled pages.
+    /// If all of `pages` are settled (present, read before, without a readahead mark) and in one group, returns that group and its
+    /// settled pages.
     pub fn settled(&self, file: FileId, pages: PageRange) -> Option<(GroupSlot, u64)> {
         let number = one_group(pages)?;
         let slot = self.find(file, number)?;
@@ -291,7 +292,7 @@ impl Cache {
         self.use_pages(slot, mask)
     }
 
-    /// Like [`Cache::touch`], but for a touch through a memory mapping; `code` tells whether it is mapped for execution.
+    /// Like [`Cache::touch`], but for a touch through a memory mapping; `code` is true if the mapping is executable.
     pub fn access(&mut self, file: FileId, number: u64, mask: u64, code: bool) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
             return TouchCounts::default();
@@ -301,7 +302,7 @@ impl Cache {
         self.use_pages(slot, mask)
     }
 
-    /// Records that pages around a touched page were mapped with it.
+    /// Records that fault-around mapped these pages, which are near a touched page.
     pub fn map(&mut self, file: FileId, number: u64, mask: u64, code: bool) {
         if let Some(slot) = self.find(file, number) {
             self.note_access(slot, mask, code);
@@ -398,7 +399,7 @@ impl Cache {
     }
 
     /// Chooses about `wanted` present pages that the kernel would evict, except pages in the mask that `held` returns. Returns `None` if
-    /// no kernel's page cache is simulated.
+    /// the cache does not use the eviction order of the kernel's page cache.
     pub fn reclaim(
         &mut self,
         wanted: u64,
@@ -429,7 +430,7 @@ impl Cache {
         Some(named.collect())
     }
 
-    /// Keeps the groups of the range from being evicted as a whole.
+    /// The groups of the range are not evicted as a whole until [`Cache::unpin`] is called.
     pub fn pin(&mut self, file: FileId, pages: PageRange) {
         self.each_group(file, pages, |cache, slot, _| {
             cache.groups[slot as usize].pins += 1

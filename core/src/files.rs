@@ -18,7 +18,7 @@
 use crate::units::FileId;
 use alloc::vec::Vec;
 
-/// The data that is kept for a known file.
+/// What the machine knows about a file.
 #[derive(Clone, Debug, Default)]
 pub struct KnownFile {
     /// Size in bytes.
@@ -45,7 +45,7 @@ pub struct NextFile {
     pub planned: bool,
 }
 
-/// The known files and their order.
+/// The files that the machine knows, each with its neighbours in a listing.
 #[derive(Clone, Debug, Default)]
 pub struct FileTable(Vec<Option<KnownFile>>);
 
@@ -73,7 +73,7 @@ impl FileTable {
         })
     }
 
-    /// Records that `file` follows `after` in a listing. Links of the two files to earlier neighbours are removed.
+    /// Records that `file` follows `after` in a listing. If the two files had other neighbours before, those links are removed.
     pub fn list(&mut self, file: FileId, size: u64, after: Option<FileId>, planned: bool) {
         self.get_or_add(file, size).planned = planned;
         let Some(after) = after.filter(|after| *after != file && self.get(*after).is_some()) else {
@@ -87,7 +87,7 @@ impl FileTable {
         });
     }
 
-    /// Removes a file. The links of its neighbours to it are removed, too.
+    /// Removes a file. The links from neighbouring files to this file are removed, too.
     pub fn remove(&mut self, file: FileId) {
         let Some(entry) = self.0.get_mut(file.0 as usize).and_then(Option::take) else {
             return;

@@ -107,7 +107,7 @@ impl Config {
         .bounded()
     }
 
-    /// Makes the machine behave like the kernel's page cache and request queue: all fetches of a window are submitted in order, and at
+    /// Makes the machine behave like the kernel's page cache and request queue, which submits all fetches of a window in order and at
     /// once.
     #[must_use]
     pub fn as_kernel(self) -> Config {
@@ -146,7 +146,7 @@ pub struct Decision {
     pub windows: Vec<Window>,
 }
 
-/// The questions to a policy that can be answered with windows to read; see [`Policy`].
+/// The questions that a policy can answer with windows to read; see [`Policy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the method of the same name")]
 pub enum Question {
@@ -317,8 +317,8 @@ impl Machine {
         stats
     }
 
-    /// The counters of one open description: its successful reads, and the readahead that was planned for it. Values
-    /// that cannot be attributed to one description (evicted pages, failed reads, unresolved bytes) are zero.
+    /// The counters of one open file description: its successful reads, and the readahead that was planned for it. Values that cannot be
+    /// attributed to one description (evicted pages, failed reads, unresolved bytes) are zero.
     #[must_use]
     pub fn open_stats(&self, open: OpenId) -> Option<&Stats> {
         self.open_of(open).map(|o| &o.stats)
@@ -366,7 +366,7 @@ impl Machine {
         &self.cache
     }
 
-    /// Number of reads that wait for pages or for room in the cache, or hold a lease.
+    /// Number of reads in progress: they wait for pages or for space in the cache, or their bytes are being copied.
     #[must_use]
     pub fn reads_in_progress(&self) -> usize {
         self.reads.len()
@@ -380,7 +380,7 @@ impl Machine {
 
     // ---- watching ----
 
-    /// From now on records every answer of a policy, until [`Machine::take_decisions`] takes it.
+    /// Starts to record every answer of a policy; the answers are kept until [`Machine::take_decisions`] takes it.
     pub fn watch(&mut self) {
         self.decisions.get_or_insert_default();
     }

@@ -27,7 +27,7 @@ impl Spec {
     /// Splits `NAME:key=value,...` into the name and the pairs.
     ///
     /// # Errors
-    /// A part after the colon is not `key=value`, or repeats a key.
+    /// Returns an error if a part after the colon is not `key=value`, or repeats a key.
     pub fn parse(text: &str) -> Result<Spec, NotationError> {
         let (name, list) = text.split_once(':').unwrap_or((text, ""));
         Ok(Spec {
@@ -49,7 +49,7 @@ impl Spec {
 /// Splits `key=value,...`, a list without a name.
 ///
 /// # Errors
-/// A part is not `key=value`, or repeats a key.
+/// Returns an error if a part is not `key=value`, or repeats a key.
 pub fn pairs(text: &str) -> Result<Vec<(String, String)>, NotationError> {
     split(text, text)
 }
@@ -76,7 +76,7 @@ fn split(list: &str, text: &str) -> Result<Vec<(String, String)>, NotationError>
     Ok(pairs)
 }
 
-/// Why a text is not `NAME:key=value,...`.
+/// The reason why a text does not have the form `NAME:key=value,...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotationError {
     /// The whole text.

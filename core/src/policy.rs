@@ -159,7 +159,7 @@ pub enum DemandMode {
     PageSerial,
 }
 
-/// The optional questions that a policy may want the machine to ask.
+/// Declares which optional questions the machine must ask a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Ask [`Policy::on_read`].
@@ -232,8 +232,8 @@ pub struct SourceView {
 }
 
 impl Ask<'_> {
-    /// The requested range, up to the end of the file. Returns `None`, and sets the reason in the answer, if nothing may be read ahead:
-    /// if `max` is 0, the read has the hint "random", or the range is empty.
+    /// The requested range, clipped to the end of the file. Returns `None` if nothing may be read ahead, because `max` is 0, the read has
+    /// the hint "random", or the range is empty; the reason is then set in the answer.
     #[must_use]
     pub fn readable(&self, max: u64, answer: &mut Answer) -> Option<(u64, u64)> {
         let (start, end) = (self.request.start(), self.request.end().min(self.file_size));
@@ -260,7 +260,7 @@ impl<'a> Probe<'a> {
         self.files.next(file)
     }
 
-    /// Like this probe, but for another file.
+    /// A probe of the same cache for another file.
     #[must_use]
     pub fn of(&self, file: FileId) -> Probe<'a> {
         Probe { file, ..*self }
@@ -357,7 +357,7 @@ impl Answer {
         self.why = None;
     }
 
-    /// Whether the answer has no effect, except perhaps on a page's readahead mark.
+    /// Whether the answer asks for nothing to be read; it may still change a page's readahead mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()
@@ -402,8 +402,8 @@ pub struct Window {
     pub urgency: Option<Urgency>,
 }
 
-/// How soon a window is needed. If two streams wait for slots, the stream whose reader reaches its window much sooner
-/// goes first. Windows of one stream keep their order, and no window overtakes a window without an urgency.
+/// How soon a window is needed. If two streams wait to submit a fetch, the stream whose reader will reach its window much sooner submits
+/// first. Windows of one stream keep their order, and no window is submitted before an earlier window without an urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Urgency {
     /// The stream within its file.
@@ -444,7 +444,7 @@ pub enum Outcome {
     },
 }
 
-/// Which reads share the state of a policy.
+/// Which reads share one instance of a policy: those of an open file description, a file or a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One open description (Linux).
@@ -504,8 +504,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether the default of `max` is the readahead setting of the device. It is for the policies of Linux, except for one that was
-    /// published with another default.
+    /// Whether the default of `max` is the readahead setting of the device. This is true for the policies of Linux, except for one that
+    /// was published with another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
         self.params

@@ -7,11 +7,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// The largest byte offset a file may have: `2^62`. It is smaller than POSIX's `2^63 - 1`, so that sums of two offsets and doubled
+/// The largest byte offset a file may have: `2^62`. This limit is below POSIX's `2^63 - 1`, so that sums of two offsets and doubled
 /// windows fit into `u64` without a check at each addition.
 pub const MAX_OFFSET: u64 = 1 << 62;
 
-/// A point in time or a duration, in nanoseconds. The caller chooses the point in time that is zero.
+/// A point in time or a duration, in nanoseconds. The caller chooses which point in time is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -179,7 +179,7 @@ impl PageSize {
         }
     }
 
-    /// The range of bytes that these pages cover.
+    /// The range of bytes in these pages.
     #[must_use]
     pub fn bytes_of(self, pages: PageRange) -> ByteRange {
         ByteRange::between(self.start_of(pages.first), self.start_of(pages.end))
@@ -211,7 +211,7 @@ pub struct LeaseId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupSlot(pub u32);
 
-/// Why a text could not be parsed as a size.
+/// The reason why a text is not a valid size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
@@ -229,7 +229,7 @@ const MAX_DECIMALS: u32 = 9;
 /// `1.5K` is 1536.
 ///
 /// # Errors
-/// [`SizeError`] if the text is not a size, or is too large.
+/// Returns [`SizeError`] if the text is not a size, or the size is too large.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let digits_of = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let (whole, rest) = text.split_at(digits_of(text));

@@ -48,7 +48,7 @@ static PAGES: Arena = Arena {
     free: Mutex::new(Vec::new()),
 };
 
-/// Guards that keep all arenas locked.
+/// Lock guards of all arenas: the arenas stay locked until this value is dropped.
 pub type ArenaLocks = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
 
 /// Locks all arenas, for a thread that is about to fork.
@@ -56,7 +56,7 @@ pub fn hold() -> ArenaLocks {
     [GROUPS.free(), PAGES.free()]
 }
 
-/// A piece of a slab, with only one owner.
+/// A piece of a slab (a large memory mapping), with only one owner.
 pub struct SlabPiece {
     bytes: &'static mut [u8],
     of: &'static Arena,

@@ -28,7 +28,7 @@ fn share_of(memory: u64) -> u64 {
     rest.min(memory / 4 * 3)
 }
 
-/// The limits of a [`Budget`].
+/// The limits of a [`Budget`], for all engines that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Bytes of all caches and of the buffers kept for reuse. The default is three quarters of the memory of the machine, or of the
@@ -233,7 +233,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Whether the transfer is readahead, that is, no caller waited for it when it started.
+    /// Whether the transfer is readahead: no caller waited for it when it started.
     pub fn is_ahead(&self) -> bool {
         self.ahead
     }

@@ -28,7 +28,7 @@ const MAX_PAGES: usize = 64;
 /// the allocator is zeroed and faulted in each time. Its memory is less than twice its pages.
 const WHOLE_GROUP_FROM: usize = MAX_PAGES / 2 + 1;
 
-/// Counts the bytes that a pool has given out and the bytes that it keeps for reuse. The counts can be read even after the pool is
+/// Counts the bytes of a pool's buffers that are in use, and of those kept for reuse. The counts can be read even after the pool is
 /// dropped.
 #[derive(Debug, Default)]
 pub struct MemoryMeter {
@@ -124,7 +124,7 @@ impl Pool {
         })
     }
 
-    /// Makes new buffers also start at multiples of `align`. Buffers that were allocated before are not reused.
+    /// Aligns new buffers also to `align` bytes. Buffers that were allocated before are not reused.
     pub fn align_to(&self, align: usize) {
         let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {

@@ -90,8 +90,8 @@ use std::task::Poll;
 use std::time::Instant;
 use workers::Threads;
 
-/// Turns the machine's actions into I/O, on threads that it manages. Dropping it waits for running jobs and discards jobs that have not
-/// started.
+/// Turns the machine's actions into I/O, on threads that the driver manages. Dropping the driver discards jobs that have not started, and
+/// waits for running jobs.
 pub struct Driver {
     shared: Arc<DriverShared>,
 }
@@ -190,7 +190,7 @@ impl Driver {
     // ---- files and readers ----
 
     /// Adds a file and opens its first reader. Returns `None` if there are too many files or readers. Closing the last reader closes the
-    /// file. The source's queue is used if it has one and `io` permits it.
+    /// file. If the source has an asynchronous queue and `io` permits it, the queue is used.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<NewReader>, Fault> {
         let new = self.new_file(source, io);
         let mut state = self.enter().lock()?;
@@ -215,7 +215,7 @@ impl Driver {
         Ok(key)
     }
 
-    /// Reports that no listing contains the file any more.
+    /// Reports that the file is no longer in any listing.
     pub fn unlist(&self, key: FileKey) {
         let now = self.shared.now();
         if let Ok(mut state) = self.enter().lock() {
@@ -392,7 +392,7 @@ impl Driver {
         })
     }
 
-    /// Fetches a range that the reader has announced, whatever the policy decides.
+    /// Fetches a range that the reader's caller has announced, independently of the policy.
     pub fn prefetch(&self, open: OpenId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Prefetch { open, range })
     }
@@ -418,7 +418,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reports that the source no longer has this version, as a write has found.
+    /// Reports that the source no longer has this version; a write has noticed this.
     pub fn changed(&self, file: FileId, version: u64) -> Result<(), Fault> {
         let now = self.shared.now();
         let mut state = self.enter().lock()?;
@@ -428,8 +428,8 @@ impl Driver {
     }
 
     /// Reads into `buf` from `offset`. `seen` is the version that the reader knows: if there is a newer version, the read fails and
-    /// `seen` is set to that version. `waits` is called before the first wait, if there is one. `looked_up` is set to the bytes that were
-    /// hits, late or missed.
+    /// `seen` is set to that version. `waits` is called before the first wait, if there is one. `looked_up` is set to the numbers of
+    /// bytes that were hits, late or missed.
     #[inline]
     pub fn read(
         &self,
@@ -452,7 +452,7 @@ impl Driver {
         }
     }
 
-    /// Polls the read of a task. If it returns `Pending`, the task's waker will be called.
+    /// Polls the read of a task. If the result is `Pending`, the task's waker will be called.
     pub fn poll_read(
         &self,
         task: &TaskRead<'_>,

@@ -29,9 +29,9 @@ use std::sync::Arc;
 
 /// A cache for any number of sources, with its policy, limits and threads.
 ///
-/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create an engine yourself to share a cache between many files.
-/// The files then share one eviction order, and the policy `auto` already knows the storage when the next file is opened. `auto` measures
-/// one kind of storage, so use separate engines for local files and for objects. The pages of a file are dropped when its last reader is
+/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create an engine to share a cache between many files. The
+/// files then share one eviction order, and the policy `auto` already knows the storage when the next file is opened. `auto` measures one
+/// kind of storage, so use separate engines for local files and for objects. The pages of a file are dropped when its last reader is
 /// dropped. A clone refers to the same engine; the engine ends when the last clone and the last reader are dropped.
 ///
 /// ```
@@ -72,7 +72,7 @@ impl Engine {
     /// have many: it uses the defaults for files ([`Defaults::FILE`]).
     ///
     /// # Errors
-    /// A setting is invalid.
+    /// Returns an error if a setting is invalid.
     pub fn new(options: Options) -> Result<Engine, OpenError> {
         Engine::build(
             &options,
@@ -88,7 +88,7 @@ impl Engine {
     /// the policy's `max` if it is not set.
     ///
     /// # Errors
-    /// A setting is invalid.
+    /// Returns an error if a setting is invalid.
     pub fn for_kind(options: Options, kind: Defaults) -> Result<Engine, OpenError> {
         Engine::build(
             &options,
@@ -104,7 +104,7 @@ impl Engine {
     /// device.
     ///
     /// # Errors
-    /// A setting is invalid.
+    /// Returns an error if a setting is invalid.
     pub fn for_tree(options: Options, tree: &dyn Tree) -> Result<Engine, OpenError> {
         let readahead_bytes = tree.readahead_bytes();
         Engine::build(
@@ -170,14 +170,14 @@ impl Engine {
         })
     }
 
-    /// The counters of all its files since the engine was created.
+    /// The counters of all files of the engine since it was created.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.driver.stats().unwrap_or_default()
     }
 
-    /// Whether an internal error has stopped the engine. After that, every read and every open fails, so create a new engine for further
-    /// files.
+    /// Whether an internal error has stopped the engine. Every read and every open of a stopped engine fails, so create a new engine for
+    /// further files.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.driver.is_stopped()
@@ -230,7 +230,7 @@ impl Engine {
             .bound_cache(bytes.min(self.cache_bytes()));
     }
 
-    /// The budget that it shares with other engines.
+    /// The budget that this engine shares with other engines.
     #[must_use]
     pub fn budget(&self) -> &Arc<Budget> {
         self.shared.reserved.budget()
@@ -242,10 +242,10 @@ impl Engine {
         &self.shared.policy
     }
 
-    /// Writes all pending lines of the event log to its file. The end of the engine also writes them.
+    /// Writes all pending lines of the event log to its file. When the engine ends, it also writes them.
     ///
     /// # Errors
-    /// The first error that occurred while writing the log.
+    /// Returns the first error that occurred while writing the log.
     pub fn flush_event_log(&self) -> std::io::Result<()> {
         self.shared.driver.flush_log()
     }
@@ -254,7 +254,7 @@ impl Engine {
     /// the time of the log's last line, so that the log and the counters cover the same period.
     ///
     /// # Errors
-    /// The first error that occurred while writing the log.
+    /// Returns the first error that occurred while writing the log.
     pub fn end_event_log(&self) -> std::io::Result<Stats> {
         self.shared.driver.end_log()
     }

@@ -125,7 +125,7 @@ fn mib(bytes: u64) -> String {
 }
 
 impl OpenError {
-    /// The kind, for callers that match on errors.
+    /// The kind of the error, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -142,7 +142,7 @@ impl OpenError {
         }
     }
 
-    /// The error number (errno): that of the storage if it has reported one, or else that of the kind.
+    /// The error number (errno): the storage's own number if it has reported one, otherwise the number of the error's kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -245,7 +245,7 @@ impl ReadError {
         }
     }
 
-    /// The kind, for callers that match on errors.
+    /// The kind of the error, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -257,7 +257,7 @@ impl ReadError {
         }
     }
 
-    /// The error number (errno): that of the storage if it has reported one, or else that of the kind.
+    /// The error number (errno): the storage's own number if it has reported one, otherwise the number of the error's kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -309,7 +309,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// The kind, for callers that match on errors.
+    /// The kind of the error, for callers that match on errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -320,7 +320,7 @@ impl WriteError {
         }
     }
 
-    /// The error number (errno): that of the storage if it has reported one, or else that of the kind.
+    /// The error number (errno): the storage's own number if it has reported one, otherwise the number of the error's kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

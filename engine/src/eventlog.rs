@@ -29,7 +29,7 @@ pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, w
 /// The first line of a log of this version.
 pub const HEADER: &str = "foreread-events 1";
 
-/// Writes an event log. The first error stops the log, and is kept for the caller.
+/// Writes an event log. After the first error nothing more is written; the error is kept for the caller.
 pub struct EventLog {
     out: BufWriter<Box<dyn Write + Send>>,
     text: String,
@@ -69,7 +69,7 @@ impl EventLog {
     /// Writes all pending lines to the file. Returns the first error that occurred; later calls do not return it again.
     ///
     /// # Errors
-    /// The error from writing the file.
+    /// Returns an error if the file could not be written.
     pub fn flush(&mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),

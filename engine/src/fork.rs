@@ -15,9 +15,10 @@ use crate::{arena, log};
 
 /// Lets a process fork while it has engines: it locks the state shared by all engines, so that this state is consistent in the child.
 ///
-/// Create a `Fork` before the fork. The parent drops it and continues. The child calls [`Fork::in_child`]. The child neither reads with
-/// the parent's readers nor drops them (`std::mem::forget`), because the threads of these readers do not exist in the child; it opens
-/// sources again. A program that forks only to run another program immediately (`exec`, [`std::process::Command`]) does not need this.
+/// Create a `Fork` before the fork. The parent drops the `Fork` and continues. The child calls [`Fork::in_child`]. The child neither
+/// reads with the parent's readers nor drops them (`std::mem::forget`), because the threads of these readers do not exist in the child;
+/// it opens sources again. A program that forks only to run another program immediately (`exec`, [`std::process::Command`]) does not need
+/// this.
 ///
 /// ```
 /// let fork = foreread::Fork::prepare();

@@ -5,7 +5,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Number of groups that are remembered: with pages of 4 KiB, 4096 groups cover 1 GiB.
+/// Maximum number of groups whose evicted pages are remembered: with pages of 4 KiB, 4096 groups cover 1 GiB.
 pub const GHOST_GROUPS: usize = 4096;
 
 /// Remembers pages that were read ahead and evicted unused, with one bit for each page.

@@ -136,7 +136,7 @@ impl Group {
         self.present |= mask;
     }
 
-    /// Records that a demand read touches these pages. Returns those of them that were read ahead and touched for the first time.
+    /// Records that a demand read touches these pages. Returns the pages that were read ahead and are now touched for the first time.
     pub fn touch(&mut self, mask: u64) -> u64 {
         assert_eq!(
             self.cached() & mask,

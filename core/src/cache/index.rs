@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// An empty entry.
 const EMPTY: u32 = u32::MAX;
 
-/// The hash table. At most half of its entries are in use, so that probing ends soon.
+/// The hash table from (file, group number) to slot. At most half of the entries are in use, so that a look-up probes few entries.
 pub struct Index {
     table: Vec<u32>,
     used: usize,

@@ -10,7 +10,7 @@
 use super::links::{Link, List, NONE};
 use alloc::vec::Vec;
 
-/// The order of all groups in use.
+/// The eviction order of all groups in use.
 pub struct Evictor {
     links: Vec<Link>,
     list: List,
@@ -40,7 +40,7 @@ impl Evictor {
         }
     }
 
-    /// Removes the group.
+    /// Removes the group from the order.
     pub fn remove(&mut self, slot: u32) {
         self.list.remove(&mut self.links, slot);
     }

@@ -161,7 +161,7 @@ impl PageLists {
         }
     }
 
-    /// Records that pages of a group were unmapped, so that touches through the mapping now count as uses.
+    /// Records that pages of a group were unmapped: each page that was touched through the mapping counts as used once more.
     pub fn unmapped(&mut self, slot: u32, pages: u64) {
         let Some(mark) = self.marks.get_mut(slot as usize) else {
             return;
@@ -172,8 +172,8 @@ impl PageLists {
         self.read(slot, used);
     }
 
-    /// Chooses about `wanted` pages to evict. A page is chosen only if `may_leave` returns true for it; slot and bit of each chosen page
-    /// are passed to `each`.
+    /// Chooses about `wanted` pages to evict. A page is chosen only if `may_leave` returns true for it; for each chosen page, `each` is
+    /// called with the slot of its group and its bit in the group.
     pub fn reclaim(
         &mut self,
         wanted: u64,

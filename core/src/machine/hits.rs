@@ -19,7 +19,7 @@ use super::{MAX_READS, Machine, Verdict};
 use crate::cache::{GROUP_PAGES, one_group};
 use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
 
-/// A group with pages that may be read without an event to the machine, until one of its pages is replaced or dropped.
+/// A group with pages that may be read without an event to the machine. This holds until one page of the group is replaced or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettledGroup {
     /// The file.
@@ -35,8 +35,8 @@ pub struct SettledGroup {
 impl Machine {
     // ---- getters ----
 
-    /// The group of `pages`, if all of them are in one group and settled. Returns `None` if they are not, or if the policy wants to be
-    /// asked about present pages, too.
+    /// The group of `pages`, if all of them are in one group and settled. Returns `None` if they are not, or if the policy must also be
+    /// asked about reads of present pages.
     #[must_use]
     pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<SettledGroup> {
         let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;

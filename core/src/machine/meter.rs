@@ -1,4 +1,4 @@
-//! The meter: measures a source's latency and rate, with readahead fetches as well as demand fetches.
+//! The meter: measures a source's latency and rate on all fetches, both readahead and demand.
 //!
 //! The measurements are kept when a stream or file is closed, because latency and rate are properties of the source. The meter measures
 //! only if the policy needs this ([`crate::policy::Wants::meter`]). The meter has five figures:
@@ -110,8 +110,8 @@ pub struct FetchTiming {
 }
 
 impl Meter {
-    /// Median time from a fetch to its first bytes on an idle source, in nanoseconds. Before the first fetch, it is the latency of
-    /// another request, such as opening the source.
+    /// Median time from a fetch to its first bytes on an idle source, in nanoseconds. Before the first fetch, the latency of another
+    /// request is returned, such as the request that opened the source.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
         if self.known == 0 {
@@ -121,15 +121,15 @@ impl Meter {
         }
     }
 
-    /// A high percentile of the time from a fetch to its first bytes, without queueing: one fetch in 21 takes longer. In nanoseconds; 0
+    /// A high percentile of the time from a fetch to its first bytes, in nanoseconds, without queueing: one fetch in 21 takes longer. 0
     /// if not known.
     #[must_use]
     pub fn tail_ns(&self) -> u64 {
         self.tail_ns
     }
 
-    /// Records the response time of a request that was not a fetch. The time may include connecting, so a fetch measures the latency more
-    /// accurately.
+    /// Records the response time of a request that was not a fetch. The time may include the time to connect, so it is less accurate than
+    /// the latency measured on a fetch.
     pub fn answered(&mut self, ns: u64) {
         self.answer_ns = ns;
     }
@@ -165,7 +165,7 @@ impl Meter {
         }
     }
 
-    /// Excludes a fetch from the measurement, because its remaining bytes will not be requested from the source.
+    /// Excludes a fetch from the measurement, because the rest of its bytes does not come from the source.
     pub fn leave_out(&mut self, sent: &mut FetchTiming) {
         if !sent.is_left_out {
             self.outstanding = self

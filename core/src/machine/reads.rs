@@ -420,7 +420,7 @@ impl Machine {
         });
     }
 
-    /// For the read that holds this lease: how many bytes have been hits, late or missed so far.
+    /// Returns how many bytes of a read have been hits, late or missed so far; `lease` is the lease on one of its pieces.
     #[must_use]
     pub fn looked_up(&self, lease: LeaseId) -> Option<LookedUp> {
         let read = self.reads.get(lease.0)?;
@@ -610,7 +610,7 @@ impl Read {
         self.open
     }
 
-    /// Whether its pages are being looked up now. Such pages must not be evicted for another read.
+    /// Whether a piece of this read is being fetched or copied. The pages of this piece must not be evicted for another read.
     pub fn is_active(&self) -> bool {
         self.stage != Stage::Starved
     }

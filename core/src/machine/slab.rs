@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// A vector of values in which removed entries leave holes that are reused.
+/// A vector of values in which the places of removed values are reused.
 pub struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<u32>,

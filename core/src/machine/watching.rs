@@ -15,7 +15,7 @@ use crate::policy::{Pattern, Tuning, Why, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 use alloc::vec::Vec;
 
-/// The worst state of a page that a read has found so far.
+/// The worst state that a read has found so far among its pages: cached, in flight, or absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Every page was present.
@@ -26,7 +26,8 @@ pub enum Verdict {
     Miss,
 }
 
-/// The bytes of a read that were hits, late or missed, and the time that it waited. The sum of the three is the length of the read.
+/// The bytes of a read that were hits, late or missed, and the time that the read waited. The three numbers of bytes add up to the length
+/// of the read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedUp {
     /// Bytes of pages that were present.
@@ -106,7 +107,7 @@ pub enum Note {
 }
 
 impl Machine {
-    /// From now on keeps a [`Note`] of everything that happens to readahead, until [`Machine::take_notes`] takes it.
+    /// Starts to keep a [`Note`] of everything that happens to readahead; the notes are kept until [`Machine::take_notes`] takes it.
     pub fn observe(&mut self) {
         self.notes.get_or_insert_default();
     }
@@ -155,9 +156,9 @@ impl Machine {
 }
 
 impl Question {
-    /// The pattern of an answer to this question. An answer without windows has a pattern only if its rule considers the read random;
-    /// other rules, such as the end of the file, decide nothing. If a policy plans windows and gives no rule, the question determines the
-    /// pattern.
+    /// The pattern of an answer to this question. An answer without windows has a pattern only if its rule considers the read random.
+    /// Other rules without windows, such as the end of the file, have no pattern. If a policy plans windows and gives no rule, the
+    /// question determines the pattern.
     #[must_use]
     pub fn pattern(self, why: Option<Why>, has_windows: bool) -> Option<Pattern> {
         match why {

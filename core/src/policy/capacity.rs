@@ -29,10 +29,10 @@ pub enum Cap {
 }
 
 impl Cap {
-    /// The names of the two forms, in the order of the variants.
+    /// The names of the two forms of the formula, in the order of the variants.
     pub const WORDS: &'static [&'static str] = &["capacity", "capacity-2010b"];
 
-    /// The form that has this name.
+    /// The form of the formula that has this name.
     #[must_use]
     pub fn named(word: &str) -> Option<Cap> {
         let at = Cap::WORDS.iter().position(|w| *w == word)?;

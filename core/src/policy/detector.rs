@@ -16,7 +16,7 @@
 
 use super::{Answer, Ask, Param, Unit, Why};
 
-/// The allowed range of size parameters. The largest allowed size is so small that multiples of it cannot overflow.
+/// The allowed range of size parameters. The largest allowed size is small enough that computing with multiples of it cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
 
 /// Parameter `trigger`: the first of the four arguments of [`Detector::new`].

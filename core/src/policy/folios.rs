@@ -14,7 +14,7 @@
 
 use alloc::vec::Vec;
 
-/// What the placement of folios may ask about the cache; positions are in pages.
+/// The questions that the placement of folios asks about the cache; positions are in pages.
 pub trait Sight {
     /// True when the page is cached.
     fn is_cached(&self, page: u64) -> bool;
@@ -41,8 +41,8 @@ pub struct ReadaheadCall {
     pub req: u64,
 }
 
-/// The kernel's count for a history of `found` pages. If all checked pages are cached, the kernel's count is one too small, and it does
-/// not notice the start of the file (section 4.4).
+/// The count of cached pages before page `i` as the kernel computes it, if `found` of at most `limit` checked pages are cached. If all
+/// checked pages are cached, the kernel's count is one too small, and the kernel does not notice the start of the file (section 4.4).
 #[must_use]
 pub fn counted(found: u64, i: u64, limit: u64) -> (u64, bool) {
     if found >= limit {
@@ -64,20 +64,20 @@ pub struct Folio {
 }
 
 impl Folio {
-    /// Number of pages in it.
+    /// Number of pages in the folio.
     #[must_use]
     pub fn pages(&self) -> u64 {
         1 << self.order
     }
 
-    /// The page after its last page.
+    /// The page after the folio's last page.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.first + self.pages()
     }
 }
 
-/// What is remembered of the latest window. The next window starts from the `order` of this one.
+/// The latest readahead window. Its folio `order` is the starting point for the order of the next window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioWindow {
     /// Its first page.
@@ -189,9 +189,9 @@ impl Shape {
             .then_some(folio)
     }
 
-    /// Reads the absent pages of `raw`, one folio of the smallest size at a time (section 4.6, REST). The mark is `lookahead` pages
-    /// before the end. The end of the file shortens the read but not the lookahead, so the mark moves towards the start and may
-    /// disappear.
+    /// Reads the absent pages of `raw`, one folio of the smallest size at a time (section 4.6, REST). The readahead mark is `lookahead`
+    /// pages before the end of the read. The end of the file shortens the read but not the lookahead, so the mark moves towards the start
+    /// and may disappear.
     pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placement) {
         let Raw {
             index: k,

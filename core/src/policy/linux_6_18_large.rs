@@ -44,7 +44,8 @@ pub struct Large {
 }
 
 impl Large {
-    /// Creates the state of a file that is not open and has no cached pages. `fresh` is the state of a new open file description.
+    /// Creates the state of a file that is not open and has no cached pages. Each new open file description starts with the state
+    /// `fresh`.
     #[must_use]
     pub fn new(fresh: KernelReader) -> Large {
         Large {

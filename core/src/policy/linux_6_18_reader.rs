@@ -53,7 +53,7 @@ pub struct KernelReader {
     pub why: Option<Why>,
 }
 
-/// A page fault, with the data that the decision needs.
+/// A page fault, with the data that the policy needs to decide about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     /// The page of the file.
@@ -144,7 +144,8 @@ impl KernelReader {
         })
     }
 
-    /// Decides about a mark: `folio` has the readahead mark, and `req` pages from its page `x` are requested (section 4.5).
+    /// Decides about a read that reaches the readahead mark: `folio` has the mark, and `req` pages from its page `x` are requested
+    /// (section 4.5).
     pub fn follow(&mut self, sight: &impl Sight, folio: Folio, x: u64, req: u64) -> Todo {
         if self.max == 0 {
             self.why = Some(Why::Off);

@@ -10,7 +10,7 @@
 
 use super::{folios::FolioWindow, ondemand::FORCE_PIECE};
 
-/// What the caller should do: the answer to a decision.
+/// The decision of the kernel's readahead: what the caller should read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Todo {
     /// Do nothing. If a mark raised the question, it is cleared.

@@ -57,7 +57,8 @@ pub fn next(cur: u64, max: u64) -> u64 {
     }
 }
 
-/// The requested pages from the page of `ask.at` on, at least one. The pages are not clipped to the end of the file (section 4.2).
+/// The number of requested pages, counted from the page of `ask.at`, at least one. It is not limited by the end of the file (section
+/// 4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
     PageRange {

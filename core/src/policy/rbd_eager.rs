@@ -42,7 +42,7 @@ impl Policy for Eager {
     }
 }
 
-/// `rbd-eager`: the strategy of the librbd experiment of 2014 that reads every object, once a stream enters it, to its end.
+/// `rbd-eager`: a strategy of the librbd experiment of 2014: once a stream enters an object, the object is read to its end.
 pub static INFO: Info = Info {
     name: "rbd-eager",
     summary: "like rbd-plain, but each request reads to the end of the object",

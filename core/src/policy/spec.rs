@@ -19,10 +19,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 impl Spec {
-    /// The values of `params` in their order: each is the given value, or the default if none is given.
+    /// The values of `params`, in the order of `params`: each is the value in the text, or the default if the text has none.
     ///
     /// # Errors
-    /// A key is unknown, or a value is not valid for its parameter.
+    /// Returns an error if a key is unknown, or a value is not valid for its parameter.
     pub fn values(&self, params: &[Param]) -> Result<Vec<u64>, SpecError> {
         self.only(params)?;
         params
@@ -150,7 +150,7 @@ impl PolicyDraft {
     /// Parses `NAME:key=value,...` of a policy in [`ALL`].
     ///
     /// # Errors
-    /// Bad notation, an unknown name or key, or an invalid value.
+    /// Returns an error if the notation is wrong, the name or a key is unknown, or a value is invalid.
     pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
         PolicyDraft::parse_among(text, &[ALL])
     }
@@ -158,7 +158,7 @@ impl PolicyDraft {
     /// Like [`Self::parse`], but with the policies of these lists, for a program that adds policies.
     ///
     /// # Errors
-    /// The same errors as for [`Self::parse`].
+    /// Returns the same errors as [`Self::parse`].
     pub fn parse_among(text: &str, lists: &[&[&'static Info]]) -> Result<PolicyDraft, SpecError> {
         let spec = Spec::parse(text)?;
         let known = lists.iter().copied().flatten();
@@ -200,7 +200,7 @@ impl PolicyDraft {
     /// the user had written it.
     ///
     /// # Errors
-    /// The value is invalid.
+    /// Returns an error if the value is invalid.
     pub fn with_setting(self, key: &str, text: &str) -> Result<PolicyDraft, SpecError> {
         let spec = Spec::parse(&self.text)?;
         let own = self
@@ -237,7 +237,7 @@ impl PolicyDraft {
     /// Resolves all values, for storage of `capacity` bytes.
     ///
     /// # Errors
-    /// A value depends on the capacity of the storage, and the capacity is not known.
+    /// Returns an error if a value depends on the capacity of the storage, and the capacity is not known.
     pub fn ready(self, capacity: Option<u64>) -> Result<PolicySpec, SpecError> {
         let settle = |(param, value): (&Param, &Value)| match (value.cap, capacity) {
             (None, _) => Ok(value.number),
@@ -342,7 +342,7 @@ impl PolicySpec {
     /// Parses `NAME:key=value,...` if the storage is not known.
     ///
     /// # Errors
-    /// The same errors as for [`PolicyDraft::parse`], and a value that depends on the storage.
+    /// Returns the same errors as [`PolicyDraft::parse`], and an error if a value depends on the storage.
     pub fn parse(text: &str) -> Result<PolicySpec, SpecError> {
         PolicyDraft::parse(text)?.ready(None)
     }
@@ -370,8 +370,7 @@ impl PolicySpec {
         self.written(|bytes| bytes.to_string())
     }
 
-    /// Like [`Self::canonical`], but for people: a size is written as, for example, `8M` if it is a whole number of
-    /// that unit.
+    /// Like [`Self::canonical`], but for people: a size is written with a unit, such as `8M`, if it is a whole number of that unit.
     #[must_use]
     pub fn readable(&self) -> String {
         self.written(format_size)
@@ -418,7 +417,7 @@ impl fmt::Debug for PolicySpec {
     }
 }
 
-/// Why a text `NAME:key=value,...` was refused.
+/// The reason why a text `NAME:key=value,...` is not a valid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 #[non_exhaustive]
@@ -436,7 +435,7 @@ pub enum SpecError {
         key: String,
         known: Vec<&'static str>,
     },
-    /// The value is invalid.
+    /// Returns an error if the value is invalid.
     Value {
         name: String,
         key: String,

@@ -48,7 +48,7 @@ impl Limit {
         }
     }
 
-    /// Like [`Self::name`], but for people: the words after "because".
+    /// Like [`Self::name`], but for people: the words that follow "because" in a report.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -74,7 +74,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// All rules; the rules that read ahead come first.
+    /// All rules; first those by which a policy reads ahead.
     pub const ALL: [Why; 29] = [
         Why::FileStart,
         Why::Sequential,
@@ -107,7 +107,7 @@ impl Why {
         Why::ManyMisses,
     ];
 
-    /// Whether this rule reads ahead, as far as the file and the cache allow.
+    /// Whether a policy that follows this rule reads ahead, as far as the file and the cache allow.
     #[must_use]
     pub fn is_on(self) -> bool {
         self <= Why::Asked

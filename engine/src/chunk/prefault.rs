@@ -19,7 +19,7 @@ const WORTH_IT: u32 = 64;
 /// Bytes of each buffer size that are kept ready. Measured: 256 KiB hides the faults of 4 KiB reads at depth 1.
 const READY_BYTES: usize = 256 << 10;
 
-/// How many buffers of this size to prepare in advance: at least two, so that one is available while another is prepared.
+/// How many buffers of this size to prepare in advance: at least two, so that one is available while the other is prepared.
 pub fn ready(len: usize) -> usize {
     (READY_BYTES / len.max(1)).max(2)
 }
@@ -38,7 +38,7 @@ struct PrefaultState {
 }
 
 impl BufferPrefaulter {
-    /// Reports that few prepared buffers of `pages` pages are left, or, with `missed`, that none was left.
+    /// Reports that few prepared buffers of `pages` pages are left or, if `missed` is true, that none was left.
     pub fn ring(&self, pool: &Arc<Pool>, pages: usize, missed: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.missed = state.missed.saturating_add(u32::from(missed));

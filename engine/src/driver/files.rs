@@ -69,7 +69,7 @@ pub enum OpenAttempt {
     NoReader,
 }
 
-/// A changed source that must be asked for its size, and its new version number.
+/// The file of a changed source that must be asked for its size, and its new version number.
 pub struct NewVersion {
     pub source: Remote<dyn Source>,
     pub version: u64,
@@ -227,7 +227,7 @@ impl Files {
         }
     }
 
-    /// Closes a reader. Returns `None` if it is closed already.
+    /// Closes a reader. Returns `None` if the reader is closed already.
     pub fn close(&mut self, open: OpenId) -> Option<CloseOutcome> {
         let file = self.opens.get_mut(open.0 as usize)?.take()?;
         self.free_opens.push(open.0);
@@ -246,19 +246,20 @@ impl Files {
         }
     }
 
-    /// Returns the time recorded by [`Files::answered`] and clears it; only the first reader of a file needs it.
+    /// Returns and clears the response time that [`Files::answered`] has recorded; only the first reader of a file needs it.
     pub fn take_answer_ns(&mut self, file: FileId) -> Option<u64> {
         self.get_mut(file)?.answer_ns.take()
     }
 
-    /// Keeps the file from now on, with or without a reader.
+    /// Marks the file as listed: it is kept even without a reader.
     pub fn list(&mut self, file: FileId) {
         if let Some(entry) = self.get_mut(file) {
             entry.is_listed = true;
         }
     }
 
-    /// Keeps the file only as long as it has a reader. Returns the file if it has no reader and must be removed.
+    /// Marks the file as no longer listed: it is kept only while it has a reader. Returns the file if it has no reader and must be
+    /// removed.
     pub fn unlist(&mut self, key: FileKey) -> Option<FileId> {
         let file = self.number(key)?;
         let entry = self.get_mut(file)?;
@@ -287,8 +288,8 @@ impl Files {
         grown
     }
 
-    /// Reports that the source no longer has `version`. Returns true for the first report. The size follows with [`Files::accept`]:
-    /// the source is asked without the lock, and until then the new version cannot be read.
+    /// Reports that the source no longer has `version`. Returns true for the first report. The new version can be read only after
+    /// [`Files::accept`] has set its size, because the source is asked for the size without the lock.
     pub fn change(&mut self, file: FileId, version: u64) -> bool {
         let next = self.versions + 1;
         let Some(entry) = self
@@ -308,8 +309,8 @@ impl Files {
         true
     }
 
-    /// The source that must be asked for its size after a change, and its new version number. Only one thread gets this value, and asks
-    /// the source.
+    /// The source that must be asked for its size after a change, and its new version number. Only the first caller gets this value; its
+    /// thread must ask the source.
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self
             .get_mut(file)
@@ -356,8 +357,8 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 ///                  └──► pinned to its size: Changed, now and ever after
 /// ```
 ///
-/// A pinned reader has reported a size to a client that has its own cache, such as an NBD client. From a sample of its bytes, foreread
-/// could guess but not know whether a file was only appended to. So for such a client, a file with another size is another version.
+/// A pinned reader has reported a size to a client that has its own cache, such as an NBD client. A sample of a file's bytes cannot prove
+/// that the file was only appended to. So for such a client, a file with another size is another version.
 pub struct VersionCursor {
     version: AtomicU64,
     pin: Pin,
@@ -419,7 +420,7 @@ impl VersionCursor {
             && self.size().is_none_or(|pinned| pinned == known.size)
     }
 
-    /// Whether the reader knows this version. If the reader knows another version, this version is recorded as known.
+    /// Whether the reader knows this version. If it knows another version, the given version is recorded as known from now on.
     pub fn knows(&self, version: u64) -> bool {
         let known = self.version.load(Ordering::Relaxed) == version;
         if !known {
@@ -428,7 +429,7 @@ impl VersionCursor {
         known
     }
 
-    /// Sets the version that the reader knows.
+    /// Sets the version that the reader knows, unless the reader is pinned.
     pub fn told(&self, version: u64) {
         if !self.is_pinned() {
             self.version.store(version, Ordering::Relaxed);
@@ -436,7 +437,7 @@ impl VersionCursor {
     }
 }
 
-/// Whether a read may start, or its source must be asked or waited for first.
+/// Whether a read may start at once, must wait for the source's size, must first ask the source, or has already ended.
 pub enum Admission {
     /// The read ends at once: the source has another version, or the range is beyond its end.
     Over(Result<usize, Fault>),
@@ -489,7 +490,7 @@ pub fn admit(
     Admission::Open
 }
 
-/// The result of a finished read. If the source grew during the read, some of the bytes may have been read after the growth.
+/// The result of a finished read. If the source grew during the read, some of the returned bytes may be newer than others.
 #[inline]
 pub fn settle(
     files: &Files,

@@ -66,7 +66,7 @@ pub struct Jobs {
     streaming: Vec<(FetchId, CancelFlag)>,
 }
 
-/// Tells a streaming transfer to stop before its last byte. The flag is read without the driver's lock.
+/// A flag that asks a streaming transfer to stop early. The flag can be read without the driver's lock.
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
@@ -129,9 +129,9 @@ impl Jobs {
         }
     }
 
-    /// Takes a demand job that fetches bytes of `range`, or else any demand job of the same file. If `alone` is set (there are no
-    /// workers), the job may be of any file, because the caller that needed it may no longer wait. If there are workers, a caller never
-    /// runs a job of another file, because the other source may take any amount of time.
+    /// Takes a demand job that fetches bytes of `range`, or else any demand job of the same file. If `alone` is true (there are no
+    /// workers), any demand job is taken as a last resort, because the caller that needed it may no longer wait. If there are workers, a
+    /// caller never runs a job of another file, because the other source may take any amount of time.
     pub fn take_demand(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
         let index = |fits: &dyn Fn(&Job) -> bool| self.demand.iter().position(fits);
         let found = index(&|job| brings(job, file, range))
@@ -164,7 +164,7 @@ impl Jobs {
         })
     }
 
-    /// Passes every job to `accept`, demand first, and removes the jobs for which it returns true.
+    /// Passes every job to `accept`, demand jobs first, and removes the jobs for which `accept` returns true.
     pub fn take_if(&mut self, mut accept: impl FnMut(&Job, Class) -> bool) {
         self.demand.retain(|job| !accept(job, Class::Demand));
         self.ahead.retain(|job| !accept(job, Class::Ahead));
@@ -175,8 +175,8 @@ impl Jobs {
         self.demand.extend(jobs);
     }
 
-    /// Cancels a job whose result is no longer needed. If the job already runs, a streaming fetch ends soon, and any other fetch ends at
-    /// its last byte.
+    /// Cancels a job whose result is no longer needed. If the job already runs, it ends early only if its transfer streams; any other
+    /// transfer ends with its last byte.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
         if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
             cancelled.0.store(true, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Jobs {
         self.running += 1;
     }
 
-    /// Marks the started job as a streaming read.
+    /// Records that the started job streams its bytes, and returns the flag that can cancel it.
     pub fn streams(&mut self, fetch: FetchId) -> CancelFlag {
         let cancelled = CancelFlag::default();
         self.streaming.push((fetch, cancelled.clone()));
@@ -282,7 +282,7 @@ fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u6
     }
 }
 
-/// Leases the bytes of a range whose pages must all be present. Returns false if they are not, which is a bug.
+/// Adds the cached bytes of a range to `lease`. All pages of the range must be present; the result false shows a bug.
 pub fn fill(
     machine: &Machine,
     store: &Store,
@@ -345,7 +345,7 @@ struct LandedFront {
     bytes: u64,
 }
 
-/// The pages of a fetch that can be stored now.
+/// The pieces of a fetch that can be stored now, because all pages before them have arrived.
 pub struct Landing {
     pub parts: Vec<Part>,
     /// Bytes of the fetch that are stored, including these.
@@ -369,13 +369,13 @@ impl SubmittedFetch {
         }
     }
 
-    /// Ends the fetch, so its waiting pieces are not needed.
+    /// Ends the fetch: its pieces that have arrived but are not stored yet are dropped.
     pub fn fail(&mut self) {
         self.answered = true;
         self.early.clear();
     }
 
-    /// Handles an arrived piece. Returns the pieces that are now contiguous with the stored data.
+    /// Handles a piece that has arrived. Returns the pieces that now follow the stored data without a gap.
     pub fn arrive(&mut self, piece: Option<FetchPiece>) -> Landing {
         self.early.extend(piece);
         let (mut parts, mut short) = (Vec::new(), false);

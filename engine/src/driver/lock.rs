@@ -47,7 +47,7 @@ impl<T> Lock<T> {
         Lock(Mutex::new(state))
     }
 
-    /// Whether the driver has stopped, because a thread that held the lock has panicked.
+    /// Whether the driver has stopped because a thread panicked while it held the lock.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         // Shuttle's mutex does not report it; a panic ends the shuttle run.
@@ -57,7 +57,7 @@ impl<T> Lock<T> {
         self.0.is_poisoned()
     }
 
-    /// Takes the lock. Fails if a thread that held it has panicked.
+    /// Takes the lock. Returns an error if a thread has panicked while it held the lock.
     pub fn take(&self, unlocked: UnlockedProof) -> Result<StateGuard<'_, T>, UnlockedProof> {
         match self.0.lock() {
             Ok(state) => Ok(StateGuard {
@@ -115,7 +115,7 @@ impl<T: ?Sized> Remote<T> {
         Remote(inner)
     }
 
-    /// Another reference to the object, which must be used and dropped without the lock.
+    /// Another reference to the object; this reference, too, must be used and dropped without the lock.
     #[must_use = "dropped behind the lock, it could be the last owner"]
     pub fn share(&self) -> Remote<T> {
         Remote(Arc::clone(&self.0))
@@ -130,7 +130,7 @@ impl<T: ?Sized> Remote<T> {
         &self.0
     }
 
-    /// Uses the object once and drops it.
+    /// Uses the object once and drops this reference.
     pub fn once<R>(self, unlocked: &UnlockedProof, work: impl FnOnce(&T) -> R) -> R {
         work(self.at(unlocked))
     }
@@ -196,7 +196,7 @@ mod held {
 // Example: `read_at` of a source panics. The fetch fails with EIO, its readers get that error, and the thread that ran it continues
 // with the next fetch.
 
-/// Turns a panic in a source into an error of that source.
+/// Calls a source; a panic in it becomes an error of the source.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
     catch_unwind(AssertUnwindSafe(work))
         .map_err(|panic| of_panic(&*panic))

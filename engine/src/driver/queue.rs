@@ -187,7 +187,7 @@ pub struct QueueFill {
     pub refused: Vec<Job>,
 }
 
-/// A queue from which this thread takes completions now.
+/// A queue that the calling thread reaps now, that is, from which it takes completions.
 pub struct ReapedQueue {
     pub key: QueueKey,
     pub queue: Remote<dyn Queue>,
@@ -200,7 +200,7 @@ impl ReapedQueue {
     }
 }
 
-/// The effect of a completed transfer on its fetch: more bytes, the end, or an error.
+/// What a completed transfer means for its fetch: more bytes have arrived, the fetch has ended, or it has failed.
 pub enum Arrival {
     Failed {
         job: Job,
@@ -260,7 +260,7 @@ impl Queues {
         self.table.unattended
     }
 
-    /// Whether each queue that no thread reaps is polled by a task.
+    /// Whether a task polls each of the queues that no thread reaps.
     #[inline]
     pub fn are_polled(&self, now: Nanos) -> bool {
         let attends = |file: &FileId| {
@@ -281,7 +281,7 @@ impl Queues {
         self.waiting_threads
     }
 
-    /// The highest file number so far, plus one.
+    /// One more than the highest file number so far.
     pub fn file_numbers(&self) -> u32 {
         self.table.queues.len() as u32
     }
@@ -316,7 +316,7 @@ impl Queues {
 
     // ---- opening and closing of files ----
 
-    /// Adds the queue of a new file. `number` distinguishes it from earlier queues with this file number.
+    /// Adds the queue of a new file. `number` distinguishes this queue from earlier queues with the same file number.
     pub fn add(&mut self, file: FileId, new: NewQueue, number: u64) {
         let index = file.0 as usize;
         if self.table.queues.len() <= index {
@@ -426,8 +426,8 @@ impl Queues {
         });
     }
 
-    /// Handles a queue that refused pieces of these fetches: the queue is no longer used, and the fetches wait for a thread. Pieces that
-    /// have already started are dropped when they end.
+    /// Handles a queue that refused transfers of these fetches: the queue is no longer used, and threads will run the fetches. Transfers
+    /// that have already started are ignored when they end.
     pub fn refuse(&mut self, key: QueueKey, serials: &[u64]) -> Vec<Job> {
         self.close(key, |fetch| serials.contains(&fetch.serial))
     }

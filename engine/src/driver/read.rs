@@ -72,7 +72,7 @@ pub struct ReadStep<'a> {
 
 /// Reads `range` into `buf`; a part of the range beyond the end of the file is left out. `seen` is the version that the reader knows: if
 /// there is a newer version, the read fails and `seen` is set to that version. `waits` is called before the first wait, if there is one.
-/// `looked_up` is set to the bytes that were hits, late or missed.
+/// `looked_up` is set to the numbers of bytes that were hits, late or missed.
 pub fn read(
     shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,
@@ -126,8 +126,8 @@ pub struct ReadEnd<'a> {
     pub outcome: Result<usize, Fault>,
 }
 
-/// Runs the read from its lookup to the last byte or the error. While the read waits, this thread does the work for which it waits, or
-/// sleeps.
+/// Runs the read from its lookup to the last byte or the error. While the read waits, the calling thread runs the fetches for which the
+/// read waits, or sleeps.
 pub fn finish<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
@@ -287,7 +287,7 @@ pub fn read_hit(
     Some(Ok(len))
 }
 
-/// The result of the look-up for a read without the lock: all its bytes are hits.
+/// The look-up result of a read that was served without the lock: all its bytes are hits.
 #[inline]
 pub fn all_hit(hit: &Result<usize, Fault>) -> LookedUp {
     LookedUp {
@@ -344,7 +344,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether the task has not polled the read before.
+    /// Whether this is the task's first poll of the read.
     pub fn is_first(&self) -> bool {
         self.slot.is_none()
     }
@@ -392,7 +392,7 @@ pub struct TaskRead<'a> {
     pub waker: &'a Waker,
 }
 
-/// Polls a task's read of `range`, like [`read`]. If it returns `Pending`, the task's waker will be called.
+/// Polls a task's read of `range`, like [`read`]. If the result is `Pending`, the task's waker will be called.
 pub fn poll_read(
     shared: &Arc<DriverShared>,
     task: &TaskRead<'_>,

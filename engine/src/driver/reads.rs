@@ -251,7 +251,7 @@ impl Reads {
         }
     }
 
-    /// Wakes a task that waits for bytes of the file. Returns its slot, if there is one.
+    /// Wakes a task that waits for bytes of the file. Returns the slot of the task's read, if there is such a task.
     pub fn wake_task_of(&mut self, file: FileId, notifications: &mut Notifications) -> Option<u32> {
         let waits = |slot: &ReadSlot| slot.waker.is_some() && !slot.asks && slot.file == file;
         let index = self.slots.iter().position(waits)?;
@@ -263,7 +263,7 @@ impl Reads {
         Some(index as u32)
     }
 
-    /// Wakes all tasks, because no thread is left: each task checks its read again, and does the remaining work itself.
+    /// Wakes all tasks, because no worker thread is left: each task polls its read again, and does the remaining work itself.
     pub fn wake_all_tasks(&mut self, notifications: &mut Notifications) {
         for slot in &mut self.slots {
             slot.asks = false;
@@ -296,7 +296,7 @@ impl ReadSlot {
 //
 // A buffer never receives more bytes than it has room for.
 
-/// Where a read puts its bytes.
+/// The destination of a read's bytes.
 pub enum ReadBuf<'a, 'b> {
     /// One buffer.
     One(&'a mut [u8]),
@@ -307,7 +307,7 @@ pub enum ReadBuf<'a, 'b> {
     Lent(&'a mut LentBytes),
 }
 
-/// Bytes of a read that stay in the cache and are lent to the caller.
+/// The bytes of a read, which the caller reads directly in the cache instead of copying them.
 #[cfg(feature = "fuse")]
 #[derive(Debug)]
 pub struct LentBytes {
@@ -318,7 +318,7 @@ pub struct LentBytes {
 
 #[cfg(feature = "fuse")]
 impl LentBytes {
-    /// Creates the value for a read of this many bytes.
+    /// Creates an empty value for a read of this many bytes.
     pub fn new(len: usize) -> LentBytes {
         LentBytes {
             len,
@@ -344,7 +344,7 @@ impl LentBytes {
 }
 
 impl ReadBuf<'_, '_> {
-    /// Number of bytes that the destination has room for.
+    /// Number of bytes that the destination can take.
     pub fn len(&self) -> usize {
         match self {
             ReadBuf::One(buf) => buf.len(),
@@ -427,7 +427,7 @@ pub struct Hit {
 #[derive(Default)]
 struct List(Mutex<Vec<Hit>>);
 
-/// Hits that have not been reported to the machine.
+/// Reads of cached pages that were served without the lock and have not been reported to the machine yet.
 #[derive(Default)]
 pub struct NotedHits {
     /// Bit `n` is set if list `n` is not empty.
@@ -456,7 +456,7 @@ impl NotedHits {
         self.filled.load(Ordering::Acquire) != 0
     }
 
-    /// Passes every hit to `report`; the hits of each thread keep their order.
+    /// Removes all hits and passes each to `report`; the hits of one thread keep their order.
     #[cold]
     pub fn take(&self, scratch: &mut Vec<Hit>, mut report: impl FnMut(Hit)) {
         let filled = self.filled.swap(0, Ordering::AcqRel);

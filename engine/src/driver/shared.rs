@@ -80,7 +80,7 @@ impl DriverShared {
     }
 }
 
-/// The proof that a thread does not hold the lock, together with the shared state.
+/// The shared state of the driver, for a thread that provably does not hold the lock.
 pub struct Outside<'a> {
     shared: &'a Arc<DriverShared>,
     unlocked: UnlockedProof,
@@ -103,14 +103,14 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Takes the lock. Fails if a thread that held it has panicked.
+    /// Takes the lock. Returns an error if a thread has panicked while it held the lock.
     #[inline]
     pub fn lock(self) -> Result<Guard<'a>, Fault> {
         self.try_lock().map_err(|_| Fault::Stopped)
     }
 
-    /// Like [`Outside::lock`], for a caller that can continue without the lock. If it takes the lock, it first reports the recorded hits
-    /// to the machine.
+    /// Like [`Outside::lock`], for a caller that can continue without the lock. If the lock is taken, the recorded hits are first
+    /// reported to the machine.
     #[inline]
     pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
         let Outside { shared, unlocked } = self;
@@ -125,7 +125,7 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Wakes and starts the threads and submits the fetches that were requested before the lock was released.
+    /// Does the work that was deferred until the lock was released: wakes and starts threads, and submits fetches.
     #[cold]
     pub fn wake(mut self, wakeups: Wakeups) -> Self {
         let Wakeups {

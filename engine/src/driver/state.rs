@@ -151,7 +151,7 @@ impl State {
         self.files.key(file)
     }
 
-    /// Reports that no listing contains the file any more.
+    /// Reports that the file is no longer in any listing.
     pub fn unlist(&mut self, now: Nanos, key: FileKey) {
         if let Some(file) = self.files.unlist(key) {
             self.forget(now, file);
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// Closes a reader. If it is the last reader of a file that is not listed, all state of the file is removed.
+    /// Closes a reader. If this was the last reader of a file that is not listed, all state of the file is removed.
     pub fn close(&mut self, now: Nanos, open: OpenId) {
         let Some(closed) = self.files.close(open) else {
             return;
@@ -356,8 +356,8 @@ impl State {
 
     // ---- fetches ----
 
-    /// Takes a job for a caller that waits for `range`. Streaming readahead is left to a worker if one is available. A caller that ran
-    /// such a fetch would have to wait for its end, and not only for the bytes that it needs.
+    /// Takes a job for a caller that waits for `range`. A streaming readahead fetch is left to a worker if a worker is available. A
+    /// caller that ran such a fetch would have to wait until the whole fetch ends, although it may need only the first bytes.
     pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
         // Several jobs are better submitted together: the next `unlock` does that, demand first.
         if self.jobs.has_several_of(file) && self.queues.has_room_for_several(file) {

@@ -127,7 +127,7 @@ pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     accept(state, file)
 }
 
-/// Asks a changed source for its size. The thread that noticed the change calls this; meanwhile only readers of this file wait.
+/// Asks a changed source for its size. The thread that noticed the change calls this function; meanwhile only readers of this file wait.
 pub fn accept(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     let Some(NewVersion { source, version }) = state.files.begin_accept(file) else {
         return Ok(state);
@@ -161,8 +161,9 @@ pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, F
 /// A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and waiting readers continue.
 ///
 /// Example: an HTTP body of 1 MiB, in four buffers of 256 KiB. A reader that waits for the first 4 KiB continues after a quarter of the
-/// body. A buffer that is not full, which can only be the last, goes into the store at the end of the fetch (`State::complete`). If its
-/// result is no longer needed, no further bytes of the fetch are kept. A source that checks for cancellation then ends early.
+/// body. A buffer that is not full, which can only be the last, goes into the store at the end of the fetch (`State::complete`). If the
+/// result of the fetch is no longer needed, its further bytes are dropped, and a source that checks for cancellation ends the transfer
+/// early.
 ///
 /// ```text
 ///   parts:  [full]  [full]  [being filled]  [room]  [room]

@@ -86,7 +86,7 @@ impl Workers {
         self.started
     }
 
-    /// Number of workers that were notified or started and do not look for work yet.
+    /// Number of workers that were notified or started, but have not taken a job yet.
     pub fn called(&self) -> u32 {
         self.called
     }
@@ -96,7 +96,7 @@ impl Workers {
         self.max == 0
     }
 
-    /// Whether no worker can fetch for a task.
+    /// Whether there are no workers to run a task's fetches.
     pub fn is_unavailable(&self) -> bool {
         self.max == 0 || self.closing
     }
@@ -110,15 +110,15 @@ impl Workers {
         self.closing
     }
 
-    /// Whether a worker polls the queues that no thread reaps, or is about to.
+    /// Whether a worker polls, or is about to poll, the queues that no thread reaps.
     pub fn polls_while_idle(&self) -> bool {
         self.idle_poll != IdlePoll::No
     }
 
     // ---- how many to call ----
 
-    /// Decides how many workers to notify and to start, so that each of `things` jobs has a worker. If `idle_poll` is set, a worker
-    /// should poll the queues.
+    /// Decides how many workers to notify and how many to start, so that each of `things` jobs has a worker. If `idle_poll` is set, a
+    /// worker should poll the queues.
     pub fn call(&mut self, things: usize, idle_poll: bool) -> CalledWorkers {
         let idle_poll = idle_poll
             && self.idle_poll == IdlePoll::No
@@ -164,8 +164,8 @@ impl Workers {
         self.idle += 1;
     }
 
-    /// Reports that a worker is awake. The thread that notified it has already counted one worker as called instead of idle, whichever
-    /// idle worker wakes up.
+    /// Reports that a worker is awake. The notifying thread has already moved one worker from idle to called in the counts, so it does
+    /// not matter which idle worker wakes up.
     pub fn wakes(&mut self) {
         match self.called {
             0 => self.idle = self.idle.saturating_sub(1),
@@ -221,8 +221,8 @@ impl Workers {
 
 /// All threads of a driver, so that they can be joined: workers, and those that reap queues for tasks.
 ///
-/// A thread that has ended keeps its stack until it is joined. An engine may live for months, and its threads for seconds. So ended
-/// threads are joined not only when the driver ends, but also when another thread is started and when a reader is closed.
+/// A thread that has ended keeps its stack until it is joined. An engine may run for months, but each of its threads only for seconds. So
+/// ended threads are joined not only when the driver ends, but also when another thread is started and when a reader is closed.
 ///
 /// Example: a worker ends after 5 s. The next `spawn`, after 60 s, joins it before it starts another thread.
 ///

@@ -36,7 +36,7 @@ pub struct LogCheck {
     pub actions: u64,
 }
 
-/// Why a log fails the check.
+/// Why a log failed the check.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -89,7 +89,7 @@ pub enum ReplayError {
 /// Checks a log of one of the policies that serve reads.
 ///
 /// # Errors
-/// The first line that is malformed, or that the machine answers differently.
+/// Returns an error for the first line that is malformed, or whose actions differ from those of the machine.
 pub fn check_log(log: impl BufRead) -> Result<LogCheck, ReplayError> {
     check_log_among(log, &[ALL], None)
 }

@@ -13,7 +13,7 @@ use foreread_core::units::{
 use std::fmt::Write;
 use std::str::SplitAsciiWhitespace;
 
-/// What is wrong with a line.
+/// What is wrong with a line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
@@ -368,7 +368,7 @@ pub struct TimedEvent {
 /// Parses an event's line.
 ///
 /// # Errors
-/// The line is not exactly one event.
+/// Returns an error if the line is not exactly one event.
 pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
     let mut f = Fields(line.split_ascii_whitespace());
     match f.text("E")? {
@@ -466,7 +466,7 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
 /// Parses an action's line.
 ///
 /// # Errors
-/// The line is not exactly one action.
+/// Returns an error if the line is not exactly one action.
 pub fn parse_action(line: &str) -> Result<Action, LineError> {
     let mut f = Fields(line.split_ascii_whitespace());
     match f.text("A")? {
