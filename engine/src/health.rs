@@ -82,7 +82,8 @@ fn thrashes(stats: &Stats) -> bool {
     thrash > 0.5 * ahead || stats.unused_bytes as f64 > 0.5 * ahead && thrash > 0.5 * missed
 }
 
-/// Whether readahead runs for one stream, and why. The reasons are fixed texts without numbers, so that streams can be grouped by them.
+/// Whether readahead runs for one stream of reads, and the reason for this state. The reasons are fixed texts without numbers, so that
+/// streams can be grouped by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadaheadState {
     /// Whether it has read ahead for this stream.
@@ -91,7 +92,7 @@ pub struct ReadaheadState {
     pub why: &'static str,
 }
 
-/// Whether readahead runs for one open file description, and why, from the description's counters.
+/// Whether readahead runs for one open file description, and why, as derived from its counters.
 #[must_use]
 pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     let most = |of: u64, whole: u64| whole > 0 && of as f64 / whole as f64 > NEARLY_ALL;

@@ -86,7 +86,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         self.reader.borrow()
     }
 
-    /// Returns the reader; the position is lost.
+    /// Returns the reader, and drops the position.
     #[must_use]
     pub fn into_reader(self) -> R {
         self.reader

@@ -90,7 +90,7 @@ impl From<PolicySpec> for PolicyChoice {
     }
 }
 
-/// Further limits of an engine. The defaults rarely need to be changed.
+/// Limits of an engine, other than the cache size. The defaults rarely need to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest fetch. Default: the value for the kind of storage ([`Defaults::max_fetch_bytes`]), 1 MiB for most and 8 MiB for
@@ -157,11 +157,11 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Sets the values of a policy that are not set yet. For a policy of Linux, `max` is the device's setting, or depends on the kind of
-    /// storage. The other policies, and `linux-thrashsafe`, have a published default for `max`.
+    /// Sets those parameters of a policy that have no value yet. For a policy of Linux, `max` is the device's setting, or depends on the
+    /// kind of storage. For other policies, and for `linux-thrashsafe`, the default of `max` is the published value.
     ///
     /// # Errors
-    /// A value depends on the size of the source, and this size is unknown.
+    /// Returns an error if a value depends on the size of the source and this size is unknown.
     pub fn settle(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, SpecError> {
         let max = self
             .readahead_bytes
@@ -176,10 +176,11 @@ impl Storage {
 }
 
 impl Options {
-    /// Sets the readahead policy; see [`Options::policy`] for the default. A text has the form `NAME` or `NAME:key=value,...`, for
-    /// example `auto`, `none` (no readahead) or `linux-6.18:max=4M`. The command `foreread list policies` lists the names of policies
-    /// with their keys. The text is parsed when the source is opened; the open fails with [`OpenError::Policy`] if the text is invalid.
-    /// To use a policy of your own, pass a [`PolicyDraft`] or [`PolicySpec`].
+    /// Sets the readahead policy; see the field [`policy`](field@Options::policy) for the default. A text has the form `NAME` or
+    /// `NAME:key=value,...`, for example `auto`, `none` (no readahead) or `linux-6.18:max=4M`. The command `foreread list policies` lists
+    /// the names of policies with their keys. The text is parsed when the source is opened; the open fails with [`OpenError::Policy`] if
+    /// the text is invalid.
+    /// To use your own policy, pass a [`PolicyDraft`] or [`PolicySpec`].
     ///
     /// ```
     /// use foreread::{OpenError, Options, Reader, source::Mem};
@@ -195,70 +196,70 @@ impl Options {
         self
     }
 
-    /// See [`Options::readahead`].
+    /// Sets the readahead settings: see the field [`readahead`](field@Options::readahead).
     #[must_use]
     pub fn readahead(mut self, layers: Vec<Readahead>) -> Options {
         self.readahead = layers;
         self
     }
 
-    /// See [`Options::hint`].
+    /// Sets the initial hint of each open file description: see the field [`hint`](field@Options::hint).
     #[must_use]
     pub fn hint(mut self, hint: Advice) -> Options {
         self.hint = Some(hint);
         self
     }
 
-    /// See [`Options::cache_bytes`].
+    /// Sets the size of the cache: see the field [`cache_bytes`](field@Options::cache_bytes).
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Options {
         self.cache_bytes = bytes;
         self
     }
 
-    /// See [`Options::page_bytes`].
+    /// Sets the size of a cache page: see the field [`page_bytes`](field@Options::page_bytes).
     #[must_use]
     pub fn page_bytes(mut self, bytes: u64) -> Options {
         self.page_bytes = bytes;
         self
     }
 
-    /// See [`Options::threads`].
+    /// Sets the maximum number of worker threads: see the field [`threads`](field@Options::threads).
     #[must_use]
     pub fn threads(mut self, threads: u32) -> Options {
         self.threads = Some(threads);
         self
     }
 
-    /// See [`Options::io`].
+    /// Sets how files are read: see the field [`io`](field@Options::io).
     #[must_use]
     pub fn io(mut self, io: Io) -> Options {
         self.io = io;
         self
     }
 
-    /// See [`Options::appending`].
+    /// Declares whether a source that grows was only appended to: see the field [`appending`](field@Options::appending).
     #[must_use]
     pub fn appending(mut self, appending: bool) -> Options {
         self.appending = appending;
         self
     }
 
-    /// See [`Options::event_log`].
+    /// Sets the file for the log of events and actions: see the field [`event_log`](field@Options::event_log).
     #[must_use]
     pub fn event_log(mut self, path: impl Into<PathBuf>) -> Options {
         self.event_log = Some(path.into());
         self
     }
 
-    /// See [`Options::budget`].
+    /// Sets the budget that is shared with other engines: see the field [`budget`](field@Options::budget).
     #[must_use]
     pub fn budget(mut self, budget: Arc<Budget>) -> Options {
         self.budget = Some(budget);
         self
     }
 
-    /// See [`Options::disk_cache`].
+    /// Sets the disk cache: see the field [`disk_cache`](field@Options::disk_cache).
     #[cfg(feature = "disk-cache")]
     #[must_use]
     pub fn disk_cache(mut self, cache: &DiskCache) -> Options {

@@ -62,16 +62,16 @@ impl Reader {
 }
 
 impl ReadPlan<'_> {
-    /// Sets the number of bytes to fetch before they are read. The default is 16 MiB. Values above half of the cache have no effect,
-    /// because the engine holds no more readahead than that.
+    /// Sets how many bytes are fetched ahead of the current position in the list. The default is 16 MiB. Values above half of the cache
+    /// have no effect, because the engine holds no more readahead than that.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u64) -> Self {
         self.window_bytes = bytes;
         self
     }
 
-    /// Reads the next range into `buf`, and sets the length of `buf` to that of the range. The result is shorter only at the end of the
-    /// source. Returns `None` after the last range. After an error, the next call tries the same range again.
+    /// Reads the next range into `buf`, and sets the length of `buf` to that of the range. The result is shorter than the range only if
+    /// the source ends within the range. Returns `None` after the last range. After an error, the next call tries the same range again.
     ///
     /// # Errors
     /// See [`Reader::read_at`].

@@ -51,7 +51,7 @@ impl Largest {
     /// Parses a maximum readahead.
     ///
     /// # Errors
-    /// The text is not a valid `max` of a `linux-*` policy.
+    /// Returns an error if the text is not a valid `max` of a `linux-*` policy.
     pub fn parse(text: &str) -> Result<Largest, SpecError> {
         PolicyDraft::parse(&format!("linux-6.18:max={text}"))?;
         let size = text.split_once('+').map_or(text, |(size, _)| size);
@@ -74,7 +74,7 @@ impl Readahead {
     /// Applies layers of settings to the policy; earlier layers take precedence.
     ///
     /// # Errors
-    /// A value is invalid for the policy.
+    /// Returns an error if a value is invalid for the policy.
     pub fn apply(
         layers: &[Readahead],
         draft: PolicyDraft,

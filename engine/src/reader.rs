@@ -121,11 +121,11 @@ pub struct Reader {
 }
 
 impl Engine {
-    /// Opens a source, by name or as a value, as another file of this engine. Two readers share the pages of a source if the second is
-    /// created with [`Reader::try_clone`]; if a source is opened twice, its pages are cached twice.
+    /// Opens a source, given by its name or as a value, as another file of this engine. Two readers share the pages of a source if the
+    /// second is created with [`Reader::try_clone`]; if a source is opened twice, its pages are cached twice.
     ///
     /// # Errors
-    /// The source cannot be read, or too many sources are open.
+    /// Returns an error if the source cannot be read, or too many sources are open.
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
         let source = self.origin(origin.into())?;
         Reader::first(self.clone(), self.below(source))
@@ -159,11 +159,11 @@ fn open_named(name: &SourceName, options: &Options) -> Result<Arc<dyn Source>, O
 }
 
 impl Reader {
-    /// Opens a source, by name or as a value, with a new cache: the short form for an [`crate::Engine`] with one file. Each reader
-    /// opened this way has its own cache; [`Engine::open`] lets many readers share one cache.
+    /// Opens a source, given by its name or as a value, with a new cache, that is, with a new [`crate::Engine`] that has only this file.
+    /// Each reader opened this way has its own cache; [`Engine::open`] lets many readers share one cache.
     ///
     /// # Errors
-    /// The source cannot be read, or a setting is invalid.
+    /// Returns an error if the source cannot be read, or a setting is invalid.
     pub fn open(origin: impl Into<Origin>, options: Options) -> Result<Reader, OpenError> {
         let (source, readahead_bytes) = match origin.into() {
             Origin::Source(source) => (source, None),
@@ -203,7 +203,7 @@ impl Reader {
     /// the same version.
     ///
     /// # Errors
-    /// Too many readers are open.
+    /// Returns an error if too many readers are open.
     pub fn try_clone(&self) -> Result<Reader, OpenError> {
         let opened = self
             .engine
@@ -263,7 +263,7 @@ impl Reader {
 
     /// Pins the reader to one version and size. After a change, a reader that is not pinned gets one error and then reads the new
     /// version; a pinned reader gets an error from every further read. Use a pinned reader to serve clients to which a change cannot be
-    /// reported. If the source grows, this is also a change, unless the caller has declared that sources are only appended to
+    /// reported. Growth of the source is also a change, unless the caller has declared that sources are only appended to
     /// ([`Options::appending`]).
     #[must_use]
     pub fn pin_version(mut self) -> Reader {
@@ -272,8 +272,8 @@ impl Reader {
         self
     }
 
-    /// Declares that this source is only appended to: like [`Options::appending`], but for one source and from now on. Readers that
-    /// are already pinned stay pinned to their size.
+    /// Declares that this source is only appended to, as [`Options::appending`] does for all sources of an engine. Readers that are
+    /// already pinned stay pinned to their size.
     pub fn allow_appends(&self) {
         self.source.allow_appends();
     }
@@ -365,11 +365,11 @@ impl Reader {
         )
     }
 
-    /// Gives a hint about a range: that it is needed soon, that it is no longer needed, or in which pattern it will be read. An empty
-    /// range extends to the end of the source, as a length of 0 does in `posix_fadvise`.
+    /// Gives a hint about a range: the range is needed soon, is no longer needed, or will be read in a certain pattern. An empty range
+    /// extends to the end of the source, as a length of 0 does in `posix_fadvise`.
     ///
     /// # Errors
-    /// The engine has stopped.
+    /// Returns an error if the engine has stopped.
     pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
         self.engine
@@ -382,7 +382,7 @@ impl Reader {
     /// hint ([`Reader::advise`]), in contrast, the policy decides whether to fetch. [`Reader::plan`] announces a whole list of ranges.
     ///
     /// # Errors
-    /// The engine has stopped.
+    /// Returns an error if the engine has stopped.
     pub fn prefetch(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
         self.engine
@@ -403,13 +403,13 @@ impl Reader {
             .map_or_else(|_| self.source.size(), |known| known.size)
     }
 
-    /// The counters of all readers of this cache since it was created.
+    /// The counters of all readers that share this reader's cache, since the cache was created.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
-    /// The counters of this reader alone. Counters that no single reader causes, such as `source_*` and `evicted_pages`, are 0.
+    /// The counters of this reader alone. Counters that belong to no single reader, such as `source_*` and `evicted_pages`, are 0.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};
@@ -447,7 +447,7 @@ impl Reader {
         self.engine.policy()
     }
 
-    /// The engine of this reader, that is, its cache with the limits. Other sources may use the same engine.
+    /// The engine of this reader, with its cache and limits. Other sources may use the same engine.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -467,10 +467,10 @@ impl Reader {
         self.source.describe()
     }
 
-    /// Writes all pending lines of the event log to its file. Dropping the last reader also writes them.
+    /// Writes all pending lines of the event log to its file. They are also written when the last reader is dropped.
     ///
     /// # Errors
-    /// The first error that occurred while writing the log.
+    /// Returns the first error that occurred while writing the log.
     pub fn flush_event_log(&self) -> std::io::Result<()> {
         self.engine.flush_event_log()
     }
@@ -478,7 +478,7 @@ impl Reader {
     /// See [`Engine::end_event_log`].
     ///
     /// # Errors
-    /// The first error that occurred while writing the log.
+    /// Returns the first error that occurred while writing the log.
     pub fn end_event_log(&self) -> std::io::Result<Stats> {
         self.engine.end_event_log()
     }

@@ -62,7 +62,7 @@ impl Store {
         self.groups[index].segments.put(at, chunk, &self.pool);
     }
 
-    /// Adds the bytes in the range `bytes` of a group to a lease. Returns false if one of the pages is missing.
+    /// Adds the bytes in the range `bytes` of a group to a lease. Returns false if one of these pages is not in the store.
     pub fn lease(&self, slot: GroupSlot, bytes: Range<usize>, lease: &mut Lease) -> bool {
         let Some(group) = self.groups.get(slot.0 as usize) else {
             return bytes.is_empty();

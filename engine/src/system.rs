@@ -51,7 +51,7 @@ pub fn refuse(request: SystemRequest, nth: Option<u64>, lasting: bool) {
     COUNTDOWN[request as usize].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);
 }
 
-/// Whether a refusal that a test has requested has not happened yet.
+/// For tests: whether a requested refusal has not happened yet.
 pub fn is_due(request: SystemRequest) -> bool {
     COUNTDOWN[request as usize].load(Ordering::SeqCst) > 0
 }

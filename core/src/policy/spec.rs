@@ -435,7 +435,7 @@ pub enum SpecError {
         key: String,
         known: Vec<&'static str>,
     },
-    /// Returns an error if the value is invalid.
+    /// The value is invalid.
     Value {
         name: String,
         key: String,

@@ -49,8 +49,8 @@ const MAX_OPENED: u32 = 4;
 /// An object store with readahead and a cache, for programs that read through [`ObjectStore`].
 ///
 /// All bytes of an answer are of one version. A version is trusted for a second; if another program replaces the object within that time,
-/// reads may still return the old version. [`Ahead::check_after`] changes the time. The wrapper never contradicts its own answers. After
-/// a `head` or a listing that shows a newer version, or a write through the wrapper, it no longer returns the older version.
+/// reads may still return the old version. [`Ahead::check_after`] changes this time. The wrapper never contradicts its own answers. As
+/// soon as a `head`, a listing or a write through the wrapper has shown a newer version, the wrapper no longer returns the older version.
 ///
 /// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies that the program has not dropped yet. The wrapper needs the
 /// engine's worker threads ([`Options::threads`]); without them, a read blocks the thread of its task. Programs that read sequentially or
@@ -317,7 +317,7 @@ impl<S: ObjectStore> Ahead<S> {
     /// Wraps a store with readahead.
     ///
     /// # Errors
-    /// A setting is invalid.
+    /// Returns an error if a setting is invalid.
     pub fn new(inner: S, options: Options) -> std::result::Result<Ahead<S>, OpenError> {
         let list = Mutex::new(OpenList {
             objects: Vec::new(),
@@ -335,8 +335,8 @@ impl<S: ObjectStore> Ahead<S> {
         })
     }
 
-    /// Sets how long a version is trusted; after that, a read first sends a `head`. With zero, every read sends a `head`: an old version
-    /// is never read after the object was replaced, but each read costs another round trip.
+    /// Sets how long a version is trusted; after that, a read first sends a `head`. With zero, every read first sends a `head`: each read
+    /// costs another round trip, but no read returns an old version after the object was replaced.
     #[must_use]
     pub fn check_after(self, check_after: Duration) -> Ahead<S> {
         Ahead {
@@ -345,7 +345,8 @@ impl<S: ObjectStore> Ahead<S> {
         }
     }
 
-    /// Keeps at most `most` objects open between reads; the pages of the least recently used object are dropped. Default 64.
+    /// Keeps at most `most` objects open between reads. If there are more, the least recently used object is closed and its pages are
+    /// dropped. Default 64.
     #[must_use]
     pub fn max_open(self, most: usize) -> Ahead<S> {
         self.objects.lock().most = most;

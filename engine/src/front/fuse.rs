@@ -48,7 +48,7 @@ pub use request_pool::MAX_EXTRA;
 pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_PLANNED, MountCounts, Planner};
 
 /// How long a listing of an object store is trusted. NFS trusts attributes of files for at least 3 s (acregmin, nfs(5)) and of folders
-/// for 30 s. 5 s is enough for a program that lists, queries and opens files.
+/// for 30 s. 5 s is long enough for a program that lists files, queries their attributes and then opens them.
 pub const REMOTE_ATTR_TTL: Duration = Duration::from_secs(5);
 /// How long the kernel trusts attributes of a local folder or a single source, which are cheap to query.
 pub const LOCAL_ATTR_TTL: Duration = Duration::from_secs(1);
@@ -130,11 +130,11 @@ pub struct FuseStop {
 }
 
 impl FuseStop {
-    /// Unmounts. If a process has an open file or its working directory in the mount, only the mount point is removed. Listings, lookups
-    /// and opens that wait for object storage fail with `ECANCELED`; open files remain readable.
+    /// Unmounts. If a process has an open file or its working directory in the mount, the mount is only detached from the directory tree
+    /// (lazy unmount). Listings, lookups and opens that wait for object storage fail with `ECANCELED`; open files remain readable.
     ///
     /// # Errors
-    /// The mount could neither be unmounted nor detached.
+    /// Returns an error if the mount could be neither unmounted nor detached.
     pub fn stop(&self) -> std::io::Result<UnmountOutcome> {
         let done = self
             .unmounter
@@ -164,7 +164,7 @@ impl Mount {
     /// Mounts a tree at an empty folder. Requests of programs wait until [`Mount::run`] is called.
     ///
     /// # Errors
-    /// The folder is not suitable, or the system refuses the mount.
+    /// Returns an error if the folder is not suitable, or the system refuses the mount.
     pub fn new(
         tree: Arc<dyn Tree>,
         engine: Engine,
@@ -209,7 +209,7 @@ impl Mount {
     /// Serves requests until the tree is unmounted, by this process or another, and no file is open.
     ///
     /// # Errors
-    /// The system ended the mount in another way.
+    /// Returns an error if the mount ended in any other way.
     pub fn run(self) -> std::io::Result<()> {
         let dir = self.dir.clone();
         let ran = self.mounted.run();
@@ -232,7 +232,7 @@ impl Mount {
         move || view.counts()
     }
 
-    /// A planner, with which the caller announces the order in which it will open files.
+    /// A planner, with which the caller announces which files it will open, in this order.
     #[must_use]
     pub fn planner(&self) -> Planner {
         Planner::new(Arc::clone(&self.view), &self.dir)

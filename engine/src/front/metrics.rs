@@ -43,10 +43,11 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens on an address, and answers requests with the text that `say` returns. Clients need no password, so use a local address.
+    /// Listens on an address, and answers each request with the text that `say` returns. Clients need no password, so use a local
+    /// address.
     ///
     /// # Errors
-    /// The address is in use or not allowed.
+    /// Returns an error if the address is in use or not allowed.
     pub fn start(
         address: SocketAddr,
         say: impl Fn() -> String + Send + 'static,

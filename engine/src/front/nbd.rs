@@ -62,14 +62,14 @@ impl NbdStop {
     /// A pipe to the server: any byte that is written to it stops the server, so that a signal handler can do this.
     ///
     /// # Errors
-    /// The process has no free file descriptors.
+    /// Returns an error if the process has no free file descriptors.
     pub fn pipe(&self) -> std::io::Result<UnixStream> {
         self.0.try_clone()
     }
 }
 
-/// Raises this process's limit of open files for this number of clients, as far as the system allows. A program that runs a server calls
-/// this; the library does not change the limits of its process by itself. Returns the number of clients for which the limit suffices.
+/// Raises this process's limit of open files for this number of clients, as far as the system allows. The library never calls this
+/// function itself, so a program that runs a server must call it. Returns the number of clients for which the limit suffices.
 pub fn make_room(clients: u32) -> u32 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -165,7 +165,8 @@ impl Server {
     /// Starts to listen; clients are not served yet.
     ///
     /// # Errors
-    /// An address is in use or not allowed; the settings allow writes but the source cannot be written; or no thread can be started.
+    /// Returns an error if an address is in use or not allowed, if the settings allow writes but the source cannot be written, or if no
+    /// thread can be started.
     pub fn bind(
         listen: &[Listen],
         reader: Reader,
@@ -249,7 +250,7 @@ impl Server {
     /// Serves clients until the server is stopped.
     ///
     /// # Errors
-    /// Waiting for clients (poll) failed in the system.
+    /// Returns an error if the system call that waits for clients (poll) fails.
     pub fn run(self) -> std::io::Result<()> {
         loop {
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.wake, PollFlags::IN)];

@@ -22,7 +22,7 @@ pub enum RequestKind {
     Flush,
 }
 
-/// A completed request, reported before its answer is sent, so that the client's next request starts later.
+/// A completed request. It is reported before its answer is sent, so that the report precedes the client's next request.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedRequest {
     /// The request.
@@ -41,7 +41,7 @@ pub struct PassedRequest {
     pub end: Instant,
 }
 
-/// Receives reports about requests, from the threads that answer them. While a call runs, the client waits.
+/// Receives reports about requests, from the threads that answer them. The client waits for its answer while a call runs.
 pub trait Observer: Send + Sync {
     /// A client has connected, or a file was opened. The number is unique while the front end runs. `name` is the source that it
     /// reads, which has `size` bytes.

@@ -22,7 +22,7 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Creates a socket at `path`; a socket of an ended server is replaced.
+    /// Creates a socket at `path`; if the path is the socket of a server that has ended, it is replaced.
     pub fn bind(path: &Path) -> std::io::Result<UnixSocket> {
         make_way(path)?;
         let parent = path

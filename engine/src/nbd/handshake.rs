@@ -20,7 +20,7 @@ pub const MAX_OPTIONS: u32 = 64;
 /// Maximum length of an export name, set by the protocol.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// What the caller must do after it has sent the output.
+/// What the caller must do after it has sent the output of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Read [`Handshake::wants`] more bytes.
@@ -105,7 +105,7 @@ impl Handshake {
         self.agreed
     }
 
-    /// The number of bytes of the client that the next call of [`Handshake::take`] needs. May be 0.
+    /// The exact number of bytes from the client that must be passed to the next call of [`Handshake::take`]. May be 0.
     #[must_use]
     pub fn wants(&self) -> usize {
         match self.state {

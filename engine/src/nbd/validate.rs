@@ -89,7 +89,7 @@ pub struct Refusal {
 /// an export with [`Export::knows_holes`] unset.
 ///
 /// # Errors
-/// The first rule that the request breaks.
+/// Returns the first rule that the request breaks.
 pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
     let Request {
         flags,

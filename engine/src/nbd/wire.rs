@@ -123,7 +123,7 @@ pub mod allocation {
     pub const ZERO: u32 = 2;
 }
 
-/// Error numbers of the protocol. An error that Linux also defines has the same number as in Linux.
+/// Error numbers of the protocol. The numbers are the same as in Linux.
 #[allow(missing_docs, reason = "the names of the protocol document")]
 pub mod errno {
     pub const EPERM: u32 = 1;
@@ -213,7 +213,8 @@ pub fn chunk_head(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; 20] {
     out
 }
 
-/// The header of the reply to a successful read, which has only one chunk. The caller sends `len` bytes from `offset` on after it.
+/// The header of the reply to a successful read, which has only one chunk. The caller sends the `len` bytes of data from `offset` after
+/// this header.
 #[must_use]
 pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     let mut out = [0; 28];

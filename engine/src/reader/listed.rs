@@ -27,7 +27,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition(FileKey);
 
-/// How certain it is that a listed file will be read.
+/// How certain it is that a program will read a listed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Listing {
@@ -37,7 +37,8 @@ pub enum Listing {
     Planned,
 }
 
-/// A source that may be opened later. The pages of the source stay in the cache until this value is dropped and the source has no reader.
+/// A source that was announced with [`Engine::list`] and may be opened later. The pages of the source stay in the cache until this value
+/// is dropped and the source has no reader.
 ///
 /// ```
 /// use foreread::source::Mem;
@@ -66,7 +67,7 @@ impl Engine {
     /// order.
     ///
     /// # Errors
-    /// The source cannot be opened by its name, is too large, or too many sources are open.
+    /// Returns an error if the source cannot be opened by its name, the source is too large, or too many sources are open.
     pub fn list(
         &self,
         origin: impl Into<Origin>,
@@ -114,10 +115,10 @@ impl ListedFile {
         FilePosition(self.key)
     }
 
-    /// Opens a reader of the version that was listed.
+    /// Opens a reader of the source, which must still have the version that was listed.
     ///
     /// # Errors
-    /// The source has changed since it was listed, or too many readers are open.
+    /// Returns an error if the source has changed since it was listed, or too many readers are open.
     pub fn open(&self) -> Result<Reader, OpenError> {
         let opened = self
             .engine

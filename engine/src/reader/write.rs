@@ -15,10 +15,10 @@ use crate::source::{self, Cause, SourceError};
 use foreread_core::units::ByteRange;
 
 impl Reader {
-    /// Prepares the source for writes. A reader cannot write before this call.
+    /// Prepares the source for writes. No write through this reader is possible before this call.
     ///
     /// # Errors
-    /// The source is read-only, or this user may not write it.
+    /// Returns an error if the source is read-only, or this user may not write it.
     pub fn allow_writes(&self) -> Result<(), WriteError> {
         source::writing_of(&*self.source)
             .and_then(|writing| writing.allow_writes())
@@ -30,7 +30,7 @@ impl Reader {
     /// [`Reader::allow_writes`].
     ///
     /// # Errors
-    /// Another program holds the lock (`EAGAIN`, `EBUSY`), or the source cannot be locked.
+    /// Returns an error if another program holds the lock (`EAGAIN`, `EBUSY`), or the source cannot be locked.
     pub fn lock(&self) -> Result<(), WriteError> {
         source::writing_of(&*self.source)
             .and_then(|writing| writing.lock_writes())

@@ -53,7 +53,7 @@ impl Segments {
         self.0.insert(place, new);
     }
 
-    /// Adds the bytes in the range `bytes` of the group to a lease. Returns false if one of the pages is missing.
+    /// Adds the bytes in the range `bytes` of the group to a lease. Returns false if one of these pages is not in the store.
     pub fn lease(&self, bytes: Range<usize>, page_shift: u32, lease: &mut Lease) -> bool {
         let mut at = bytes.start;
         let mut segments = {

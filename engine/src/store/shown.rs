@@ -82,8 +82,8 @@ impl ShownGroups {
         &self.cells[(start.wrapping_add(number) as usize) & (self.cells.len() - 1)]
     }
 
-    /// Leases bytes of a published group, if the reader may read this version and size of the file. Returns false if the read needs the
-    /// driver.
+    /// Adds bytes of a published group to `lease`, if `allows` permits the reader to read this version and size of the file. Returns
+    /// false if the read must go through the driver.
     #[inline]
     pub fn lease(
         &self,
@@ -149,7 +149,7 @@ impl ShownGroups {
         *cell = change(old);
     }
 
-    /// Withdraws all groups that were published with an old size, after the size of a file has changed.
+    /// Withdraws all published groups, because the size of a file has changed.
     pub fn outdate(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }

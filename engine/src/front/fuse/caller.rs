@@ -13,7 +13,7 @@
 const ENDS: u64 = 1 | 1 << 1 | 1 << 2 | KILL | 1 << 14;
 const KILL: u64 = 1 << 8;
 
-/// Whether the thread with this ID has a pending signal that will end it or that it handles.
+/// Whether the thread with this ID has a pending signal that will end the thread, or for which it has a signal handler.
 pub fn is_ending(thread: u32) -> bool {
     // If the signals cannot be read, the answer is no.
     thread > 0

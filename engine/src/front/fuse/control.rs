@@ -8,8 +8,8 @@
 //!          ◄── "2 files, 0 unknown\n" ─────────  or "error: WHY\n"
 //! ```
 //! Example: 1,000 objects of 100 kB in shuffled order (one training epoch), on storage with 30 ms latency. If the objects are opened one
-//! after the other, each costs a round trip, which takes 30 s in total. With the list, the next files are read ahead, as many as fit into
-//! the readahead distance, and the time depends only on the link's bandwidth.
+//! after the other, each costs a round trip: 30 s in total. With the list, the next files are read ahead, as many as fit into the
+//! readahead distance, and the time depends only on the link's bandwidth.
 
 use super::{FileOrder, Planner};
 use crate::front::unix::{UnixSocket, knock};
@@ -57,7 +57,7 @@ impl Control {
     /// Listens at `path`; the file mode excludes other users.
     ///
     /// # Errors
-    /// The path is in use, or cannot be written.
+    /// Returns an error if the path is in use, or cannot be written.
     pub fn start(path: &Path, planner: Planner) -> std::io::Result<Control> {
         let control = Control {
             listener: Arc::new(UnixSocket::bind(path)?),
@@ -170,7 +170,7 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
 /// Sends file names to the mount whose control socket is at `path`. Returns the answer of the mount.
 ///
 /// # Errors
-/// No mount listens at `path`, the mount refuses the list, or it ended before it answered.
+/// Returns an error if no mount listens at `path`, or the mount refuses the list or ends before it answers.
 pub fn send(
     path: &Path,
     names: &mut dyn Iterator<Item = std::io::Result<OsString>>,

@@ -46,7 +46,7 @@ const SPARE: usize = 8;
 /// The inode number in a directory entry that was not looked up; other file systems use the same value.
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
-/// A mounted file system.
+/// A mounted file system, as the crate `fuser` sees it.
 pub struct KernelMount {
     session: Session<Kernel>,
     place: Arc<MountPlace>,

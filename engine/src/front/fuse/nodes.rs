@@ -170,7 +170,8 @@ impl Nodes {
         }
     }
 
-    /// The state of an inode number. If only its position in a listing is known so far, its node is made from that entry.
+    /// The state of an inode number. If the number is known so far only as a position in a listing, its state is created from the
+    /// listing's entry.
     pub fn known(&mut self, number: u64) -> Option<&Node> {
         let told = self.told.get_mut(&number)?;
         if let Told::Place {
@@ -204,8 +205,8 @@ impl Nodes {
         number
     }
 
-    /// Counts that the kernel has looked up the file at a path, and returns its inode number. Returns the path as an error if the numbers
-    /// take too much memory.
+    /// Counts that the kernel has looked up the file at a path, and returns its inode number. If the inode numbers take too much memory,
+    /// the path is returned as the error.
     pub fn enter(&mut self, path: PathBuf, meta: Meta) -> Result<u64, PathBuf> {
         let number = self.slot(&path, &meta);
         match self.told.get_mut(&number) {
@@ -225,7 +226,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// Like [`Nodes::enter`], but for the name at a position of a listing, which has this path.
+    /// Like [`Nodes::enter`], but for the name at position `place` of a listing; the path of this name is `path`.
     pub fn enter_listed(
         &mut self,
         listing: &Arc<FolderListing>,
@@ -262,7 +263,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// Removes a reader whose file now has another version. Returns the values to drop.
+    /// Removes a reader that failed because its file now has another version. Returns the values to drop.
     pub fn failed(&mut self, number: u64, failed: &Weak<Reader>) -> UnusedNodes {
         let is_failed = |base: &mut Arc<Reader>| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr());
         let base = self.node(number);
@@ -272,7 +273,7 @@ impl Nodes {
         }
     }
 
-    /// Handles `times` lookups that the kernel has forgotten. Returns the values to drop.
+    /// Subtracts `times` from the lookup count of an inode number, as the kernel has requested (FORGET). Returns the values to drop.
     pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
         let is_gone = match self.told.get_mut(&number) {
             Some(Told::Place { times: told, .. }) => {
@@ -310,7 +311,7 @@ impl Nodes {
     // ---- the order of files ----
 
     /// Records that the caller will open `number` after `before`. The caller has already counted a lookup of `number`. If more than
-    /// `most` files are planned, the oldest is no longer planned. Returns the values to drop.
+    /// `most` files are planned, the file that was planned first is no longer planned. Returns the values to drop.
     pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> UnusedNodes {
         self.known(number);
         let Some(node) = self.node(number) else {
@@ -359,7 +360,7 @@ impl Nodes {
     }
 
     /// Records that the file of an inode number, which is not open yet, has been announced to the engine. Returns the values to drop: the
-    /// oldest announced file, if there are more than `most`; or this one, if it was opened or removed meanwhile.
+    /// file that was announced first, if more than `most` files are announced; or `file`, if it was opened or removed meanwhile.
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
         match self.node(number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
@@ -407,8 +408,8 @@ impl Nodes {
         Some((Arc::clone(base), unused))
     }
 
-    /// Closes a handle. Returns the values to drop. If the kernel has forgotten the inode number meanwhile, that is its state. Otherwise,
-    /// if too many closed files are kept, it is the file that has been closed for longest.
+    /// Closes a handle. Returns the values to drop: the state of the inode number, if the kernel has forgotten the number meanwhile;
+    /// otherwise, if too many closed files are kept, the file that has been closed for longest.
     pub fn released(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();
@@ -431,7 +432,7 @@ impl Nodes {
         }
     }
 
-    /// Drops the pages of all closed files to free their file descriptors. Returns the values to drop.
+    /// Frees the pages and file descriptors of all closed files. Returns their readers, which the caller must drop.
     #[must_use]
     pub fn drop_idle(&mut self) -> Vec<Arc<Reader>> {
         let idle = std::mem::take(&mut self.idle);
@@ -440,7 +441,7 @@ impl Nodes {
             .collect()
     }
 
-    /// Handles a file that turned out, when opened, to have another version than this inode number. Returns the values to drop.
+    /// Handles an inode number whose file, when opened, had another version than the number. Returns the values to drop.
     pub fn outdated(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();

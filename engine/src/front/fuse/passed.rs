@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Open files by inode number. `I` is the kernel's identifier of a backing file.
+/// The inodes with open handles, by inode number. `I` is the kernel's identifier of a backing file.
 pub struct PassedFiles<I> {
     numbers: Mutex<HashMap<u64, OpenNumber<I>>>,
     /// The kernel has refused passthrough: it does not support it, or this process lacks the permission.
@@ -74,7 +74,7 @@ impl<I> PassedFiles<I> {
         open.passed.clone()
     }
 
-    /// Counts one open handle of an inode less, because it was closed or could not be opened.
+    /// Subtracts one from the open handles of an inode, because a handle was closed or could not be opened.
     pub fn release(&self, number: u64) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = numbers.get_mut(&number) else {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const DISPATCHERS: usize = 16;
 /// How many of these may wait for storage at the same time.
 const INLINE: usize = 12;
-/// Maximum number of additional threads that execute requests. If all of these are busy, too, new requests wait.
+/// Maximum number of additional threads that execute requests. If all of these threads are busy, too, new requests wait in the kernel.
 pub const MAX_EXTRA: usize = 1024;
 /// Stack size of such a thread, which holds no buffers.
 const STACK_BYTES: usize = 256 << 10;
@@ -41,7 +41,8 @@ impl Drop for Count<'_> {
 }
 
 impl RequestPool {
-    /// Runs the work on this thread or on another. If it panics, only this work ends: its reply is dropped, and the kernel gets an error.
+    /// Runs the work on this thread or on another. If the work panics, only the work ends: its reply is dropped, and the kernel gets an
+    /// error.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         let busy = &self.0;
         let before = busy.inline.fetch_add(1, Ordering::Relaxed);

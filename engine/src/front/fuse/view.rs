@@ -52,7 +52,7 @@ pub const MAX_IDLE: usize = 128;
 /// Number of reply buffers that are kept for reuse.
 const SPARE_BUFFERS: usize = 8;
 
-/// The result of a lookup of a name in a folder.
+/// A file or folder that the lookup of a name has found.
 pub struct LookedUpName {
     pub number: u64,
     pub meta: Meta,
@@ -220,7 +220,7 @@ impl View {
     // ---- files ----
 
     /// Opens a handle on the version of a file to which the inode number belongs. Also returns whether the pages that the kernel has
-    /// cached are of that version.
+    /// cached for the number are of this version.
     ///
     /// ```text
     ///   first open                            an equivalent of the listed version (`Tree::is_same`)   the kernel has no pages yet
@@ -381,7 +381,7 @@ impl View {
         handle.reader.whole_file()
     }
 
-    /// Whether there is a disk cache, which may contain complete files.
+    /// Whether the engine has a disk cache, which may contain complete files.
     pub fn has_disk_cache(&self) -> bool {
         #[cfg(feature = "disk-cache")]
         let has = self.engine.disk_cache().is_some();
@@ -395,7 +395,7 @@ impl View {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reads up to `len` bytes from `offset` on and passes them to `send`; fewer only at the end of the file.
+    /// Reads `len` bytes from `offset` on, or fewer only at the end of the file, and passes them to `send`.
     pub fn read(
         &self,
         fh: u64,

@@ -13,12 +13,12 @@ use crate::source::disk_cache::DiskCache;
 use crate::{Engine, Gauges, Latencies, Stats, Tuning, readahead_state};
 use foreread_core::policy::{Limit, Pattern};
 
-/// Maximum number of streams in the table; if there are more, the table has those that have read most often.
+/// Maximum number of streams (open file descriptions) in the table; if there are more, the table has those that have read most often.
 pub const MAX_STREAMS: usize = 64;
 /// Maximum length of a source's name in a label, in characters.
 const MAX_NAME: usize = 200;
 
-/// The counters of the front end that runs: an NBD server, a mount, or none.
+/// The counters of the front end in use: those of an NBD server or of a mount, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontView {
     /// Clients connected or files open now.

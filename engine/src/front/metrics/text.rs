@@ -12,10 +12,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 
-/// All current metrics as text.
+/// All metrics with their present values, as OpenMetrics text.
 ///
 /// # Panics
-/// This function cannot panic, because writing to a string never fails.
+/// It never panics, because writing to a string cannot fail.
 #[must_use]
 pub fn text(engine: &Engine, front: FrontView) -> String {
     let mut registry = Registry::with_prefix(PREFIX);

@@ -14,7 +14,7 @@ pub fn short_of_threads(error: Error) -> FrontError {
     .caused_by(error)
 }
 
-/// The error if the writable source cannot be locked.
+/// The error for a writable source that cannot be locked.
 pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
     let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
     let what = match error.errno() {

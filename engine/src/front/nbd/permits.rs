@@ -12,7 +12,7 @@ pub struct Permits {
     most: u64,
 }
 
-/// An amount taken from [`Permits`], which is returned when this is dropped.
+/// An amount taken from a semaphore ([`Permits`]); the amount is returned when this value is dropped.
 pub struct Permit<'a> {
     of: &'a Permits,
     n: u64,

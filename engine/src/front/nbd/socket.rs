@@ -30,7 +30,7 @@ pub enum Listen {
     Inherited(Arc<OwnedFd>),
 }
 
-/// A time limit for the client, which starts at the first wait for it.
+/// A time limit for the client. The time starts when the server first waits for the client.
 pub struct Deadline {
     time: Duration,
     at: Option<Instant>,
@@ -167,7 +167,7 @@ impl Socket {
         }
     }
 
-    /// Closes one direction or both; threads that wait for it wake up.
+    /// Closes one direction of the socket or both; threads that wait for the socket wake up.
     pub fn shutdown(&self, how: Shutdown) {
         // It fails only if it is already closed.
         let _ = match self {
@@ -186,7 +186,7 @@ impl Socket {
         .is_ok_and(|(got, _)| got > 0)
     }
 
-    /// Reads available bytes; `WouldBlock` if there are none, 0 at the end.
+    /// Reads available bytes without waiting. Returns `WouldBlock` if there are none, and 0 at the end of the stream.
     pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
         loop {
             match recv(self.as_fd(), &mut *buf, RecvFlags::DONTWAIT) {

@@ -39,12 +39,12 @@ impl ClientStream {
             .map_err(|_| std::io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Stops receiving; accepted requests can still be answered.
+    /// Closes the receiving direction; accepted requests can still be answered.
     pub fn receive_no_more(&self) {
         self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Ends both directions; threads that wait for them wake up. If TLS is used, close_notify is sent to the client first.
+    /// Closes both directions; threads that wait for the connection wake up. If TLS is used, close_notify is sent to the client first.
     pub fn end(&self) {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
@@ -67,7 +67,7 @@ impl ClientStream {
         false
     }
 
-    /// Reads available bytes; `WouldBlock` if there are none, 0 at the end.
+    /// Reads available bytes without waiting. Returns `WouldBlock` if there are none, and 0 at the end of the stream.
     pub fn receive_now(&self, buf: &mut [u8]) -> std::io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {

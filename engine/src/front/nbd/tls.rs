@@ -57,7 +57,8 @@ impl NbdTls {
     /// `ca-cert.pem` has issued. If there is a revocation list `ca-crl.pem`, the certificate must not be on it.
     ///
     /// # Errors
-    /// A file is missing or has the wrong content, the key does not belong to the certificate, or the certificate is not valid now.
+    /// Returns an error if a file is missing or has the wrong content, the key does not belong to the certificate, or the certificate is
+    /// not valid now.
     pub fn load(dir: impl AsRef<Path>, verify_peer: bool) -> Result<NbdTls, FrontError> {
         let dir = dir.as_ref();
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -102,7 +103,7 @@ impl NbdTls {
         })
     }
 
-    /// Also accepts clients without TLS: neither their identity nor their data is then protected.
+    /// Also accepts clients without TLS, whose identity is not checked and whose data is not encrypted.
     #[must_use]
     pub fn allow_plain(self) -> NbdTls {
         NbdTls {

@@ -104,9 +104,9 @@ impl Workers {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. The number is returned only once, until
-    /// [`Workers::arm`] is called. If `more` is set, [`Workers::take`] returns it at once, because TLS already has bytes that the socket
-    /// does not report.
+    /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. After the number was returned once, it is not
+    /// returned again until [`Workers::arm`] is called. If `more` is true, the number is returned at once, because TLS already has bytes
+    /// that the socket does not report.
     pub fn add(
         &self,
         socket: BorrowedFd<'_>,
@@ -192,7 +192,7 @@ impl Workers {
     }
 
     /// Waits until a client has sent data, and returns the client's number. `answered` is the number of bytes sent, if the calling thread
-    /// has just answered a request. Returns `None` if the thread is no longer needed; it must then end.
+    /// has just answered a request. Returns `None` if the calling thread is no longer needed and must end.
     pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn()) -> Option<u64> {
         let mut pool = self.pool();
         let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MAX_TAKEN) as u64);

@@ -38,8 +38,8 @@ impl View {
         opened.map_err(|errno| self.refuse(errno))
     }
 
-    /// Calls `each` for each name from position `from` on, with the position that follows the name, until `each` returns that its buffer
-    /// is full. If `from` is 0, the folder is listed again.
+    /// Calls `each` with each name from position `from` on and with the position after the name, until `each` returns that its buffer is
+    /// full. If `from` is 0, the folder is listed again.
     pub fn list(
         &self,
         fh: u64,
@@ -70,9 +70,9 @@ impl View {
         Ok(())
     }
 
-    /// Like [`View::list`], but with the inode number and attributes of each name. A lookup of each name is counted, unless `each`
-    /// returns that its buffer is full. `.` and `..` both get the inode number of the folder, because the kernel already knows their real
-    /// numbers.
+    /// Like [`View::list`], but with the inode number and attributes of each name. Each name counts as looked up by the kernel, unless
+    /// `each` returns that its buffer is full. `.` and `..` both get the inode number of the folder, because the kernel already knows
+    /// their real numbers.
     pub fn list_known(
         &self,
         fh: u64,

@@ -115,8 +115,8 @@ impl SaidNames {
         Some((meta.filter(|_| seen.elapsed() < self.ttl)?, seen))
     }
 
-    /// Whether the cached answer of the store about this path has these attributes. Returns `None` if there is no answer, or it is too
-    /// old.
+    /// Whether the store's cached answer about this path has the file type and version in `meta`. Returns `None` if no answer is cached,
+    /// or the answer is too old.
     pub fn says(&self, path: &Path, meta: &Meta) -> Option<bool> {
         let (said, _) = self.believed(path)?;
         let is_folder = said.kind == Kind::Folder;
@@ -176,7 +176,7 @@ impl SaidNames {
         }
     }
 
-    /// Marks a path's answer as doubtful: it is requested again before it is trusted.
+    /// Stops trusting the cached answer about a path, so that the next look-up of the path sends a request.
     pub fn doubt(&mut self, path: &Path) {
         self.keep(path.to_path_buf(), None, Instant::now(), false);
     }
@@ -195,7 +195,7 @@ impl SaidNames {
         self.folders.insert(folder, own);
     }
 
-    /// Clears the cache, because it uses too many bytes.
+    /// Clears this cache of names, because it uses too much memory.
     pub fn forget_all(&mut self) {
         self.names.clear();
         self.folders.clear();

@@ -35,7 +35,7 @@ pub struct CacheNeed {
     thrashed: AtomicU64,
 }
 
-/// A read in progress, counted until it is dropped.
+/// A read in progress: it is counted until this value is dropped.
 pub struct CountedRead<'a>(&'a CacheNeed);
 
 impl Drop for CountedRead<'_> {
@@ -45,7 +45,7 @@ impl Drop for CountedRead<'_> {
 }
 
 impl CacheNeed {
-    /// Creates the state for a mount; `kernel_keeps` says whether the kernel caches what is read.
+    /// Creates the state for a mount; `kernel_keeps` is true if the kernel caches the bytes that programs read.
     pub fn new(engine: &Engine, kernel_keeps: bool) -> CacheNeed {
         let all = engine.cache_bytes();
         let now = if kernel_keeps {

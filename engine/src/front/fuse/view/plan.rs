@@ -17,8 +17,8 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Maximum number of planned files that have not been opened yet, over all lists; each takes about 500 bytes of memory. If there are
-/// more, the earliest files are no longer planned, so send a longer list in parts.
+/// Maximum number of files that are planned (announced by a program, and not opened yet), over all lists; each takes about 500 bytes of
+/// memory. If more files are announced, the earliest are no longer planned, so a longer list should be sent in parts.
 pub const MAX_PLANNED: usize = 1 << 16;
 
 /// Accepts lists of files, in the order in which a program will open them.
@@ -28,7 +28,7 @@ pub struct Planner {
     dir: Arc<Path>,
 }
 
-/// A list of files that the caller is sending, in the order in which it will open them.
+/// A list of files that the caller is announcing, in the order in which it will open them.
 pub struct FileOrder {
     planner: Planner,
     last: Option<u64>,
@@ -57,11 +57,11 @@ impl Planner {
 }
 
 impl FileOrder {
-    /// Declares that the program will open this file after the previous ones. The name is relative to the mount point, or a full path. A
-    /// name that is not a file is counted as unknown. Returns false if the list is too long.
+    /// Declares that the program will open this file after those declared before. The name is relative to the mount point, or a full
+    /// path. A name that is not a file is counted as unknown. Returns false if the list is too long.
     ///
     /// # Errors
-    /// The storage could not be asked whether the file exists.
+    /// Returns an error if the look-up of the file in the storage fails.
     pub fn push(&mut self, name: &Path) -> std::io::Result<bool> {
         let Planner { view, dir } = &self.planner;
         let number = below(name, dir).map_or(Ok(None), |path| view.planned(path));
