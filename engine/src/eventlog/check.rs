@@ -180,7 +180,7 @@ fn header(
     if first.trim_end() != HEADER {
         return Err(wrong(
             1,
-            "this is not an event log, or one of another version".to_string(),
+            "this is not an event log, or its version is not supported".to_string(),
         ));
     }
     let limits = lines.next()?.unwrap_or_default();

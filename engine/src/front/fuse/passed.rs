@@ -65,7 +65,7 @@ impl<I> PassedFiles<I> {
                     let was_refused = self.is_refused.swap(true, Ordering::Relaxed);
                     if !was_refused {
                         tracing::info!(
-                            "FUSE passthrough is not available for files of the cache: {error}"
+                            "FUSE passthrough is not available for files of the disk cache: {error}"
                         );
                     }
                 }

@@ -241,7 +241,7 @@ fn reads_and_readahead(table: &mut Vec<Metric>, stats: &Stats) {
         late [Bytes] = stats.late_bytes, "Bytes read ahead that were still in flight when a read needed them";
         unused [Bytes] = stats.unused_bytes, "Bytes read ahead and dropped before they were read";
         refused [Bytes] = stats.ra_refused_bytes, "Bytes that readahead planned but could not fetch, for lack of memory or requests";
-        failed_readahead [Bytes] = stats.ra_failed_bytes, "Readahead bytes that failed or were discarded";
+        failed_readahead [Bytes] = stats.ra_failed_bytes, "Bytes read ahead whose fetch failed, or that were discarded on arrival";
         thrash [Bytes] = stats.thrash_bytes, "Bytes read ahead, evicted before use, and then needed by a read";
         evicted_pages = stats.evicted_pages, "Pages evicted because the cache was full";
     }
@@ -298,7 +298,7 @@ fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
         disk_cache_wrong_blocks = counts.wrong, "Cached blocks removed because of a wrong checksum";
         disk_cache_evictions = counts.evicted, "Cached object versions, or parts of large ones, removed to free space";
         disk_cache_evicted [Bytes] = counts.evicted_bytes, "Bytes removed from the disk cache to free space";
-        disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "Bytes in the disk cache that were read from the store instead, because it is faster";
+        disk_cache_passed_over [Bytes] = counts.passed_over_bytes, "Bytes in the disk cache that were read from the store instead, because the store is faster";
         disk_cache_waits = counts.waits, "Fetches that waited for another process to fetch the same bytes";
     }
     numbers! { table, Gauge:

@@ -26,8 +26,7 @@ pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
         }
         _ => format!("it cannot be locked ({error})"),
     };
-    let remedy =
-        "end that program or unmount it, or, if it never writes, serve without a lock (--no-lock)";
+    let remedy = "end that program or unmount the device; if the program never writes, serve without a lock (--no-lock)";
     FrontError::new(FrontErrorKind::Locked, what, reader.describe(), remedy).caused_by(error)
 }
 
