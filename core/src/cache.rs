@@ -47,7 +47,7 @@ pub struct TouchCounts {
     pub planner: Option<OpenId>,
 }
 
-/// Some pages of one group.
+/// A set of pages of one group.
 #[derive(Clone, Copy)]
 pub struct GroupPages {
     /// The file.
@@ -256,8 +256,8 @@ impl Cache {
 
     // ---- changes ----
 
-    /// Sets absent pages to "in flight". All pages of the range must be absent. `planner` is the open file description whose policy reads
-    /// these pages ahead; `None` for a demand read.
+    /// Sets absent pages to "in flight". Before the call, all pages of the range must be absent. `planner` is the open file description
+    /// whose policy reads these pages ahead; `None` for a demand read.
     pub fn depart(&mut self, file: FileId, pages: PageRange, planner: Option<OpenId>) {
         self.each_group(file, pages, |cache, slot, mask| {
             let group = &mut cache.groups[slot as usize];
@@ -272,7 +272,7 @@ impl Cache {
         self.flight += pages.len();
     }
 
-    /// Records that pages have arrived. All pages of the range must be in flight.
+    /// Records that pages have arrived. Before the call, all pages of the range must be in flight.
     pub fn land(&mut self, file: FileId, pages: PageRange) {
         self.each_group(file, pages, |cache, slot, mask| {
             cache.groups[slot as usize].land(mask)
@@ -280,7 +280,8 @@ impl Cache {
         self.flight -= pages.len();
     }
 
-    /// Records that a demand read touches the pages of `mask` in group `number`. All these pages must be present or in flight.
+    /// Records that a demand read touches the pages of `mask` in group `number`. Before the call, all pages of `mask` must be present or
+    /// in flight.
     pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
             return TouchCounts::default();

@@ -132,7 +132,8 @@ pub enum Action {
     WakeAt { at: Nanos },
 }
 
-/// The class of a fetch: whether a demand read waits for it. Demand fetches are submitted first, and never wait for readahead.
+/// The class of a fetch: whether a demand read waits for the fetch, or it is only readahead. Demand fetches are submitted first, and
+/// never wait for readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// A read waits for at least one page of the fetch.

@@ -61,7 +61,7 @@ impl FileTable {
         self.0.get_mut(file.0 as usize)?.as_mut()
     }
 
-    /// Returns the file; if it is unknown, adds it with this size first.
+    /// Returns the file. If the file is unknown, first adds it with this size.
     pub fn get_or_add(&mut self, file: FileId, size: u64) -> &mut KnownFile {
         let at = file.0 as usize;
         if self.0.len() <= at {

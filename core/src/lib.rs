@@ -25,8 +25,8 @@
 //! `foreread` is the caller for real storage; the simulator is the caller with a virtual clock. For the same events, the engine and the
 //! simulator get the same actions.
 //!
-//! It is `no_std` with `alloc` and has no dependency. The crate never waits, reads a clock, holds file data, does I/O or uses floating
-//! point.
+//! The crate is `no_std` with `alloc` and has no dependency. The crate never waits, reads a clock, holds file data, does I/O or uses
+//! floating point.
 //!
 //! ```text
 //!            events in                                     actions out

@@ -54,8 +54,8 @@ use crate::units::{ByteRange, FileId, Nanos, OpenId, PageRange};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// The parts of `linux-6.18` that `conform linux` compares with a kernel: the placement of folios. This is not part of
-/// the stable interface: it follows the kernel, and may change in any version.
+/// The parts of `linux-6.18` that `conform linux` compares with a kernel: the placement of folios. This module is not part of the stable
+/// interface: it follows the kernel, and may change in any version.
 #[doc(hidden)]
 pub mod kernel {
     pub use super::folios::{
@@ -504,8 +504,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether the default of `max` is the readahead setting of the device. This is true for the policies of Linux, except for one that
-    /// was published with another default.
+    /// Whether the default of `max` is the readahead setting of the device. The answer is yes for the policies of Linux, except for one
+    /// that was published with another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
         self.params

@@ -8,8 +8,8 @@
 
 /// Maximum fetch size if the kind of storage is unknown.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;
-/// Maximum fetch size for sources whose fetches arrive as a whole, such as a local device. With a maximum of 4 MiB instead, the 99th
-/// percentile of the latency of sequential reads was 1.6 times as long (measured).
+/// Maximum fetch size for sources whose fetches arrive as a whole, such as a local device. With a maximum of 4 MiB instead of 1 MiB, the
+/// 99th percentile of the latency of sequential reads was 1.6 times as high (measured).
 pub const LOCAL_FETCH_BYTES: u64 = 1 << 20;
 
 /// Maximum total bytes of short readahead requests in flight. Within this total, more short requests than long requests may be in flight:

@@ -1,4 +1,4 @@
-//! A server that imitates the Hugging Face Hub, for measurements. It runs until standard input ends.
+//! A server that imitates the Hugging Face Hub, for measurements. The server runs until standard input ends.
 //!
 //! Usage: `hub FOLDER`. The model `u/r` has the files of the folder. The program prints two addresses: that of the hub, and that of the
 //! server to which the hub redirects for the files' content. Then the program reads an address from standard input, for example that of a

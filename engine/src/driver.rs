@@ -334,7 +334,7 @@ impl Driver {
         self.shared.pool.meter()
     }
 
-    /// Whether the driver has stopped, because a thread that held its lock has panicked.
+    /// Whether the driver has stopped because a thread panicked while it held the lock.
     pub fn is_stopped(&self) -> bool {
         self.shared.state.is_stopped()
     }

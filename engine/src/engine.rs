@@ -1,4 +1,4 @@
-//! One cache, one set of limits and one pool of worker threads for any number of sources.
+//! The engine: one cache, one set of limits and one pool of worker threads for any number of sources.
 //!
 //! The engine keeps state for a file only while the file has readers or is listed. When the last reader of a file closes, the engine
 //! drops the file's pages and reuses its number, so a program may open a million files one after the other. The policy `auto` measures
@@ -29,10 +29,11 @@ use std::sync::Arc;
 
 /// A cache for any number of sources, with its policy, limits and threads.
 ///
-/// [`Reader::open`](crate::Reader::open) creates an engine for one source. Create an engine to share a cache between many files. The
-/// files then share one eviction order, and the policy `auto` already knows the storage when the next file is opened. `auto` measures one
-/// kind of storage, so use separate engines for local files and for objects. The pages of a file are dropped when its last reader is
-/// dropped. A clone refers to the same engine; the engine ends when the last clone and the last reader are dropped.
+/// [`Reader::open`](crate::Reader::open) creates an engine for one source. To share a cache between many files, create an engine and open
+/// the files with it. The files of an engine share one eviction order, and the policy `auto` already knows the storage when another file
+/// is opened. `auto` measures one kind of storage, so use separate engines for local files and for objects. The pages of a file are
+/// dropped when its last reader is dropped. A clone refers to the same engine; the engine ends when the last clone and the last reader
+/// are dropped.
 ///
 /// ```
 /// use foreread::source::Mem;
@@ -242,7 +243,7 @@ impl Engine {
         &self.shared.policy
     }
 
-    /// Writes all pending lines of the event log to its file. When the engine ends, it also writes them.
+    /// Writes all pending lines of the event log to its file. The lines are also written when the engine ends.
     ///
     /// # Errors
     /// Returns the first error that occurred while writing the log.

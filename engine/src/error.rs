@@ -153,7 +153,7 @@ impl OpenError {
     }
 }
 
-/// Why a read failed. Its `source()` is the [`SourceError`] that caused it, if any.
+/// Why a read failed. The method `source()` returns the [`SourceError`] that caused this error, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -267,7 +267,7 @@ impl ReadError {
     }
 }
 
-/// Why a write failed. Its `source()` is the [`SourceError`] that caused it, if any.
+/// Why a write failed. The method `source()` returns the [`SourceError`] that caused this error, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {

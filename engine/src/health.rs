@@ -18,8 +18,8 @@ pub(crate) fn reads_ahead(policy: &foreread_core::policy::PolicySpec) -> bool {
         && !params.any(|(param, value)| param.key == "max-overfetch" && *value == 1000)
 }
 
-/// Explains why `policy` does not read ahead, from the counters since the cache was created. Returns `None` if readahead runs, or if
-/// it is not needed.
+/// Explains why `policy` does not read ahead, from the counters since the cache was created. Returns `None` if readahead runs or is not
+/// needed.
 ///
 /// ```
 /// use foreread::{Stats, why_no_readahead};

@@ -15,7 +15,7 @@ use foreread_core::units::PageSize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Settings of a [`crate::Reader`]. Every field has a default. Each method sets one field and returns the options.
+/// Settings of a [`crate::Reader`]. Every field has a default. Each builder method sets one field and returns the options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The readahead policy. Default `auto`, which tunes itself. `linux-6.18` uses the device's readahead setting if there is one,
@@ -144,8 +144,8 @@ impl Default for Options {
     }
 }
 
-/// Properties of a source's storage that are known before it is read. These properties determine the defaults of options that are not
-/// set.
+/// Properties of a source's storage that are known before it is read. The defaults of options that are not set depend on these
+/// properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Storage {
     /// The readahead setting of its device, in bytes.

@@ -90,11 +90,11 @@ impl<S: Source + 'static> From<Arc<S>> for Origin {
 
 /// Reads a source through a cache with readahead. Any number of threads can read through one `Reader` at the same time.
 ///
-/// **Drop.** Dropping a reader discards fetches that have not started. When the last reader and the last clone of its engine are dropped,
-/// the threads end, and the drop waits for running fetches. A source that does not answer therefore delays the drop. To avoid this delay
-/// in a task, drop the reader on a thread for blocking calls (`spawn_blocking` in tokio). Or give the source a time limit, or make it a
-/// [`StreamingSource`](source::StreamingSource), which the engine asks to stop early. Fetches of an async client (`source::from_async`)
-/// are cancelled, and the drop does not wait for them.
+/// **Drop.** Dropping a reader discards fetches that have not started. When the last reader and the last clone of the engine are dropped,
+/// the engine's threads end, and the drop waits for running fetches. A source that does not answer therefore delays the drop. To avoid
+/// this delay in a task, drop the reader on a thread for blocking calls (`spawn_blocking` in tokio). Another way is to give the source a
+/// time limit, or to make it a [`StreamingSource`](source::StreamingSource), which the engine asks to stop early. Fetches of an async
+/// client (`source::from_async`) are cancelled, and the drop does not wait for them.
 ///
 /// ```
 /// use foreread::{Options, Reader};
@@ -378,8 +378,9 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Announces that these bytes will be read. The bytes are fetched whatever the policy decides, as far as the cache has room. After a
-    /// hint ([`Reader::advise`]), in contrast, the policy decides whether to fetch. [`Reader::plan`] announces a whole list of ranges.
+    /// Announces that the caller will read these bytes. The bytes are fetched whatever the policy decides, as far as the cache has room.
+    /// After a hint ([`Reader::advise`]), in contrast, the policy decides whether to fetch. [`Reader::plan`] announces a whole list of
+    /// ranges.
     ///
     /// # Errors
     /// Returns an error if the engine has stopped.
@@ -391,7 +392,7 @@ impl Reader {
             .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
-    /// Size of the source in bytes, as far as this cache knows. For a pinned reader, it is the size to which the reader is pinned.
+    /// Size of the source in bytes, as far as this cache knows. For a pinned reader, this is the size to which the reader is pinned.
     #[must_use]
     pub fn size(&self) -> u64 {
         if let Some(size) = self.seen.size() {
@@ -467,7 +468,7 @@ impl Reader {
         self.source.describe()
     }
 
-    /// Writes all pending lines of the event log to its file. They are also written when the last reader is dropped.
+    /// Writes all pending lines of the event log to its file. The lines are also written when the last reader is dropped.
     ///
     /// # Errors
     /// Returns the first error that occurred while writing the log.

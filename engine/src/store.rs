@@ -1,4 +1,5 @@
-//! The store: the data of the cached pages. It has one entry for each group of the machine's page index, under the same number.
+//! The store: the data of the cached pages. The store has one entry for each group of the machine's page index, under the group's slot
+//! number.
 //!
 //! The store does not decide what to keep (the machine does), does not read sources, and does not wait. The store uses positions within a
 //! group, not file offsets. Leased bytes stay readable through their `Arc` after the page is dropped.
@@ -87,7 +88,8 @@ impl Store {
         self.shown.show(settled, known, group.segments.clone());
     }
 
-    /// Withdraws all published groups, because a file has grown and readers may be pinned to its published size.
+    /// Withdraws all published groups, because a file has grown, and readers that are pinned to its old size must no longer find its
+    /// groups.
     pub fn outdate(&self) {
         self.shown.outdate();
     }

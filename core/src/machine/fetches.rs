@@ -1,4 +1,4 @@
-//! The states of a fetch: queued, submitted, answered. One fetch serves all reads that need its pages.
+//! The states of a fetch: queued, submitted, answered. One fetch serves all reads that wait for its pages.
 //!
 //! A readahead fetch is never submitted before a waiting demand fetch, and never fails a read. If a fetch fails, only the read for which
 //! it was made (its `owner`) can fail; all other reads that wait for its pages fetch them again.

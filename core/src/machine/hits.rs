@@ -19,7 +19,8 @@ use super::{MAX_READS, Machine, Verdict};
 use crate::cache::{GROUP_PAGES, one_group};
 use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
 
-/// A group with pages that may be read without an event to the machine. This holds until one page of the group is replaced or dropped.
+/// A group with pages that may be read without an event to the machine. Such reads are allowed until one page of the group is replaced or
+/// dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettledGroup {
     /// The file.

@@ -11,8 +11,9 @@
 //!   single    greatest rate of one fetch after its first bytes, for sources that deliver in parts
 //!   busy      number of fetches while four or more were in flight, long ones counted by MiB: only these show the source's maximum rate
 //! ```
-//! Example: four fetches of 1 MiB are submitted together and arrive after 15, 20, 25 and 30 ms. These give rate samples of 67, 100, 120
-//! and 133 MB/s, so the measured rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are the latency.
+//! Example: four fetches of 1 MiB are submitted together and arrive after 15, 20, 25 and 30 ms. The four fetches give rate samples of 67,
+//! 100, 120 and 133 MB/s, so the measured rate is 133 MB/s. Only the first fetch was submitted to an idle source: its 15 ms are the
+//! latency.
 //!
 //! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
 //! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, its bytes are treated as if they had arrived at

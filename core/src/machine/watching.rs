@@ -157,8 +157,8 @@ impl Machine {
 
 impl Question {
     /// The pattern of an answer to this question. An answer without windows has a pattern only if its rule considers the read random.
-    /// Other rules without windows, such as the end of the file, have no pattern. If a policy plans windows and gives no rule, the
-    /// question determines the pattern.
+    /// Answers without windows by other rules, such as at the end of the file, have no pattern. If a policy plans windows and gives no
+    /// rule, the question determines the pattern.
     #[must_use]
     pub fn pattern(self, why: Option<Why>, has_windows: bool) -> Option<Pattern> {
         match why {

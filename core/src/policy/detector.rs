@@ -66,7 +66,7 @@ pub const OBJECT: Param = Param {
     help: "size of an object",
 };
 
-/// State of one detector of sequential reads. Each image has one detector.
+/// State of one detector of sequential reads. Each RBD image has one detector.
 #[derive(Clone, Debug)]
 pub struct Detector {
     trigger: u64,

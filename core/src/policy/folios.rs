@@ -77,7 +77,7 @@ impl Folio {
     }
 }
 
-/// The latest readahead window. Its folio `order` is the starting point for the order of the next window.
+/// The latest readahead window. The folio `order` of the next window is derived from the `order` of this window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolioWindow {
     /// Its first page.

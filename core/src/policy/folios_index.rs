@@ -1,5 +1,5 @@
-//! An index of one file's folios by position. It finds the next page without a folio, and counts the adjacent cached pages before a page.
-//! This file is not a policy.
+//! An index of one file's folios by position. The index finds the next page without a folio, and counts the adjacent cached pages before
+//! a page. This file is not a policy.
 //!
 //! ```text
 //!   page     8   9  10  11  12  13        hole from 8: 11     history before 11: 3

@@ -291,7 +291,8 @@ impl KernelReader {
         self.max /= 4;
     }
 
-    /// Records the folio order that was used for the latest window, because the next window starts from it (section 4.6).
+    /// Records the folio order that was used for the latest window, because the folio order of the next window is derived from it
+    /// (section 4.6).
     pub fn placed(&mut self, order: u32) {
         self.window.order = order;
     }

@@ -1,4 +1,4 @@
-//! No readahead: a miss fetches only the requested bytes. All other policies are compared with this one.
+//! No readahead: a miss fetches only the requested bytes. All other policies are compared with this policy.
 
 use super::{Info, Policy, Scope};
 use alloc::boxed::Box;

@@ -18,7 +18,8 @@ pub const PAGE: u64 = 4096;
 /// Size of the pieces of a forced read, in pages: 2 MiB.
 pub const FORCE_PIECE: u64 = 512;
 
-/// If misses in a mapping exceed hits by more than this number, a fault reads only one page.
+/// If the page faults in a mapping have missed the cache more often than they hit it, by more than this number, a fault reads only one
+/// page.
 pub const MMAP_LOTSAMISS: u64 = 100;
 
 /// The allowed range of `max`. The largest value, 1 GiB, is larger than any `read_ahead_kb` in use, and small enough that four windows
@@ -57,8 +58,8 @@ pub fn next(cur: u64, max: u64) -> u64 {
     }
 }
 
-/// The number of requested pages, counted from the page of `ask.at`, at least one. It is not limited by the end of the file (section
-/// 4.2).
+/// The number of requested pages, counted from the page of `ask.at`, at least one. The end of the file does not limit this number
+/// (section 4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
     PageRange {

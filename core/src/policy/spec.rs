@@ -155,7 +155,7 @@ impl PolicyDraft {
         PolicyDraft::parse_among(text, &[ALL])
     }
 
-    /// Like [`Self::parse`], but with the policies of these lists, for a program that adds policies.
+    /// Like [`Self::parse`], but accepts the policies of the given lists, for a program that adds policies.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::parse`].

@@ -309,8 +309,8 @@ impl Files {
         true
     }
 
-    /// The source that must be asked for its size after a change, and its new version number. Only the first caller gets this value; its
-    /// thread must ask the source.
+    /// The source that must be asked for its size after a change, and its new version number. Only the first call returns the source; the
+    /// calling thread must ask it for its size.
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self
             .get_mut(file)
@@ -358,7 +358,7 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 /// ```
 ///
 /// A pinned reader has reported a size to a client that has its own cache, such as an NBD client. A sample of a file's bytes cannot prove
-/// that the file was only appended to. So for such a client, a file with another size is another version.
+/// that the file was only appended to. So for a pinned reader, a file with another size is another version.
 pub struct VersionCursor {
     version: AtomicU64,
     pin: Pin,
@@ -382,7 +382,7 @@ impl VersionCursor {
         }
     }
 
-    /// Pins the reader to its version, and to this size if one is given.
+    /// Pins the reader to its version, and also to `size` if a size is given.
     pub fn pin(&mut self, size: Option<u64>) {
         self.pin = size.map_or(Pin::Version, Pin::Exact);
     }

@@ -6,8 +6,8 @@
 //!                     └─ cancelled before a thread took it ──► answered without a transfer; while it streams ──► ended early
 //! ```
 //!
-//! Example: a read of 8 KiB misses, and the policy adds 128 KiB of readahead. This makes two jobs: the caller takes the demand job,
-//! and a worker takes the other.
+//! Example: a read of 8 KiB misses, and the policy adds 128 KiB of readahead. The read makes two jobs: the caller takes the demand job,
+//! and a worker takes the readahead job.
 
 use crate::budget::Claim;
 use crate::chunk::Chunk;
@@ -170,7 +170,7 @@ impl Jobs {
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Puts back jobs that were taken but not started. These jobs are treated as demand, because a caller may wait for them.
+    /// Puts back jobs that were taken but not started. From now on they are treated as demand jobs, because a caller may wait for them.
     pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }

@@ -10,8 +10,8 @@
 //!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the proof from being consumed
 //! ```
 //!
-//! Example: a thread finds a fetch to run. It clones the `Remote` of the source under the lock, releases the lock, and reads the source
-//! through `at`. Then it takes the lock again to report the result.
+//! Example: a thread finds a fetch to run. The thread clones the `Remote` of the source under the lock, releases the lock, and reads the
+//! source through `at`. Then the thread takes the lock again to report the result.
 //!
 //! The compiler cannot check [`UnlockedProof::enter`], which creates the proof at the start of each thread and of each external call. A
 //! debug build panics if a thread that holds the lock calls `enter`, or drops the last reference to a source.
@@ -107,7 +107,7 @@ impl<T> DerefMut for StateGuard<'_, T> {
     }
 }
 
-/// A source or a queue. A thread that holds the lock can store it but not use it.
+/// A source or a queue. A thread that holds the lock can store this value, but cannot call the source or queue in it.
 pub struct Remote<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Remote<T> {

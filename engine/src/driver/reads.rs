@@ -80,7 +80,7 @@ impl Reads {
         self.sleepers
     }
 
-    /// How often a sleeping caller found work after a timeout without having been notified.
+    /// How often a caller that had slept until its timeout found work for which it should have been notified.
     pub fn missed_calls(&self) -> u64 {
         self.missed_calls
     }

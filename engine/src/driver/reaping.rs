@@ -1,7 +1,8 @@
 //! Reaping a queue: a thread takes completed transfers, reports them to the machine, and lets another thread reap.
 //!
 //! Example: a caller waits for page 7 and reaps. The queue returns transfers for pages 7 and 9. The caller stores the bytes of both
-//! transfers. Its read has the bytes of page 7, and the next thread that releases the lock wakes the caller that waits for page 9.
+//! transfers. The read of this caller now has the bytes of page 7, and the next thread that releases the lock wakes the caller that waits
+//! for page 9.
 //!
 //! ```text
 //!   begin_reap ─unlock─ queue.reap ─ source.size ─lock─ end_reap ─► arrive, for each transfer that has ended

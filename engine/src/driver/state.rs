@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// Reports that the source no longer has `version`. The first report drops everything of the old version.
+    /// Reports that the source no longer has `version`. The first report of a change drops all pages and fetches of the old version.
     pub fn change(&mut self, now: Nanos, file: FileId, version: u64) {
         if self.files.change(file, version) {
             self.feed(now, Event::Changed { file, size: 0 });

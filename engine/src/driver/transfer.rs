@@ -158,7 +158,8 @@ pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, F
     Ok(state)
 }
 
-/// A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and waiting readers continue.
+/// A fetch whose bytes arrive piece by piece: each buffer is put into the store as soon as it is full, and readers that wait for its
+/// bytes continue.
 ///
 /// Example: an HTTP body of 1 MiB, in four buffers of 256 KiB. A reader that waits for the first 4 KiB continues after a quarter of the
 /// body. A buffer that is not full, which can only be the last, goes into the store at the end of the fetch (`State::complete`). If the

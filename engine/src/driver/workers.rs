@@ -173,8 +173,8 @@ impl Workers {
         }
     }
 
-    /// How long a worker may sleep. One worker polls the queues that no reader reaps. This worker starts polling when it is notified to
-    /// do so, and stops after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
+    /// How long a worker may sleep. At any time, one worker may poll the queues that no reader reaps. This worker starts polling when it
+    /// is notified to do so, and stops after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
     pub fn pause(&mut self, quiet_ticks: &mut Option<u32>, unattended: bool) -> Duration {
         if self.idle_poll == IdlePoll::Called {
             (self.idle_poll, *quiet_ticks) = (IdlePoll::Kept, Some(0));

@@ -25,7 +25,7 @@ pub enum FrontErrorKind {
     System,
 }
 
-/// Why a server cannot start or a mount failed, in one line.
+/// The reason why a server could not start or a mount failed, in one line.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {place}; {remedy}")]
 #[non_exhaustive]

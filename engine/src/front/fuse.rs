@@ -153,7 +153,7 @@ impl FuseStop {
     }
 }
 
-/// A mount: a read-only tree of files, read through one engine. Dropping it unmounts the tree.
+/// A mount: a read-only tree of files, read through one engine. When the `Mount` is dropped, the tree is unmounted.
 pub struct Mount {
     mounted: KernelMount,
     view: Arc<View>,

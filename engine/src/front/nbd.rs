@@ -52,14 +52,14 @@ use workers::{WorkerStep, Workers};
 pub struct NbdStop(UnixStream);
 
 impl NbdStop {
-    /// Stops the server: it accepts no more clients and no more requests, answers the accepted requests, and returns from
-    /// [`Server::run`].
+    /// Stops the server: it accepts no more clients and requests, answers the requests that it has already accepted, and then
+    /// [`Server::run`] returns.
     pub fn stop(&self) {
         // A full pipe already contains a wakeup, and a closed pipe needs none.
         let _ = (&self.0).write(&[1]);
     }
 
-    /// A pipe to the server: any byte that is written to it stops the server, so that a signal handler can do this.
+    /// The write end of a pipe to the server: any byte written to it stops the server, so that a signal handler can stop the server.
     ///
     /// # Errors
     /// Returns an error if the process has no free file descriptors.

@@ -22,7 +22,7 @@ pub enum RequestKind {
     Flush,
 }
 
-/// A completed request. It is reported before its answer is sent, so that the report precedes the client's next request.
+/// A completed request. The request is reported before its answer is sent, so that the report precedes the client's next request.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedRequest {
     /// The request.

@@ -1,7 +1,7 @@
 //! A unix socket in the file system, removed when it is dropped.
 //!
-//! The socket is created in a directory that no other user can enter. It is moved to its path after its mode is set, so that other users
-//! can never connect in between. The new socket never replaces a regular file, or the socket of a server that still answers.
+//! The socket is created in a directory that no other user can enter. The socket is moved to its path only after its file mode is set, so
+//! that no other user can connect before. The new socket never replaces a regular file, or the socket of a server that still answers.
 //!
 //! ```text
 //!   .foreread-XXXX/s (0600) ──rename──► PATH ──dropped──► removed, if it is still this socket

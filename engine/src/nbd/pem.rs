@@ -47,7 +47,8 @@ pub fn authorities(
     Ok(roots)
 }
 
-/// Whether nothing exists at this path. A dangling symbolic link does exist, so that it leads to an error instead of being ignored.
+/// Whether nothing exists at this path. A dangling symbolic link counts as existing, so that it causes an error later instead of being
+/// ignored.
 pub fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

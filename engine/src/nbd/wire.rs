@@ -22,7 +22,7 @@ pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Handshake flags; server and client use the same bits.
 pub mod handshake_flag {
-    /// Options can be refused one by one.
+    /// The server can refuse a single option without ending the handshake.
     pub const FIXED_NEWSTYLE: u16 = 1;
     /// The reply to `EXPORT_NAME` is sent without the 124 zero bytes.
     pub const NO_ZEROES: u16 = 2;
@@ -111,7 +111,7 @@ pub mod chunk {
     pub const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// The metadata context for holes, and its two flags. A hole has both flags, because it reads as zeroes.
+/// The metadata context for holes, and its two flags. A hole gets both flags, because its bytes read as zeroes.
 pub mod allocation {
     /// The name of the context.
     pub const NAME: &str = "base:allocation";
@@ -136,7 +136,7 @@ pub mod errno {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// Converts an error number of the system to one of the protocol. Errors that the protocol does not have become EIO.
+/// Converts an error number (errno) of the system to an error number of the protocol. Errors that the protocol does not have become EIO.
 #[must_use]
 pub fn wire_errno(system: i32) -> u32 {
     use errno::{EINVAL, EIO, ENOMEM, ENOSPC, EOVERFLOW, EPERM};

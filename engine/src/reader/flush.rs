@@ -1,8 +1,9 @@
 //! Flushes of one source: only one runs at a time, and the first error is kept.
 //!
 //! The kernel reports a writeback error once, to the file descriptor that asks first (Linux: `errseq_t`, `fsync(2)`), and then forgets
-//! which bytes were lost. So an error in one client's flush concerns all clients: after it, no flush of this source succeeds until the
-//! source is opened again. Flushes that arrive while another flush runs wait for it to end; then a single flush serves all of them.
+//! which bytes were lost. So a flush error of one client concerns all clients: after the first error, no flush of this source succeeds
+//! until the source is opened again. Flushes that arrive while another flush runs wait for it to end; then a single flush serves all of
+//! them.
 //!
 //! ```text
 //!   flush ──► failed before? ──► that error
@@ -37,7 +38,7 @@ struct FlushState {
 }
 
 impl Flushes {
-    /// Flushes the source: returns when a flush that started after this call has ended.
+    /// Returns when the source has completed a flush that started after this call; starts the flush if no other thread does.
     pub fn run(&self, flush: impl FnOnce() -> Result<(), SourceError>) -> Result<(), SourceError> {
         let mut state = self.lock()?;
         let mine = state.begun + 1;

@@ -109,7 +109,7 @@ impl Engine {
 }
 
 impl ListedFile {
-    /// The position of this file in the order.
+    /// The position of this file in the engine's order of files.
     #[must_use]
     pub fn position(&self) -> FilePosition {
         FilePosition(self.key)
@@ -151,7 +151,7 @@ impl Drop for ListedFile {
 }
 
 impl Reader {
-    /// The position of this reader's file in the order, after which the next file can be listed ([`Engine::list`]).
+    /// The position of this reader's file in the engine's order of files; the next file can be listed after it ([`Engine::list`]).
     #[must_use]
     pub fn position(&self) -> Option<FilePosition> {
         self.engine.driver().key(self.at.file).map(FilePosition)

@@ -15,7 +15,8 @@ impl Reader {
     ///
     /// The polling thread copies the bytes. The engine's worker threads run fetches, or the fetches go to the source's queue. An engine
     /// without worker threads ([`Options::threads`](crate::Options::threads) is 0, or none can be started) reads the source during the
-    /// poll, which then blocks. Opening and dropping a reader block, so do this on your runtime's threads for blocking calls.
+    /// poll, which then blocks. Opening and dropping a reader block the thread, so open and drop readers on your runtime's threads for
+    /// blocking calls.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};

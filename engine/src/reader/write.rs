@@ -25,8 +25,8 @@ impl Reader {
             .map_err(|error| self.refuse(error))
     }
 
-    /// Locks the source against other writers, for as long as this process has it open. For a file this is an advisory lock, like that of
-    /// QEMU; for a block device it is an exclusive open (`O_EXCL`), which fails if the device is mounted. Call it after
+    /// Locks the source against other writers, for as long as this process has it open. A file gets an advisory lock, like the lock of
+    /// QEMU; a block device is opened exclusively (`O_EXCL`), which fails if the device is mounted. Call this method after
     /// [`Reader::allow_writes`].
     ///
     /// # Errors

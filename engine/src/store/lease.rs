@@ -23,7 +23,8 @@ impl LeasedBytes {
     }
 }
 
-/// Bytes of the store that stay readable even if their pages are dropped. A lease of one piece, the usual case, allocates no memory.
+/// Bytes of the store that stay readable even if their pages are dropped. A lease usually has only one piece, and then allocates no
+/// memory.
 #[derive(Clone, Debug, Default)]
 pub struct Lease {
     first: Option<LeasedBytes>,

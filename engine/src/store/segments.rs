@@ -139,7 +139,7 @@ impl Segments {
     }
 }
 
-/// A mask with `pages` (at least one) bits set, starting at `at`.
+/// A mask in which `pages` bits (at least one) are set, the lowest of them bit `at`.
 pub fn run_mask(at: u8, pages: u8) -> u64 {
     (u64::MAX >> (64 - u32::from(pages))) << at
 }

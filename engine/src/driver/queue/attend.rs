@@ -159,8 +159,8 @@ impl Queues {
         });
     }
 
-    /// Whether the reaper thread must continue, because tasks read or transfers are in flight. If not, the thread is no longer recorded
-    /// as the queue's reaper thread.
+    /// Whether the reaper thread must continue, because tasks read or transfers are in flight. If the result is false, the thread is no
+    /// longer recorded as the queue's reaper thread.
     pub fn thread_goes_on(&mut self, key: QueueKey, now: Nanos, closing: bool) -> bool {
         let goes_on = self.table.update_by_key(key, |queue| {
             let wanted = std::mem::take(&mut queue.reaper_thread.wanted);
@@ -238,13 +238,13 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 /// The task that polls a queue, so that its answer needs no other thread.
 ///
 /// A task must not block. Without polling, three threads run for one completion: the kernel completes the transfer in the thread that
-/// submitted it, the reaper thread wakes up, and the reaper thread wakes the task's thread. So for a moment, a waiting task wakes itself
-/// again and again, and each time checks the queue for all tasks of the file. Between two checks, the runtime can run other tasks on the
-/// thread. Tasks do not poll if there is only one core, or if earlier polling found nothing because the storage takes longer than
-/// [`MOMENT`].
+/// submitted it, the reaper thread wakes up, and the reaper thread wakes the task's thread. To avoid these wake-ups, a waiting task polls
+/// for a moment: it wakes itself again and again, and each time checks the queue for all tasks of the file. Between two checks, the
+/// runtime can run other tasks on the thread. Tasks do not poll if there is only one core, or if earlier polling found nothing because
+/// the storage takes longer than [`MOMENT`].
 ///
 /// Example: tasks A and B miss on one file. A polls the queue; B registers its waker and waits. A finds B's completion and wakes B. A
-/// checks again, finds its own completion, and ends. Task C also waits: it is woken and polls from now on.
+/// checks again, finds its own completion, and ends. If task C also waits, it is woken and polls from then on.
 ///
 /// A transfer for a task is submitted at once. In a measurement, 32 concurrent reads by tasks had 81 % of the throughput of 32 threads;
 /// when the polling task submitted the transfers of all tasks together instead, they had only 66 %.
@@ -288,7 +288,7 @@ impl Poller {
         self.is_active() && self.is_fresh(now)
     }
 
-    /// Whether the task of this slot may start to poll. It may not while polling is paused.
+    /// Whether the task of this slot may start to poll. No task may start while polling is paused.
     pub fn begin(&mut self, slot: u32, now: Nanos) -> bool {
         let rests = self.rest > 0;
         self.rest -= u32::from(rests && self.rest != FOREVER);

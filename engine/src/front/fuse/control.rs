@@ -8,8 +8,8 @@
 //!          ◄── "2 files, 0 unknown\n" ─────────  or "error: WHY\n"
 //! ```
 //! Example: 1,000 objects of 100 kB in shuffled order (one training epoch), on storage with 30 ms latency. If the objects are opened one
-//! after the other, each costs a round trip: 30 s in total. With the list, the next files are read ahead, as many as fit into the
-//! readahead distance, and the time depends only on the link's bandwidth.
+//! after the other, each costs a round trip: 30 s in total. With the list, the mount reads the next files ahead, as many as fit into the
+//! readahead distance, so that the total time depends only on the link's bandwidth.
 
 use super::{FileOrder, Planner};
 use crate::front::unix::{UnixSocket, knock};

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! **The kernel's own readahead** stays on, but small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead into its page cache,
-//! so that requests are larger than a page. So the engine gets requests of that size from a sequential reader; the engine's own readahead
-//! hides the latency of the storage. If the setting is 0, each page is a separate request.
+//! so that requests are larger than a page. So the requests of a sequential reader reach the engine in that size; the engine's own
+//! readahead hides the latency of the storage. If the setting is 0, each page is a separate request.
 
 use super::caller;
 use super::passed::PassedFiles;

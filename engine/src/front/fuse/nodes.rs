@@ -31,7 +31,7 @@ const TOLD_BYTES: u64 = 40;
 /// Bytes of a node in addition to its path and version, including allocator overhead.
 const NODE_BYTES: u64 = size_of::<Node>() as u64 + 3 * 16;
 
-/// The state of one inode number.
+/// What the mount knows about one inode number.
 pub struct Node {
     pub path: Arc<Path>,
     pub meta: Meta,
@@ -205,8 +205,8 @@ impl Nodes {
         number
     }
 
-    /// Counts that the kernel has looked up the file at a path, and returns its inode number. If the inode numbers take too much memory,
-    /// the path is returned as the error.
+    /// Counts a lookup by the kernel of the file at a path, and returns the file's inode number. If the inode numbers take too much
+    /// memory, the path is returned as the error.
     pub fn enter(&mut self, path: PathBuf, meta: Meta) -> Result<u64, PathBuf> {
         let number = self.slot(&path, &meta);
         match self.told.get_mut(&number) {
@@ -344,7 +344,7 @@ impl Nodes {
         }
     }
 
-    /// The file that follows a file in the caller's order or in the listing of its folder, if the kernel knows both files.
+    /// The file that follows a file in the caller's list or in the listing of its folder, if the kernel knows both files.
     pub fn next(&mut self, number: u64) -> Option<(u64, &Node)> {
         let node = self.node(number)?;
         let (next, place) = (node.next, node.place.clone());
@@ -386,7 +386,7 @@ impl Nodes {
 
     // ---- open files ----
 
-    /// Opens a handle on `base`, or on the reader that another thread has stored meanwhile. The file is no longer announced to the
+    /// Opens a handle on the file's stored reader, or on `base` if no reader is stored yet. The file is no longer announced to the
     /// engine. Returns the reader and the values to drop.
     pub fn opened(
         &mut self,

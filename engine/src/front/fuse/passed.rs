@@ -25,8 +25,8 @@ struct OpenNumber<I> {
     passed: Option<Arc<PassedFile<I>>>,
 }
 
-/// A backing file that the kernel has accepted. The file stays open, and cannot be evicted from the disk cache, until the last handle of
-/// its inode is closed.
+/// A backing file that the kernel has accepted. The backing file stays open, and cannot be evicted from the disk cache, until the last
+/// handle of its inode is closed.
 pub struct PassedFile<I> {
     pub id: I,
     _file: WholeFile,
@@ -88,7 +88,7 @@ impl<I> PassedFiles<I> {
         }
     }
 
-    /// Whether files may be passed through, because the kernel has not refused one so far.
+    /// Whether passthrough may be tried: the kernel has not refused a file so far.
     pub fn may_pass(&self) -> bool {
         !self.is_refused.load(Ordering::Relaxed)
     }

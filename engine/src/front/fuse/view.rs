@@ -152,7 +152,7 @@ impl View {
         self.ttl
     }
 
-    /// Whether the listings of this tree contain the version of each file.
+    /// Whether the tree's listings contain the version of each file.
     pub fn lists_versions(&self) -> bool {
         self.lists_versions
     }

@@ -48,7 +48,7 @@ pub enum MetricKind {
     Info,
 }
 
-/// The unit of a metric, which is the suffix of its name.
+/// The unit of a metric; the metric's name ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricUnit {
     /// Bytes.

@@ -176,7 +176,7 @@ impl Conn {
         true
     }
 
-    /// Reads a request and answers it. Returns the number of data bytes sent.
+    /// Reads one request from the client and answers it. Returns the number of data bytes sent.
     pub fn turn(&self, buffer: &mut Vec<u8>) -> usize {
         let mut turns = self.turns();
         turns.armed = false;

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const MAX_CLIENTS: u32 = 2048;
 /// Default of [`NbdSettings::max_helpers`].
 pub const MAX_HELPERS: u32 = 256;
-/// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
+/// Default of [`NbdSettings::max_owed_bytes`]: one piece of an answer for each helper thread.
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
 
 /// Helpers and kept answers may each use this fraction of the memory of the machine or control group.

@@ -1,4 +1,4 @@
-//! One type for both kinds of sockets, unix and TCP.
+//! A common type for the sockets of the NBD server, unix and TCP.
 //!
 //! Every wait for a socket has a deadline.
 
@@ -197,7 +197,7 @@ impl Socket {
         }
     }
 
-    /// Sends as much of the parts as fits into the socket's buffer, as one packet if all of it fits. Returns `WouldBlock` if the buffer
+    /// Sends as many bytes of `parts` as fit into the socket's buffer, and if all fit, as one packet. Returns `WouldBlock` if the buffer
     /// is full.
     pub fn send_now(&self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

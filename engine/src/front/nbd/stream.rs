@@ -30,7 +30,7 @@ impl ClientStream {
         }
     }
 
-    /// Runs the TLS handshake. All bytes before the handshake are plain, and all bytes after it are encrypted.
+    /// Runs the TLS handshake. All bytes before the TLS handshake are plain text, and all bytes after it are encrypted.
     #[cfg(feature = "tls")]
     pub fn start_tls(&self, tls: &NbdTls, deadline: &mut Deadline) -> std::io::Result<()> {
         let session = Session::agree(&self.socket, tls, deadline)?;
@@ -76,8 +76,8 @@ impl ClientStream {
         self.socket.receive_now(buf)
     }
 
-    /// Sends as much of both parts as fits into the socket's buffer, as one packet if all of it fits. Returns `WouldBlock` if the buffer
-    /// is full; the caller must then pass the same bytes again.
+    /// Sends as many bytes of both parts as fit into the socket's buffer, and if all fit, as one packet. Returns `WouldBlock` if the
+    /// buffer is full; the caller must then pass the same bytes again.
     pub fn send_now(&self, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {

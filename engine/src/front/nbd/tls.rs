@@ -1,8 +1,9 @@
 //! TLS of the NBD server: its certificates, and the session of a client.
 //!
 //! The certificate files have the same names as for nbdkit and libnbd. A session encrypts at most [`SEND_BYTES`] at a time, and reports
-//! them as sent when the kernel has all their TLS records. So for a client that does not read its answers, the session buffers only this
-//! many bytes. One lock guards a session; it is held while bytes are encrypted and moved, never while a thread waits for the client.
+//! them as sent when the kernel has all their TLS records. So for a client that does not read its answers, the session buffers at most
+//! [`SEND_BYTES`]. A lock guards each session; the lock is held while bytes are encrypted and copied, never while a thread waits for the
+//! client.
 //!
 //! ```text
 //!   DIR/server-cert.pem   the certificate sent to clients, with intermediate certificates
@@ -305,8 +306,8 @@ impl Session {
         Err(ErrorKind::WouldBlock.into())
     }
 
-    /// Like [`Socket::send_now`], but encrypts the bytes. After `WouldBlock`, the caller repeats the call, which sends the rest of the
-    /// encrypted bytes and returns their number.
+    /// Like [`Socket::send_now`], but encrypts the bytes. If the result is `WouldBlock`, the caller must repeat the call, which then
+    /// sends the rest of the encrypted bytes and returns their number.
     pub fn send_now(&self, socket: &Socket, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
         let mut state = self.state();
         if state.encrypted == 0 {

@@ -138,7 +138,8 @@ impl Workers {
         )?)
     }
 
-    /// A thread calls this before it has to wait, so that another thread polls the sockets, unless one already does.
+    /// Releases the calling thread's slot, because the thread has to wait. If no thread remains at work, or a client is ready to be
+    /// served, another thread is called.
     pub fn yield_slot(&self) -> WorkerStep {
         let mut pool = self.pool();
         pool.at_work -= 1;
@@ -150,12 +151,12 @@ impl Workers {
         }
     }
 
-    /// A thread calls this after it has waited.
+    /// Counts the calling thread as at work again, after it has waited.
     pub fn come_back(&self) {
         self.pool().at_work += 1;
     }
 
-    /// A thread calls this if there is more work than one thread can do, so that another thread helps.
+    /// Requests another thread, because there is more work than the calling thread can do.
     pub fn invite(&self) -> WorkerStep {
         self.call(self.pool())
     }
