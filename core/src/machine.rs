@@ -1,8 +1,9 @@
 //! The state machine: it takes events and returns actions. Policy and cache interact only here.
 //!
-//! Call order: pass one event to [`Machine::handle`], then call [`Machine::poll`] until it returns `None`. Nothing else changes the
-//! machine. The machine never waits, never loses a read, and never fails a read because a readahead fetch failed. Every read ends with a
-//! last [`Action::Serve`] or one [`Action::Fail`], provided that the driver answers every submitted fetch and releases every lease.
+//! Call order: pass one event to [`Machine::handle`], then call [`Machine::poll`] until it returns `None`. No other call changes the
+//! decisions of the machine. The machine never waits, never loses a read, and never fails a read because a readahead fetch failed. Every
+//! read ends with a last [`Action::Serve`] or one [`Action::Fail`], provided that the driver answers every submitted fetch and releases
+//! every lease.
 //!
 //! ```text
 //!   Read ──► [starved] ──► look-up ──► waiting ──► leased ──► (next piece) ──► gone

@@ -2,7 +2,7 @@
 //! `key=value,...` without a name.
 //!
 //! This file splits the text and checks its form; the caller checks names, keys and values. Spaces around names, keys and values are
-//! dropped. Empty parts are dropped.
+//! dropped. Empty parts between commas are ignored.
 //!
 //! ```text
 //!   "linux-6.18:max=1M, folios=on"  ──►  name "linux-6.18", pairs [("max", "1M"), ("folios", "on")]

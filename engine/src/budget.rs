@@ -1,8 +1,8 @@
 //! Limits shared by all engines of a process: memory, requests in flight, bytes in flight.
 //!
 //! An engine reserves memory when it is created and returns it when it ends. A transfer counts towards the limits from its start to its
-//! end. A transfer for demand always starts, even above the limit, because a caller waits for it. A readahead transfer is refused above
-//! the limit; a refusal fails no read. The budget never waits and never blocks a caller.
+//! end. A transfer for demand always starts, even above the limit, because a caller waits for it. A readahead transfer that would exceed
+//! a limit is refused, which fails no read. The budget never waits and never blocks a caller.
 //!
 //! ```text
 //!   Engine::new ──reserve──► the requested memory, or the rest, or an error

@@ -1,7 +1,7 @@
 //! Fork support for programs with engines, such as Python's `multiprocessing`.
 //!
-//! A forked child has a copy of its parent's memory, but of its threads only the one that forked. A lock that another thread held during
-//! the fork stays locked in the child, and the threads for which a reader waits do not exist in the child. So the child cannot use
+//! A forked child has a copy of its parent's memory, but only one thread: the thread that called fork. A lock that another thread held
+//! during the fork stays locked in the child, and the threads for which a reader waits do not exist in the child. So the child cannot use
 //! engines and readers of the parent: it must neither read with them nor drop them (use `std::mem::forget`), and must create new engines
 //! and readers. For new engines to work in the child, the state shared by all engines of a process must be consistent: spare buffers, the
 //! log, and the threads of connections.

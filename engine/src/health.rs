@@ -1,6 +1,6 @@
 //! Explains why readahead is not running, because readahead that silently does nothing is a common fault.
 //!
-//! The module uses only counters, so it works wherever the counters come from. If there were too few reads, it gives no diagnosis.
+//! The module uses only counters, so it works wherever the counters come from. If there were too few reads, no explanation is given.
 
 use foreread_core::stats::Stats;
 

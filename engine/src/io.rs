@@ -1,8 +1,8 @@
 //! A reader with a position: [`std::io::Read`] and [`std::io::Seek`] for programs that read sequentially.
 //!
 //! [`ReadCursor`] keeps a position for a [`Reader`] and advances it by the length of each read. The cursor accepts a `Reader`, `&Reader`
-//! or `Arc<Reader>`. Two cursors on one reader have two positions but share one readahead state; for separate states, give each its own
-//! [`Reader::try_clone`].
+//! or `Arc<Reader>`. Two cursors on one reader have two positions but share one readahead state; for separate states, create each cursor
+//! from its own clone of the reader ([`Reader::try_clone`]).
 //!
 //! ```text
 //!   ReadCursor ── position 8192 ──► Reader::read_at(buf, 8192) ──► 4096 bytes ──► position 12288

@@ -1,4 +1,4 @@
-//! Latencies of sources: a histogram with fixed buckets. The driver fills it and reports use it.
+//! Latencies of sources: a histogram with fixed buckets. The driver counts transfers in the histogram, and reports show it.
 //!
 //! This module does not read the clock. Every transfer is counted in exactly one bucket.
 

@@ -27,8 +27,8 @@ pub struct Options {
     /// The initial hint of each open description: normal, sequential or random; other hints are ignored. Default none.
     pub hint: Option<Advice>,
     /// Maximum bytes of pages that are cached or in flight. Default 256 MiB, minimum four pages (16 KiB); smaller values, such as 0,
-    /// are raised to it. [`Engine::cache_bytes`](crate::Engine::cache_bytes) returns the actual size. Each engine has its own cache,
-    /// and [`Reader::open`](crate::Reader::open) creates an engine: to share a cache, share the engine.
+    /// are raised to this minimum. [`Engine::cache_bytes`](crate::Engine::cache_bytes) returns the actual size. Each engine has its own
+    /// cache, and [`Reader::open`](crate::Reader::open) creates an engine: to share a cache, share the engine.
     pub cache_bytes: u64,
     /// Size of a cache page. Default 4096.
     pub page_bytes: u64,
@@ -38,9 +38,9 @@ pub struct Options {
     pub threads: Option<u32>,
     /// How files are read. Default: with io_uring if the kernel allows it.
     pub io: Io,
-    /// Declares that a source that grows was only appended to; its bytes are not checked. Such a source must never be overwritten.
-    /// Default no: growth then counts as an append only after the old last page and a sample of the bytes read before were read
-    /// again and are unchanged. To a pinned reader, growth then counts as a change.
+    /// Declares that a source that grows was only appended to, so its old bytes are not checked. Such a source must never be overwritten.
+    /// Default no: growth is then accepted as an append only if the old last page and a sample of the bytes read before are read again
+    /// and are unchanged; for a pinned reader, growth is then a change.
     pub appending: bool,
     /// A file for the log of events and actions, for `foreread check replay-log`. An existing file or symbolic link is replaced; the
     /// target of the link is not touched. Default none.
@@ -49,7 +49,7 @@ pub struct Options {
     pub limits: Limits,
     /// The budget shared with other engines. Default: the process-wide budget.
     pub budget: Option<Arc<Budget>>,
-    /// A disk cache. Other and later processes need not fetch its bytes again. Default none.
+    /// A disk cache, from which other and later processes can read the same bytes without fetching them again. Default none.
     #[cfg(feature = "disk-cache")]
     pub disk_cache: Option<DiskCache>,
 }
@@ -98,7 +98,7 @@ pub struct Limits {
     pub max_fetch_bytes: Option<u64>,
     /// Maximum number of fetches in flight. Default 64.
     pub max_in_flight: u32,
-    /// Maximum number of these fetches that no caller waits for. Default 16, or more if the source serves more requests
+    /// Maximum number of fetches in flight for which no caller waits. Default 16, or more if the source serves more requests
     /// concurrently.
     pub max_ahead_in_flight: Option<u32>,
     /// Largest readahead that is added to a demand fetch. Default 128 KiB.

@@ -1,8 +1,8 @@
 //! A read plan, for callers that know their future reads.
 //!
-//! A plan reads a list of ranges in list order. The plan prefetches the next ranges of the list, as many as fit into a window. Examples
-//! are the row groups of a Parquet file, the tensors of a model, and the blocks of a query: no policy can predict these. The plan fetches
-//! nothing outside the list, and a failed prefetch never fails a read.
+//! A plan reads the ranges of a list in the order of the list. The plan prefetches the next ranges of the list, as many as fit into a
+//! window. Examples are the row groups of a Parquet file, the tensors of a model, and the blocks of a query: no policy can predict which
+//! of these ranges come next. The plan fetches nothing outside the list, and a failed prefetch never fails a read.
 //!
 //! ```text
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ] [ ... ]

@@ -1,6 +1,6 @@
 //! An administrator's settings for all sources: the largest and smallest readahead, optionally by capacity of the source.
 //!
-//! A policy whose `max` or `min` is not set takes it from here. Of the following values, the first that is set applies:
+//! If the `max` or `min` of a policy is not set, these settings provide it. Of the following values, the first that is set applies:
 //!
 //! ```text
 //!   the policy's text ──► first row of `by_capacity` that is large enough ──► `max`, `min` ──► device ──► kind of storage

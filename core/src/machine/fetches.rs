@@ -38,7 +38,7 @@ pub struct FetchView {
     pub awaited: bool,
 }
 
-/// A request for consecutive pages, which are in flight.
+/// A fetch: one request for consecutive pages. The pages are in flight until the fetch ends.
 pub struct Fetch {
     pub file: FileId,
     pub pages: PageRange,

@@ -1,7 +1,7 @@
 //! The steps of a demand read: look-up, wait, lease, release. A large read is processed in pieces.
 //!
-//! Only the method `ensure` decides whether a read waits or is served. No read waits forever, because `ensure` fetches every absent page,
-//! whatever the reason for its absence.
+//! Only the method `ensure` decides whether a read waits or is served. No read waits forever for a page, because `ensure` fetches every
+//! absent page, whatever the reason for its absence.
 
 use super::{AskedFor, Asker, LookedUp, MAX_READS, Machine, Note, Question, Verdict};
 use crate::event::{Action, Error, Mapping};

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Source: [Crume 2014] (Crume, 2014; strategy "eager"), as interpreted in docs/spec/rbd-readahead.md 6: the strategy was described but
-//! never published as code. Known weakness: it reads too much, because it reads a whole object even for a few sequential reads.
+//! never published as code. Known weakness: the policy reads too much, because after a few sequential reads it reads the whole object.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Source: [Crume 2014] (Crume, 2014; strategy "plain"), docs/spec/rbd-readahead.md 2, 3 and 5. The policy ignores reads that have the
-//! hint "random". Known limits of the design: it does not learn whether readahead was used, and cancels nothing.
+//! hint "random". Known limits of the design: the policy does not learn whether the bytes that it reads ahead are used, and cancels
+//! nothing.
 
 use super::{
     Answer, Ask, Info, Policy, Scope, Wants,

@@ -4,7 +4,8 @@
 //! adaptive policy has such figures.
 //!
 //! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The store's product of rate and latency is 5.7
-//! MB. The stream with the longest distance is 22.8 MB ahead. That is four times the product, the limit [`Limit::Source`].
+//! MB. The stream with the longest distance is 22.8 MB ahead. This distance is four times the product, which is the limit
+//! [`Limit::Source`].
 
 /// What limits the readahead distance of the stream that is furthest ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

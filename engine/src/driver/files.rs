@@ -413,7 +413,7 @@ impl VersionCursor {
         !matches!(self.pin, Pin::No)
     }
 
-    /// Whether a read may start without further checks on a file with this known state.
+    /// Whether a read of a file with this version and size may start without further checks.
     #[inline]
     pub fn allows(&self, known: SizedVersion) -> bool {
         self.version.load(Ordering::Relaxed) == known.version

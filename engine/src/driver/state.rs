@@ -1,7 +1,7 @@
 //! The state under the driver's lock: the machine, the cached bytes, and waiting reads and fetches.
 //!
-//! Every method is short, does not block, and applies all actions of the machine. Files, reads, queues, jobs, workers and notifications
-//! have separate states in separate files. This file connects these parts.
+//! Every method is short, does not block, and applies all actions of the machine. The states of files, reads, queues, jobs, workers and
+//! notifications are separate types, each in its own file. This file connects them.
 //!
 //! ```text
 //!   event ──► machine ──► Submit ──► jobs: demand, ahead      (a caller, a worker or a queue takes them)
@@ -346,7 +346,7 @@ impl State {
         self.hits = scratch;
     }
 
-    /// Passes the event `Timer` to the machine, if the time that it requested has come.
+    /// Passes the event `Timer` to the machine, if the time has come for which the machine has requested it.
     #[inline]
     pub fn ring_timer(&mut self, now: Nanos) {
         if self.workers.take_due_timer(now) {

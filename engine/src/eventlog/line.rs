@@ -1,4 +1,4 @@
-//! One line of the event log: writes every event and action as text, and parses it.
+//! The lines of the event log: writes an event or an action as a line of text, and parses such lines.
 //!
 //! The parser is strict: a missing field, an extra field, or a value out of range is an error.
 

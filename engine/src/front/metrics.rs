@@ -1,9 +1,9 @@
 //! Serves `GET /metrics` for Prometheus, as OpenMetrics, or as plain text for clients that do not accept OpenMetrics, such as
 //! browsers. The page `/` has a link to `/metrics`.
 //!
-//! One thread serves all clients, with one request per connection and a limit of two seconds for each request. One thread is enough,
-//! because a scraper sends a request every few seconds, and the time limit keeps a slow client from blocking others. The server reads at
-//! most 8 KiB of a request, does not keep connections open, and is reachable from other machines only if configured.
+//! One thread serves all clients, with one request per connection and a limit of two seconds for each request. A single thread is enough,
+//! because Prometheus sends a request only every few seconds, and the time limit keeps a slow client from blocking others. The server
+//! reads at most 8 KiB of a request, does not keep connections open, and is reachable from other machines only if configured.
 //!
 //! ```text
 //!   accept ──► head of a request, at most 8 KiB, within 2 s ──► 200 with the text, 404, 405, 431 ──► closed

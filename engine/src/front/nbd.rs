@@ -1,8 +1,8 @@
 //! The NBD server: one export, any number of clients, read-only by default.
 //!
 //! Each connection is an open description, so each client has its own readahead state on one shared cache. A few threads serve all
-//! clients (`workers`), one request at a time (`conn`). All data on a connection is of one version of the source, and a length from a
-//! client is never trusted. By default the server is not reachable from other machines.
+//! clients (`workers`); each thread serves one request at a time (`conn`). All data on a connection is of one version of the source, and
+//! a length from a client is never trusted. By default the server is not reachable from other machines.
 //!
 //! ```text
 //!   listener ──accept──► room for it? ──► a thread: handshake ──► workers: requests ──► replies

@@ -1,7 +1,7 @@
 //! [`ReadCursor`] for async tasks: `AsyncRead` and `AsyncSeek` of tokio and of futures.
 //!
-//! These traits lend the caller's buffer only for one poll, but the engine copies the pieces of a read as they arrive. So the first poll
-//! reads into the caller's buffer; if the read must wait, it continues into a buffer of the cursor.
+//! With these traits, the caller's buffer is available only during one poll, but the pieces of a read arrive over a longer time. So the
+//! first poll reads into the caller's buffer; if the read must wait, it continues into a buffer of the cursor.
 //!
 //! ```text
 //!   poll(buf of 64K) ──► cached ──► Ready: in the caller's buffer, no copy here

@@ -1,7 +1,7 @@
 //! Certificates, keys and certificate revocation lists (CRLs), as the server and the source read them from PEM files.
 //!
-//! A file is read in one piece, up to [`MAX_PEM_BYTES`]; a FIFO or a device at its path is refused. A file without a certificate, key or
-//! list is an error.
+//! A file is read in one piece, up to [`MAX_PEM_BYTES`]; a FIFO or a device at its path is refused. It is an error if the file does not
+//! contain the expected certificate, key or list.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};

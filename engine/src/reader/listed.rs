@@ -1,4 +1,4 @@
-//! The order of files: announces which files a program will read next, from a listing or from the program's own list.
+//! Announces to the engine in which order a program will read files, known from a listing or from the program's own list.
 //!
 //! If a program reads files in the order of the list, a policy that uses the order (`auto`) reads the next files ahead before they are
 //! opened. Other policies ignore the order. Listing a file opens no reader and sends no request.
@@ -8,8 +8,8 @@
 //!     └─ open ──► Reader of A, B's bytes are fetched ──► open B ──► a hit
 //! ```
 //!
-//! Example: 200 objects of 12 KiB, on storage with 30 ms latency, opened and read in order of their names. Without the announced order
-//! each object costs a round trip; with it, most objects are in the cache when they are opened.
+//! Example: 200 objects of 12 KiB, on storage with 30 ms latency, opened and read in order of their names. If the order is not announced,
+//! each object costs a round trip; if it is, most objects are in the cache when they are opened.
 
 use crate::driver::{FileKey, NewReader, VersionCursor};
 use crate::engine::Engine;

@@ -1,6 +1,6 @@
 //! Asynchronous reads by tasks, with any async runtime or without one.
 //!
-//! Such a read needs no runtime and no thread of the caller. A poll blocks only if no worker thread is available.
+//! An asynchronous read needs no runtime, and no thread of the caller. A poll blocks only if no worker thread is available.
 
 use super::{Reader, SourceLabel};
 use crate::driver::{Progress, ReadBuf, ReadSpan, TaskRead};

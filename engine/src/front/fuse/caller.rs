@@ -1,8 +1,9 @@
 //! Detects that a signal is about to end the thread whose request the mount is serving.
 //!
-//! The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers that with "not implemented". After this answer the kernel sends
-//! no further interrupts, and a killed thread still waits for the reply to its request. So long operations check the thread's pending
-//! signals (proc_pid_status(5)). The process ID of a caller in another PID namespace is unknown, so its request always completes.
+//! The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers that with "not implemented". After the answer "not implemented",
+//! the kernel sends no further interrupts, and a killed thread waits until its request is answered. Therefore, operations that take long
+//! check the pending signals of the calling thread (proc_pid_status(5)). The process ID of a caller in another PID namespace is unknown,
+//! so its request always completes.
 //!
 //! ```text
 //!   SigPnd 0000000000000100 ──► bit 8, SIGKILL: the answer is not needed

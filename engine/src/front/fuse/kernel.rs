@@ -1,16 +1,16 @@
 //! The interface to the crate `fuser`: it decodes requests and encodes replies.
 //!
 //! This module makes no decisions. A request is decoded, and [`View`] executes it on a thread that may block ([`RequestPool`]), for as
-//! long as the caller waits and the mount is not stopped. Then this module encodes the result. If a reply is dropped without being sent
-//! (a panic), the crate answers with EIO.
+//! long as the caller waits and the mount is not stopped. Then this module encodes the result. If a reply is dropped without being sent,
+//! because of a panic, `fuser` answers with EIO.
 //!
 //! ```text
 //!   /dev/fuse ──► fuser, 16 threads ──► Kernel ──► RequestPool ──► View ──► reply
 //! ```
 //!
 //! **The kernel's own readahead** stays on, but small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead into its page cache,
-//! so that requests are larger than a page. So the requests of a sequential reader reach the engine in that size; the engine's own
-//! readahead hides the latency of the storage. If the setting is 0, each page is a separate request.
+//! so that its requests are larger than a page. So the requests of a sequential reader reach the engine in that size; the engine's own
+//! readahead hides the latency of the storage. If this setting is 0, the kernel sends a separate request for each page.
 
 use super::caller;
 use super::passed::PassedFiles;

@@ -12,7 +12,7 @@
 //!   forget ──► counted down to zero ──► removed, with the reader that was kept for it
 //! ```
 //! Example: `ls` of a folder with 1,000,000 names creates 1,000,000 positions in one listing, but no node. If a program then opens one of
-//! the files, a node is created for it, and for the next files that are announced to the engine (`view/order.rs`).
+//! the files, a node is created for this file and for each of the files after it that are announced to the engine (`view/order.rs`).
 
 use super::handles::FolderListing;
 use crate::source::tree::{Kind, Meta, NameBytes};

@@ -1,7 +1,7 @@
 //! The metrics of an engine as values: one table for both the Prometheus page and the OTLP exporter. Each metric is one line in this
 //! file.
 //!
-//! Names omit `foreread_` and the unit; docs/metrics.md lists the full names. A counter is documented where it is counted
+//! Names omit `foreread_` and the unit; docs/metrics.md lists the full names. The counters are documented at their definition
 //! ([`foreread_core::stats::Stats`]). The table has at most [`MAX_STREAMS`] streams, and only values that the engine counts.
 //!
 //! ```text

@@ -2,9 +2,9 @@
 //!
 //! The handshake has its own thread, because a client may be slow. After the handshake, when a client has sent a request, any free thread
 //! takes one request from it and answers it. If the answering thread has to wait, another thread may take the client's next request, so
-//! that several misses overlap; their number is limited. Data is sent in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more
-//! memory than a request of 256 KiB. Two threads never read from one socket at the same time, and the bytes of two answers are never
-//! mixed on the wire. All answers are of one version of the source.
+//! that several misses overlap, up to a limit. Data is sent in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more memory
+//! than a request of 256 KiB. Two threads never read from one socket at the same time, and the bytes of two answers are never mixed on
+//! the wire. All answers are of one version of the source.
 //!
 //! ```text
 //!   armed ── data arrived ────► turn: take ── validate ── payload of a write ── answer ([`answer`]) ──► armed

@@ -1,7 +1,8 @@
 //! Folders of a mount: handles and listings.
 //!
 //! A folder is listed when a program reads its handle from the start. Later reads of the handle continue in that listing, so that the
-//! program gets each name once. All listings together have a memory limit. A partial listing is never returned as a complete one.
+//! program gets each name once. A memory limit applies to the total of all listings. A partial listing is never returned as if it were
+//! complete.
 //!
 //! ```text
 //!   open_folder ──► handle ──list from 0──► names, kept ──list from 128──► the rest ──► release_folder
