@@ -1,8 +1,8 @@
 //! Converts a policy's answer to fetches: admission, merging, eviction.
 //!
 //! Readahead never takes cache space that a demand read needs: a window is shortened to the remaining space. Demand pages always fit into
-//! the cache: a piece of a read starts only if the cache has space for it besides all pages that are in flight or are being copied by
-//! readers (`reads.rs`).
+//! the cache. A piece of a read starts only if the cache has space for it in addition to the pages in flight and the pages that readers
+//! are copying (`reads.rs`).
 //!
 //! ```text
 //!   answer: windows ──► absent runs ──► in flight ("unassigned") ──commit──► fetches

@@ -19,9 +19,9 @@
 //! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, its bytes are treated as if they had arrived at
 //! a constant rate, and only those count that arrived during the fetch (`ArrivalHistogram`).
 //!
-//! The latency may change, for example because of a new route. If eight consecutive fetches of a source that is not busy all take more
-//! than twice the latency, or all less than half of it, all samples are dropped, and the shortest of the eight times is the first new
-//! sample.
+//! The latency may change, for example because of a new route. The meter notices this if eight consecutive fetches of a source that is
+//! not busy all take more than twice the latency, or all less than half of it. It then drops all samples and starts with the shortest of
+//! the eight times.
 //!
 //! The latency is measured on an idle source, so it does not include the queue that readahead creates. If a source is never idle, the
 //! meter corrects the latency with 16 fetches that were queued after others. Queueing can only increase the first-byte times of these

@@ -69,7 +69,7 @@ impl Workers {
         }
     }
 
-    /// Creates the counts for a driver that already has workers in these states.
+    /// For tests: creates counts of workers in these states.
     #[cfg(test)]
     pub fn with(max: u32, idle: u32, called: u32) -> Workers {
         Workers {
