@@ -124,7 +124,7 @@ impl Pool {
         })
     }
 
-    /// Aligns new buffers also to `align` bytes. Buffers that were allocated before are not reused.
+    /// From now on also aligns new buffers to `align` bytes. Buffers that were allocated before are not reused.
     pub fn align_to(&self, align: usize) {
         let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {
@@ -294,7 +294,7 @@ impl Chunk {
             .map_or(&mut [], |m| &mut m.bytes_mut()[..len])
     }
 
-    /// The number of pages that the buffer is for.
+    /// The number of pages for which the buffer was taken.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.len as usize / self.pool.page_bytes

@@ -197,7 +197,7 @@ impl Engine {
         self.shared.driver.is_quiet()
     }
 
-    /// Latencies of the sources: first of demand fetches, then of fetches that started as readahead.
+    /// Latencies of the sources: the first histogram is of demand fetches, the second of fetches that started as readahead.
     #[must_use]
     pub fn latencies(&self) -> [Latencies; 2] {
         self.shared.driver.latencies()
@@ -209,7 +209,7 @@ impl Engine {
         self.shared.driver.streams(most).unwrap_or_default()
     }
 
-    /// The memory counters; they can be used after the engine is dropped.
+    /// The counters of the engine's buffer memory; they can be read even after the engine is dropped.
     #[must_use]
     pub fn meter(&self) -> Arc<MemoryMeter> {
         Arc::clone(self.shared.driver.meter())

@@ -20,7 +20,8 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind,)*];
 
-            /// The error number (errno) of this kind. A storage error that has its own number keeps that number instead.
+            /// The error number (errno) of this kind. If the storage has reported its own error number, the error keeps that number
+            /// instead.
             #[must_use]
             pub const fn errno(self) -> i32 {
                 match self {

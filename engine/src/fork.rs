@@ -18,7 +18,7 @@ use crate::{arena, log};
 /// Create a `Fork` before the fork. The parent drops the `Fork` and continues. The child calls [`Fork::in_child`]. The child neither
 /// reads with the parent's readers nor drops them (`std::mem::forget`), because the threads of these readers do not exist in the child;
 /// it opens sources again. A program that forks only to run another program immediately (`exec`, [`std::process::Command`]) does not need
-/// this.
+/// a `Fork`.
 ///
 /// ```
 /// let fork = foreread::Fork::prepare();
@@ -48,8 +48,8 @@ impl Fork {
         }
     }
 
-    /// Call this in the child, on the thread that forked. The threads that serve network connections exist only in the parent, so the
-    /// child starts its own.
+    /// Must be called in the child, on the thread that forked. The threads that serve network connections exist only in the parent, so
+    /// the child starts its own.
     #[cfg_attr(not(feature = "object"), allow(unused_mut))]
     pub fn in_child(mut self) {
         // This is not dropped, because the drop would wait for threads that do not exist.

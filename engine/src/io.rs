@@ -33,7 +33,7 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 /// **Errors.** A failed read returns a [`std::io::Error`] whose kind follows from the error number
 /// ([`ReadError::errno`](crate::ReadError::errno)): `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed. The
 /// error contains the [`ReadError`](crate::ReadError), so that a program can match on its [`ErrorKind`](crate::ErrorKind) and find the
-/// error of the source. `raw_os_error` returns `None`.
+/// error of the source. For such an error, `raw_os_error` returns `None`.
 ///
 /// ```
 /// use foreread::{ErrorKind, ReadError};

@@ -436,7 +436,7 @@ impl Reader {
         self.engine.gauges()
     }
 
-    /// The memory counters; they can be used after the reader is dropped.
+    /// The counters of the engine's buffer memory; they can be read even after the reader is dropped.
     #[must_use]
     pub fn meter(&self) -> Arc<MemoryMeter> {
         self.engine.meter()

@@ -288,8 +288,8 @@ impl Files {
         grown
     }
 
-    /// Reports that the source no longer has `version`. Returns true for the first report. The new version can be read only after
-    /// [`Files::accept`] has set its size, because the source is asked for the size without the lock.
+    /// Reports that the source no longer has `version`. Returns true for the first report of this change. The new version can be read
+    /// only after [`Files::accept`] has set its size, because the source is asked for the size without the lock.
     pub fn change(&mut self, file: FileId, version: u64) -> bool {
         let next = self.versions + 1;
         let Some(entry) = self
@@ -420,7 +420,7 @@ impl VersionCursor {
             && self.size().is_none_or(|pinned| pinned == known.size)
     }
 
-    /// Whether the reader knows this version. If it knows another version, the given version is recorded as known from now on.
+    /// Whether the reader knows this version. If the reader knows another version, `version` is recorded as known from now on.
     pub fn knows(&self, version: u64) -> bool {
         let known = self.version.load(Ordering::Relaxed) == version;
         if !known {

@@ -32,7 +32,7 @@ pub struct Job {
     pub version: u64,
 }
 
-/// A job that a thread has taken from the waiting jobs.
+/// A waiting job that a thread has taken in order to run it.
 pub struct NextJob {
     pub job: Job,
     /// Demand if a caller waits for it.
@@ -46,7 +46,7 @@ pub struct Part {
     pub chunk: Chunk,
 }
 
-/// The result of a successful transfer.
+/// What a successful transfer has found: the number of bytes read, and the current size of the source.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferReport {
     pub bytes: u64,
@@ -170,7 +170,8 @@ impl Jobs {
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Puts back jobs that were taken but not started. From now on they are treated as demand jobs, because a caller may wait for them.
+    /// Puts back jobs that were taken but not started. From then on, the jobs are treated as demand jobs, because a caller may wait for
+    /// them.
     pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }
@@ -207,7 +208,7 @@ impl Jobs {
         self.streaming.retain(|(running, _)| *running != fetch);
     }
 
-    /// Cancels all streaming fetches at shutdown, because nothing waits for them.
+    /// Cancels all streaming fetches at shutdown, because no caller waits for them any more.
     pub fn cancel_streams(&mut self) {
         self.streaming
             .iter()

@@ -107,7 +107,8 @@ impl<T> DerefMut for StateGuard<'_, T> {
     }
 }
 
-/// A source or a queue. A thread that holds the lock can store this value, but cannot call the source or queue in it.
+/// A source or a queue, as the state under the lock stores it. A thread that holds the lock can store this value, but cannot call the
+/// source or queue in it.
 pub struct Remote<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Remote<T> {
@@ -130,7 +131,7 @@ impl<T: ?Sized> Remote<T> {
         &self.0
     }
 
-    /// Uses the object once and drops this reference.
+    /// Calls the source or queue once and drops this reference to it.
     pub fn once<R>(self, unlocked: &UnlockedProof, work: impl FnOnce(&T) -> R) -> R {
         work(self.at(unlocked))
     }

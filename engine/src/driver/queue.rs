@@ -301,7 +301,7 @@ impl Queues {
         self.table.get(file).map_or(0, |queue| queue.in_flight)
     }
 
-    /// Whether several transfers can be submitted at once.
+    /// Whether the queue of this file has room for more than one further transfer.
     pub fn has_room_for_several(&self, file: FileId) -> bool {
         self.table.get(file).is_some_and(|queue| queue.room() > 1)
     }
@@ -432,7 +432,7 @@ impl Queues {
         self.close(key, |fetch| serials.contains(&fetch.serial))
     }
 
-    /// Handles a queue that panicked: all its fetches are read again.
+    /// Handles a queue whose code has panicked: all fetches in flight there are read again by threads.
     pub fn lose(&mut self, key: QueueKey) -> Vec<Job> {
         self.close(key, |_| true)
     }

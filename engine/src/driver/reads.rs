@@ -104,7 +104,7 @@ impl Reads {
         ReadId(self.number().0 | u64::from(slot))
     }
 
-    /// The number of a read that needs no slot because it has already ended.
+    /// The number for a read that has already ended and so needs no slot.
     pub fn number(&mut self) -> ReadId {
         self.begun += 1;
         ReadId(self.begun << SLOT_BITS)
@@ -415,7 +415,7 @@ const LISTS: usize = 16;
 /// A list of this length is reported: the cost of the lock per hit is then below the cost of copying a page.
 const MANY: usize = 64;
 
-/// A read that was served from published pages, without the lock.
+/// A read that was served without the lock, from published pages (cached pages that readers may copy without the lock).
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
     pub open: OpenId,

@@ -121,7 +121,7 @@ pub fn look_in_for_task(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fau
     Ok(state)
 }
 
-/// Like [`look_in`], for every file.
+/// Like [`look_in`], but for the queues of all files.
 pub fn look_in_everywhere(mut state: Guard<'_>) -> Result<Guard<'_>, Fault> {
     for number in 0..state.queues.file_numbers() {
         state = look_in(state, FileId(number))?;
@@ -129,7 +129,7 @@ pub fn look_in_everywhere(mut state: Guard<'_>) -> Result<Guard<'_>, Fault> {
     Ok(state)
 }
 
-/// Waits for all transfers in flight, at the end of the driver.
+/// Waits for all transfers in flight before the driver ends.
 pub fn drain(outside: Outside<'_>) -> Result<(), Fault> {
     let mut state = outside.lock()?;
     for number in 0..state.queues.file_numbers() {

@@ -95,7 +95,7 @@ impl Deref for Outside<'_> {
 }
 
 impl<'a> Outside<'a> {
-    /// Creates the proof, for a thread that the driver has not started itself.
+    /// Creates the value for a thread that the driver has not started itself.
     pub fn enter(shared: &'a Arc<DriverShared>) -> Outside<'a> {
         Outside {
             shared,

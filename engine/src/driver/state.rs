@@ -30,7 +30,7 @@ use foreread_core::machine::{MAX_IDS, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
 use std::sync::Arc;
 
-/// A source that will be added as a file, with its properties.
+/// A source with its properties, which will be added to the state as a file.
 pub struct NewFile {
     pub source: Remote<dyn Source>,
     pub size: u64,
@@ -435,8 +435,8 @@ impl State {
         }
     }
 
-    /// Refuses a readahead fetch because the budget has no room. The bytes of the fetch are not read, and no demand read fails because of
-    /// this.
+    /// Refuses a readahead fetch because it would exceed a limit of the budget. The bytes of the fetch are not read, and no demand read
+    /// fails because of this.
     pub fn refuse(&mut self, job: &Job) {
         self.feed(
             self.now,

@@ -224,7 +224,7 @@ impl Workers {
 /// A thread that has ended keeps its stack until it is joined. An engine may run for months, but each of its threads only for seconds. So
 /// ended threads are joined not only when the driver ends, but also when another thread is started and when a reader is closed.
 ///
-/// Example: a worker ends after 5 s. The next `spawn`, after 60 s, joins it before it starts another thread.
+/// Example: a worker ends after 5 s. The next call of `spawn`, after 60 s, joins the ended worker before it starts another thread.
 ///
 /// ```text
 ///   spawn ──► running ──► ended ──(next spawn, close, end of the driver)──► joined

@@ -206,10 +206,10 @@ impl Mount {
         ))
     }
 
-    /// Serves requests until the tree is unmounted, by this process or another, and no file is open.
+    /// Serves requests until the tree is unmounted (by this process or another) and all its files are closed.
     ///
     /// # Errors
-    /// Returns an error if the mount ended in any other way.
+    /// Returns an error if the mount ended in another way than by being unmounted.
     pub fn run(self) -> std::io::Result<()> {
         let dir = self.dir.clone();
         let ran = self.mounted.run();

@@ -83,10 +83,11 @@ impl Drop for UnixSocket {
     }
 }
 
-/// Connects without waiting: if the listen queue is full, a blocking connect(2) would wait until the server accepts, possibly forever.
+/// Connects to a unix socket without waiting. (A blocking connect(2) would wait while the listen queue is full, possibly forever.)
 ///
 /// # Errors
-/// `WouldBlock`: a process listens on the socket but does not accept connections. `ConnectionRefused`: no process listens on the socket.
+/// Returns `WouldBlock` if a process listens on the socket but does not accept connections. Returns `ConnectionRefused` if no process
+/// listens on the socket.
 pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
     let socket = socket_with(
         AddressFamily::UNIX,

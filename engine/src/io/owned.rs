@@ -8,7 +8,7 @@ use crate::reader::Reader;
 use bytes::Bytes;
 
 impl Reader {
-    /// Like [`Reader::read_at`], but returns the bytes in a new buffer. At the end of the source, the buffer is empty.
+    /// Like [`Reader::read_at`], but returns the bytes in a new buffer. At the end of the source, the returned buffer is empty.
     ///
     /// ```
     /// use foreread::{Options, Reader, source::Mem};

@@ -12,8 +12,8 @@
 use super::validate::{Export, MAX_LEN};
 use super::wire::{self, allocation, handshake_flag, info, option, reply, transmission};
 
-/// Maximum length of an option's data: the name of an export has at most 4096 bytes, and is followed by information requests of two bytes
-/// each.
+/// Maximum length of an option's data. The longest data is the name of an export (at most 4096 bytes) with information requests of two
+/// bytes each after it.
 pub const MAX_OPTION_BYTES: u32 = 16 << 10;
 /// Maximum number of options before the transmission phase: clients send about five.
 pub const MAX_OPTIONS: u32 = 64;

@@ -74,7 +74,7 @@ pub enum Order {
     Disconnect,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// See [`errno`].

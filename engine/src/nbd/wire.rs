@@ -117,9 +117,9 @@ pub mod allocation {
     pub const NAME: &str = "base:allocation";
     /// The number of the context, chosen by this server.
     pub const ID: u32 = 1;
-    /// The extent uses no space in the storage.
+    /// Flag: the extent uses no space in the storage.
     pub const HOLE: u32 = 1;
-    /// The extent reads as zeroes.
+    /// Flag: the extent reads as zeroes.
     pub const ZERO: u32 = 2;
 }
 
@@ -136,7 +136,8 @@ pub mod errno {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// Converts an error number (errno) of the system to an error number of the protocol. Errors that the protocol does not have become EIO.
+/// Converts an error number (errno) of the system to an error number of the protocol. An error that the protocol does not define becomes
+/// EIO.
 #[must_use]
 pub fn wire_errno(system: i32) -> u32 {
     use errno::{EINVAL, EIO, ENOMEM, ENOSPC, EOVERFLOW, EPERM};

@@ -97,7 +97,7 @@ pub struct FolderListing {
 }
 
 impl FolderListing {
-    /// The path at a position of the listing, with the attributes that the listing has for it.
+    /// The path of the name at a position of the listing, with its attributes according to the listing.
     pub fn entry(&self, place: u32) -> Option<(PathBuf, Meta)> {
         let place = place as usize;
         let path = self.folder.join(self.names.name(place)?);

@@ -263,7 +263,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// Removes a reader that failed because its file now has another version. Returns the values to drop.
+    /// Removes a reader that failed because its file now has another version. Returns values that the caller must drop without the lock.
     pub fn failed(&mut self, number: u64, failed: &Weak<Reader>) -> UnusedNodes {
         let is_failed = |base: &mut Arc<Reader>| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr());
         let base = self.node(number);
@@ -273,7 +273,8 @@ impl Nodes {
         }
     }
 
-    /// Subtracts `times` from the lookup count of an inode number, as the kernel has requested (FORGET). Returns the values to drop.
+    /// Subtracts `times` from the lookup count of an inode number, as the kernel has requested (FORGET). Returns values that the caller
+    /// must drop without the lock.
     pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
         let is_gone = match self.told.get_mut(&number) {
             Some(Told::Place { times: told, .. }) => {
@@ -311,7 +312,8 @@ impl Nodes {
     // ---- the order of files ----
 
     /// Records that the caller will open `number` after `before`. The caller has already counted a lookup of `number`. If more than
-    /// `most` files are planned, the file that was planned first is no longer planned. Returns the values to drop.
+    /// `most` files are planned, the file that was planned first is no longer planned. Returns values that the caller must drop without
+    /// the lock.
     pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> UnusedNodes {
         self.known(number);
         let Some(node) = self.node(number) else {
@@ -334,7 +336,7 @@ impl Nodes {
         oldest.map_or_else(UnusedNodes::default, |oldest| self.unplan(oldest))
     }
 
-    /// Removes a number from the caller's order. Returns the values to drop.
+    /// Removes a number from the caller's order. Returns values that the caller must drop without the lock.
     fn unplan(&mut self, number: u64) -> UnusedNodes {
         let node = self.node(number);
         if node.is_some_and(|node| std::mem::take(&mut node.planned)) {
@@ -359,8 +361,9 @@ impl Nodes {
         Some((next, self.known(next)?))
     }
 
-    /// Records that the file of an inode number, which is not open yet, has been announced to the engine. Returns the values to drop: the
-    /// file that was announced first, if more than `most` files are announced; or `file`, if it was opened or removed meanwhile.
+    /// Records that the file of an inode number, which is not open yet, has been announced to the engine. Returns values that the caller
+    /// must drop without the lock: the file that was announced first, if more than `most` files are announced; or `file`, if it was
+    /// opened or removed meanwhile.
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
         match self.node(number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
@@ -387,7 +390,7 @@ impl Nodes {
     // ---- open files ----
 
     /// Opens a handle on the file's stored reader, or on `base` if no reader is stored yet. The file is no longer announced to the
-    /// engine. Returns the reader and the values to drop.
+    /// engine. Returns the reader, and values that the caller must drop without the lock.
     pub fn opened(
         &mut self,
         number: u64,
@@ -408,8 +411,9 @@ impl Nodes {
         Some((Arc::clone(base), unused))
     }
 
-    /// Closes a handle. Returns the values to drop. If the kernel has forgotten the inode number meanwhile, this is the number's state.
-    /// Otherwise, if too many closed files are kept, this is the file that has been closed for longest.
+    /// Closes a handle. Returns values that the caller must drop without the lock. If the kernel has forgotten the inode number
+    /// meanwhile, this is the number's state. Otherwise, if too many closed files are kept, this is the file that has been closed for
+    /// longest.
     pub fn released(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();
@@ -441,7 +445,8 @@ impl Nodes {
             .collect()
     }
 
-    /// Handles an inode number whose file, when opened, had another version than the number. Returns the values to drop.
+    /// Handles an inode number whose file, when opened, had another version than the number. Returns values that the caller must drop
+    /// without the lock.
     pub fn outdated(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();

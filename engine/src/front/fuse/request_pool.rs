@@ -41,8 +41,8 @@ impl Drop for Count<'_> {
 }
 
 impl RequestPool {
-    /// Runs the work on this thread or on another. If the work panics, only the work ends: its reply is dropped, and the kernel gets an
-    /// error.
+    /// Runs the work of a request, on the calling thread or on another thread. If the work panics, only the work ends: its reply is
+    /// dropped, and the kernel gets an error.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         let busy = &self.0;
         let before = busy.inline.fetch_add(1, Ordering::Relaxed);

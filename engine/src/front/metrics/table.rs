@@ -87,7 +87,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The full name, as in docs/metrics.md.
+    /// The full name of the metric, as in docs/metrics.md.
     #[must_use]
     pub fn full_name(&self) -> String {
         let Metric { name, unit, .. } = self;

@@ -154,7 +154,7 @@ impl Conn {
 
     // ---- turns ----
 
-    /// Runs the handshake and the first requests. Returns false if the client is disconnected.
+    /// Runs the handshake with a client, and then serves the client's first requests. Returns false if the client is disconnected.
     pub fn begin(&self) -> bool {
         if self.agree().is_err() {
             return false;

@@ -72,8 +72,8 @@ impl View {
     }
 
     /// Like [`View::list`], but with the inode number and attributes of each name. Each name counts as looked up by the kernel, unless
-    /// `each` returns that its buffer is full. `.` and `..` both get the inode number of the folder, because the kernel already knows
-    /// their real numbers.
+    /// `each` returns that its buffer is full. Both `.` and `..` are returned with the inode number of the folder, because the kernel
+    /// already knows their real numbers.
     pub fn list_known(
         &self,
         fh: u64,

@@ -44,7 +44,7 @@ impl Planner {
         }
     }
 
-    /// Starts a new list. Files of earlier lists stay planned.
+    /// Starts a new list. Files of earlier lists that have not been opened stay planned.
     #[must_use]
     pub fn begin(&self) -> FileOrder {
         FileOrder {
@@ -58,7 +58,7 @@ impl Planner {
 
 impl FileOrder {
     /// Declares that the program will open this file after those declared before. The name is relative to the mount point, or a full
-    /// path. A name that is not a file is counted as unknown. Returns false if the list is too long.
+    /// path. A name that is not a file is counted as unknown. Returns false if the file was not added because the list is too long.
     ///
     /// # Errors
     /// Returns an error if the look-up of the file in the storage fails.
