@@ -67,7 +67,7 @@ pub struct RemovedGroup {
     pub before: Group,
 }
 
-/// The page index: which pages of which file are cached, in flight, marked, used or pinned.
+/// The page index: the state of each page of each file that is cached or in flight.
 pub struct Cache {
     page: PageSize,
     groups: Vec<Group>,
@@ -172,7 +172,7 @@ impl Cache {
         (run < pages.len()).then(|| pages.first + run)
     }
 
-    /// Consecutive cached pages that end just before `page`, at most `limit`.
+    /// Number of consecutive cached pages just before `page`, at most `limit`.
     pub fn history(&self, file: FileId, page: u64, limit: u64) -> u64 {
         let mut at = page;
         while at > 0 && page - at < limit {
@@ -189,7 +189,7 @@ impl Cache {
         (page - at).min(limit)
     }
 
-    /// Absent pages of the range.
+    /// Number of absent pages in the range.
     pub fn absent(&self, file: FileId, pages: PageRange) -> u64 {
         let absent = |number| {
             let mask = mask_of(number, pages.first, pages.end);
@@ -200,22 +200,23 @@ impl Cache {
             .sum()
     }
 
-    /// Consecutive absent pages from the start of the range.
+    /// Number of consecutive absent pages at the start of the range.
     pub fn absent_run(&self, file: FileId, pages: PageRange) -> u64 {
         self.run_of(file, pages, |g| !g.cached())
     }
 
-    /// Consecutive present pages from the start of the range.
+    /// Number of consecutive present pages at the start of the range.
     pub fn present_run(&self, file: FileId, pages: PageRange) -> u64 {
         self.run_of(file, pages, Group::present)
     }
 
-    /// Consecutive pages in flight from the start of the range.
+    /// Number of consecutive pages in flight at the start of the range.
     pub fn flight_run(&self, file: FileId, pages: PageRange) -> u64 {
         self.run_of(file, pages, Group::flight)
     }
 
-    /// Consecutive cached pages from the start of the range, up to and including the first marked page.
+    /// Cached pages at the start of the range, up to the first absent page, or up to and including the first page with the readahead
+    /// mark.
     pub fn look(&self, file: FileId, pages: PageRange) -> Run {
         let mut at = pages.first;
         while at < pages.end {
@@ -333,8 +334,8 @@ impl Cache {
         }
     }
 
-    /// The fast path of a hit: if all pages of the range are in one group, present and without a readahead mark, touches them and pins
-    /// their group.
+    /// The fast path of a hit. If all pages of the range are in one group, present and without a readahead mark, touches them and pins
+    /// their group (protects it from eviction).
     pub fn hit(&mut self, file: FileId, pages: PageRange) -> Option<TouchCounts> {
         let number = pages.first / GROUP_PAGES;
         let mask = mask_of(number, pages.first, pages.end);

@@ -134,7 +134,8 @@ impl Config {
     }
 }
 
-/// An answer of a policy, recorded if [`Machine::watch`] was called, for tests that compare decisions and for explanations.
+/// A recorded answer of a policy, for tests that compare decisions and for explanations. Answers are recorded after a call of
+/// [`Machine::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The open description whose policy was asked.
@@ -361,7 +362,7 @@ impl Machine {
         self.cache.slot(file, number)
     }
 
-    /// The page index, for tests and reports.
+    /// The page index of the machine, for tests and reports.
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache
@@ -396,7 +397,7 @@ impl Machine {
 
     // ---- events in ----
 
-    /// Processes one event. `now` must not decrease; an earlier time counts as the latest time seen.
+    /// Processes one event. `now` should not decrease; if it does, the latest time so far is used.
     pub fn handle(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         match event {

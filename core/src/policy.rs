@@ -150,7 +150,7 @@ pub trait Policy: Send {
     fn on_timer(&mut self, _now: Nanos) {}
 }
 
-/// How a demand read proceeds.
+/// How the machine fetches the missing pages of a demand read: all at once, or one page after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandMode {
     /// One fetch for each missing run, all submitted at once.
@@ -245,7 +245,7 @@ impl Ask<'_> {
     }
 }
 
-/// A policy's view of the cache. Most methods of a probe treat pages in flight as cached.
+/// The cache as a policy sees it. Most methods of a probe treat pages in flight as cached.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     pub(crate) cache: &'a Cache,
@@ -422,7 +422,7 @@ impl Urgency {
     }
 }
 
-/// The outcome of planned readahead.
+/// What became of readahead that a policy planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Outcome {

@@ -54,7 +54,7 @@ macro_rules! counters {
         }
 
         impl Stats {
-            /// Every counter except the decisions, with the name of its field.
+            /// Every counter except the decisions, each with the name of its field in this struct.
             #[must_use]
             pub fn counters(&self) -> [(&'static str, u64); [$(stringify!($name)),*].len()] {
                 [$((stringify!($name), self.$name)),*]
@@ -122,8 +122,8 @@ impl Stats {
             .saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
     }
 
-    /// Creates counters: `set` sets some of them, all others are 0. Other crates cannot use a struct literal, because minor versions add
-    /// counters.
+    /// Creates counters: `set` sets some of them, all others are 0. Other crates need this function, because they cannot use a struct
+    /// literal: minor versions may add counters.
     ///
     /// ```
     /// let stats = foreread_core::stats::Stats::of(|stats| stats.hits = 3);

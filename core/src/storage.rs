@@ -31,9 +31,9 @@ pub struct KindLimits {
 }
 
 impl KindLimits {
-    /// The limits for an object store over HTTP. Each request costs money, and responses are streamed. Amazon's guide for S3 recommends 8
-    /// to 16 MiB. At 30 ms and 200 MB/s, reading 1 GiB sequentially takes 148 requests of 8 MiB or 270 requests of 4 MiB, in the same
-    /// time.
+    /// The limits for an object store over HTTP. Large requests are used, because each request costs money, and the bytes of a response
+    /// can be used as they arrive. Amazon's guide for S3 recommends 8 to 16 MiB. At 30 ms and 200 MB/s, reading 1 GiB sequentially takes
+    /// 148 requests of 8 MiB or 270 requests of 4 MiB, in the same time.
     pub const OBJECT: KindLimits = KindLimits {
         requests: 32,
         ahead_requests: 16,

@@ -72,7 +72,7 @@ impl ByteRange {
         self.start == self.end
     }
 
-    /// The intersection; empty if the ranges do not overlap.
+    /// The intersection of two ranges; empty if they do not overlap.
     #[must_use]
     pub fn intersect(self, other: ByteRange) -> ByteRange {
         ByteRange::between(self.start.max(other.start), self.end.min(other.end))
@@ -107,7 +107,7 @@ impl PageRange {
         self.first >= self.end
     }
 
-    /// The intersection; empty if the ranges do not overlap.
+    /// The intersection of two ranges; empty if they do not overlap.
     #[must_use]
     pub fn intersect(self, other: PageRange) -> PageRange {
         let first = self.first.max(other.first);

@@ -167,13 +167,13 @@ impl Group {
         self.mark &= !mask;
     }
 
-    /// Whether no page is present, in flight or waited for, so that the slot of the group can be freed.
+    /// Whether the slot of the group can be freed: no page is present or in flight, and the group is not pinned.
     pub fn is_idle(&self) -> bool {
         self.cached() == 0 && self.pins == 0
     }
 }
 
-/// The mask of those of the pages `first..end` that are in group `number`.
+/// The part of the pages `first..end` that is in group `number`, as a mask.
 pub fn mask_of(number: u64, first: u64, end: u64) -> u64 {
     let base = number * GROUP_PAGES;
     let from = first.saturating_sub(base).min(GROUP_PAGES);

@@ -172,8 +172,8 @@ impl PageLists {
         self.read(slot, used);
     }
 
-    /// Chooses about `wanted` pages to evict. A page is chosen only if `may_leave` returns true for it; for each chosen page, `each` is
-    /// called with the slot of its group and its bit in the group.
+    /// Chooses about `wanted` pages to evict. A page is chosen only if `may_leave` returns true for it. For each chosen page, `each` is
+    /// called with the slot of its group and the page's bit in the group.
     pub fn reclaim(
         &mut self,
         wanted: u64,

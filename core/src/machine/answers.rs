@@ -106,8 +106,8 @@ impl Machine {
         }
     }
 
-    /// The settings that a policy of [`crate::policy::Scope::Source`] has chosen for itself. `None` for other policies,
-    /// and before the first file is opened.
+    /// The settings that a policy of [`crate::policy::Scope::Source`] has chosen for itself. Returns `None` for policies with another
+    /// scope, and before the first file is opened.
     #[must_use]
     pub fn tuning(&self) -> Option<Tuning> {
         let stream = self.streams.get(self.source_stream?)?;

@@ -60,7 +60,7 @@ const PIECE: u64 = 1 << 19;
 const CLASSES: usize = 24;
 const FIRST_CLASS: u32 = 13;
 
-/// The measured figures of a source. Zero means unknown.
+/// The measured figures of a source. A figure of zero is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     latencies: [u64; LATENCIES],
@@ -123,8 +123,8 @@ impl Meter {
         }
     }
 
-    /// A high percentile of the time from a fetch to its first bytes, in nanoseconds, without queueing: one fetch in 21 takes longer. 0
-    /// if not known.
+    /// A high percentile of the time from a fetch to its first bytes, in nanoseconds, without queueing: one fetch in 21 takes longer.
+    /// Returns 0 if it is not known.
     #[must_use]
     pub fn tail_ns(&self) -> u64 {
         self.tail_ns
@@ -148,7 +148,7 @@ impl Meter {
         self.singles[0].max(self.singles[1])
     }
 
-    /// Number of fetches that ended while the source was busy; a long fetch counts once for each MiB.
+    /// Number of fetches that ended while the source was busy; a long fetch is counted once for each MiB.
     #[must_use]
     pub fn busy(&self) -> u32 {
         self.busy

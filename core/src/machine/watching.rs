@@ -40,7 +40,7 @@ pub struct LookedUp {
     pub stall_ns: u64,
 }
 
-/// Something that happened to readahead. Masks refer to the 64 pages from page `64 * number` of the file, as in
+/// A note about something that happened to readahead. Bit `n` of a mask is page `64 * number + n` of the file, as in
 /// [`crate::event::Action::Drop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
@@ -157,8 +157,8 @@ impl Machine {
 
 impl Question {
     /// The pattern of an answer to this question. An answer without windows has a pattern only if its rule considers the read random.
-    /// Answers without windows by other rules, such as at the end of the file, have no pattern. If a policy plans windows and gives no
-    /// rule, the question determines the pattern.
+    /// Answers without windows by other rules, such as at the end of the file, have no pattern. If the answer has windows and no rule,
+    /// the question determines the pattern.
     #[must_use]
     pub fn pattern(self, why: Option<Why>, has_windows: bool) -> Option<Pattern> {
         match why {

@@ -19,7 +19,7 @@ use super::ondemand::PAGE;
 /// The kernel counts capacities in sectors.
 const SECTOR: u64 = 512;
 
-/// The two published forms of the formula.
+/// The two published forms of the formula for the maximum readahead of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cap {
     /// The first posting, January 2010: units of 2 MiB; a capacity of zero is a small one.

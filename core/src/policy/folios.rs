@@ -90,7 +90,7 @@ pub struct FolioWindow {
     pub order: u32,
 }
 
-/// A range that is read page by page, without large folios. In a [`Placement`], the range is clipped to the file.
+/// A range that is read page by page, without large folios. A [`Placement`] contains such a range clipped to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
     /// First page.
@@ -101,7 +101,7 @@ pub struct Raw {
     pub lookahead: u64,
 }
 
-/// The placed folios of a window.
+/// The result of placing a window: its folios, and the part that is read page by page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The folios to insert, in order.

@@ -34,7 +34,7 @@ const SHAPE: Shape = Shape {
 /// At this size the index is swept of folios that are gone, and again at twice the remaining size.
 const SWEEP_AT: usize = 1024;
 
-/// The state of one file with large folios, and of all its open file descriptions.
+/// The readahead state of one file with large folios, and of all open file descriptions of the file.
 pub struct Large {
     fresh: KernelReader,
     readers: BTreeMap<OpenId, KernelReader>,

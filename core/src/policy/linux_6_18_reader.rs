@@ -95,7 +95,7 @@ impl KernelReader {
         }
     }
 
-    /// Decides about a miss: page `i` is absent, and `req` pages from there are requested (section 4.4).
+    /// Decides about a miss: page `i` is absent, and `req` pages from page `i` on are requested (section 4.4).
     pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
         sight.called(ReadaheadCall {
             hit: false,

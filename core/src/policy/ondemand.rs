@@ -81,7 +81,7 @@ pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, answer: &mut Ans
     }
 }
 
-/// The number of those of the `nr` pages from page `k` that exist in the file.
+/// How many of the `nr` pages from page `k` on exist in the file.
 pub fn clip(ask: &Ask<'_>, k: u64, nr: u64) -> u64 {
     nr.min(ask.file_size.div_ceil(PAGE).saturating_sub(k))
 }

@@ -21,7 +21,7 @@
 
 use super::Why;
 
-/// The access pattern that a policy's decision responds to.
+/// The access pattern to which a policy's decision responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
     /// The first window of a stream.

@@ -38,7 +38,7 @@ impl Policy for Plain {
     }
 }
 
-/// The default parameters are those of the experiment of 2014, not librbd's (`max=512K,disable-after=50M`).
+/// The default parameters are those of the experiment of 2014, not those of librbd (`max=512K,disable-after=50M`).
 pub static INFO: Info = Info {
     name: "rbd-plain",
     summary: "doubling window after ten exactly sequential reads, one detector per file",

@@ -339,7 +339,7 @@ pub struct PolicySpec {
 }
 
 impl PolicySpec {
-    /// Parses `NAME:key=value,...` if the storage is not known.
+    /// Parses `NAME:key=value,...` without knowing the storage.
     ///
     /// # Errors
     /// Returns the same errors as [`PolicyDraft::parse`], and an error if a value depends on the storage.
