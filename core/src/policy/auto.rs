@@ -1,16 +1,17 @@
-//! `auto`: readahead that sets its own parameters from what it measures. One state serves all files of a source.
+//! `auto`: a readahead policy that sets its own parameters from what it measures. All files of a source share one state of the policy.
 //!
 //! ```text
 //!   miss ──► streams: does a run continue? ──► survival: how far is it worth it? ──► credit: how much may be wasted? ──► window
 //!   mark ──► the stream continues          ──► distance: was it late? then twice as far ──► top up
 //! ```
-//! The readahead of a stream is split into several windows, with a mark at the start of each. The policy is thus called whenever the reader
-//! has read an eighth of the distance. A read of cached bytes does not call the policy.
+//! The readahead of a stream is split into several windows. The first page of each window is a *mark*: when the reader reaches it, the
+//! policy is called again. A read of cached bytes does not call the policy.
 //!
 //! Example: a file of 128 MiB in a store with 15 ms latency and 1.25 GB/s, read sequentially in reads of 128 KiB. The first read is at the
-//! start of the file. Nothing is known yet, so the policy reads ahead as many bytes as were read. The second read reaches the mark. By now
-//! the latency is known, so it is worth reading ahead 31 times what was read so far: 8 MiB. Whenever the reader reaches the mark of a
-//! window that is still in flight, the distance doubles, up to four times rate x latency: 64 MiB after four round trips.
+//! start of the file. Nothing is known about the source yet, so the policy reads ahead as many bytes as the first read requested: 128 KiB.
+//! The second read reaches the mark of this readahead. By now the latency is known, and the policy reads ahead 31 times the 256 KiB read so
+//! far: 8 MiB. Whenever the reader reaches the mark of a window that is still in flight, the distance (how far ahead of the reader the
+//! policy reads) doubles, up to four times rate x latency. After four round trips it is 64 MiB.
 //!
 //! | file | decides |
 //! |---|---|
@@ -29,8 +30,7 @@
 //! | `files.rs` | which of the next files in listing order are read ahead |
 //! | `walks.rs` | which readers go from file to file |
 //!
-//! It keeps no state between processes.
-//! Source: the project's own design; each file names the sources of its part.
+//! The policy keeps no state after its process ends. Source: the project's own design; each file names the sources of its part.
 
 mod ahead;
 mod blocks;

@@ -1,4 +1,5 @@
-//! The windows of a stream that continues: how far it may be ahead now, and which bytes are missing up to there.
+//! Requests the next windows when a stream continues: computes how far readahead may now go beyond the reader, and which bytes up to there
+//! are neither cached nor in flight.
 //!
 //! ```text
 //!   distance   doubles if a read waited for readahead; at least what is worth it (`survival.rs`); at most distance::most
@@ -7,43 +8,46 @@
 //!              safe + free credit / expected waste of a byte; a run that did not begin at the start of its file: a quarter of that credit
 //!   beside a reader at random   at most rate x latency, in two requests: each random read waits for at most one latency of readahead
 //! ```
-//! After the last mark, nothing calls the policy again. If the distance has fallen below what is ahead there, half of the distance more is
-//! read ahead.
+//! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again: even if
+//! the distance has shrunk below what is already ahead, it reads ahead half of the distance more.
 //!
-//! Readahead of idle streams is evicted before anything else. As far as there is credit for it, it therefore does not count against the
-//! half of the cache. A stride is ahead by three times the length of its run up to 1 MiB, and beyond that by the length of its run.
+//! Readahead of idle streams is evicted before anything else, so it does not count towards the limit of half of the cache, as far as the
+//! credit (`credit.rs`) covers it. For strided reads, readahead is three times as long as the run of reads so far, up to 1 MiB; above 1
+//! MiB it is as long as that run.
 //!
 //! The missing bytes are requested as several windows with a mark at the start of each, so that the policy is called again when the reader
-//! reaches the first of them. If a run is shorter than the missing bytes, its first window is an eighth of them, since its distance is
-//! about to grow. With many readers there is one window, whose mark is where the lead begins (`distance.rs`). Windows end at multiples of
-//! the request length, rounded down to a power of two, so that requests do not cross the units of storage and buffers.
+//! reaches the first mark. If the run of reads so far is shorter than the missing bytes, the first window is an eighth of the missing
+//! bytes, since the distance is about to grow. With many readers there is only one window; its mark is placed where the next window must
+//! be requested (the *lead*, see `distance.rs`). Windows end at multiples of the request length, rounded down to a power of two, so that
+//! requests do not cross the units of storage and buffers.
 //!
-//! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead gets windows of 1 MiB, 4 MiB and 3 MiB. The reader reaches the
-//! first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
+//! Example: a reader has read 256 KiB sequentially, the distance is 8 MiB, and nothing has been read ahead: the windows are 1 MiB, 4 MiB
+//! and 3 MiB. The reader reaches the first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
 
 use super::{Auto, Holding, Pace, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
-/// Without credit, a stream may be ahead by its used readahead divided by `PROVEN`, plus its run divided by `UNPROVEN`. Otherwise a stream
-/// that runs while there is no credit would never earn any. Both parts are within what the inequality of `credit.rs` allows.
+/// Without credit, a stream may still be ahead by its used readahead divided by `PROVEN`, plus the length of its run divided by
+/// `UNPROVEN`. Otherwise a stream that starts while there is no credit could never earn any. The sum stays within the bound of
+/// `credit.rs`.
 pub const PROVEN: u64 = 8;
 const UNPROVEN: u64 = 64;
-/// At most this number of bytes may be ahead for each byte of free credit, however likely they are to be read.
+/// For each byte of free credit, at most this number of bytes may be read ahead, even if they are almost certain to be read.
 pub const MAX_LEVERAGE: u64 = 8;
 /// The first window of a short run is the missing bytes divided by this. Each next window may be longer by this factor.
 const FIRST_PART: u64 = 8;
 
-/// One bet of a run that did not begin at the start of its file takes at most the free credit divided by this. Without this limit, the
-/// first runs of a boot spent all credit, and later runs had none.
+/// If a run did not begin at the start of its file, the expected waste of one readahead is at most the free credit divided by this.
+/// Without this limit, the first runs of a booting machine used up all credit, and later runs had none.
 pub const BET_PART: u64 = 4;
 
 /// A stride is read ahead by this multiple of its run, up to this number of bytes.
 const FIRST_STRIDE: u64 = 3;
 const MAX_FIRST_STRIDE: u64 = 1 << 20;
 
-/// With more streams than this, one may be slow because its reader waits in another stream: with a limit, 16 streams in turns took 1.08
-/// times as long.
+/// If more streams than this are active, the distance of a slow reader is not limited (`pace.rs`), because it may only seem slow while it
+/// waits in another stream: with the limit, 16 streams that were read in turns took 1.08 times as long.
 pub const FEW: u64 = 4;
 
 /// The other readers of the source, and what this stream holds.

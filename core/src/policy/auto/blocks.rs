@@ -1,5 +1,5 @@
-//! The blocks around a first read: each is one half of a block twice as long, and this module estimates whether the other half will be
-//! read.
+//! Estimates what else will be read around the first read of a region. The block of the read is one half of a block twice as long, which is
+//! again one half of a longer block; for each level, this module estimates whether the other half will be read.
 //!
 //! ```text
 //!   page 5 is read     level 0: page 4       before     level 1: pages 6..8     after
@@ -7,18 +7,19 @@
 //!   region             one bit for each page that was read ──► for each level and side, the part of the other half that was read
 //!   chance             of a file: (read + 2 x chance of its kind) / (regions + 2); of a kind: likewise, its prior counts as 16 regions
 //! ```
-//! There are ten kinds of files: files that are read and files that are mapped, each in five sizes.
+//! There are ten kinds of files: files that are read by calls and files that are mapped, each in five size classes.
 //!
-//! Example: 154 recorded programs read 85 % of the bytes after the first read in files of 1 to 16 MiB, at every level, and half of the
-//! bytes before it. In mapped files, they read 80 to 85 % of the bytes after it up to 64 KiB, and 58 to 40 % beyond.
+//! Example: in files of 1 to 16 MiB, 154 recorded programs read 85 % of the bytes after the first read, at every level, and half of the
+//! bytes before it. In mapped files, they read 80 to 85 % of the 64 KiB after the first read, and 40 to 58 % of the halves farther away.
 //!
-//! Source: the priors are rounded means over the development half of the recorded programs. For files that are read, the prior is below the
-//! mean, since programs read most files from the start. The other figures were chosen on the same recordings.
+//! Source: the prior chances are rounded means over the development half of the recorded programs. For files that are read by calls, the
+//! prior is below the mean, because most of the recorded files were read from the start. The other constants of this file were chosen by
+//! measuring on the same recordings.
 
 use super::{Holding, survival};
 use core::ops::Range;
 
-/// Bytes of a region, and of a page. A region records for each page whether it was read.
+/// The size of a region in bytes; for each of its pages, a region records whether the page was read.
 pub const REGION: u64 = 1 << 20;
 pub const PAGE: u64 = 4 << 10;
 const WORDS: usize = (REGION / PAGE / 64) as usize;
@@ -54,7 +55,8 @@ const READ_LARGE: Prior = Prior {
     before: [0; LEVELS],
 };
 
-/// For each level, before and after the read: 64 times the parts of the halves that were read, and 64 times the number of halves.
+/// Sums over regions, for each level and each side of the first read: the fraction of the other half that was read, and the number of
+/// halves, both times 64.
 #[derive(Clone, Copy, Default)]
 pub struct Sums([[(u64, u64); LEVELS]; 2]);
 
@@ -70,18 +72,18 @@ impl Sums {
         }
     }
 
-    /// The chance that a half is read. The chance `prior` counts as much as `weight` observed halves.
+    /// Returns the chance that the other half at this level is read. The chance `prior` has the weight of `weight` observed halves.
     pub fn chance(&self, level: usize, is_after: bool, prior: u64, weight: u64) -> u64 {
         let (read, all) = self.0[usize::from(is_after)][level];
         (read * survival::ONE + 64 * weight * prior) / (all + 64 * weight)
     }
 }
 
-/// What was read in the files of each kind.
+/// Counts of what was read in the regions of files, for each kind of file.
 #[derive(Default)]
 pub struct Kinds([[Sums; SIZES.len()]; 2]);
 
-/// The kind of a file.
+/// The kind of a file: read by calls or mapped, and its size class.
 #[derive(Clone, Copy, Default)]
 pub struct Kind {
     pub is_mapped: bool,
@@ -105,7 +107,7 @@ impl Kind {
 }
 
 impl Kinds {
-    /// The chance that a half is read in a file of this kind; `own` holds what was read in the file itself.
+    /// Returns the chance that the other half at this level is read in a file of this kind; `own` holds the counts of the file itself.
     pub fn chance(&self, kind: Kind, own: &Sums, level: usize, is_after: bool) -> u64 {
         let Prior { after, before } = kind.prior();
         let prior = if is_after { after } else { before }[level] * survival::ONE / 100;
@@ -119,7 +121,7 @@ impl Kinds {
     }
 }
 
-/// The other half of a block.
+/// The half of a block that does not contain the first read.
 pub struct Half {
     pub is_after: bool,
     /// Its pages in the region.
@@ -144,7 +146,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The `nth` region of a file, started by a read of `bytes` bytes at `at`.
+    /// Creates the `nth` region of a file, whose first read is `bytes` bytes long and begins at the file offset `at`.
     pub fn new(at: u64, bytes: u64, file_size: u64, nth: u64) -> Region {
         let index = at / REGION;
         let len = REGION
@@ -190,7 +192,8 @@ impl Region {
     }
 }
 
-/// The other halves of the blocks around `pages` of a region of `len` pages, level by level.
+/// Iterates over the blocks around `pages` in a region of `len` pages, from short to long: the level of each block, and the half that does
+/// not contain `pages`.
 pub fn halves(pages: Range<u64>, len: u64) -> impl Iterator<Item = (usize, Half)> {
     (0..LEVELS).filter_map(move |level| {
         let block = 1 << level;
@@ -212,7 +215,7 @@ pub fn halves(pages: Range<u64>, len: u64) -> impl Iterator<Item = (usize, Half)
     })
 }
 
-/// Limits for a block.
+/// Limits for what is read ahead around a read.
 pub struct Purse {
     /// Halves that are less likely to be read are left out.
     pub least: u64,
@@ -228,8 +231,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// The block around `pages` in a region of `len` pages. It includes each adjacent half that is worth it; `chance` takes the level, and
-    /// whether the half is after.
+    /// Chooses what to read around `pages` in a region of `len` pages: adds each adjacent half that is likely enough to be read. `chance`
+    /// returns this chance for a level and a side (true: after the read).
     pub fn around(
         pages: Range<u64>,
         len: u64,

@@ -1,9 +1,10 @@
-//! Where streams start: reads of a file that continue none of its streams.
+//! Detects new streams (sequential or strided runs of reads) among the reads of a file that continue none of its streams.
 //!
-//! A *candidate* is a place where a read missed. The second read that continues there makes it a stream. If the reads leave holes of up to
-//! a quarter, a third read may be needed. Reads that continue nothing are compared with each other: two equal distances in a row are a
-//! stride, forward or backward. If candidates become streams in the order in which they were found, their reads come from a reader that
-//! takes turns. After three of them, the same number of following candidates become streams before their second read.
+//! A *candidate* is the range of a read that missed the cache. If a second read continues there, the candidate becomes a stream; if the
+//! reads leave holes of up to a quarter, a third read may be needed. Reads that continue neither a stream nor a candidate are compared with
+//! each other: two equal distances in a row are a stride, forward or backward. If candidates become streams in the order in which they were
+//! found, one reader probably reads at all these places in turns. So after three such candidates, the next three become streams before
+//! their second read.
 //!
 //! ```text
 //!   miss ──► does it continue a candidate?        promote the candidate: a run of two reads
@@ -11,16 +12,17 @@
 //!        ──► two equal distances?                 a strided stream; -64K, -64K is backward
 //!        ──► none of these: a new candidate       the oldest candidate goes, and the place where it ended is remembered
 //! ```
-//! At first the tables hold 16 streams and 32 candidates. The ends of the last 512 displaced runs are remembered. If four of 256 reads
-//! continue at such an end, the tables double, up to 512 streams and 1,024 candidates: that many readers go through one file in turns.
+//! At first the tables hold 16 streams and 32 candidates. If a table is full, a new entry displaces an old one; the ends of the last 512
+//! displaced runs are remembered. If four of 256 reads continue at such an end, the tables double, up to 512 streams and 1,024 candidates,
+//! because more readers than entries read the file in turns.
 //!
-//! Example: reads of 128 KiB at 128K, 0, 384K and 256K. The second read joins the first from below, the third joins from above and leaves a
-//! hole of a quarter: a stream with its next read at 512K.
-//! A reader visits 16 places of a file in turns, and each place misses once. In the second round, the first three miss again. By then the
-//! next three are read ahead, one more misses, and so on: 7 round trips instead of 16.
+//! Example: reads of 128 KiB at 128K, 0, 384K and 256K. The second read ends where the first begins. The third begins 128 KiB after the end
+//! of the first, and so leaves a hole of a quarter. Now the reads are a stream, and the next read is expected at 512K. Another example: a
+//! reader visits 16 places of a file in turns. In its first round, each of the 16 reads misses. In the second round, the first three reads
+//! miss again; then the next three places are read ahead, one more read misses, and so on: 7 round trips instead of 16.
 //!
-//! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for sizes that follow
-//! hits on displaced entries.
+//! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for tables that grow
+//! when displaced entries are needed again.
 
 use super::{Auto, Holding, RunKind, Stream, ahead, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
@@ -60,7 +62,7 @@ pub struct DisplacedRun {
     pub run: u64,
 }
 
-/// What a read that continues no stream was found to be.
+/// The result for a read that continues no stream: whether it starts one.
 pub enum Detection {
     /// Nothing is known yet.
     Nothing,
@@ -119,7 +121,7 @@ impl Candidates {
         Some(gone)
     }
 
-    /// Whether a read that begins at `start` continues a displaced run or a candidate.
+    /// Returns whether a read that begins at `start` continues a displaced run or a candidate.
     pub fn has(&self, start: u64) -> bool {
         self.gone
             .iter()
@@ -127,7 +129,8 @@ impl Candidates {
             || self.all.iter().any(|c| c.high == start)
     }
 
-    /// Classifies a miss that continues no stream. With `careful`, a run needs one more read.
+    /// Classifies a read that missed the cache and continues no stream. If `careful` is true, one more read is needed before a run is
+    /// detected.
     pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Detection {
         if let Some(found) = self
             .join(start, end, careful)
@@ -150,7 +153,7 @@ impl Candidates {
         Detection::Nothing
     }
 
-    /// Records a read that continues nothing.
+    /// Records a read that continues no stream and no candidate.
     pub fn is_lone(&mut self, start: u64, end: u64) {
         self.lone.rotate_right(1);
         self.lone[0] = (start, end - start);
@@ -196,15 +199,15 @@ impl Candidates {
         self.next = at;
     }
 
-    /// Promotes the candidate that ended at `start`, where a read has continued.
+    /// Records that a read continued the candidate that ended at `start`, which therefore becomes a stream.
     pub fn went_on(&mut self, start: u64) {
         if let Some(at) = self.all.iter().position(|c| c.high == start) {
             self.promote(at);
         }
     }
 
-    /// If the latest candidates have become streams in turn, removes the same number of next candidates. Returns the end and the length of
-    /// each.
+    /// If the latest candidates became streams in the order in which they were found, removes the same number of next candidates, and
+    /// returns the end and the length of each.
     pub fn take_next(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let many = if self.in_turn >= MIN_IN_TURN {
             self.in_turn

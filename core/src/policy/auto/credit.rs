@@ -7,22 +7,23 @@
 //!                                                             while a run of 2 MiB or more continues, an eighth of the cache more
 //!   wasted =  unused + unread - held                          evicted unread, or unread and no longer held by an active stream
 //! ```
-//! The bound in the second line is hard. Except for the floor of a run, nothing is read ahead that could break it if all outstanding
-//! readahead were wasted, whatever waste is expected. `part` is `max-overfetch` less one: at 2, the default, one byte may be wasted for
-//! each byte that is demanded. Below 1.25 the debt `d` shrinks with it, and at 1 nothing is read ahead. The bytes that hints request
-//! (`asked`) are not the policy's choice.
+//! The inequality in the second line always holds, even if all outstanding readahead is wasted; the only exception is the minimum readahead
+//! of a sequential run (the *floor*, see below). `part` is `max-overfetch` less one: at 2, the default, one byte may be wasted for each
+//! byte that is demanded. Below 1.25 the debt `d` shrinks with it, and at 1 nothing is read ahead. The bytes that hints request (`asked`)
+//! are not the policy's choice.
 //!
-//! Each byte that a stream has read ahead is wasted with some chance (`survival.rs`). The waste expected from that is the stream's *bet*. A
-//! bet is made only while there is free credit, and the price of bets rises with the waste so far. A sequential run has a floor: `part`
-//! times its length, up to 512 KiB, may be ahead regardless of the price and of earlier waste, so that no loss elsewhere leaves it without
-//! readahead.
+//! Each byte that a stream has read ahead is wasted with some chance (`survival.rs`). The number of bytes expected to be wasted is the
+//! stream's *bet*. A stream may make a bet only while there is free credit, and the more was wasted so far, the more likely its bytes must
+//! be to be used (the *price*). Each sequential run has a *floor*: `part` times its length, up to 512 KiB, may be read ahead regardless of
+//! the price and of earlier waste. So waste in other streams does not leave a sequential run without readahead.
 //!
-//! Example: 100 files, each read in reads of 4 KiB up to 64 KiB only, with 448 KiB more read ahead at each start; `max-overfetch` is 2 and
-//! the debt 4 MiB. Each file earns 64 KiB. After ten files the debt is wasted: from then on, 64 KiB are read ahead in each file.
+//! Example: of each of 100 files, a program reads only the first 64 KiB, in reads of 4 KiB. At the start of each file, 448 KiB more are
+//! read ahead. `max-overfetch` is 2 and the debt 4 MiB. Each file earns a credit of 64 KiB. After ten files the debt is used up: from then
+//! on, only 64 KiB are read ahead in each file.
 //!
-//! Source: the design of `auto`; competitive prefetching for one latency x bandwidth as the price of a bet. The floor is the kernel's
-//! window of 512 KiB, as far as the run pays for it. The default was chosen on the development half of the recordings and on the baseline
-//! (decision 0318): with 1.5, 16 streams in turns on a distant store take three times as long.
+//! Source: the design of `auto`; competitive prefetching for one latency x bandwidth as the price of a bet. The floor's limit of 512 KiB is
+//! the largest window that is commonly set in kernels. The default was chosen on the development half of the recordings and on the baseline
+//! (decision 0318): with 1.5, 16 streams that are read in turns from a distant store take three times as long.
 
 use super::{distance, survival};
 use crate::policy::SourceView;
@@ -66,7 +67,8 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// A credit with no bytes held. At most `max_overfetch` bytes may be fetched for 1000 demanded bytes, in addition to the debt.
+    /// Creates the credit of a source of which nothing was read yet. For 1000 demanded bytes, at most `max_overfetch` bytes may be fetched,
+    /// in addition to the debt.
     pub fn new(max_overfetch: u64) -> Credit {
         Credit {
             held: 0,
@@ -79,7 +81,7 @@ impl Credit {
         }
     }
 
-    /// Records the bytes that a read missed.
+    /// Records the number of bytes of a read that were not cached.
     pub fn missed(&mut self, bytes: u64) {
         self.missed = self.missed.saturating_add(bytes);
     }
@@ -107,9 +109,9 @@ impl Credit {
         }
     }
 
-    /// The bytes that may be read ahead for a sequential run of `run` bytes, if all that is outstanding were wasted. A long run may be
-    /// ahead by its own length more, up to an eighth of the cache: a distant store is then read at its full rate after some round trips,
-    /// and a run that ends has wasted no more than it has read.
+    /// Returns how many bytes may be read ahead for a sequential run of `run` bytes without breaking the bound on waste, even if all
+    /// outstanding readahead is wasted. A run of 2 MiB or more may be ahead by up to its own length more, at most an eighth of the cache.
+    /// So a distant store is read at its full rate after some round trips, and when the run ends, it has wasted no more than it has read.
     pub fn left_of_run(&self, run: u64, source: &SourceView) -> u64 {
         let more = if run < LONG_RUN {
             0
@@ -119,7 +121,8 @@ impl Credit {
         self.left(source, mul_div(more, self.part.min(FULL_DEBT), FULL_DEBT))
     }
 
-    /// The part of its floor that a sequential run has beyond the bound: 0 if the run is short, or if little waste is allowed.
+    /// Returns how many bytes a sequential run may have read ahead beyond the bound on waste: `floor`, or 0 if the run is short or little
+    /// waste is allowed.
     pub fn beyond(&self, run: u64, floor: u64) -> u64 {
         if run >= MIN_FLOOR_RUN && self.part >= FULL_DEBT {
             floor
@@ -128,22 +131,22 @@ impl Credit {
         }
     }
 
-    /// Bytes that a sequential run of `run` bytes may be ahead, regardless of waste elsewhere.
+    /// Returns the number of bytes that may always be read ahead for a sequential run of `run` bytes, whatever other streams have wasted.
     pub fn floor(&self, run: u64) -> u64 {
         mul_div(self.part, run, 1000).min(FLOOR)
     }
 
-    /// Bytes that active streams have read ahead and that were not used yet.
+    /// The number of bytes that were read ahead for active streams and are not used yet.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// Bytes that were wasted: those evicted unread, and unread bytes that no active stream holds.
+    /// The number of wasted bytes: readahead that was evicted unread, and unread readahead that belongs to no active stream.
     pub fn wasted(&self, source: &SourceView) -> u64 {
         source.unused_bytes + source.unread_bytes.saturating_sub(self.held)
     }
 
-    /// Bytes of expected waste for which there is credit now.
+    /// The free credit: how many more bytes of expected waste are allowed now.
     pub fn available(&self, source: &SourceView) -> u64 {
         self.allowed(source)
             .saturating_sub(self.wasted(source) + self.bets)
@@ -166,19 +169,19 @@ impl Credit {
         (self.allowed(source) + more).saturating_sub(out)
     }
 
-    /// Starts an answer: the source reports everything that was planned before.
+    /// Starts a decision: what was planned before is now included in the counts that the source reports, so it is no longer added to them.
     pub fn begin_answer(&mut self) {
         self.planned = 0;
     }
 
-    /// Replaces a stream's part of the credit.
+    /// Replaces what a stream has read ahead and its expected waste in the sums of all streams.
     pub fn change(&mut self, before: Holding, after: Holding) {
         self.planned += after.held.saturating_sub(before.held);
         self.held = self.held.saturating_sub(before.held) + after.held;
         self.bets = self.bets.saturating_sub(before.bet) + after.bet;
     }
 
-    /// Records that readahead which a stream holds was used.
+    /// Records that bytes which were read ahead for a stream were read.
     pub fn read(&mut self, stream: &mut Holding, bytes: u64) {
         let bytes = bytes.min(stream.held);
         stream.held -= bytes;
@@ -186,7 +189,7 @@ impl Credit {
     }
 }
 
-/// What a byte must be worth to be read ahead, and how many bytes may be.
+/// The conditions for readahead now: how likely a byte must be to be read, and how many bytes may be read ahead.
 #[derive(Clone, Copy)]
 pub struct Price {
     /// Rate x latency in bytes.
@@ -201,13 +204,13 @@ pub struct Price {
 }
 
 impl Price {
-    /// The least chance at which readahead after a read of `len` bytes is worth it.
+    /// Returns the smallest chance of being read at which a byte after a read of `len` bytes is worth reading ahead.
     pub fn threshold(&self, len: u64) -> u64 {
         survival::threshold(len, self.product, self.wasted, self.allowed)
     }
 }
 
-/// One stream's part of the credit.
+/// What one stream has read ahead and not used yet, and how many of these bytes are expected to be wasted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holding {
     /// Bytes read ahead and not used yet.

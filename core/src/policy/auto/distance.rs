@@ -1,8 +1,9 @@
-//! How far ahead a stream reads: as far as is needed so that its reader does not wait, but no farther than the source can use.
+//! Limits how far ahead of a stream's reader bytes are fetched (the *distance*): far enough that the reader does not wait, but no farther
+//! than the source can use.
 //!
-//! A stream starts with the distance that is worth it (`survival.rs`). If a read reaches a mark whose page is still in flight, the
-//! readahead was late, and the distance doubles. It does not double again before the reader has passed the readahead of that moment. The
-//! limits are:
+//! A new stream gets the distance that `survival.rs` finds worthwhile. If a read reaches a mark (the first page of a window) whose page is
+//! still in flight, the readahead was late, and the distance doubles. It does not double again before the reader has passed all bytes that
+//! were read ahead by then. The limits are:
 //!
 //! ```text
 //!   most    = 4 x rate x latency, at least 512 KiB and 4 reads; active streams share it if the source answers fetches
@@ -10,29 +11,31 @@
 //!   request = rate of one fetch x latency, 8 times that if one fetch gets the whole rate; between an eighth and a half of the
 //!             distance, at least 128 KiB
 //! ```
-//! Twice rate x latency keeps the source busy; four times covers requests that take longer than the median. A request of `rate of one fetch
-//! x latency` takes as long for its bytes as for its latency: shorter requests waste latency, longer ones concurrency. If one fetch in 20
-//! takes more than four latencies, a quarter of its time replaces the latency in both formulas, but not for a disk.
+//! Twice rate x latency keeps the source busy; four times covers requests that take longer than the median. If a request has the length
+//! `rate of one fetch x latency`, the transfer of its bytes takes as long as its latency: shorter requests spend more time on latency,
+//! longer requests use less of the source's concurrency. If one fetch in 20 takes longer than four latencies, a quarter of the time of such
+//! a slow fetch replaces the latency in both formulas, except for a disk.
 //!
-//! If one fetch can fill a link that several streams share, a distance is split into at least three requests. With two, all bytes would
-//! arrive at once, and each reader would wait for both requests.
+//! If several streams share a link that one fetch can fill, each distance is split into at least three requests. With only two requests,
+//! all bytes would arrive at once, and each reader would wait for both.
 //!
-//! The rate grows with the distance, so the limit rises until the source delivers no more (see `effort.rs` for raises, and for the share of
-//! the cache that is used).
+//! A longer distance can make the measured rate higher, which raises the limit again; this ends when the source delivers no more.
+//! `effort.rs` says when the limit is raised beyond that, and how much of the cache readahead may use.
 //!
-//! With more readers than requests that may be ahead, the source is always busy, and only longer requests help. Then a stream requests its
-//! whole part of the room in one window, and the next window when only its *lead* is left. That part is at least four reads. If the room is
-//! too small for all streams, the first ones get it. The share of the cache shrinks only if more than an eleventh of the bytes used was
-//! evicted unread, since each reader loses some readahead by chance.
+//! If there are at least as many readers as readahead requests may be in flight, the source is always busy, and only longer requests help.
+//! Then all streams share the room (the bytes that may be read ahead in total): each requests its part, at least four reads, in one window,
+//! and requests the next window when only a small rest, its *lead*, is left. If the room is too small for all streams, the first streams
+//! get it. In this case the share of the cache that readahead may use shrinks only if more than an eleventh of the used bytes was evicted
+//! unread, since each reader loses some readahead by chance.
 //!
-//! Example: a store with 15 ms latency that delivers 160 MB/s: the limit is 9.6 MB. At 1.1 GB/s it is 66 MB. Each of 16 streams then has
-//! rate x latency, 16.5 MB, or 8 MiB with a cache of 256 MiB. One fetch gets 100 MB/s, so its requests are 1.4 MiB long.
-//! 100 readers of 32 KiB on a disk with a cache of 256 MiB: 512 KiB each, raised to 1.3 MiB, their part of the room, while the rate grows,
-//! with a lead of one read.
+//! Example: for a store with 15 ms latency that delivers 160 MB/s, the limit is 9.6 MB; for 1.1 GB/s it is 66 MB. With 16 streams, each
+//! stream's limit is then rate x latency, 16.5 MB, or 8 MiB if the cache has 256 MiB. If one fetch gets 100 MB/s, requests are 1.4 MiB
+//! long. Another example: 100 readers with reads of 32 KiB, on a disk with a cache of 256 MiB, start with a limit of 512 KiB each. While
+//! the rate grows, the limit rises to 1.3 MiB, each reader's part of the room; the lead is one read.
 //!
 //! Sources: lateness as the only reason to grow: PostgreSQL 19 read_stream, ZFS #13452, mountpoint-s3; doubling until the rate no longer
-//! grows: BBR; rate x latency: Little's law; a lead of rate x service time with everything else in the window: AMP (Gill and Bathen, FAST
-//! 2007). The figures were chosen on the baseline of the evaluation, and on its 100 streams.
+//! grows: BBR; rate x latency: Little's law; a lead of rate x service time, and all other bytes in the window: AMP (Gill and Bathen, FAST
+//! 2007). The constants were chosen by measuring the baseline workloads of the evaluation, and its workload with 100 streams.
 
 use super::effort::{ALL, Effort};
 use crate::policy::SourceView;
@@ -81,7 +84,8 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Whether the readers keep the source busy without readahead: they are as many as the requests that may be ahead, and at least two.
+    /// Returns whether the readers alone keep the source busy: there are at least two, and at least as many as readahead requests may be in
+    /// flight.
     pub fn are_many(self, source: &SourceView) -> bool {
         source.ahead_slots > 0 && self.link >= u64::from(source.ahead_slots).clamp(2, MANY)
     }
@@ -92,7 +96,7 @@ fn is_known(source: &SourceView) -> bool {
     source.busy >= KNOWN_AFTER
 }
 
-/// Rate x latency in bytes. While the rate is not known, it is taken to be at least [`PRIOR_RATE`].
+/// Rate x latency in bytes. While the rate is not known, at least [`PRIOR_RATE`] is used for it.
 pub fn product(source: &SourceView) -> u64 {
     let rate = if is_known(source) {
         source.rate
@@ -141,17 +145,17 @@ pub fn shown(source: &SourceView) -> u64 {
     bytes(source.rate.max(source.single_rate), source.latency_ns)
 }
 
-/// Bytes that all streams together may be ahead: half of the cache, or less if readahead was evicted unread.
+/// Returns how many bytes may be read ahead for all streams together: half of the cache, or less if readahead was evicted unread.
 pub fn room(source: &SourceView, effort: &Effort) -> u64 {
     source.room / 2 * effort.share() / ALL
 }
 
-/// The smallest limit for reads of `len` bytes.
+/// The smallest value of the limit on the distance, for reads of `len` bytes.
 pub fn least(len: u64) -> u64 {
     MIN_MOST.max(len.saturating_mul(MIN_READS))
 }
 
-/// How far a stream of reads of `len` bytes may be ahead, as one of `active` streams.
+/// Returns the largest distance of a stream with reads of `len` bytes, if `active` readers share the source.
 pub fn most(source: &SourceView, (len, run): (u64, u64), active: Readers, effort: &Effort) -> u64 {
     let sharing = if active.are_many(source) {
         active.room
@@ -179,9 +183,9 @@ fn is_serial(source: &SourceView) -> bool {
     source.single_rate == 0 || is_known(source) && source.rate < 2 * source.single_rate
 }
 
-/// With more readers than requests that may be ahead, the source is always busy, and each request costs the same overhead. Then a window
-/// has all the bytes that a stream may be ahead, except those that its reader needs until the window arrives. Returns these bytes, or
-/// `None` if the readers alone do not keep the source busy.
+/// Returns the *lead*, or `None` if the readers alone do not keep the source busy. The lead is the number of bytes that are still ahead of
+/// a reader when its next window is requested: as many as it reads until the window arrives. All other bytes that may be ahead are
+/// requested in one window, because the source is always busy and each request costs the same overhead.
 pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Option<u64> {
     active.are_many(source).then(|| {
         (product(source).saturating_mul(LEAD_PRODUCTS) / active.room)
@@ -190,15 +194,15 @@ pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Optio
     })
 }
 
-/// Whether one fetch alone gets nearly the whole rate of the source, though there was room for four fetches: then more requests in flight
-/// do not arrive sooner.
+/// Returns whether one fetch alone gets nearly the whole rate of the source, although the distance allows four fetches at a time: then more
+/// requests in flight do not arrive sooner.
 pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
     let single = source.single_rate;
     let was_room = distance / PRODUCTS >= bytes(single, source.latency_ns);
     single > 0 && is_known(source) && was_room && source.rate < single + single / 4
 }
 
-/// Length of the requests of a window.
+/// Returns the length in bytes of the requests into which a window is split.
 pub fn request(distance: u64, streams: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 {
         source.single_rate

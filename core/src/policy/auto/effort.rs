@@ -1,18 +1,19 @@
-//! When the distance may exceed four times rate x latency, and when readahead uses less of the cache.
+//! Decides when the distance of streams may exceed four times rate x latency, and when readahead must use less of the cache.
 //!
 //! ```text
 //!   late at the limit      the limit doubles, on trial ──rate 1/8 higher──► the next doubling may follow
 //!                                                      └─no─► it is taken back, and none is tried for 512 decisions
 //!   evicted before use     an eighth less of the cache for all streams;  64 decisions without such a loss: a 64th more
 //! ```
-//! If readahead is evicted before its reader arrives, the share of the cache that is used shrinks by an eighth, for all streams. After
-//! every 64 decisions without such a loss it grows by a 64th of the cache.
+//! If readahead is evicted before its reader arrives, the share of the cache that readahead of all streams may use shrinks by an eighth.
+//! After every 64 decisions of the policy without such an eviction, the share grows by a 64th of the cache.
 //!
-//! Example: a store whose requests take 15 ms in the median and 150 ms at times. A reader is late at its limit of 60 MB, and the limit
-//! doubles. The rate does not rise, but the reader has used more than 60 MB already, so the limit doubles again, on trial.
+//! Example: a store whose requests take 15 ms in the median and sometimes 150 ms. A reader reaches bytes that are still in flight although
+//! its distance is at the limit of 60 MB, so the limit doubles. The rate does not rise, but the reader has used more than 60 MB already, so
+//! the limit doubles once more, again on trial.
 //!
-//! Sources: doubling until the rate no longer grows, and three rounds before that is believed: BBR. The figures were chosen on the baseline
-//! of the evaluation, and on sequential reads of 1 GiB.
+//! Sources: doubling until the rate no longer grows, and three rounds before the growth counts as ended: BBR. The constants were chosen by
+//! measuring the baseline workloads of the evaluation, and sequential reads of 1 GiB.
 
 use crate::policy::SourceView;
 
@@ -31,9 +32,9 @@ const GROWS_AFTER: u64 = 64;
 /// With many readers, the share shrinks only if more bytes are evicted unread than the used bytes divided by this.
 const TOLERATED: u64 = 11;
 
-/// The number of times that the limit is doubled, and the share of the cache that is used. If requests take much longer than the median,
-/// four times rate x latency does not keep a source busy. Readers that are late at the limit raise it, for as long as the rate grows with
-/// it.
+/// How often the limit on the distance has been doubled, and the share of the cache that readahead may use. If some requests take much
+/// longer than the median, a distance of four times rate x latency does not keep a source busy. So when a reader at the limit has to wait,
+/// the limit doubles, for as long as the rate grows with it.
 pub struct Effort {
     raised: u32,
     /// Raises in a row after which the rate was no higher.
@@ -50,7 +51,7 @@ pub struct Effort {
     used: u64,
 }
 
-/// The whole room.
+/// The value of [`Effort::share`] for the whole room.
 pub const ALL: u64 = 64;
 
 impl Default for Effort {
@@ -69,7 +70,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// The number of times that the limit is doubled now.
+    /// Returns how often the limit on the distance has been doubled.
     pub fn raised(&self) -> u32 {
         self.raised
     }
@@ -79,9 +80,9 @@ impl Effort {
         self.share
     }
 
-    /// Records that a reader missed bytes which had been read ahead for it. The share shrinks by an eighth for all streams. With
-    /// `are_many`, more readers than requests ahead, it shrinks only if enough bytes were evicted unread since the last time; otherwise
-    /// the readahead was refused, or such losses are rare.
+    /// Records that a reader missed bytes which had been read ahead for it, and shrinks the share of the cache for all streams by an
+    /// eighth. If `are_many` is true (the readers alone keep the source busy), the share shrinks only if many bytes were evicted unread
+    /// since it last shrank; otherwise the readahead was refused, or such misses are rare.
     pub fn thrashed(&mut self, clock: u64, are_many: bool, source: &SourceView) {
         let (unused, used) = (
             source.unused_bytes.saturating_sub(self.unused),
@@ -94,7 +95,7 @@ impl Effort {
         }
     }
 
-    /// Records a decision without such a loss. After 64 of them the share grows by a 64th.
+    /// Records a decision without evicted readahead. After 64 such decisions the share grows by a 64th of the room.
     pub fn calm(&mut self, clock: u64) {
         if clock > self.changed + GROWS_AFTER && self.share < ALL {
             self.share += 1;
@@ -102,7 +103,8 @@ impl Effort {
         }
     }
 
-    /// Records that a reader was late at the limit. `is_proven` says that it is the only reader, and has used as many bytes as the limit.
+    /// Records that a reader had to wait for readahead although its distance is at the limit. `is_proven` says that it is the only reader,
+    /// and has used at least as many bytes as the limit.
     pub fn late(&mut self, rate: u64, clock: u64, active: u64, is_proven: bool) {
         if clock < self.until {
             return;

@@ -1,7 +1,8 @@
-//! Readahead from file to file: reads the files after the current one, if a program goes through them in listing order.
+//! Readahead across files: if a program reads files in the order of a listing, reads the next files before the program opens them.
 //!
-//! A *walk* is a reader that opens one file after the other in that order. Each source has a rate. Of the opened files that have a
-//! predecessor in the order, it is the part whose predecessor was among the last 16 files opened, estimated by the rule of succession:
+//! A *walk* is a reader that opens one file after the other in listing order. The *rate* of a source says how often files are opened in
+//! this order: it is the fraction of opened files whose predecessor in the listing was among the last 16 files opened, estimated by the
+//! rule of succession. The formulas are:
 //!
 //! ```text
 //!   each    = (run + 2 x rate) / (run + 2)         the chance that the next file is opened, after `run` files opened in a row;
@@ -9,17 +10,18 @@
 //!   chance  = each ^ n                             of the n-th file; at least what survival.rs requires, which depends on its bytes
 //!   each   >= 1/2                                  below that nothing is read ahead
 //! ```
-//! Files are read ahead whole, or only their first part if runs from the start of a file end early (`survival.rs`). The bytes read ahead
-//! count against the distance (`distance.rs`) and, weighted by the chance that they are wasted, against the credit (`credit.rs`). After
-//! every eighth of the files read ahead there is a mark, at which the walk continues. Files of a caller's list are certain to be read: only
-//! distance and room limit them.
+//! Files are read ahead whole, or only their first part if reads from the start of a file usually end early (`survival.rs`). The bytes read
+//! ahead count against the distance (`distance.rs`) and, weighted by the chance that they are wasted, against the credit (`credit.rs`).
+//! After every eighth of the files read ahead there is a mark, that is, a page whose first read makes the policy read ahead more files. If
+//! the caller has passed the list of files that it will read, these files are certain to be read, and only the distance and the cache limit
+//! their readahead.
 //!
-//! Example: files of 12 KiB in a store with 15 ms latency. The second file opened follows the first: the rate is 2/3, and so is `each`.
-//! Here a file is worth reading ahead if its chance is at least 1/33. The chance of the 8th file is (2/3)^8 = 1/26, and that of the 9th is
-//! too low, so 8 files are read ahead. After 20 files, `each` is 21/22 and 74 files are read ahead. If files are opened at random, the rate
-//! is close to 0, and no files are read ahead.
+//! Example: files of 12 KiB in a store with 15 ms latency. The second file opened follows the first: the rate is 2/3, and so is the chance
+//! `each`. With this latency, a file is worth reading ahead if its chance is at least 1/33. The chance of the 8th file is (2/3)^8 = 1/26,
+//! and that of the 9th is too low, so 8 files are read ahead. After 20 files, `each` is 21/22 and 74 files are read ahead. If files are
+//! opened at random, the rate is close to 0, and no files are read ahead.
 //!
-//! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
+//! Source: the project's own design; Laplace's rule of succession; the minimum of 1/2 is from the specification of `auto`.
 
 use super::{
     Auto, Birth, Holding, Readers, RunKind, Walk, WalkFile, ahead, distance, survival::ONE,

@@ -1,18 +1,20 @@
-//! Streams that belong together: pieces of a file that several threads read in turns.
+//! Merges streams that belong together: several threads of one program each read a piece of a file, then the next free piece.
 //!
 //! A thread that takes the next piece of a file starts where no other thread has read, and reads its piece sequentially. At first each
-//! piece is a stream. If each stream counted as a reader, they would share the distance of one reader, and each would end after its piece.
+//! piece is a separate stream. If these streams stayed separate, they would have to share the distance of one reader, and each would end
+//! after its piece.
 //!
 //! ```text
 //!   [=== A ===>[= B =>            A has reached the start of B: they become one stream, which ends where B does
 //!   [=== A ==[= B =>======>       B is behind A, and everything between them is cached: they become one stream
 //!   [=== A ===>  .  .  .  [S]     A has read two steps of the stride S, which began there: S was the first reads of pieces
 //! ```
-//! The longer run absorbs the shorter one. If a read reaches a mark that A has passed, and everything from there to A's position is cached,
-//! a thread has not finished its piece yet. Such a read starts no run.
+//! Of two streams that are merged, the one with the longer run stays. If a read reaches a mark that stream A has already passed, and
+//! everything from there to A's position is cached, the read is from a thread that has not finished its piece yet. Such a read starts no
+//! new stream.
 //!
-//! Example: eight threads take pieces of 1 MiB. The first reads are at 0, 1M and 2M: the start of the file, and a stride of 1M. Past 2 MiB
-//! these are one stream, which reads 24 MB ahead as for a single reader.
+//! Example: eight threads take pieces of 1 MiB. The first reads are at 0, 1M and 2M: the start of the file, and a stride of 1M. After 2 MiB
+//! of the file, these reads are one stream, whose readahead is as long as for a single reader: 24 MB.
 //!
 //! Source: the project's own design.
 
@@ -46,7 +48,8 @@ impl Stream {
         }
     }
 
-    /// Whether the stream has passed the offset `at`, which another thread of its reader may not have read yet.
+    /// Returns whether the stream has passed the offset `at` by no more than its distance, so that another thread of the program may still
+    /// read there.
     pub fn is_behind(&self, at: u64) -> bool {
         self.stride.is_none()
             && (self.from..self.pos).contains(&at)

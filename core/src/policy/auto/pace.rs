@@ -1,8 +1,9 @@
-//! How far ahead is enough for a reader that is slower than its source.
+//! Limits readahead for a reader that is slower than its source.
 //!
 //! A distance grows whenever its reader waits, and never shrinks by itself. A reader that reads 20 MB/s from a source of 200 MB/s waits
 //! only at its start, but its readahead would stay 24 MB ahead until its end. That costs memory, and bytes that nothing reads if the reader
-//! stops. Its *pace* is therefore measured in spans, which begin and end at decisions:
+//! stops. Therefore the *pace* of each reader, the bytes that it reads in two latencies, is measured over periods (*spans*) that begin and
+//! end when the policy is called:
 //!
 //! ```text
 //!   span     two latencies or longer, at least 12 ms
@@ -10,15 +11,16 @@
 //!   calm     16 latencies and four spans without a wait: the limit becomes four times the largest pace, but at least 1/4 of the last one
 //!   a wait   removes the limit; the next limit needs twice as much calm
 //! ```
-//! Example: a latency of 30 ms and a reader of 20 MB/s. A span is 60 ms or, if marks are 8 MB apart, 420 ms; the pace is 1.2 MB. After 1.7
-//! s without a wait, a quarter of 24 MB is enough; after half a second more, 4.8 MB. A loader that reads 8 MB at once every two seconds,
-//! with marks 1 MB apart, has a pace of 8 MB, so its distance stays.
+//! Example: a latency of 30 ms and a reader of 20 MB/s. A span has two latencies, 60 ms. If the policy is called only every 8 MB, which the
+//! reader reads in about 400 ms, a span is that long (420 ms). In both cases the pace is 20 MB/s x 60 ms = 1.2 MB. After 1.7 s without a
+//! wait, the limit is a quarter of the 24 MB; after half a second more, it is four times the pace, 4.8 MB. In contrast, a data loader that
+//! reads 8 MB at once every two seconds has a pace of 8 MB, so its distance does not shrink.
 //!
-//! The limit applies to sources that deliver fetches in parts. A disk that answers one request at a time would lose a seek for each request
-//! that gets shorter.
+//! The limit applies to sources that deliver fetches in parts. It does not apply to a disk that answers one request at a time, because
+//! shorter requests would cost it more seeks.
 //!
-//! Sources: a hold before a distance shrinks: PostgreSQL 19 read_stream; a distance that covers a burst: data loaders. The factors were
-//! chosen on a mount with a reader at 20 MB/s, and so that no cell of the evaluation becomes slower.
+//! Sources: waiting before a distance shrinks: PostgreSQL 19 read_stream; a distance that covers a burst: data loaders. The factors were
+//! chosen by measuring a mount with a reader of 20 MB/s, and so that no workload of the evaluation becomes slower on any device.
 
 use crate::policy::SourceView;
 use crate::units::mul_div;
@@ -59,13 +61,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Whether the reader has a limit.
+    /// Returns whether the reader has been slower than the source for long enough to have a limit.
     pub fn is_slow(&self) -> bool {
         self.limit > 0
     }
 
-    /// Records that the run is `run` bytes long at the time `ns`. `has_waited` says whether the reader has waited since the last call.
-    /// Returns how far ahead is enough, at least `least`.
+    /// Records that the reader has read `run` bytes of its stream by the time `ns`. `has_waited` says whether the reader has waited for
+    /// data since the last call. Returns how far ahead of the reader is enough, at least `least`.
     pub fn at(
         &mut self,
         (run, ns): (u64, u64),

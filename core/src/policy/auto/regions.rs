@@ -1,29 +1,32 @@
-//! What is read near a first read: the rest of a small file, of a mapped library, or of a part of a boot image.
+//! Reads ahead around the first read in a part of a file, before and after it: for example the rest of a small file, of a mapped library,
+//! or of a part of a boot image.
 //!
-//! A file is divided into regions of 1 MiB. The first read in a region that continues no stream makes the region *active*. From then on,
-//! one bit for each page of 4 KiB records what is read. Around the first read there are blocks that double in length, each with another
-//! half (`blocks.rs`).
+//! A file is divided into regions of 1 MiB. The first read in a region, unless it continues a stream, makes the region *active*. From then
+//! on, one bit for each page of 4 KiB records what is read. The block of the first read is one half of a block twice as long, and so on up
+//! to the whole region (`blocks.rs`).
 //!
 //! ```text
 //!   active, at most 64 or as many as fit into the cache     [######..##]  [#.........]  [####......]
 //!   over: the one whose last read is oldest               ──► counted for files of its kind (`blocks.rs`)
 //! ```
-//! On a miss, the policy reads the block of the miss. Level by level it adds each adjacent half that is likely enough to be read. The
-//! chance must be at least 9/20 (down to 1/4 on a disk), and at least what `survival.rs` requires at the measured price of a wait and of a
-//! byte. The expected waste is a bet (`credit.rs`). There are ten kinds of files: files that are read and files that are mapped, each in
-//! five sizes. A file of at most 16 MiB whose reads are shorter than a page counts as mapped, because a loader reads the header first.
+//! If a read misses, the policy reads the block of that read. From short to long blocks, it adds each adjacent half that is likely enough
+//! to be read. The chance must be at least 9/20 (down to 1/4 on a disk), and at least the chance that `survival.rs` computes from the
+//! measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There are ten kinds of
+//! files: files that are read by calls and files that are mapped, each in five size classes. If a read in a file of at most 16 MiB is
+//! shorter than a page, the file is treated as mapped, because the loader of a library reads its header before it maps the file.
 //!
-//! A mark is placed in the middle of what is read ahead. If nearly everything from the first read up to a mark or a miss was read, and that
-//! is 256 KiB or more, the reader becomes a stream with that run.
+//! A mark is placed in the middle of what is read ahead. If nearly everything from the first read up to a mark or a miss was read, and this
+//! is 256 KiB or more, these reads become a sequential stream of that length.
 //!
-//! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after it, the prior chances are 80 to 85 % up to
-//! 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before it, they are 50, 45 and 30 %. Pages 4 to
-//! 128 are read.
-//! A virtual machine boots, and reads 90 % of each zone of 8 MiB in no particular order: after some regions, each miss reads its whole
-//! region. Random blocks all over a large file leave regions with one read each, so the chance is close to 0.
+//! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after this page, the prior chances are 80 to 85 %
+//! up to 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before page 5, they are 50, 45 and 30 %.
+//! The policy reads pages 4 to 128. Another example: a booting virtual machine reads 90 % of each zone of 8 MiB in no particular order.
+//! After some regions, each miss makes the policy read its whole region. If a program reads random blocks of a large file, each region has
+//! only one read, so the chances are close to 0 and nothing is read ahead.
 //!
 //! Source: spatial memory streaming (Somogyi et al., ISCA 2006), which remembers which parts of a region were read after its first read.
-//! The priors are means over the development half of the recorded programs (154 recordings); the other figures were chosen on it.
+//! The prior chances are means over 154 recordings, the development half of the recorded programs; the other constants of this file were
+//! chosen by measuring on the same half.
 
 use super::{
     Auto, Birth, Holding, Readers, RunKind, Streams, ahead,
@@ -71,7 +74,7 @@ fn least_chance(product: u64, source: &SourceView) -> u64 {
     (survival::ONE * REGION / REGION.saturating_add(waits)).clamp(MIN_CHANCE_DISK, MIN_CHANCE)
 }
 
-/// The regions of one file.
+/// The regions of one file: which pages were read in each part of 1 MiB.
 #[derive(Default)]
 pub struct Regions {
     active: Vec<Region>,

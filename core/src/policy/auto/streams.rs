@@ -1,21 +1,21 @@
-//! The streams of a file: which run a read continues.
+//! Decides which of a file's streams (sequential or strided runs of reads) a read continues.
 //!
 //! ```text
 //!   read ──► does it continue a stream?      yes: in its readahead, at most a gap beyond it, or at a step of a stride
 //!        ──► no: see `candidates.rs`         does it start a stream?
 //! ```
-//! A read beyond a stream's next bytes continues the stream only if at least two thirds of the bytes that it skips have been read.
-//! Otherwise a stream whose readahead covers much of a file would claim every random read.
+//! If a read skips some of a stream's next bytes, it continues the stream only if at least two thirds of the skipped bytes have been read.
+//! Otherwise, if a stream's readahead covers much of a file, every random read would be taken for a part of the stream.
 //!
-//! Three equal distances between reads of readahead are a stride, if no other read is in progress. Reads that miss would reveal the stride
-//! only later.
+//! If reads that hit a stream's readahead have three equal distances in a row, they are a stride, provided that no other read is in
+//! progress. So the stride is found before a read misses.
 //!
-//! A file has at most 16 streams at first. Only the promotion of a candidate displaces a stream, so random reads displace none. The place
-//! where a displaced stream ended is remembered. If reads continue there, there are too few streams, and their number may double
-//! (`candidates.rs`).
+//! A file has at most 16 streams at first. If the table is full, a new stream displaces an old one. A random read usually starts no stream
+//! (see `candidates.rs`), so it displaces none. The position at which a displaced stream ended is remembered. If reads continue there,
+//! there are too few streams, and their number may double (`candidates.rs`).
 //!
-//! Example: 100 clients read one image sequentially, in turns. The seventeenth displaces the first, whose next read continues at the
-//! remembered place. After four such reads there may be 32 streams, and after twelve 128.
+//! Example: 100 clients read one image sequentially, in turns. The stream of the seventeenth client displaces that of the first, whose
+//! next read continues at the remembered position. After four such reads the table has room for 32 streams, and after twelve for 128.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; ZFS for displacing first the streams that never continued.
 
@@ -34,7 +34,7 @@ pub fn near(len: u64) -> u64 {
     len.saturating_mul(NEAR_READS).clamp(NEAR.0, NEAR.1)
 }
 
-/// The distances between reads of readahead: three equal distances are a stride.
+/// The distances between reads that hit a stream's readahead: three equal distances in a row are a stride.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {
     /// The latest read.
@@ -80,7 +80,7 @@ impl Steps {
     }
 }
 
-/// A run that is read ahead.
+/// A sequential or strided run of reads for which the policy reads ahead.
 #[derive(Clone, Debug)]
 pub struct Stream {
     pub class: RunKind,
@@ -126,7 +126,7 @@ pub struct Stream {
     pub clock: u64,
 }
 
-/// The streams of one file, and what else is known of its reads.
+/// The streams of one file, and the policy's other state about the reads of the file.
 #[derive(Default)]
 pub struct Streams {
     pub all: Vec<Stream>,
@@ -142,7 +142,7 @@ pub struct Streams {
 }
 
 impl Stream {
-    /// A stream for a run of `run` bytes with reads of `len` bytes.
+    /// Creates the stream of a run of `run` bytes, read in reads of `len` bytes.
     pub fn new(class: RunKind, stride: Option<i64>, pos: u64, run: u64, len: u64) -> Stream {
         Stream {
             class,
@@ -169,7 +169,7 @@ impl Stream {
         }
     }
 
-    /// Whether the reader has passed the readahead of the moment when the distance last grew.
+    /// Returns whether the reader has passed all bytes that were read ahead when the distance last grew.
     pub fn is_past_hold(&self) -> bool {
         let forward = self.stride.is_none_or(|s| s > 0);
         self.hold == 0
@@ -185,7 +185,7 @@ impl Stream {
         self.pos < self.last_mark
     }
 
-    /// Bytes that are read ahead and not read yet.
+    /// The number of bytes that were read ahead and that the reader has not reached yet.
     pub fn ahead(&self) -> u64 {
         match self.stride {
             None => self.end.saturating_sub(self.pos),
@@ -219,7 +219,7 @@ impl Stream {
         }
     }
 
-    /// Whether a read that ends at `end` is before the stream's position.
+    /// Returns whether a read that ends at `end` lies before the stream's position.
     pub fn is_past(&self, end: u64) -> bool {
         self.stride.is_none() && end <= self.pos
     }
@@ -256,7 +256,7 @@ impl Stream {
         self.hit = true;
     }
 
-    /// Whether the offset `at` is in the stream's readahead, or was a few reads ago.
+    /// Returns whether the offset `at` is in the stream's readahead, or was in it until a few reads ago.
     pub fn holds(&self, at: u64) -> bool {
         (self.pos.min(self.end).saturating_sub(near(self.len))..=self.pos.max(self.end))
             .contains(&at)
@@ -264,7 +264,8 @@ impl Stream {
 }
 
 impl Streams {
-    /// The nearest stream that a read at `start` continues. The gap is at most `max_gap`, and at most a quarter of the run's length.
+    /// Returns the nearest stream that a read at `start` continues. The gap between the stream's position and `start` is at most
+    /// `max_gap`, and at most a quarter of the run's length.
     pub fn find(&self, (start, len): (u64, u64), max_gap: u64) -> Option<usize> {
         let taking = self
             .all
@@ -282,7 +283,7 @@ impl Streams {
             .or_else(|| self.find((start, len), 0))
     }
 
-    /// The stream whose readahead was read in equal steps up to `start`, and the step.
+    /// Returns the stream whose readahead was read in equal steps up to `start`, and the length of a step.
     pub fn stepping(&self, start: u64) -> Option<(usize, i64)> {
         let step = |s: &Stream| s.steps.to(start).filter(|_| s.stride.is_none());
         let at = self.all.iter().position(|s| step(s).is_some())?;

@@ -1,22 +1,23 @@
-//! How far ahead a run of reads is worth reading, judged by earlier runs of its length.
+//! Estimates how far ahead of a run of reads it is worth reading, from how far earlier runs of the same length continued.
 //!
-//! For each octave of length, the table counts the runs that reached it and the runs that ended in it. A run that reached an octave ends in
-//! it with the chance `(ended + 2 x below) / (reached + 2)`. Here `below` is the chance of the octave below, and 1/2 for the lowest octave.
-//! So a run of unknown kind is expected to continue for as long again, and a run in octaves that most runs passed is expected to pass the
-//! next one, too. Reading ahead to the end of an octave pays as long as the chance that the run gets there is at least
+//! An *octave* holds the run lengths from a power of two to the next. For each octave, a table counts the runs that reached it and the runs
+//! that ended in it. A run that reached an octave ends in it with the chance `(ended + 2 x below) / (reached + 2)`. Here `below` is the
+//! chance of the octave below, and 1/2 for the lowest octave. So if nothing was counted yet, a run doubles its length with a chance of 1/2;
+//! if most runs passed the lower octaves, a run is expected to pass the next octave, too. Reading ahead to the end of an octave is
+//! worthwhile if the chance that the run gets there is at least `least`, or `price` if readahead was wasted before:
 //!
 //! ```text
 //!   least = len / (len + rate x latency)                         a wasted byte costs its transfer, a used byte saves latency
 //!   price = least + (4/5 - least) x 9/8 x wasted / allowed       4/5: used bytes earn a quarter, so such bets pay for themselves
 //! ```
 //! Example: reads of 128 KiB from a store with 15 ms latency and 256 MB/s. Rate x latency is 3.8 MB, so the least chance is 1/31. After 256
-//! KiB, four octaves with a chance of 1/2 each are worth it. For a run from the start of its file, 256 KiB x (2^4 - 1) = 3.8 MB are read
-//! ahead; for another run, 1.8 MB once a run of its kind has grown. If eight of ten runs ended in this octave, the chance to pass it, and
-//! each octave above, is 1/4: then two octaves, 768 KiB, are read ahead. When all that may be wasted is wasted, the chance must be 4/5, and
-//! nothing is read ahead.
+//! KiB, four octaves with a chance of 1/2 each are worth reading ahead, since 1/2^4 is more than 1/31. For a run from the start of its
+//! file, 256 KiB x (2^4 - 1) = 3.8 MB are read ahead; for any other run, at most 1.8 MB, and only after a run of its kind has grown. If
+//! eight of ten runs ended in this octave, the chance to pass it is 1/4, and so is the chance for each octave above: then two octaves, 768
+//! KiB, are read ahead. When all bytes that may be wasted have been wasted, the chance must be 4/5, so nothing is read ahead.
 //!
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of succession for
-//! the prior; the figures were chosen on the baseline of the evaluation.
+//! the prior; the constants were chosen by measuring the baseline workloads of the evaluation.
 
 use crate::storage::RunKind;
 use crate::units::mul_div;
@@ -39,7 +40,7 @@ const MIN_NEXT: u64 = ONE / 4;
 const KNOWN_AFTER: u32 = 4;
 /// An octave that no run has reached is assumed to end a run with at least this chance.
 const MIN_GONE: u64 = ONE / 16;
-/// The number 1 in fixed point.
+/// The number 1 in the fixed-point format of chances.
 pub const ONE: u64 = 1 << 16;
 /// A chance below one in 33 is never enough: see [`threshold`].
 const MAX_PRODUCT: u64 = 32;
@@ -58,7 +59,7 @@ pub struct Survival {
     pub over: (u32, u32),
 }
 
-/// The octave in which a run of `bytes` bytes is.
+/// Returns the octave (power of two) of a run length of `bytes` bytes.
 pub fn octave(bytes: u64) -> u32 {
     (bytes >> 9).checked_ilog2().unwrap_or(0)
 }
@@ -123,7 +124,7 @@ impl Survival {
             .skip(first as usize)
     }
 
-    /// Bytes after a run of `run` bytes that are worth reading ahead.
+    /// Returns how many bytes after a run of `run` bytes are worth reading ahead.
     pub fn ahead(&self, class: RunKind, run: u64, threshold: u64) -> u64 {
         let most = if class == RunKind::Start {
             MAX_AHEAD
@@ -156,8 +157,8 @@ impl Survival {
         run.saturating_mul((1 << octaves) - 1)
     }
 
-    /// The part of `ahead` bytes after a run of `run` bytes that is expected to be wasted, in 1/65536: the chance that the run ends before
-    /// their end.
+    /// Returns the expected waste of reading `ahead` bytes after a run of `run` bytes, in 1/65536 of these bytes: the chance that the run
+    /// ends before their end.
     pub fn waste(&self, class: RunKind, run: u64, ahead: u64) -> u64 {
         let (mut chance, mut reach, goal) = (ONE, run.max(1), run.saturating_add(ahead));
         for (survives, _) in self.octaves(class, octave(run)) {

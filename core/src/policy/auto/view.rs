@@ -1,4 +1,4 @@
-//! The present settings of `auto`, for reports: see [`Tuning`].
+//! The values that `auto` uses now, and what limits its readahead, for reports: see [`Tuning`].
 //!
 //! ```text
 //!   streams ──► the active stream with the largest distance ──► that distance, and what limits it:
@@ -7,8 +7,8 @@
 //!                   too little read ahead for another reason     ──► Evidence
 //!                   none of these                                ──► Reader
 //! ```
-//! Example: a stream with a distance of 8 MiB, of at most 64 MiB, whose reader was never late: `Reader`. If its readahead ends after 1 MiB
-//! because half of the runs of its length end there: `Evidence`.
+//! Example: a stream has a distance of 8 MiB of at most 64 MiB, and its reader has never waited for readahead: the result is `Reader`. If
+//! the stream's readahead ends after 1 MiB because half of the runs of its length end there, the result is `Evidence`.
 
 use super::{ACTIVE, Auto, Stream, distance};
 use crate::policy::SourceView;

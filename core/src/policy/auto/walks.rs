@@ -1,4 +1,5 @@
-//! The bookkeeping of walks: which reader goes from file to file, what was read ahead for it, and how much of that was used.
+//! Keeps track of walks, that is, readers that open files in listing order: which files were read ahead for each walk, and how much of
+//! them was used.
 //!
 //! ```text
 //!   opened 7 after 6      a walk begins        run 1         planned: 8 9 10 11        end: 11
@@ -6,11 +7,12 @@
 //!   opened 30             its predecessor was not opened recently: no walk
 //!   closed 8              its entry is removed; bytes of it that were not read are wasted
 //! ```
-//! If the reader skips a file, the walk keeps its entry until 16 more files were opened. A walk ends if none of its files was among the
-//! last 256 files opened, or if a ninth walk begins. What it has read ahead is then wasted (`credit.rs`).
+//! If the reader skips a file that was read ahead, the entry of the file is kept until 16 more files were opened. A walk ends if none of
+//! its files was among the last 256 files opened, or if a ninth walk begins. Unused readahead of an ended walk counts as wasted
+//! (`credit.rs`).
 //!
-//! Example: four programs take files in turn from one list. Files 4 to 7 are open together, and the predecessor of each is among the last
-//! 16 files opened, so the four programs are one walk.
+//! Example: four programs take files in turn from one list. Files 4 to 7 are open at the same time, and the predecessor of each file is
+//! among the last 16 files opened, so the four programs together are one walk.
 //!
 //! Source: the project's own design.
 
@@ -26,7 +28,7 @@ const RECENT: usize = 16;
 /// A walk has ended if it continued with none of this number of files opened last.
 const IDLE_OPENS: u64 = 256;
 
-/// A file that was read ahead.
+/// A file that was read ahead for a walk.
 pub struct WalkFile {
     pub walk: u32,
     /// The number of its first bytes that were planned, and how many of them no read has demanded.
@@ -38,7 +40,7 @@ pub struct WalkFile {
     pub opened: bool,
 }
 
-/// A reader that goes from file to file.
+/// A reader that opens one file after the other in listing order.
 pub struct Walk {
     pub number: u32,
     /// The file that it opened last, and the last file that was planned.
@@ -92,7 +94,7 @@ impl Walks {
         survival::ONE * (self.followed + 1) / (self.judged + 2)
     }
 
-    /// The chance that the next file of a walk is opened.
+    /// Returns the chance that the next file in listing order is opened, too.
     pub fn each(&self, walk: &Walk) -> u64 {
         let (rate, run) = (self.rate(), walk.run);
         let own = survival::ONE * (run + 1) / (run + 2);
@@ -100,12 +102,12 @@ impl Walks {
         ((run * survival::ONE + 2 * rate) / (run + 2)).min(rate.max(own))
     }
 
-    /// Number of walks that have files read ahead.
+    /// The number of walks that have read ahead files which are not opened yet.
     pub fn active(&self) -> u64 {
         self.all.iter().filter(|walk| walk.files > 0).count() as u64
     }
 
-    /// Whether a walk planned to read the bytes at `start` of this file ahead.
+    /// Returns whether the bytes at the offset `start` of this file are among those that were planned to be read ahead for a walk.
     pub fn has(&self, file: FileId, start: u64) -> bool {
         self.listed
             .get(&file.0)
@@ -116,7 +118,7 @@ impl Walks {
         self.all.iter_mut().find(|walk| walk.number == number)
     }
 
-    /// The index of the walk to which this file belongs.
+    /// Returns the index of the walk for which this file was read ahead, or whose reader opened it last.
     pub fn position(&self, file: FileId) -> Option<usize> {
         let number = self.listed.get(&file.0).map(|listed| listed.walk);
         self.all
