@@ -4,8 +4,9 @@
 //!   A.frt, B.frt ──► touches by file ──► identity of each file now ──► foreread_plan::runs ──► Plan
 //!   model.safetensors ──► header ──► foreread_plan::layout ──────────────────────────────────► Plan
 //! ```
-//! A file that differs from the recording, or was changed after the recording was written, is left out and reported. Names that come
-//! from `foreread serve` or `mount` are known only to the server: such a file is identified by its size.
+//! A file that differs from the recording, or was changed after the recording was written, is left out and reported. If the
+//! recording was made by `foreread serve` or `mount`, its file names are known only to that server, so a file is identified by its
+//! size.
 //!
 //! This module reads only headers of the files in a plan, and writes nothing.
 

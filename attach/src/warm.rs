@@ -6,7 +6,7 @@
 //!                        └── bytes in flight: twice what the storage delivers in a round trip, if memory allows
 //! ```
 //! Example: storage with 1 ms latency and 200 MB/s delivers 200 kB per round trip, so 400 kB are kept in flight. Then
-//! the link is full, and a read of the program waits for at most 1 ms of readahead.
+//! the link is always busy, and a read of the program waits for readahead for at most 1 ms.
 //!
 //! Data that is already cached is not read again. So an interrupted plan continues where it stopped, and what the
 //! program itself has already read is skipped. Nothing is written, files that have changed since the plan was made are

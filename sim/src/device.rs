@@ -1,8 +1,8 @@
 //! Storage models: predict the cost of reads on a disk, a volume or an object store.
 //!
-//! A device is driven by events on its owner's virtual clock: it takes commands, gives the time of its next event, and
-//! returns the bytes that have arrived by then. Bytes of a command arrive in order from its start, in one or more
-//! parts, so a reader may continue before a long command is complete.
+//! A device uses its owner's virtual clock: it accepts commands, returns the time of its next event, and, when this
+//! time is reached, returns the bytes that have arrived. The bytes of a command arrive from its start to its end, in
+//! one or more parts, so a reader may continue before a long command is complete.
 //!
 //! Devices use no real time and no real data, and never fail. Their random numbers do not depend on the order of calls
 //! ([`crate::rng`]).
@@ -19,7 +19,7 @@
 //!     │◄─────────────────────────┤
 //! ```
 //!
-//! Each kind of device has a file in this folder. Each device with its parameters is a row in [`presets`].
+//! Each kind of device has a file in this folder. [`presets`] lists the named devices with their parameters.
 
 pub mod array;
 pub mod custom;

@@ -1,7 +1,7 @@
 //! Requirements of every importer for arbitrary bytes: no panic, a one-line error without control characters, termination.
 //!
-//! The mutation tests in `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. This module does
-//! not check whether the items are right: the golden files do.
+//! The mutation tests in `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. This module does not check
+//! whether the imported items are correct: the tests with golden files do that.
 
 use super::catalog;
 use super::format::{Format, Pairs};

@@ -6,7 +6,8 @@
 //! ```text
 //!   open(a folder of the mount, 12)   the file with inode 12, whatever its names are, even if no program has it open
 //! ```
-//! Other file systems check the generation, which the kernel's events do not contain. The caller needs CAP_DAC_READ_SEARCH.
+//! File systems other than ext4 check the generation number, which the kernel's events do not contain, so this works only
+//! on ext4. The caller needs CAP_DAC_READ_SEARCH.
 //!
 //! Only regular files are opened, because opening others may have side effects.
 

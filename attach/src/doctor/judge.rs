@@ -1,5 +1,5 @@
-//! Rates a readahead setting from two sources: the costs and gains that the lab computes, and whether the origin of the
-//! value is suspicious.
+//! Rates a readahead setting by two criteria: the costs and gains that `foreread-lab` computes for the value, and whether the origin of
+//! the value is suspicious.
 
 use super::fix::RULES_FILE;
 use super::look::{DeviceFacts, StorageKind};

@@ -5,8 +5,8 @@
 //!   else the node of the disk, if this user may open it ──► latency, rate, and a sequential reader with four sizes, three times
 //!   else a large file on it that this user may read
 //! ```
-//! Only disks of this machine are measured. A disk in heavy use is not measured, because that would slow other programs
-//! down and give wrong figures.
+//! Only disks of this machine are measured. A disk in heavy use is not measured, because the measurement would slow other
+//! programs down and its results would be wrong.
 
 use super::look::{DeviceFacts, StorageKind};
 use foreread_lab::verdict::disk::{DiskLook, SettingLimits};

@@ -4,8 +4,8 @@
 //!   examined ──slow──► read ahead from ──nothing gained──► ignored for 0.25 s, then examined again
 //!       └─────fast────────────────────────────────────► 0.5 s, 1 s, 2 s, 5 s, 5 s, ...
 //! ```
-//! So if a command begins to read from slow storage, this is noticed after at most 5 s. If the command never does, one
-//! examination every 5 s has no measurable cost.
+//! So if a command begins to read from slow storage, foreread notices this after at most 5 s. If the command never
+//! reads from slow storage, one examination every 5 s has no measurable cost.
 
 use super::gain::Reason;
 use super::waits::Waits;

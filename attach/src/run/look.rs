@@ -1,8 +1,8 @@
 //! Decides whether storage is slow enough for readahead by another process, from the times of the kernel's events
 //! alone: no file is opened for this.
 //!
-//! The kernel records when it allocates a page for a read, and when the read has its pages. Between the two events the
-//! thread waited:
+//! The kernel emits one event when it allocates a page for a read, and another when the read gets its pages. Between these two events
+//! the thread waits for storage:
 //!
 //! ```text
 //!   thread 7   add_to_page_cache 100    get_pages 100..100                            60 us: fast
@@ -12,7 +12,7 @@
 //! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, there is nothing to gain; this is known within
 //! a few milliseconds. Reads in the meantime are stored, and passed on if the storage is slow, so that the first reads are not lost.
 //!
-//! The decision is made within [`MAX_TIME_NS`]; if the events do not decide it by then, [`super::gain`] does.
+//! The decision is made within [`MAX_TIME_NS`]; if the events are not sufficient by then, [`super::gain`] decides.
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use super::waits::{WaitUnion, Waits};

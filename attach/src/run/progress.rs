@@ -5,8 +5,8 @@
 //!   seen       a, and then d blocks: 14 KiB were read in between, the size of a, b and c, so these were read
 //!   guessed    20 KiB more were read since, unobserved: d, e, ... as far as the bytes go
 //! ```
-//! The number of bytes is what the process has read by system calls. If a program skips files, it reads fewer bytes
-//! than the files in between have, and then only observed reads count.
+//! The number of bytes is what the process has read by system calls. If a program skips files of the listing, it reads fewer bytes than
+//! the skipped files have, and then only files with observed reads are counted.
 
 /// Files after the last observed one count as read up to this many bytes, for each time that the files between two
 /// observed ones had been read.

@@ -5,8 +5,8 @@
 //!   read     a 0..1M at 7 ms            b 0..64K at 8 ms
 //!   ──►      a used                     b used, and late            c unused
 //! ```
-//! The clocks of the fetches and of the recording start at most a few milliseconds apart, which limits the accuracy of
-//! the share of late bytes. A page fault counts with all pages that the kernel mapped for it.
+//! The clocks of the fetches and of the recording start at most a few milliseconds apart, which limits the accuracy of the
+//! share of late bytes. For a page fault, all pages that the kernel mapped are counted as read.
 
 use super::filler::FillReport;
 use super::state::Fetch;

@@ -7,9 +7,9 @@
 //! Events are decoded only after the command has ended, because on a small machine decoding would take processor time
 //! from the command. The files have no names, so a run that is killed leaves no files behind.
 //!
-//! A second tracefs instance records what the io_uring workers of all programs read, because the kernel itself starts
-//! these threads, and tracing does not follow them. Only events of workers that a followed thread has started are
-//! counted.
+//! A second tracefs instance records what the io_uring workers of all programs read: the kernel itself starts these threads,
+//! so tracing of the command does not include them. Of these events, only those of workers that belong to a traced thread are
+//! kept.
 
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};

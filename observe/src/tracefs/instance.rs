@@ -1,10 +1,9 @@
 //! A tracefs instance: tracing buffers and settings for this process only.
 //!
-//! Its name is `foreread-PID-TIME`, and the process that owns it holds a lock (flock) on its folder as long as that
-//! process lives. If the owner is killed, its guard process ([`super::guard`]) removes the instance. If the guard is
-//! killed too, the next run does: it removes all instances whose lock is free. A check of the process id would not be
-//! enough: in another PID namespace, a living process has no /proc/PID. All mounts and namespaces share one tracefs, so
-//! the lock is visible everywhere.
+//! Its name is `foreread-PID-TIME`, and the process that owns it holds a lock (flock) on its folder as long as that process lives. If the
+//! owner is killed, its guard process ([`super::guard`]) removes the instance. If the guard is killed too, the next process that creates an
+//! instance removes all instances whose lock is free. A check of the process id would not be enough: in another PID namespace, a living
+//! process has no /proc/PID. All mounts and namespaces share one tracefs, so the lock is visible everywhere.
 //!
 //! ```text
 //!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, with another name
@@ -349,9 +348,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Whether this program can act as a guard.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// Does the work of a guard process if `arguments` say that the program was started as one, and then returns true.
-/// Otherwise returns false, and the instances of this process get guards from now on. Must be called first in `main`,
-/// with the arguments after the program's name.
+/// If `arguments` say that the program was started as a guard (the process that removes a tracefs instance if its owner is killed), does
+/// the guard's work and then returns true. Otherwise returns false, and from now on each instance that this process creates gets a guard.
+/// `main` must call this function first, with the arguments after the program's name.
 pub fn run_if_asked(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter();
     if arguments.next().is_none_or(|word| word != WORD) {

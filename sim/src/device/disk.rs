@@ -1,7 +1,7 @@
 //! A device that serves one command at a time: a disk, a USB stick, a SATA drive without a queue.
 //!
-//! The time of a command of `S` bytes depends only on `S`, as in the published measurements that this model reproduces. In those,
-//! one program reads in a closed loop, and each readahead window is one command:
+//! The time of a command of `S` bytes depends only on `S`, as in the published measurements that this model reproduces. In these
+//! measurements, one program reads in a closed loop, and each readahead window is one command. The formula is:
 //!
 //! ```text
 //!   T(S) = c * ceil(S / M) + seg(S)

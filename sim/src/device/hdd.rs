@@ -17,8 +17,8 @@
 //!   the order of their arrival. A command that has waited for `patience_ns` is served next, even if others are closer.
 //! - **Random numbers.** The platter turns with the virtual clock: how long a command waits for its data depends on its position
 //!   and on the time at which it is served. The only random number is the platter's angle at time 0, which depends on the seed. No
-//!   random number depends on the order of calls. But two policies that submit commands at different times wait for different
-//!   times, as on a real disk.
+//!   random number depends on the order of calls. But if two policies submit the same command at different times, they wait for
+//!   different times, as on a real disk.
 //! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is contiguous and begins at a
 //!   random position that depends on the seed and the file. These positions are uniformly distributed, as on a disk that has been
 //!   used for a long time.

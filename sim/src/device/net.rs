@@ -2,7 +2,7 @@
 //! drive.
 //!
 //! A command waits for a connection, then for the first byte. Then its bytes arrive in chunks, at the rate of the connection or, if
-//! the shared link is busy, more slowly. For a single command that is
+//! the shared link is busy, more slowly. The time of a single command is
 //!
 //! ```text
 //!   T(S) = RTT + S / min(connection, link)
@@ -15,11 +15,11 @@
 //!             └──────────────────────┘
 //! ```
 //!
-//! A transfer has at most one chunk in the link's queue: its next chunk becomes ready when the last has arrived. So transfers
-//! alternate, and a short read that follows a long one waits for only one chunk of the long read, not for all of them.
+//! A transfer has at most one chunk in the link's queue: its next chunk becomes ready when the previous chunk has arrived. So
+//! transfers alternate, and a short read that follows a long one waits for only one chunk of the long read, not for all of them.
 //!
-//! Some protocols send a reply as one message, such as that between a Ceph OSD and its client. There the whole reply is one chunk:
-//! it arrives only when it is complete, and later replies wait for it.
+//! Some protocols send each reply as one message, for example the protocol between a Ceph OSD and its client. For such a protocol,
+//! the whole reply is one chunk: it arrives only when it is complete, and later replies wait for it.
 //!
 //! Connection setup, packet loss, request rate limits and writes are not modelled.
 

@@ -1,8 +1,8 @@
 //! A request rate limit in front of any device: a cloud volume, or a store that throttles its clients.
 //!
-//! The limit is a token bucket. A command takes one token for each `request_bytes` of its length, but at least one token. If there
-//! are too few tokens, commands wait in FIFO order. A command is passed to the device as soon as there are enough tokens for it.
-//! The bucket holds `burst_requests` tokens and is full at the start.
+//! The limit is a token bucket. A command takes one token for each `request_bytes` bytes of its length, rounded up. If there are
+//! too few tokens, commands wait in FIFO order. A command is passed to the device as soon as there are enough tokens for it. The
+//! bucket holds `burst_requests` tokens and is full at the start.
 //!
 //! ```text
 //!   command ──► waiting (FIFO) ──token──► device          tokens: requests_per_s added, at most burst_requests held
@@ -10,7 +10,7 @@
 //! Example: the limit is 3,000 requests per second of up to 256 KiB each, without a burst. Then a read of 4 KiB may start every 333
 //! us. After a read of 1 MiB, which takes four tokens, the next read waits 1.33 ms.
 //!
-//! It does not model servers that reply "slow down" instead of delaying requests: the simulator has no failures.
+//! Servers that reply "slow down" instead of delaying requests are not modelled, because the simulator has no failures.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};

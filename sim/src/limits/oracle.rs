@@ -16,9 +16,9 @@
 //!
 //! The oracle's time is achievable; normally it is between the lower bound (`bound.rs`), which may not be achievable, and the times
 //! of the policies. The oracle is neither the optimum nor a bound. Finding the optimum is hard even for one disk, and a policy may
-//! find a better schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. If each request has a random
-//! latency, the requests of a policy get other latencies than those of the oracle. For example, on a store where a few requests
-//! take 500 ms, a policy needs only half of the oracle's time with some seeds.
+//! find a better schedule by chance; `lab/tests/limits.rs` searches for results in which a policy does, and counts them. If each
+//! request has a random latency, the requests of a policy get other latencies than those of the oracle. For example, on a store
+//! where a few requests take 500 ms, a policy needs only half of the oracle's time with some seeds.
 //!
 //! The oracle does not use the results of policies, and is not a candidate when `compare` recommends a policy.
 

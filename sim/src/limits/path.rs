@@ -6,10 +6,10 @@
 //!      ├── the device gives what is read up to here ──┤── thinks, copies ──┤      the largest sum over i
 //! ```
 //!
-//! Two more facts are true for every schedule. First, a device with one head or one queue either passes over each gap or begins a
-//! new command after it. Second, a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end of `p`. So the first
-//! byte of `p` arrives no earlier than the shortest random first-byte time of all these start positions. (A second fetch from the
-//! same position begins only after the first has delivered its data.)
+//! The bound uses two more facts that are true for every schedule. First, a device with one head or one queue either passes over
+//! each gap or begins a new command after it. Second, a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end
+//! of `p`. So the first byte of `p` arrives no earlier than the shortest random first-byte time of all these start positions. (A
+//! second fetch from the same position begins only after the first has delivered its data.)
 //!
 //! The time does not include waiting for another job, or for requests that a job keeps outstanding at the same time.
 

@@ -1,19 +1,19 @@
 //! Large random records, many outstanding at once: `aio-stress` as it was run in 2003.
 //!
-//! With these reads, a policy that has stopped reading ahead must still read each request in one piece. The published run has a
-//! file of 1 GiB, records of 64 KiB and depth 64, and reads each record once.
+//! This workload checks that a policy which has stopped reading ahead still reads each request in one piece. The published run has
+//! a file of 1 GiB, records of 64 KiB and depth 64, and reads each record once.
 //!
-//! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended
-//! before the next began. To compare with that row, run this workload with `depth=1`. For the rows of the patched kernels, use the
-//! default depth.
+//! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended before the next
+//! began. For the results of this kernel, run the workload with `depth=1`; for those of the patched kernels, with the default
+//! depth.
 //!
-//! The original submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight have ended,
+//! The original program submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight have ended,
 //! eight more are submitted, so 56 to 64 are outstanding. `batch=8` does the same; by default each request is submitted when
 //! another ends.
 //!
-//! With `places=again` a read begins at any page of the file, independently of the others. aio-stress draws its reads
-//! in this way (general knowledge of the program; the posting does not mention it). Then reads overlap, and a cache
-//! that holds the file serves some of them, which is not possible in a run that bypasses the cache.
+//! With `places=again` a read begins at any page of the file, independently of the others. aio-stress draws its reads in this way
+//! (general knowledge of the program; the posting does not mention it). Then reads overlap, and a cache that holds the file serves
+//! some of the reads; this is not possible in a run that bypasses the cache.
 //!
 //! Unless `places=again`, no record is read twice, and the rest of the file after the last whole record is not read.
 //!

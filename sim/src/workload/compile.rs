@@ -12,9 +12,9 @@
 //!            source   |-n-|                     read whole, once
 //! ```
 //!
-//! Each process maps and opens all files anew, so their readahead windows start small again. The sizes of files are those of the
-//! workload `tree`. All other figures are invented and round; nothing is fitted to measurements. There are no writes and no pauses,
-//! and only one process runs at a time.
+//! Each process maps and opens all files again, so the readahead windows of the files start small again. The sizes of files are
+//! those of the workload `tree`. All other figures are invented and round; nothing is fitted to measurements. There are no writes
+//! and no pauses, and only one process runs at a time.
 
 use super::tree::{sizes, whole};
 use super::{Info, Job, PAGE_BYTES, Request, Workload, bytes, count, given, too_small};

@@ -1,7 +1,8 @@
-//! One reader reads random records, each with the same probability every time, until a given share of the file has been read.
+//! One reader reads random records until a given share of the file has been read; each read may be of any record, with the same
+//! probability.
 //!
-//! These are purely random reads, but dense enough that cached neighbours occur by chance: when a record is read, the
-//! record before it happens to be cached. Context readahead takes this for a stream.
+//! The reads are purely random, but so dense that the record before a read is sometimes cached by chance. Context readahead then
+//! takes the read for a part of a sequential stream.
 //!
 //! ```text
 //!   |      |--2---|--4---|      |--1,5-|      |      |--3---|      | rest |
@@ -13,9 +14,9 @@
 //! each record at most once; its parameter `count` sets what `density` sets here.
 //!
 //! **The density** is the share of the records that have been read at least once when the workload ends (rounded up to a whole
-//! record). During a run, that share grows from 0 to the density. A density of 25 % takes 0.29 reads per record of the file; 0.04
-//! of these reads are of a record that was read before. Context readahead depends on how much of the file is cached, so a small
-//! cache limits the density, too.
+//! record). During a run, the share of records that were read grows from 0 to the density. A density of 25 % takes 0.29 reads per
+//! record of the file: 0.25 are the first read of a record, and 0.04 are repeated reads. Context readahead depends on how much of
+//! the file is cached, so with a small cache, a higher density has no effect on context readahead.
 //!
 //! **Fitted**: the default density was fitted to one of the three published ratios, that of `slow-ramp`. The table shows queries
 //! per second relative to `linux-3.12:context=off` on `model:x25-m`, for a file of 1 GiB and a cache of 256 MiB (mean of 20 seeds):
@@ -31,10 +32,10 @@
 //! faster than `off`: for very dense reads, readahead helps.
 //!
 //! No density fits all three ratios: with 25 %, `original` is 23 % slower than published. `reproduce wu-2013` uses a density of 8
-//! %, which was fitted to `original`; with it, `slow-ramp` is 9 % faster than published. Here, `original` is slower, compared with
-//! the other variants, than was published. In the publication a query took 133 us, four times as long as a read of 4 KiB on this
-//! drive, so most of that time was not spent on reads. Queries of 16 KiB with 30 us between them (`record=16K,density=50,think=30`)
-//! give 0.948, 0.886 and 0.653, at 8271 queries per second (published: 7536).
+//! %, which was fitted to `original`; with a density of 8 %, `slow-ramp` is 9 % faster than published. So in the simulation,
+//! `original` loses more, compared with the other variants, than in the publication. In the publication a query took 133 us, four
+//! times as long as a read of 4 KiB on this drive, so most of that time was not spent on reads. Queries of 16 KiB with 30 us
+//! between them (`record=16K,density=50,think=30`) give 0.948, 0.886 and 0.653, at 8271 queries per second (published: 7536).
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 

@@ -1,7 +1,7 @@
 //! A program that first reads random data, for which readahead is wasted, and then reads parts of mapped libraries, page by page.
 //!
-//! The data are random pages of a large mapping. A policy that limits wasted readahead has reached its limit after them. But it
-//! should still read ahead in the libraries, because their parts are touched sequentially.
+//! The random data are pages of a large mapping. If a policy limits wasted readahead, it has reached its limit after these pages.
+//! But it should still read ahead in the libraries, because their parts are touched sequentially.
 //!
 //! ```text
 //!   data        |4|      |1|     |3|  |2|                `waste` pages, drawn

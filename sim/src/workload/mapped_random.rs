@@ -1,4 +1,4 @@
-//! One program that touches random pages of a mapped file: the case that a large readahead window hurts most.
+//! One program that touches random pages of a mapped file. For such a program, a large readahead window does the most harm.
 //!
 //! A fault in a mapping reads a whole window around the page, even if the program needs only that page. User reports of 2025 and
 //! 2026 are about such programs: they read randomly through mappings, on virtual disks whose readahead window had become 4 or 64

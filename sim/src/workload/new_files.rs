@@ -1,8 +1,8 @@
 //! One program that reads new files completely, one after the other. A policy can apply what it has learned about the storage to
 //! each new file.
 //!
-//! No file is in a listing, so the next file is unknown until it is opened. A policy that learns anew for each file
-//! begins with small windows each time.
+//! No file is in a listing, so the next file is unknown until it is opened. A policy that keeps its state separately for each
+//! file begins with small windows in each file.
 //!
 //! ```text
 //!   file 0  |--|--|--| ... |   file 1  |--|--|--| ... |   file 2 ...

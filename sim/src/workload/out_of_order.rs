@@ -1,8 +1,8 @@
 //! One file is read sequentially, except that in each group of reads, the last read arrives first. Storage sees this order if
 //! several threads or clients pass on the reads of one sequential reader.
 //!
-//! The program reads sequentially; the server, the FUSE daemon or the image library sees this order. For a readahead policy that
-//! expects each read to begin where the last one ended, every group has two breaks.
+//! The program itself reads sequentially; the changed order is what a server, a FUSE daemon or an image library receives. For a
+//! readahead policy that expects each read to begin where the last one ended, every group has two breaks.
 //!
 //! Reads have no gaps and do not overlap. The group at the end of the file may be shorter; its last read still comes
 //! first.

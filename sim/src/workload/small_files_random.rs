@@ -1,7 +1,7 @@
 //! One program that reads random records of a small file, then of the next one.
 //!
-//! A policy may decide to read a file of a few MiB completely. If the program needs only a twentieth of it, this takes longer than
-//! no readahead at all, except on storage with a very long latency.
+//! A policy may decide to read a file of a few MiB completely. If the program needs only a twentieth of the file, reading all of
+//! it takes longer than no readahead at all, except on storage with a very long latency.
 //!
 //! ```text
 //!   file 0   |  |4|     |1|   |3|  |2|  |        `percent` of its records, in any order

@@ -1,9 +1,8 @@
 //! More slow readers than fit in the cache: pages that were read ahead are evicted before their reader reads them.
 //!
-//! A reader with windows of `W` bytes has up to two of them in the cache, and the least recently touched pages are
-//! evicted. So the readers thrash as soon as `streams * 2 * W` is more than the cache. With this workload's default
-//! cache of 16 MiB, that happens from 64 readers on with windows of 128 KiB, from 16 readers on with 512 KiB, and from 8 readers on
-//! with 1 MiB.
+//! A reader whose readahead windows have `W` bytes has up to two windows in the cache, and the least recently touched pages are
+//! evicted. So the readers thrash as soon as `streams * 2 * W` is more than the cache. With this workload's default cache of 16
+//! MiB, that happens from 64 readers on with windows of 128 KiB, from 16 readers on with 512 KiB, and from 8 readers on with 1 MiB.
 //!
 //! The readers pause between reads, like clients of a server that display or store the data. If readers never pause, all of them
 //! wait for the device. Their readahead is then in flight rather than in the cache, so the limit on bytes in flight (half of the

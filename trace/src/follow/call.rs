@@ -1,8 +1,8 @@
-//! The recorded system calls, by the names of their tracepoints.
+//! The system calls that a recording contains: a table with one row for the tracepoints of each call.
 //!
-//! Other calls are not needed: descriptors of `pipe` and `socket` stay unknown, `creat` opens files write-only, and
-//! reads by io_uring appear as page cache events. Every row is needed: a test (`tests.rs`) removes each row in turn,
-//! and the records then differ.
+//! No other calls are recorded: for example, descriptors of `pipe` and `socket` may stay unknown, `creat` opens files
+//! write-only, and reads by io_uring appear as page cache events. A test (`tests.rs`) checks that every row is needed:
+//! it removes each row in turn, and the resulting records then differ.
 
 use crate::FileInfo;
 

@@ -4,7 +4,8 @@
 //!   add 7 ──► add 8 ──► add 40 ──► exit        one thread, page by page; it waits for the last of those that follow one another
 //!   read 7..9 of the device      read 40..41   each ends with the next event of the thread
 //! ```
-//! A system call that looks up a name or reads a timestamp causes no other page cache events than these. Cached metadata causes no event.
+//! If a system call looks up a name or reads a timestamp, these metadata reads are its only page cache events. Cached metadata causes no
+//! event.
 //!
 //! Source: `sb_bread` and `sb_breadahead` of Linux read through the page cache of the block device.
 

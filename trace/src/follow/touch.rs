@@ -1,4 +1,5 @@
-//! Page faults: the touched page, the thread's wait for it, and the pages that the kernel mapped with it.
+//! Converts the events of page faults to records: the touched page, how long the thread waited for this page, and the
+//! pages that the kernel mapped together with it.
 //!
 //! ```text
 //!   address ──► mapped      a hit: the address says which of the mapped pages was touched
@@ -10,8 +11,8 @@
 //! end of the pages mapped with it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages,
 //! and each record has 128 KiB. Pages before the touched page are not recorded. For a replay, `replay/scans.rs`
 //! determines which part of the recorded range was read. If the kernel fills a mapping by itself (MAP_POPULATE,
-//! MADV_POPULATE_READ, mlock), there is no fault address, and each event is recorded with all its pages. Otherwise only
-//! the fault address shows which page was touched.
+//! MADV_POPULATE_READ, mlock), there is no fault address, and each event is recorded with all its pages. In all other
+//! cases, the fault address shows which page was touched.
 
 use super::Counts;
 use super::call::FileKey;

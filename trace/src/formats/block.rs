@@ -6,10 +6,10 @@
 //!                └── action=Q starts here       └── or D     └── ends the requests that it covers, by device and sector
 //! ```
 //!
-//! A record is created for either the Q or the D event: Q is the request to the block layer, D the request to the device. A completion may
-//! cover several requests (they were merged) or a part of one (it was split). If a mapped device and the device below
-//! it were both traced, the request of the lower device is skipped. Requests without bytes, failed requests and
-//! duplicates are left out.
+//! Each request becomes one record, which starts either at the request's Q event (queued in the block layer) or at its D event (issued to
+//! the device). A completion may cover several requests (they were merged) or a part of one (it was split). If a mapped device and the
+//! device below it were both traced, the request of the lower device is skipped. Requests without bytes, failed requests and duplicates
+//! are left out.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;

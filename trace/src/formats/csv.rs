@@ -2,8 +2,8 @@
 //!
 //! A header with unambiguous names needs no options (see [`columns`]); otherwise the options name each column:
 //! `csv:offset=off,len=size,start=ts,unit=us`. In a table without a header, columns are given by number
-//! (`header=no,offset=#3`). Records are sorted by start, and the first start becomes 0, unless they refer to each other
-//! (`after`). Units are never guessed.
+//! (`header=no,offset=#3`). Records are sorted by start time, and the first start becomes 0; if records refer to each
+//! other (column `after`), their order and times stay as in the table. Units are never guessed.
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};
 use self::read::{Table, Words};

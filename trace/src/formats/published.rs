@@ -1,4 +1,4 @@
-//! The published block traces that consist of a table with a row for each request (see `preset`).
+//! Imports published block traces whose files are tables with one row for each request; each format is described by a `preset`.
 
 use super::scan::{Names, SECOND_NS, SECTOR, US_NS, decimal_ns, number, whole_lines};
 use super::step::{Lines, Text, items};

@@ -6,8 +6,8 @@
 //!                              devices=sd*,!sda
 //!                              readahead=>${ra}            at least 4096 KiB; `8192 s` counts sectors
 //! ```
-//! Sections with the same name in several files are merged, and later values win. A disk belongs to the section that
-//! names it; if no section does, to one that names no disk.
+//! Sections with the same name in several files are merged, and later values win. The section that applies to a disk
+//! is one whose `devices` include the disk, or else one without `devices`.
 //!
 //! Source: the documentation of tuned, "Plug-ins".
 

@@ -6,8 +6,8 @@
 //!   KERNEL!="nvme*", GOTO="end"            RUN+="/sbin/blockdev --setra 8192 /dev/%k"            LABEL="end"
 //!   ─────── conditions ────────            ──── runs after all rules have been read ────
 //! ```
-//! Evaluated are the events of the disk, of its partitions (a command on a partition's node may set the whole disk),
-//! and of its backing device. A condition that cannot be evaluated (the output of a program, a tag) is assumed to hold.
+//! The rules are evaluated for the events of the disk, of its partitions (a command on a partition's node may set the whole
+//! disk), and of its backing device. A condition that cannot be evaluated (the output of a program, a tag) is assumed to hold.
 //!
 //! Source: udev(7).
 

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Options give the meaning of columns with other names (`csv:offset=lba,offset-unit=sectors`); all other columns are
-//! recognised by the names above. Case is ignored. A time without a unit, or an offset in sectors, is ambiguous. A
-//! column has only one meaning.
+//! recognised by the names above. Case is ignored. A column of times without a unit, or of offsets in sectors, is ambiguous
+//! and needs an option. A column can have only one meaning.
 
 use super::super::scan::{MS_NS, SECOND_NS, SECTOR, US_NS, choice, number};
 use crate::error::TraceError;
