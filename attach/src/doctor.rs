@@ -45,7 +45,7 @@ const MAX_MEASURED: usize = 4;
 /// The latest start of a measurement, if no disk was named: then the whole takes three seconds.
 const LAST_MEASURED: Duration = Duration::from_millis(500);
 
-/// The user's options.
+/// The user's options for `foreread doctor`.
 #[derive(Clone, Debug, Default)]
 pub struct DoctorOptions {
     /// Names of devices, or nodes, or paths of files on them; empty for all devices.
@@ -68,7 +68,7 @@ struct ExaminedDevice {
 /// Examines a host.
 ///
 /// # Errors
-/// There is no sysfs, or a named device does not exist.
+/// Returns an error if there is no sysfs, or if a device that the user named does not exist.
 pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Failure> {
     let mut notes = Vec::new();
     let kernel = host.kernel_release();
@@ -157,7 +157,7 @@ fn examine_devices(
 /// Sets the advised readahead for the named devices, or for all devices with a suspicious value.
 ///
 /// # Errors
-/// See [`examine`] and [`fix::fix`].
+/// Returns an error in the same cases as [`examine`] and [`fix::fix`].
 pub fn set(
     host: &Host,
     options: &DoctorOptions,

@@ -36,10 +36,10 @@ pub struct PlanReport {
     pub incomplete: Vec<LeftOut>,
 }
 
-/// Makes a plan from recorded runs. Each trace contains one run.
+/// Makes a plan from recorded runs of a program. Each trace contains one run.
 ///
 /// # Errors
-/// A trace cannot be read.
+/// Returns an error if a trace cannot be read.
 pub fn of_traces(
     traces: &[PathBuf],
     format: Option<&str>,

@@ -84,7 +84,7 @@ impl<W: Work> Pool<W> {
         look(&mut self.shared.lock().queue)
     }
 
-    /// Changes the queue and makes waiting threads check it.
+    /// Passes the queue of tasks to a function that may change it, then wakes the threads that wait for a task.
     pub fn change(&self, change: impl FnOnce(&mut W::Queue)) {
         self.look(change);
         self.shared.wake.notify_all();
@@ -105,7 +105,7 @@ impl<W: Work> Pool<W> {
         }
     }
 
-    /// Number of threads that have not ended.
+    /// Returns the number of threads that have not ended.
     pub fn threads(&self) -> usize {
         self.shared.lock().threads
     }
@@ -113,7 +113,7 @@ impl<W: Work> Pool<W> {
     /// Starts another thread.
     ///
     /// # Errors
-    /// The system refuses to start it.
+    /// Returns an error if the system refuses to start the thread.
     pub fn add_thread(&self) -> std::io::Result<()> {
         self.shared.lock().threads += 1;
         let thread = Thread(Arc::clone(&self.shared));

@@ -169,21 +169,23 @@ impl RunReport {
         }
     }
 
-    /// Whether nothing was gained because no policy can predict the command's next read. A plan of a recorded run can still help.
+    /// Returns whether the run gained nothing because no policy can predict the command's next read. In this case, a plan of a recorded
+    /// run can still help.
     #[must_use]
     pub fn has_no_pattern(&self) -> bool {
         self.nothing() == Some(NO_PATTERN)
     }
 
-    /// The type of the file system, if nothing was gained because that file system drops the pages that were read
-    /// ahead. A mount of the same data by foreread may keep them.
+    /// If the run gained nothing because the file system drops the pages that were read ahead, returns the type of the file system. A
+    /// foreread mount of the same data may keep such pages.
     #[must_use]
     pub fn is_dropped_by(&self) -> Option<&str> {
         let is_dropped = self.nothing() == Some(DROPPED);
         self.dropped_by.as_deref().filter(|_| is_dropped)
     }
 
-    /// The next step that is advised for the command. `command` is quoted for a shell, and empty for a process that has ended.
+    /// Returns the next step that is advised for the command. `command` must be quoted for a shell; it is empty for a process that has
+    /// ended.
     #[must_use]
     pub fn verdict(&self, command: &str) -> Verdict {
         let step = match self.is_dropped_by() {

@@ -84,7 +84,7 @@ impl Watcher {
     /// Starts watching and examines the disks. `options` are the options of `doctor`.
     ///
     /// # Errors
-    /// See [`doctor::examine`]; also if no disk is visible here.
+    /// Returns an error in the same cases as [`doctor::examine`], and if no disk is visible here.
     pub fn new(host: Host, options: DoctorOptions) -> Result<Watcher, Failure> {
         let verdicts = doctor::examine(&host, &options)?.devices;
         let before = Counters::now(&host, &host.backing_devices());
@@ -101,10 +101,10 @@ impl Watcher {
         })
     }
 
-    /// Takes a sample: what was read since the last call.
+    /// Takes a sample: returns what was read from each disk since the last call.
     ///
     /// # Errors
-    /// See [`doctor::examine`]; also if a named disk no longer exists.
+    /// Returns an error in the same cases as [`doctor::examine`], and if a disk that the user named no longer exists.
     pub fn sample(&mut self) -> Result<WatchSample, Failure> {
         let devices = self.host.backing_devices();
         let is_same = |verdict: &DeviceVerdict| {

@@ -44,7 +44,7 @@ fn refused(error: impl Into<std::io::Error>) -> Failure {
 const OTHER_WAYS: &str = "or record what the program waits for (record --by sample), or what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
      what 'strace -f -ttt -T -y -o FILE CMD' wrote";
 
-/// Adds the other ways to record to an error that says that this machine cannot record; a second call adds nothing.
+/// Adds other ways to record a trace to an error which says that this machine cannot record; a second call adds nothing.
 pub fn with_other_ways(error: Failure) -> Failure {
     let remedy = match (error.kind, error.remedy.as_str()) {
         (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),
@@ -94,7 +94,7 @@ pub struct Capture {
     pub drain_cpu_seconds: f64,
 }
 
-/// The note that another program switched the recording off.
+/// Returns the note for a trace during which another program switched the recording off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchedOff {
     /// The file of the instance that shows it.
@@ -135,8 +135,8 @@ const UNSEEN_WORKERS: &str = "reads of io_uring's workers (iou-wrk, iou-sqp: SQP
 const WRONG: &str = "record it again, with fewer processes";
 
 impl Capture {
-    /// Does the first pass over the events, finds the names of files, and prepares the second pass, which emits the
-    /// records. Errors: the events cannot be read back, or they have more threads or descriptors than are allowed.
+    /// Does the first pass over the events, finds the names of files, and prepares the second pass, which emits the records.
+    /// Returns an error if the events cannot be read back, or if they have more threads or descriptors than are allowed.
     pub fn understand(mut self, path: &Path) -> Result<Understood, TraceError> {
         let none: Names = Box::new(|_| FileInfo::default());
         let mut first = self.steps(LearnedFiles::new(), none, LeftOut::default(), path)?;

@@ -40,7 +40,8 @@ enum ClientEvent {
     End,
 }
 
-/// A running recording of the reads that a front end serves. The front end calls it as an observer.
+/// A running recording of the reads that a front end serves. The front end calls this recording as an observer for each
+/// read.
 pub struct Recorder {
     told: SyncSender<ClientEvent>,
     writer: Mutex<Option<JoinHandle<Result<RecordingCounts, TraceError>>>>,
@@ -54,9 +55,9 @@ pub struct RecordingCounts {
 }
 
 impl Recorder {
-    /// Starts a trace. `front` is the name of the recording program ("foreread serve"). No request may start before
-    /// `since`. The trace gives times relative to the first request. `broken` is called once if the trace cannot be
-    /// written any more.
+    /// Starts a trace. `front` is the name of the recording program ("foreread serve"). `since` must not be later than the
+    /// start of any request. The trace gives times relative to the first request. `broken` is called once if the trace
+    /// cannot be written any more.
     pub fn start(
         front: &str,
         since: Instant,

@@ -128,7 +128,7 @@ impl Sampler {
         }
     }
 
-    /// From now on, stores the waits of threads for reads, which [`Sampler::ended_waits`] returns.
+    /// From now on, stores each wait of a thread for a read, until [`Sampler::ended_waits`] returns it.
     pub fn keep_ended_waits(&mut self) {
         self.ended = Some(Vec::new());
     }
@@ -139,24 +139,24 @@ impl Sampler {
         ended.unwrap_or_default().into_iter()
     }
 
-    /// The time to wait before the next sample.
+    /// Returns the time to wait before the next sample.
     pub fn interval(&self) -> Duration {
         let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
     }
 
-    /// Whether there was ever a thread that could not be inspected.
+    /// Returns whether there was ever a thread that this user may not inspect.
     pub fn has_hidden(&self) -> bool {
         self.has_hidden
     }
 
-    /// Whether no thread of the program can be inspected.
+    /// Returns whether this user may inspect no thread of the program.
     pub fn is_blind(&self) -> bool {
         self.threads.is_empty() && !self.hidden.is_empty()
     }
 
-    /// Number of bytes of a storage device that were reported as read only because the kernel's byte counter shows it,
-    /// although no sample observed the reads.
+    /// Returns how many bytes of a storage device were reported as read only because of the kernel's byte counter, although no sample
+    /// observed their reads.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
         of_ended

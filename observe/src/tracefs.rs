@@ -40,20 +40,20 @@ fn write(path: &Path, value: &str) -> Result<(), Failure> {
 /// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether the thread ids in events are those of this process's PID namespace. Tracepoints report the ids of the
-/// initial namespace, which a thread in another namespace cannot find out.
+/// Returns whether the thread ids in events are those of this process's PID namespace. Tracepoints report thread ids
+/// of the initial PID namespace, which a thread in another namespace cannot find out.
 pub fn knows_threads() -> bool {
     let other = |namespace: PathBuf| namespace.as_os_str() != INITIAL_PID_NAMESPACE;
     !std::fs::read_link("/proc/self/ns/pid").is_ok_and(other)
 }
 
-/// The current time of the clock that events use, in nanoseconds.
+/// Returns the current time of the clock that events use, in nanoseconds.
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Processor time of this thread, in seconds.
+/// Returns the processor time of this thread in seconds.
 pub fn thread_cpu_seconds() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
@@ -72,7 +72,8 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// `TRACEFS_MAGIC` from the manual page of statfs(2).
 const TRACEFS_MAGIC: i64 = 0x7472_6163;
 
-/// Finds tracefs, or creates a detached mount of it. Errors: the user is not root, or there is no writable tracefs.
+/// Finds tracefs, or creates a detached mount of it. Returns an error if the user is not root, or if there is no
+/// writable tracefs.
 pub fn root() -> Result<Root, Failure> {
     let mounted =
         |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
@@ -134,7 +135,7 @@ impl Root {
         &self.path
     }
 
-    /// Whether the kernel has this event, such as `syscalls/sys_enter_read`.
+    /// Returns whether the kernel has this event, such as `syscalls/sys_enter_read`.
     pub fn has(&self, event: &str) -> bool {
         self.path.join("events").join(event).join("format").exists()
     }
@@ -163,7 +164,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// The field's value in the bytes of an event, with its sign extended; `None` if the bytes do not contain it.
+    /// Returns the field's value in the bytes of an event, with its sign extended; `None` if the bytes do not
+    /// contain it.
     pub fn value(&self, event: &[u8]) -> Option<u64> {
         let bytes = event.get(self.offset..self.offset.checked_add(self.size)?)?;
         let wide = |number: i64| number as u64;

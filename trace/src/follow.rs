@@ -189,8 +189,8 @@ impl Follow {
         }
     }
 
-    /// Adds a thread with descriptors that were already open. If `ignored`, the thread's events are skipped, because it
-    /// is foreread's thread that starts the command.
+    /// Adds a thread with descriptors that were open before the first event. If `ignored` is true, the thread's events are
+    /// skipped, because this is foreread's own thread, which starts the command.
     pub fn inherit(&mut self, thread: u32, all: &[OpenBefore], ignored: bool) -> Result<(), Fault> {
         self.tables.begin(thread)?;
         self.spaces.begin(thread);
@@ -217,13 +217,14 @@ impl Follow {
         self.spaces.fork(leader, thread, true)
     }
 
-    /// Sets the time until which the descriptors that were already open were being listed.
+    /// Sets the time at which listing the open descriptors of a running process ended; events before this time are less
+    /// certain.
     pub fn settled(&mut self, at_ns: u64) {
         self.settled_ns = at_ns;
     }
 
-    /// Ignores writes and hints for files not in `read`. An example of such a file is the standard output of a command,
-    /// which was open before the first event and is never read.
+    /// From now on, ignores writes and hints for files that are not in `read`. An example of such a file is the standard
+    /// output of a command, which was open before the first event and is never read.
     pub fn only_of(&mut self, read: &[FileKey]) {
         self.read = Some(read.iter().copied().collect());
     }
@@ -237,8 +238,8 @@ impl Follow {
         self.read.as_ref().is_none_or(|read| read.contains(&place))
     }
 
-    /// The results for the second pass: the file of each open description, the files that are read, and the counts,
-    /// without writes and hints for files that are never read.
+    /// Returns what the second pass needs: the file of each open description, the files that are read, and the counts without
+    /// writes and hints for files that are never read.
     #[must_use]
     pub fn learned(mut self) -> LearnedRun {
         let mut read = Vec::new();
@@ -257,13 +258,13 @@ impl Follow {
         }
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Number of files that have records.
+    /// Returns the number of files that have records.
     #[must_use]
     pub fn files(&self) -> usize {
         self.places.len()

@@ -10,7 +10,7 @@ use super::{Header, Import, Items};
 use std::io::Write;
 use std::path::Path;
 
-/// How well the first bytes of a file fit a format.
+/// Says how well the first bytes of a file fit a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// Not this format.
@@ -43,7 +43,7 @@ impl Pairs {
         Some(self.0.remove(at).1)
     }
 
-    /// Refuses keys that the importer has not used; `known` lists the valid keys.
+    /// Returns an error if there are keys that the importer has not used; `known` lists the valid keys.
     pub fn finish(
         &self,
         path: &Path,

@@ -13,7 +13,8 @@ use std::path::Path;
 
 /// Number of items after which the check stops reading, because a decompression bomb of a terabyte need not be read to its end.
 pub const MAX_ITEMS: u64 = 1 << 18;
-/// Maximum length of an error line in bytes: a position, a remedy, and possibly an excerpt of the trace.
+/// Maximum length of an error message in bytes; the message contains a position, a remedy, and possibly an excerpt of the
+/// trace.
 pub const MAX_LINE_BYTES: usize = 600;
 
 /// The result of reading arbitrary bytes as a trace.
@@ -77,8 +78,8 @@ fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
     Ok(Outcome::Whole(taken))
 }
 
-/// Creates a file in foreread's own format that contains the bytes `plain` as one block with `items` items. With it,
-/// arbitrary bytes reach the decoder despite the checksums.
+/// Creates a file in foreread's own format that contains the bytes `plain` as one block with `items` items. Since the block has
+/// a valid checksum, arbitrary bytes reach the decoder.
 #[must_use]
 pub fn sealed(plain: &[u8], items: u32) -> Vec<u8> {
     own::around(plain, items)

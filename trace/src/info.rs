@@ -12,7 +12,8 @@ use super::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Maximum number of opens, or threads, that are counted and tracked. If there are more, the reported count is a lower bound.
+/// Maximum number of opens, or threads, that are counted and tracked. If a trace has more opens or threads, the reported count is
+/// a lower bound.
 pub const MAX_FOLLOWED: usize = 1 << 16;
 
 /// A number of records, and the number of their bytes.
@@ -297,7 +298,7 @@ mod tests;
 
 // Describes what a trace lacks and what follows from that, one sentence each.
 
-/// Sentences on the information that a trace lacks, and what follows from that. `starts` and `ends` say whether any
+/// Returns sentences that say which information a trace lacks and what follows from this. `starts` and `ends` say whether any
 /// record had a start or an end time.
 pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
     let l = header.lacks;
@@ -331,7 +332,7 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
 }
 
 impl Info {
-    /// The description as JSON.
+    /// Returns the description of the trace as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts can always be written") + "\n"
     }
@@ -346,7 +347,7 @@ impl Info {
 // If a read continues within the block in which the previous read ended, the block does not count as read again. At
 // most [`MAX_GROUPS`] groups are kept, and the work for a single record is limited.
 
-/// Size of a block in bytes: the size of a page.
+/// The size in bytes of the blocks that are counted: one page.
 pub const BLOCK: u64 = 4096;
 /// Maximum number of groups of 64 blocks that are tracked. The counts are exact for up to 32 GiB of sequential reads,
 /// or 512 MiB of random reads.
@@ -391,7 +392,7 @@ impl Reuse {
         }
     }
 
-    /// Number of distinct blocks. The number is exact if all blocks were tracked, otherwise it is an estimate.
+    /// Returns the number of distinct blocks: exact if all blocks were tracked, otherwise an estimate.
     pub fn distinct(&self) -> u64 {
         let kept: u64 = self
             .groups
@@ -408,8 +409,8 @@ impl Reuse {
 //
 // There are at most [`MAX_VALUES`] counters, and rounded figures are marked as not exact.
 
-/// Maximum number of distinct values that are counted exactly. If there are more, each value is rounded down to its 8
-/// highest bits, an error of at most 0.8 %.
+/// Maximum number of distinct values that are counted exactly. If there are more distinct values, each value is rounded down to
+/// its 8 highest bits, which causes an error of at most 0.8 %.
 pub const MAX_VALUES: usize = 1 << 14;
 const KEPT_BITS: u32 = 8;
 /// Number of most common values in a summary.
@@ -426,7 +427,7 @@ pub struct Spread {
     sum: u128,
 }
 
-/// The number, the extremes and the percentiles of a set of values.
+/// A summary of a set of values: their number, the smallest and the largest value, and percentiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// How many values.
@@ -470,7 +471,7 @@ impl Spread {
         }
     }
 
-    /// The summary; `None` if there were no values.
+    /// Returns the summary of the values; `None` if there were no values.
     pub fn summary(&self) -> Option<Summary> {
         if self.number == 0 {
             return None;
@@ -605,7 +606,7 @@ impl Streams {
         }
     }
 
-    /// The summary of the streams' sizes in bytes; must be called at the end of the trace.
+    /// Returns the summary of the streams' sizes in bytes; must be called at the end of the trace.
     pub fn end(&mut self) -> Option<Summary> {
         let left: Vec<Chain> = self.chains.drain().map(|(_, chain)| chain).collect();
         left.into_iter().for_each(|chain| self.close(chain));

@@ -9,7 +9,7 @@ use std::io;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Maximum length of a line. Lines of strace with long file names and lines of blkparse are far shorter.
+/// Maximum length of a line in bytes. Lines of strace with long file names and lines of blkparse are far shorter.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Number of decompressed bytes at the start of a file from which its format is detected.
@@ -80,26 +80,27 @@ impl Input {
         }
     }
 
-    /// The path that error messages name.
+    /// Returns the path that error messages show for this input.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first bytes of the input, at most [`HEAD_BYTES`], without removing them. The result may be shorter even if the file is longer.
+    /// Returns the first bytes of the input, at most [`HEAD_BYTES`], without removing them from the input. The result may have fewer
+    /// bytes even if the file has more.
     pub fn head(&mut self) -> Result<&[u8], TraceError> {
         self.reader
             .fill_buf()
             .map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))
     }
 
-    /// The position of the last line.
+    /// Returns the position of the line that was read last.
     #[must_use]
     pub fn at_line(&self) -> TracePosition {
         TracePosition::Line(self.number)
     }
 
-    /// The next line without its line end; `None` after the last one.
+    /// Returns the next line without its line end; `None` after the last line.
     pub fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         self.line.clear();
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);

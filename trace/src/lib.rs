@@ -65,7 +65,7 @@ impl Flags {
     /// know this flag skip them.
     pub const METADATA: Flags = Flags(8);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all flags in `other` are set.
     #[must_use]
     pub fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
@@ -177,7 +177,7 @@ pub struct Lacks {
 type NamedLack = (&'static str, fn(&mut Lacks) -> &mut bool);
 
 impl Lacks {
-    /// The value for a trace that has only offsets and lengths.
+    /// Returns the value for a trace that has only offsets and lengths.
     pub const ALL: Lacks = Lacks {
         starts: true,
         ends: true,
@@ -313,14 +313,14 @@ impl LeftOut {
         self.count_many(reason, 1);
     }
 
-    /// Counts `n` more entries.
+    /// Counts `n` more entries that are skipped for `reason`.
     pub fn count_many(&self, reason: &'static str, n: u64) {
         let mut reasons = self.reasons();
         let sum = reasons.now.entry(reason).or_default();
         *sum = sum.saturating_add(n);
     }
 
-    /// The number of skipped entries for each reason, in this import so far.
+    /// Returns the number of skipped entries for each reason, in this import so far.
     #[must_use]
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
         self.reasons()
@@ -338,7 +338,7 @@ impl LeftOut {
         *sum = sum.saturating_add(n);
     }
 
-    /// The number of skipped entries for each reason, in this import and in earlier imports.
+    /// Returns the number of skipped entries for each reason, in this import and in earlier imports of the same trace.
     #[must_use]
     pub fn in_all(&self) -> BTreeMap<String, u64> {
         let reasons = self.reasons();

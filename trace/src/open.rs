@@ -86,12 +86,13 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
     found.ok_or_else(none)
 }
 
-/// Number of bytes read from the files of a trace, counted as stored on disk. Clones share one counter.
+/// Counts the bytes read from the files of a trace, as stored on disk (compressed bytes, if a file is compressed).
+/// Clones share one counter.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<AtomicU64>);
 
 impl Watch {
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

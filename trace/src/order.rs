@@ -36,7 +36,7 @@ pub struct Sorter<T> {
 /// The time of an entry, and its number: entries with equal times keep their order.
 type Key = (u64, u64);
 
-/// The error for an entry that is earlier than an entry that was already returned.
+/// The error of a [`Sorter`] for an entry that is earlier than an entry which the sorter has already returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
@@ -87,7 +87,7 @@ impl<T> Sorter<T> {
         self.queue.back().map_or(self.latest, |((at, _), _)| *at)
     }
 
-    /// The earliest remaining entry, to be called at the end of the trace.
+    /// Returns the earliest remaining entry; to be called after the last entry was added.
     pub fn pop(&mut self) -> Option<T> {
         let late = self.late.first_key_value();
         let is_late = match (self.queue.front(), late) {
@@ -122,9 +122,9 @@ pub fn signed(at_ns: i64) -> u64 {
     at_ns.cast_unsigned() ^ (1 << 63)
 }
 
-/// Sorts the records of `items` by their starts; the first start becomes 0. The times must be either all converted by
-/// [`signed`], or none of them. Error messages name `path`. A record without a start stays after the previous record,
-/// and files are passed on at once. Records must not refer to other records, because record numbers change.
+/// Sorts the records of `items` by their starts; the first start becomes 0. The times must be either all converted by [`signed`], or
+/// none of them. Error messages name `path`. A record without a start time stays after the previous record, and files are passed on
+/// at once. Records must not refer to other records, because record numbers change.
 #[must_use]
 pub fn by_start(items: Items, path: &Path) -> Items {
     Box::new(within(MAX_RECORDS_DISORDER, items, path))
@@ -239,7 +239,7 @@ impl<T> HeldRecords<T> {
         };
     }
 
-    /// Removes a record for good. Returns `None` if the record was already returned.
+    /// Removes a record from the queue and returns it; `None` if the record was already returned.
     pub fn cancel(&mut self, ticket: u64) -> Option<T> {
         match std::mem::replace(self.slot(ticket)?, Slot::Gone) {
             Slot::Open(what) | Slot::Done(what) => Some(what),

@@ -30,7 +30,7 @@ const MAX_AHEAD: u32 = 32;
 /// Largest readahead request: if it is larger, it is noticed late that its first part has arrived.
 const MAX_FETCH_BYTES: u64 = 4 << 20;
 
-/// A task for the caller: wait for a demand read of the program, or read ahead.
+/// A task that the decision core gives to the caller: wait for the bytes of a program's read, or read ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Identifies the job in the answer.
@@ -81,13 +81,14 @@ impl Advisor {
         }
     }
 
-    /// Whether `file` is a number that the decision core accepts.
+    /// Returns whether `file` is a number that the decision core accepts.
     #[must_use]
     pub fn takes(file: FileId) -> bool {
         file.0 < MAX_IDS
     }
 
-    /// Records that the program has opened a file. The core sees one open file description for each file, with the same number.
+    /// Records that the program has opened a file. The decision core gets one open file description for each file, with the same
+    /// number as the file.
     pub fn open(&mut self, now: Nanos, file: FileId, size: u64) {
         self.handle(
             now,
@@ -171,7 +172,7 @@ impl Advisor {
         self.jobs.pop_front()
     }
 
-    /// The core's counters. The number of source reads includes the reads of the program itself.
+    /// Returns the decision core's counters; the number of reads from the source includes those of the program itself.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.machine.stats()

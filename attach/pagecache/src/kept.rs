@@ -30,15 +30,15 @@ impl Dropping {
         Dropping(Mutex::new(BTreeMap::new()))
     }
 
-    /// Whether the file system with this device number is known to drop the cached pages of a file when the file is opened.
+    /// Returns whether a test has shown that the file system with this device number drops the cached pages of a file when the file
+    /// is opened.
     #[must_use]
     pub fn is(&self, dev: u64) -> bool {
         self.known().get(&dev) == Some(&true)
     }
 
-    /// Like [`Dropping::is`], but tests the file system with `file` if it was not tested before. The file must just
-    /// have been opened; `read` is a range that another program has read from the file, if known. May wait for the
-    /// server.
+    /// Like [`Dropping::is`], but tests the file system with `file` if it was not tested before. The file must just have been opened;
+    /// `read` is a range that another program has read from the file, if known. May wait for the FUSE server.
     pub fn look(&self, dev: u64, file: &File, read: Option<&Range<u64>>) -> bool {
         if let Some(known) = self.known().get(&dev) {
             return *known;

@@ -26,7 +26,7 @@ pub mod resident;
 
 pub use foreread_os::host::memory::page_bytes;
 
-/// The smallest range of whole pages that contains `range`.
+/// Returns the smallest range of whole pages that contains `range`.
 #[must_use]
 pub fn whole_pages(range: &std::ops::Range<u64>) -> std::ops::Range<u64> {
     let page = page_bytes();

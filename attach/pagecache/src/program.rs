@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// The error if the command `name` could not be started.
+/// Creates the error for a command called `name` that could not be started.
 #[must_use]
 pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
     let (kind, remedy) = match error.kind() {
@@ -38,7 +38,7 @@ pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
 /// This program, even if its file has been replaced in the meantime (proc(5)).
 const OWN: &str = "/proc/self/exe";
 
-/// How to start the command `foreread` if this process runs it as a library.
+/// How to start the command `foreread` from a process in which foreread is only a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The program and its first arguments.
@@ -49,7 +49,7 @@ pub struct Program {
 
 static SET: OnceLock<Program> = OnceLock::new();
 
-/// Sets how this process starts the command `foreread` again. Only the first call has an effect.
+/// Sets how this process starts the command `foreread`. Only the first call has an effect.
 pub fn set(program: Program) {
     let _ = SET.set(program);
 }
@@ -68,7 +68,7 @@ pub fn command(name: &OsStr) -> Command {
 /// Starts a command that the user gave, by its name and its arguments.
 ///
 /// # Errors
-/// The command does not exist, or cannot be run.
+/// Returns an error if the command does not exist or cannot be run.
 pub fn begin(name: &OsStr, arguments: &[OsString]) -> Result<Child, Failure> {
     let begun = command(name).args(arguments).spawn();
     begun.map_err(|error| not_begun(name, &error))
@@ -82,7 +82,7 @@ pub fn send(pid: u32, signal: i32) {
     }
 }
 
-/// A command that starts this program again.
+/// Returns a command that starts this program again.
 pub fn again() -> Command {
     let start = SET.get().map_or(&[][..], |program| &program.start);
     let Some((first, more)) = start.split_first() else {
@@ -103,9 +103,9 @@ const MAPPED_BYTES: libc::c_int = 1 << 20;
 #[cfg(target_env = "gnu")]
 const POOLS: libc::c_int = 2;
 
-/// Configures glibc's allocator; must be called before the first thread starts. By default, once a large block has been
-/// freed, glibc allocates large blocks from per-thread arenas. The buffers of a server then stay in memory, and the 16
-/// buffers of 16 MiB of the crate `fuser` may have to be zeroed explicitly.
+/// Configures glibc's allocator; must be called before the first thread starts. By default, after the first large block
+/// has been freed, glibc allocates large blocks from per-thread arenas. Then the buffers of a server stay in memory,
+/// and the 16 buffers of 16 MiB that the crate `fuser` allocates may have to be zeroed explicitly.
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)] // mallopt has no safe wrapper.
 pub fn tune_heap() {
@@ -116,7 +116,7 @@ pub fn tune_heap() {
     }
 }
 
-/// Does nothing: only glibc's allocator is configured.
+/// Does nothing, because this program does not use glibc's allocator.
 #[cfg(not(target_env = "gnu"))]
 pub fn tune_heap() {}
 
@@ -139,9 +139,10 @@ pub fn leave_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// A command that starts this program as a guard process, which cleans up after its owner. `word` selects what it
-/// guards. The guard notices the end of its owner because the pipe between them closes. Ctrl-C does not reach the
-/// guard, and the guard does not keep the file system of the owner's working directory busy.
+/// Returns a command that starts this program as a guard: a process that cleans up if its owner (this process) is
+/// killed. `word` selects the kind of guard. The guard notices the end of its owner because the pipe between them
+/// closes. Ctrl-C does not reach the guard, and the guard does not keep the file system of the owner's working
+/// directory busy.
 pub fn guard(word: &str) -> Command {
     let mut command = again_behind();
     command

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Maximum bytes per call if the device's setting cannot be read: Linux' default for `read_ahead_kb`.
 pub const DEFAULT_PIECE_BYTES: u64 = 128 << 10;
 
-/// Most bytes that one call of readahead(2) reads from a file on this device.
+/// Returns the largest number of bytes that one call of readahead(2) reads from a file on this device.
 #[must_use]
 pub fn piece_of(device: &Device) -> u64 {
     let page = crate::page_bytes();
@@ -33,7 +33,7 @@ pub fn piece_of(device: &Device) -> u64 {
     }
 }
 
-/// Most bytes that one call of readahead(2) reads from `file`.
+/// Returns the largest number of bytes that one call of readahead(2) reads from `file`.
 #[must_use]
 pub fn piece_bytes(file: impl AsFd) -> u64 {
     let device = Host::here().device_of_file(file);
@@ -43,7 +43,8 @@ pub fn piece_bytes(file: impl AsFd) -> u64 {
 /// Starts to read `range`, in pieces of at most `piece` bytes ([`piece_bytes`]). Returns the number of calls of readahead(2).
 ///
 /// # Errors
-/// The file is not open for reading, or its file system has no page cache (EINVAL: a pipe, a socket, some pseudo files).
+/// Returns an error if the file is not open for reading, or if its file system has no page cache (EINVAL: a pipe, a socket,
+/// some pseudo files).
 #[allow(unsafe_code)] // rustix has no readahead.
 pub fn start(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<u64> {
     let (file, piece) = (file.as_fd().as_raw_fd(), piece.max(crate::page_bytes()));
@@ -83,7 +84,7 @@ pub fn only_as_asked(file: impl AsFd) -> io::Result<()> {
 /// one. Bytes that are not cached (because they were evicted or never requested) are read by this call.
 ///
 /// # Errors
-/// The storage failed. If the file ends within the range, that is not an error.
+/// Returns an error if the storage fails. If the file ends within the range, this is not an error.
 pub fn wait(file: impl AsFd, range: &Range<u64>) -> io::Result<()> {
     let mut byte = [0];
     let mut at = range.start;

@@ -37,10 +37,10 @@ struct AskedRange {
     len: u64,
 }
 
-/// Number of pages of a range that are in the cache, including those that are being read.
+/// Returns how many pages of a range are in the page cache, including pages that are being read.
 ///
 /// # Errors
-/// ENOSYS: a kernel before 6.5. EPERM: the file belongs to another user, and the caller may not write it.
+/// Returns ENOSYS on a kernel before 6.5, and EPERM if the file belongs to another user and the caller may not write it.
 #[allow(unsafe_code)] // No crate has cachestat.
 pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     let mut counts = CacheCounts::default();
@@ -70,11 +70,11 @@ pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     }
 }
 
-/// Bytes of `range` that are in the cache; `None` if the kernel does not report it. The result is the whole length only
-/// if every page is cached; a page that is only partly in the range may count with all its bytes.
+/// Returns how many bytes of `range` are in the page cache; `None` if the kernel does not report it. The result is the whole length
+/// only if every page is cached; a page that is only partly in the range may count with all its bytes.
 ///
 /// # Errors
-/// The file cannot be queried at all.
+/// Returns an error if the kernel cannot be queried about this file at all.
 pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
     let len = range.end.saturating_sub(range.start);
     let pages = crate::whole_pages(range);
@@ -111,19 +111,19 @@ fn may_ask(file: impl AsFd) -> bool {
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Whether the byte at `at` is in memory; `None` if the kernel does not report it.
+/// Returns whether the byte at the offset `at` is in memory; `None` if the kernel does not report it.
 #[must_use]
 pub fn is_there(file: impl AsFd, at: u64) -> Option<bool> {
     let pages = may_ask(&file).then(|| pages(&file, &(at..at + 1)))?;
     pages.ok()?.first().copied()
 }
 
-/// For each page of `range`: whether its bytes are in memory, by mincore(2) on a private mapping. For files that the
-/// caller neither owns nor may write, the kernel claims that all pages are in memory. The mapped bytes are never
-/// accessed, so if another program truncates the file, this process is not killed.
+/// Returns, for each page of `range`, whether its bytes are in memory, by mincore(2) on a private mapping. For files that the caller
+/// neither owns nor may write, the kernel claims that all pages are in memory. The mapped bytes are never accessed, so if another
+/// program truncates the file, this process is not killed.
 ///
 /// # Errors
-/// The file cannot be mapped, or the range is too long for this machine.
+/// Returns an error if the file cannot be mapped, or if the range is too long for this machine.
 #[allow(unsafe_code)] // rustix has no mincore.
 pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
     let range = crate::whole_pages(range);
@@ -149,11 +149,10 @@ pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
     done.map(|()| pages.into_iter().map(|page| page & 1 == 1).collect())
 }
 
-/// Starts to read the parts of `range` that are not in the cache, in calls of at most `piece` bytes. Returns those
-/// parts.
+/// Starts to read the parts of `range` that are not in the page cache, in calls of at most `piece` bytes. Returns the parts.
 ///
 /// # Errors
-/// See [`absent`] and [`crate::readahead::start`].
+/// Returns an error in the same cases as [`absent`] and [`crate::readahead::start`].
 pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<Vec<Range<u64>>> {
     let parts = absent(&file, range)?;
     parts
@@ -162,13 +161,13 @@ pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Resul
     Ok(parts)
 }
 
-/// The parts of `range` that are not in the cache, found by bisection: a part that is completely cached costs one call,
-/// and so does a part that is completely absent. A part of [`MIN_SPLIT`] bytes is returned as a whole if any of its
-/// pages is absent. If the kernel does not report cached pages, the result is the whole range. The parts consist of
-/// whole pages, and are in the order of the file.
+/// Returns the parts of `range` that are not in the page cache, found by bisection: a part that is completely cached costs one call,
+/// and so does a part that is completely absent. A part of [`MIN_SPLIT`] bytes is returned as a whole if any of its pages is absent.
+/// If the kernel does not report cached pages, the result is the whole range. The parts consist of whole pages, and are in the order
+/// of the file.
 ///
 /// # Errors
-/// The file cannot be queried at all.
+/// Returns an error if the kernel cannot be queried about this file at all.
 pub fn absent(file: impl AsFd, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut parts = vec![crate::whole_pages(&range)];

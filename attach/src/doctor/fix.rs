@@ -69,10 +69,11 @@ pub struct DiskToFix<'a> {
     pub pin: Option<&'a Pin>,
 }
 
-/// Sets the advised values. If `is_dry`, it changes nothing and only returns the changes.
+/// Sets the advised readahead of these disks. If `is_dry` is true, changes nothing and only returns what it would change.
 ///
 /// # Errors
-/// A disk may not be set, or the file cannot be written. If it returns an error, nothing was changed.
+/// Returns an error if the readahead of one of the disks must not be set, or if the file of udev rules cannot be written. In
+/// these cases nothing was changed.
 pub fn fix(
     host: &Host,
     disks: &[DiskToFix<'_>],
@@ -128,7 +129,7 @@ pub fn fix(
 /// Restores the values that [`fix`] replaced, for these disks, or for all disks if `names` is empty.
 ///
 /// # Errors
-/// foreread has set no value, or a value or the file cannot be written.
+/// Returns an error if foreread has set no value, or if a value or the file of udev rules cannot be written.
 pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, Failure> {
     let path = host.path(RULES_FILE);
     let _lock = if is_dry { None } else { Some(lock(host)?) };

@@ -33,7 +33,7 @@ pub enum StorageKind {
 }
 
 impl StorageKind {
-    /// Whether it is a mount of a network file system.
+    /// Returns whether the device is a mount of a network file system.
     #[must_use]
     pub fn is_network(self) -> bool {
         matches!(
@@ -159,19 +159,21 @@ fn virtual_by_itself(device: &BackingDevice) -> Option<&'static str> {
 }
 
 impl DeviceFacts {
-    /// Whether anything can be read from it: a loop device without a file and a card reader without a card have no bytes.
+    /// Returns whether anything can be read from the device: a loop device without a file and a card reader without a card have no
+    /// bytes.
     #[must_use]
     pub fn has_bytes(&self) -> bool {
         !self.device.is_disk || self.device.size.is_some_and(|size| size > 0)
     }
 
-    /// Whether the device's own readahead setting has no effect on files, because files are only on devices that are built on top of it.
+    /// Returns whether the device's own readahead setting has no effect on files, because files are only on devices that are built on
+    /// top of it (such as LVM volumes).
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         !self.used_by.is_empty() && self.device.mounts.is_empty() && !self.device.is_swap
     }
 
-    /// Whether it is a virtual disk that claims to be rotational.
+    /// Returns whether the device is a virtual disk that claims to be rotational.
     #[must_use]
     pub fn claims_to_rotate(&self) -> bool {
         self.device.rotates == Some(true) && self.is_virtual.is_some()

@@ -28,7 +28,7 @@ const GAUGES: [(&str, &str, Value); 4] = [
     ),
 ];
 
-/// The text of the metrics file for the Prometheus node exporter.
+/// Returns the text of the metrics file for the Prometheus node exporter.
 #[must_use]
 pub fn text(report: &DoctorReport) -> String {
     let mut text = String::new();

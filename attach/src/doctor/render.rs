@@ -51,7 +51,7 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// The report as blocks that fit on one screen.
+/// Formats the report of `doctor` as text blocks that fit on one screen.
 #[must_use]
 pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     let Sorted { bad, gain, fine } = Sorted::of(report);
@@ -115,7 +115,7 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     blocks
 }
 
-/// The reasons for the rating of each device, as blocks.
+/// Formats the reasons for the rating of each device as text blocks, for `--why`.
 #[must_use]
 pub fn reasons(report: &DoctorReport) -> Vec<Block> {
     let Sorted { bad, gain, fine } = Sorted::of(report);
@@ -197,7 +197,7 @@ fn reason(device: &DeviceVerdict) -> String {
     text
 }
 
-/// The rating of one device as one line, for a log.
+/// Formats the rating of one device as one line, for a log.
 #[must_use]
 pub fn line(device: &DeviceVerdict) -> String {
     let verdict = &device.verdict;

@@ -112,7 +112,7 @@ const APPLIED_AGAIN: KernelVersion = KernelVersion(6, 9);
 /// From this version on, the rule only raises the value.
 const ONLY_RAISED: KernelVersion = KernelVersion(6, 15);
 
-/// The readahead that the kernel's rule gives a device, and the source of the rule.
+/// The readahead that a rule in the kernel gives to a device, and the source of this rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleValue {
     pub bytes: u64,
@@ -131,7 +131,7 @@ pub struct RuleValue {
 const RECENT: KernelVersion = KernelVersion(5, 4);
 
 impl RuleValue {
-    /// The rule in words, such as `default since Linux 6.17`.
+    /// Returns a description of the rule, such as `default since Linux 6.17`.
     #[must_use]
     pub fn in_words(&self) -> String {
         let KernelVersion(major, minor) = self.since;
@@ -150,7 +150,8 @@ impl RuleValue {
     }
 }
 
-/// The rule of this kernel version, or the rule of a newer version if only that one explains the device's value.
+/// Returns the rule of this kernel version, or the rule of a newer version if only the newer rule gives the value
+/// that the device has.
 #[must_use]
 pub fn rule(version: KernelVersion, facts: &DeviceFacts) -> Option<RuleValue> {
     let rows = || RULES.iter().filter(|row| row.kinds.contains(&facts.kind));
@@ -210,7 +211,8 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
     })
 }
 
-/// A sentence on how the kernel later overwrites a value that was set manually, if it does.
+/// Returns a sentence that says when the kernel overwrites a manually set value of this device; `None` if it never
+/// does.
 #[must_use]
 pub fn fate_of_a_set_value(version: KernelVersion) -> Option<&'static str> {
     match version {

@@ -22,10 +22,10 @@ fn remedy(error: &LayoutError) -> &'static str {
     }
 }
 
-/// Makes a plan from the headers of these files, or, for zarr, of these folders.
+/// Makes a plan from the headers of these files (for zarr: of these folders).
 ///
 /// # Errors
-/// A header cannot be read, or it lists no part with one of these names.
+/// Returns an error if a header cannot be read, or if it lists no part with one of these names.
 pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, Failure> {
     let mut making = HeaderPlanBuilder::default();
     for path in paths {

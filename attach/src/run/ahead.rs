@@ -81,8 +81,8 @@ fn is_local(dev: u32) -> bool {
 }
 
 impl Ahead {
-    /// Creates the readahead for the command `pid`, which began at this time. `sees_hits` means that reads that do not
-    /// wait are observed as well. Its threads signal `wake` when they have results.
+    /// Creates the readahead for the command `pid`, which began at this time. If `sees_hits` is true, reads that do not wait for
+    /// storage are observed as well. The threads of the readahead signal `wake` when they have results.
     pub fn new(
         policy: PolicySpec,
         pid: u32,
@@ -135,7 +135,8 @@ impl Ahead {
         }
     }
 
-    /// The storage devices, found since the last call, whose file system drops pages that were read ahead.
+    /// Returns the storage devices that were found, since the last call, to have a file system which drops pages that were read
+    /// ahead.
     pub fn dropping(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.dropping)
     }
@@ -348,7 +349,7 @@ impl Ahead {
         later.into_iter().for_each(|job| self.give(dev, job, now));
     }
 
-    /// Passes the core's new jobs to the threads.
+    /// Passes new jobs of the decision core to the threads.
     pub fn start_jobs(&mut self) {
         let devices: Vec<u32> = self.storages.keys().copied().collect();
         devices
@@ -390,7 +391,7 @@ impl Ahead {
         }
     }
 
-    /// Decides whether readahead on a storage device that is `active` is still worthwhile.
+    /// Decides, for each storage device for which `is_active` returns true, whether readahead is still worthwhile.
     pub fn judge(
         &mut self,
         now: Instant,
@@ -421,8 +422,8 @@ impl Ahead {
         }
     }
 
-    /// Adds the results to the report. If reads are sampled, `watcher` provides how long threads waited for a storage
-    /// device, and how many bytes of the reads are only inferred.
+    /// Adds the results of the readahead to `report`. If reads are sampled, `watcher` provides how long threads waited for a
+    /// storage device, and how many bytes of the reads are only inferred.
     pub fn report(&mut self, report: &mut RunReport, now: Instant, watcher: &Watcher) {
         for (dev, storage) in &mut self.storages {
             let stats = storage.advisor.stats();

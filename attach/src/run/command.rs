@@ -71,7 +71,7 @@ pub struct RunningCommand {
 /// Starts the command.
 ///
 /// # Errors
-/// The user is not root, there is no tracefs, the kernel lacks the tracepoints, or the command cannot be run.
+/// Returns an error if the user is not root, there is no tracefs, the kernel lacks the tracepoints, or the command cannot be run.
 pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let root = tracing(options.by)?;
     let is_sampled = root.is_none();
@@ -181,7 +181,7 @@ fn watch(
 }
 
 impl RunningCommand {
-    /// The command's process; `None` for a process that foreread did not start.
+    /// Returns the command's process; `None` for a process that foreread did not start.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match &self.target {
@@ -194,7 +194,7 @@ impl RunningCommand {
     /// unknown, the wait also ends when `enough` is set.
     ///
     /// # Errors
-    /// The system does not report how the command ended.
+    /// Returns an error if the system does not report how the command ended.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let status = self.target.wait(enough)?;
         self.seconds = self.began.elapsed().as_secs_f64();

@@ -53,7 +53,7 @@ impl Devices {
         self.0.entry(dev).or_insert(new)
     }
 
-    /// Adds the waits for a storage device that an examination has observed.
+    /// Adds waits for a storage device that were observed during an examination.
     pub fn waited(&mut self, dev: u32, waits: Waits) {
         self.device(dev).waits.add(waits);
     }
@@ -76,7 +76,7 @@ impl Devices {
         (device.slept, device.reason) = (device.slept + 1, reason);
     }
 
-    /// Starts to examine the ignored devices whose pause has ended. Returns whether there are any.
+    /// Starts to examine the ignored devices whose pause has ended. Returns whether there are any such devices.
     pub fn wake(&mut self, now: Instant) -> bool {
         let ready =
             |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);
@@ -90,12 +90,12 @@ impl Devices {
         self.0.get(&dev).is_some_and(|one| what(one.watch))
     }
 
-    /// Whether foreread reads ahead from the storage device.
+    /// Returns whether foreread reads ahead from the storage device.
     pub fn is_active(&self, dev: u32) -> bool {
         self.is(dev, |watch| watch == Watch::Active)
     }
 
-    /// Whether the storage device is being examined; true for an unknown device.
+    /// Returns whether the storage device is being examined; true for an unknown device.
     pub fn is_looked_at(&self, dev: u32) -> bool {
         !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
     }
@@ -107,12 +107,12 @@ impl Devices {
             .map(|(dev, _)| *dev)
     }
 
-    /// Whether foreread reads ahead from any storage device.
+    /// Returns whether foreread reads ahead from any storage device.
     pub fn has_active(&self) -> bool {
         self.0.values().any(|one| one.watch == Watch::Active)
     }
 
-    /// The time at which the next ignored device is to be examined again.
+    /// Returns the time at which the next ignored device must be examined again.
     pub fn next_look(&self) -> Option<Instant> {
         let until = |one: &Device| {
             if let Watch::PassedOver(until) = one.watch {

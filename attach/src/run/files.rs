@@ -64,7 +64,7 @@ pub struct WatchedFile {
     pub path: Option<PathBuf>,
 }
 
-/// A file of a folder listing that the command has not read yet.
+/// The next file in a folder listing that the command has not read yet.
 pub struct NextListed {
     pub key: FileKey,
     pub size: u64,
@@ -218,7 +218,7 @@ impl Files {
         Some(id)
     }
 
-    /// The next unread file of the listing.
+    /// Returns the next file of the listing that the command has not read yet.
     pub fn next_listed(&mut self) -> Option<NextListed> {
         while let Some(file) = self.listed.front() {
             let known = &self.known[file.0 as usize];
@@ -231,7 +231,7 @@ impl Files {
         None
     }
 
-    /// The unread files of the listing that come before the file with this number.
+    /// Returns the files before the position `number` of the listing that the command has not read yet.
     pub fn listed_before(&self, number: u64) -> Vec<NextListed> {
         let known = self.listed.iter().map(|file| &self.known[file.0 as usize]);
         let open = known.filter_map(|known| {
@@ -244,7 +244,7 @@ impl Files {
         open.take_while(|listed| listed.number < number).collect()
     }
 
-    /// Skips the files of the listing that come before the file with this number.
+    /// Removes the files before the position `number` of the listing from the files that the command may read next.
     pub fn pass_listed(&mut self, number: u64) {
         while let Some(file) = self.listed.front()
             && self.known[file.0 as usize]
@@ -265,7 +265,7 @@ impl Files {
         Some(id)
     }
 
-    /// The number that the decision core uses for a file.
+    /// Returns the number that the decision core uses for a file.
     pub fn id(&self, key: FileKey) -> Option<FileId> {
         match self.entries.get(&key)? {
             Entry::File(file) => Some(*file),
@@ -290,7 +290,7 @@ impl Files {
         has_grown.then_some(size)
     }
 
-    /// How to open the file, and the device and inode numbers that it must have.
+    /// Returns how to open the file, and the device and inode numbers that the opened file must have.
     pub fn access(&self, file: FileId) -> Access {
         let known = &self.known[file.0 as usize];
         Access {
@@ -314,7 +314,7 @@ impl Files {
         Some(done)
     }
 
-    /// Number of files that were not found.
+    /// Returns the number of files for which a search failed.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }

@@ -75,7 +75,7 @@ impl Way {
     }
 }
 
-/// The device and inode numbers of an open file, if it is a regular file, and its size.
+/// Returns the device and inode numbers and the size of an open file; `None` if it is not a regular file.
 pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
     let stat = fstat(file).ok()?;
     let is_file =
@@ -114,7 +114,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Finds the file that this thread reads. May wait for a file system.
+    /// Finds the file that this thread reads. May wait for an unresponsive file system.
     pub fn find(&self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<FoundFile> {
         let folder = PathBuf::from(format!("/proc/{thread}"));
         let by_descriptor = || in_folder(&folder.join("fd"), wanted);
@@ -130,7 +130,7 @@ impl Finder {
             .or_else(|| beside(&folder, wanted))
     }
 
-    /// Whether the file system of this file is known to drop the cached pages of a file when the file is opened.
+    /// Returns whether a test has shown that the file system of this file drops the cached pages of a file when the file is opened.
     pub fn is_dropping(&self, of: FileKey) -> bool {
         self.dropping.is(u64::from(of.dev))
     }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub const MIN_LATENCY: Duration = Duration::from_micros(400);
 /// A sample that comes later than this after a read says nothing about the storage's speed.
 const MAX_LATE_NS: u64 = 1_000_000;
-/// Number of reads after which storage is judged. On fast storage at most one read in this many waits.
+/// After this number of reads, foreread decides whether the storage is fast: then at most one in this number of reads waits.
 pub const MIN_WAITS: usize = 8;
 /// Number of latencies that are kept.
 const SAMPLES: usize = 32;
@@ -50,7 +50,7 @@ pub enum Judgement {
     Vain,
 }
 
-/// Why nothing could be gained.
+/// The reason why readahead by foreread gains nothing on a storage device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The storage answers before foreread observes the read.
@@ -120,7 +120,7 @@ impl Gain {
         }
     }
 
-    /// Starts a new observation of the storage device.
+    /// Forgets earlier observations of the storage device, and starts to observe it again.
     pub fn begin(&mut self, now: Instant) {
         (self.since, self.waits_before, self.waited_before) = (now, self.waits, self.waited);
         (self.reason, self.next, self.read_at_begin) = (None, 0, self.read_before);
@@ -128,15 +128,15 @@ impl Gain {
         self.fetches.clear();
     }
 
-    /// Records that a demand read found its bytes cached when foreread checked, this long after the command's request.
-    /// If foreread checked late, this says nothing about the storage.
+    /// Records that the bytes of the command's read were already cached when foreread checked, `after_ns` nanoseconds after the
+    /// read began. If foreread checked late, this says nothing about the storage.
     pub fn at_hand(&mut self, after_ns: u64) {
         if self.sees_hits && after_ns < MAX_LATE_NS {
             self.sample(Duration::ZERO);
         }
     }
 
-    /// Records that a job has ended. `times` are relative to the request by the command or the core.
+    /// Records that a job has ended. `times` are relative to the read by the command, or to the request by the decision core.
     pub fn ended(&mut self, is_demand: bool, outcome: Outcome, times: JobTimes, asked: u64) {
         self.asked_bytes += asked;
         self.ahead_jobs += u64::from(asked > 0);
@@ -157,7 +157,8 @@ impl Gain {
         }
     }
 
-    /// Adds the time that the command has waited for storage. Only samples observe this time; jobs do not show it.
+    /// Records the total time that the command has waited for storage, as observed by samples, since the times of jobs do not
+    /// include all waits.
     pub fn has_waited(&mut self, waited: Duration) {
         self.waited = self.waited.max(waited);
     }
@@ -171,8 +172,9 @@ impl Gain {
         self.next += 1;
     }
 
-    /// The lowest latency of the latest reads that waited, which is the latency of idle storage. If no read waited, the
-    /// lowest latency of foreread's own requests, because most of these run in parallel and delay each other.
+    /// Returns the lowest latency of the latest reads that waited, that is, the latency of idle storage. If no read waited, returns
+    /// the lowest latency of foreread's own requests; most of these requests are in flight together and delay each other, so only
+    /// the lowest latency is meaningful.
     pub fn latency(&self) -> Duration {
         let waited = self
             .samples
@@ -243,7 +245,7 @@ impl Gain {
         }
     }
 
-    /// The reason for the latest judgement.
+    /// Returns the reason for the latest judgement.
     pub fn reason(&self) -> Option<Reason> {
         self.reason
     }

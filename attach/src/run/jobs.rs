@@ -99,7 +99,7 @@ impl OpenedFile<'_> {
     }
 }
 
-/// A readahead job of the core, and how to open its file.
+/// A readahead job of the decision core, and how to open its file.
 #[derive(Clone)]
 pub struct Task {
     /// The storage whose advisor has created it.
@@ -236,7 +236,7 @@ fn was_cached(after: Duration, bytes: u64) -> bool {
     after < CACHED_TIME + Duration::from_nanos(bytes / CACHED_BYTES_PER_NS)
 }
 
-/// Whether the byte at `at` can be read without waiting.
+/// Returns whether the byte at the offset `at` can be read without waiting.
 pub fn is_there(file: &File, at: u64) -> bool {
     look(file, at) == Ok(1)
 }

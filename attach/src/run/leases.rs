@@ -23,7 +23,7 @@ struct LeaseList {
 
 static LATEST: Mutex<Option<LeaseList>> = Mutex::new(None);
 
-/// Whether a program may hold a write lease for an inode with this number, on any file system.
+/// Returns whether a program may hold a write lease for an inode with this number, on any file system.
 pub fn may_have(inode: u64) -> bool {
     let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
     let fresh = latest

@@ -110,13 +110,13 @@ pub struct StorageVerdict {
 }
 
 impl Looks {
-    /// Forgets all observations, because events were not processed for a while.
+    /// Forgets all observations; must be called if events were not processed for a while.
     pub fn clear(&mut self) {
         self.threads.clear();
         self.devices.clear();
     }
 
-    /// Processes the next event, in order of time.
+    /// Processes the next event; events must be in time order.
     pub fn touch(&mut self, touch: &Touch) {
         let look = self.devices.entry(touch.file.dev).or_default();
         let (first, last) = touch.pages;
@@ -172,7 +172,8 @@ impl Looks {
         }
     }
 
-    /// Returns a verdict for each storage device about which enough is known, and ends its examination.
+    /// Returns whether the storage is fast or slow, for each storage device about which enough is known, and ends the examination of
+    /// these devices.
     pub fn verdicts(&mut self, now_ns: u64) -> Vec<StorageVerdict> {
         let verdict = |dev: u32, look: &Look| {
             let is_of = |one: &&PendingMiss| {
@@ -207,7 +208,7 @@ impl Looks {
         taken.collect()
     }
 
-    /// Whether a read from a storage device under examination found pages not cached.
+    /// Returns whether a read missed the page cache on any storage device that is being examined.
     pub fn has_misses(&self) -> bool {
         self.devices.values().any(|look| look.began_ns.is_some())
     }

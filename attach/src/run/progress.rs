@@ -29,19 +29,20 @@ pub struct ListingProgress {
 }
 
 impl ListingProgress {
-    /// The thread whose process must be asked how many bytes it has read, if unobserved files can be guessed from that number.
+    /// Returns the thread that reads the listed files, if unobserved files can be inferred from the number of bytes that its process has
+    /// read.
     pub fn thread(&self) -> Option<u32> {
         self.thread.filter(|_| self.times > 0)
     }
 
-    /// The process of `thread`, if this thread read the last observed file.
+    /// Returns the process of `thread`, if this thread read the last observed file.
     pub fn process_of(&self, thread: u32) -> Option<u32> {
         self.process.filter(|_| self.thread == Some(thread))
     }
 
-    /// Records that `thread` of `process` was observed to read a file of this size, after the process had read
-    /// `read_bytes` in all. The files between the last observed file and this file have `between_bytes`. Returns
-    /// whether the files in between were read.
+    /// Records that `thread` of `process` was observed to read a file of this size, after the process had read `read_bytes` in all. The
+    /// files between the last observed file and this file have `between_bytes` bytes in total. Returns whether the files in between were
+    /// read.
     pub fn seen(
         &mut self,
         thread: u32,
@@ -60,7 +61,8 @@ impl ListingProgress {
         is_read
     }
 
-    /// Whether the next file, which has this size, was probably read too, judged by the number of bytes that the process has read so far.
+    /// Returns whether the next file of the listing, which has this size, was probably read too. This is inferred from the number of
+    /// bytes that the process has read.
     pub fn guess(&mut self, read_bytes: u64, size: u64) -> bool {
         let read = read_bytes.saturating_sub(self.seen_bytes);
         let read = read.saturating_sub(self.own_bytes);
@@ -72,7 +74,7 @@ impl ListingProgress {
         is_read
     }
 
-    /// Total size of the files that were assumed to be read since the last observed file.
+    /// Returns the total size of the files that were assumed to be read since the last observed file.
     pub fn guessed_bytes(&self) -> u64 {
         self.guessed_bytes
     }

@@ -92,7 +92,7 @@ impl Tap {
     /// Creates a tap that observes nothing yet and is not prepared.
     ///
     /// # Errors
-    /// The kernel refuses it.
+    /// Returns an error if the tracefs instance cannot be created.
     pub fn create(root: &Root) -> Result<Tap, Failure> {
         let instance = Instance::create_without_clock(root)?;
         let (rings, known, page) = (Vec::new(), Vec::new(), empty_page());
@@ -108,11 +108,11 @@ impl Tap {
         })
     }
 
-    /// Prepares for events and follows the running command `pid`, unless the command `is_over` before. This is slow:
-    /// the kernel waits for all CPUs several times, about 20 ms each time.
+    /// Prepares the tracing instance and follows the running command `pid`, but stops early if `is_over` says that the command has ended.
+    /// This function is slow: the kernel waits for all CPUs several times, about 20 ms each time.
     ///
     /// # Errors
-    /// The kernel refuses it.
+    /// Returns an error if the kernel rejects a setting of the instance.
     pub fn prepare(&mut self, pid: u32, is_over: impl Fn() -> bool) -> Result<(), Failure> {
         let instance = &self.instance;
         instance.set_clock()?;
@@ -165,7 +165,7 @@ impl Tap {
     /// Ignores the events of these storage devices from now on.
     ///
     /// # Errors
-    /// The kernel refuses it.
+    /// Returns an error if the kernel rejects the new event filter.
     pub fn pass_over(&mut self, mut devices: Vec<u32>) -> Result<(), Failure> {
         devices.sort_unstable();
         // With each filter the kernel waits for all CPUs.
@@ -192,7 +192,7 @@ impl Tap {
     /// Sets which events are observed from now on.
     ///
     /// # Errors
-    /// The kernel refuses it.
+    /// Returns an error if the kernel rejects the change.
     pub fn set_level(&mut self, level: Level) -> Result<(), Failure> {
         let switch = |event: &str, on: bool| {
             self.instance.set(
@@ -214,7 +214,8 @@ impl Tap {
         Ok(())
     }
 
-    /// Waits until an event arrives, one of `others` is readable, or `wait_ns` have passed. If `is_deaf`, events do not end the wait.
+    /// Waits until an event arrives, a descriptor in `others` is readable, or `wait_ns` nanoseconds have passed. If `is_deaf` is true,
+    /// events do not end the wait.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, is_deaf: bool) {
         let rings = if is_deaf { &[][..] } else { &self.rings[..] };
         let others = others.iter().map(|other| other.as_fd());
@@ -222,10 +223,10 @@ impl Tap {
         readable(&all, Duration::from_nanos(wait_ns));
     }
 
-    /// Processes the events that have been recorded.
+    /// Adds the reads in the recorded events to `touches`.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// Returns an error if the kernel's ring buffers cannot be read.
     pub fn take(&mut self, touches: &mut Vec<Touch>) -> std::io::Result<()> {
         let Tap {
             rings,

@@ -81,7 +81,7 @@ impl<K: TaskKind> Tasks<K> {
         });
     }
 
-    /// The results of tasks that have ended since the last call.
+    /// Returns the results of tasks that have ended since the last call.
     pub fn ended(&self) -> Vec<K::Ended> {
         self.0.look(|queue| std::mem::take(&mut queue.ended))
     }

@@ -100,7 +100,7 @@ impl Lister {
         self.with(|shared| shared.reached = shared.reached.max(number));
     }
 
-    /// Files that were listed since the last call.
+    /// Returns the files that were listed since the last call.
     pub fn listed(&self) -> Vec<ListedFile> {
         if !self.is_running {
             return Vec::new();

@@ -85,8 +85,8 @@ impl Watcher {
         }
     }
 
-    /// Sets which reads are observed from now on. The kernel has allowed this before, so if it refuses now, another
-    /// program has changed the tracing instance.
+    /// Sets which reads are observed from now on. If the kernel refuses although it allowed this before, another program has changed the
+    /// tracing instance.
     pub fn set_level(&mut self, level: Level) {
         match self {
             Watcher::Trace(tap) => drop(tap.set_level(level)),
@@ -121,7 +121,7 @@ impl Watcher {
     /// Adds the reads observed since the last call to `touches`.
     ///
     /// # Errors
-    /// The kernel refuses it.
+    /// Returns an error if the kernel's ring buffers cannot be read.
     pub fn take(&mut self, touches: &mut Vec<Touch>, devices: &Devices) -> std::io::Result<()> {
         let sample = match self {
             Watcher::Trace(tap) => return tap.take(touches),
@@ -152,7 +152,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// How long threads have waited for a storage device, or for all devices if `dev` is `None`. Returns `None` unless reads are sampled.
+    /// Returns how long threads have waited for the storage device `dev`, or for all devices if `dev` is `None`. Returns `None` unless
+    /// reads are sampled.
     pub fn waited(&self, dev: Option<u32>) -> Option<Waits> {
         let Watcher::Sample(sample) = self else {
             return None;
@@ -167,7 +168,7 @@ impl Watcher {
         Some(sum)
     }
 
-    /// Number of bytes whose reads are inferred, because no sample observed them.
+    /// Returns the number of bytes whose reads are inferred, because no sample observed these reads.
     pub fn guessed(&self, dev: u32) -> u64 {
         match self {
             Watcher::Trace(_) => 0,
@@ -175,7 +176,7 @@ impl Watcher {
         }
     }
 
-    /// Number of observed events, and of gaps in which events were lost.
+    /// Returns the number of observed events, and the number of gaps in which events were lost.
     pub fn seen(&self) -> SeenEvents {
         match self {
             Watcher::Trace(tap) => SeenEvents {
@@ -197,7 +198,7 @@ impl Watcher {
     }
 }
 
-/// Number of observed events and of gaps.
+/// Returns the number of observed events, and the number of gaps in which events were lost.
 pub struct SeenEvents {
     pub events: u64,
     pub gaps: u64,

@@ -14,7 +14,7 @@ use foreread_os::host::memory::Room;
 /// The reserve for the program's own memory is the limit divided by this. Chosen.
 const RESERVE: u64 = 8;
 
-/// Number of bytes that may still be fetched.
+/// The number of bytes of a plan that may still be fetched into the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     whole: u64,
@@ -22,7 +22,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The number of bytes that the control groups of this process and the machine's memory allow now, but at most `max`.
+    /// Creates a budget of the bytes that the control groups of this process and the machine's memory allow now, but at
+    /// most `max` bytes.
     #[must_use]
     pub fn now(max: Option<u64>) -> Budget {
         // If the kernel reports no limit, only the caller's limit applies.

@@ -22,8 +22,8 @@ const SHARE: u64 = 4;
 /// How often to check whether clients have read something.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The ranges of the plan for a source with one of these names and this size. Returns `None` if no file of the plan
-/// matches. If the plan has only one file, every name matches.
+/// Returns the plan's ranges for a source with one of these names and this size; `None` if no file of the plan matches. If the
+/// plan has only one file, every name matches.
 #[must_use]
 pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u64>>> {
     let is_it =
@@ -49,7 +49,7 @@ impl PlanFollower {
     /// Starts to read a plan into the engine's cache. `cache_bytes` is the size of the engine's cache.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub fn start(
         reader: Reader,
         ranges: Vec<Range<u64>>,

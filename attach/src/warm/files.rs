@@ -15,7 +15,8 @@ static DROPPING: Dropping = Dropping::new();
 const DROPPED: &str =
     "its file system drops the cached pages of a file when it is opened (FUSE without keep_cache)";
 
-/// Opens a file if it is still as in the plan. Returns the file and the number of its device, or the reason why it is left out.
+/// Opens a file if it has not changed since the plan was made. Returns the file and the number of its device, or the reason why
+/// it is left out.
 pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
     const CHANGED: &str = "it has changed since the plan was made";
     let text = |error: std::io::Error| error.to_string();
@@ -43,8 +44,9 @@ pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
     Ok((opened, dev))
 }
 
-/// Opens a block device with a mounted file system. Returns the device and its size in bytes, or the reason why it is
-/// left out. If the device were not mounted, the last close would drop its page cache.
+/// Opens a block device with a mounted file system. Returns the device and its size in bytes, or the reason why it is left out.
+/// Only mounted devices are accepted, because otherwise the kernel drops a device's page cache when the last program closes the
+/// device.
 pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     let text = |error: std::io::Error| error.to_string();
     let is_mounted = |meta: &Metadata| {

@@ -60,7 +60,7 @@ pub struct FillReport {
 }
 
 impl FillReport {
-    /// Whether every file of the plan is missing, or has been replaced.
+    /// Returns whether every file of the plan is missing or has been replaced.
     #[must_use]
     pub fn has_nothing(&self) -> bool {
         self.counts.planned_bytes > 0 && self.counts.left_out_bytes == self.counts.planned_bytes
@@ -87,7 +87,7 @@ impl Filler {
     /// Starts to read a plan into the page cache.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// Returns an error if no thread can be started.
     pub fn start(plan: Arc<Plan>, settings: FillSettings) -> std::io::Result<Filler> {
         let state = FillState::new(&plan, settings.budget);
         let lens = plan.ranges.iter().map(|range| range.len);
@@ -111,13 +111,13 @@ impl Filler {
         Ok(Filler { pool })
     }
 
-    /// The counters so far.
+    /// Returns the counters of what was fetched so far.
     #[must_use]
     pub fn counts(&self) -> FillCounts {
         self.pool.look(|state| state.counts)
     }
 
-    /// Whether nothing more will be fetched.
+    /// Returns whether nothing more will be fetched.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.pool.threads() == 0
@@ -130,8 +130,8 @@ impl Filler {
             .change(|_| is_stopped.store(true, Ordering::Release));
     }
 
-    /// Waits until the whole plan is read. After [`Filler::stop`] it waits only for the pieces in flight, and at most
-    /// 1.5 s after a thread last made progress.
+    /// Waits until the whole plan is read. After [`Filler::stop`], this function waits only for the pieces in flight,
+    /// and at most 1.5 s after a thread last made progress.
     #[must_use]
     pub fn end(&self) -> FillReport {
         let filling = self.pool.work();

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// The fetched bytes, divided by whether the program used them, used them late, or did not use them.
+/// How many of the fetched bytes the program used in time, needed before they arrived, and did not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FetchUse {
     /// Bytes that the program read.
@@ -37,7 +37,7 @@ type Pieces = BTreeMap<u64, (u64, u64)>;
 /// Compares the fetched ranges with the reads in a recording of the run for which they were fetched.
 ///
 /// # Errors
-/// The recording cannot be read.
+/// Returns an error if the recording cannot be read.
 pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> {
     let plan = &filled.plan;
     let mut pieces: HashMap<u32, Pieces> = HashMap::new();

@@ -34,7 +34,7 @@ const MIN_LATENCY_NS: u64 = 500_000;
 /// Bytes that are fetched before a storage is judged by that latency.
 const JUDGED_BYTES: u64 = 8 << 20;
 
-/// The counters of reading a plan into the cache.
+/// Counters of how much of a plan was read into the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FillCounts {
     /// Bytes in the plan.
@@ -116,7 +116,7 @@ impl FillState {
         }
     }
 
-    /// Number of pieces that are being fetched.
+    /// Returns the number of pieces that are being fetched.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -148,7 +148,8 @@ impl FillState {
         !fits && self.answers_at_once() && self.counts.fetched_bytes >= JUDGED_BYTES
     }
 
-    /// What a thread that reads `plan` does next. If `follows_program`, it waits for the program when the budget is used up.
+    /// Returns what a thread that reads `plan` must do next. If `follows_program` is true, the thread waits for the program when the budget
+    /// is used up.
     pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next<FillTask> {
         loop {
             let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else {

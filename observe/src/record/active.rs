@@ -73,8 +73,8 @@ pub struct ActiveRecording {
     roots: Vec<PathBuf>,
 }
 
-/// Checks that this machine can record, and returns the location of tracefs. Errors: the user is not root, there is no tracefs, the
-/// kernel lacks the tracepoints, or this is a PID namespace.
+/// Checks that this machine can record, and returns the location of tracefs. Returns an error if the user is not root, there is no
+/// tracefs, the kernel lacks the tracepoints, or this is a PID namespace.
 pub fn possible() -> Result<tracefs::Root, Failure> {
     let root = tracefs::root()?;
     if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
@@ -91,8 +91,8 @@ pub fn possible() -> Result<tracefs::Root, Failure> {
     Ok(root)
 }
 
-/// Starts the recording. Errors: the user is not root, there is no tracefs, the kernel lacks the tracepoints, or
-/// there is no such command or process.
+/// Starts the recording. Returns an error if the user is not root, there is no tracefs, the kernel lacks the tracepoints, or there is no
+/// such command or process.
 pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     let root = possible()?;
     let instance = Arc::new(Instance::create(&root)?);
@@ -295,7 +295,7 @@ fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
 }
 
 impl ActiveRecording {
-    /// The process that is being followed.
+    /// Returns the number of the process that is being recorded.
     pub fn pid(&self) -> u32 {
         self.followed.pid()
     }
@@ -360,7 +360,7 @@ impl ActiveRecording {
     }
 }
 
-/// A tracefs instance that a thread is removing. Dropping this value waits for the removal.
+/// A tracefs instance that a background thread is removing. Dropping this value waits until the instance is removed.
 pub struct InstanceRemoval(Option<JoinHandle<Option<f64>>>);
 
 impl InstanceRemoval {

@@ -8,8 +8,8 @@
 //! from the command. The files have no names, so a run that is killed leaves no files behind.
 //!
 //! A second tracefs instance records what the io_uring workers of all programs read: the kernel itself starts these threads,
-//! so tracing of the command does not include them. Of these events, only those of workers that belong to a traced thread are
-//! kept.
+//! so tracing of the command does not include them. Of these events, only those of workers that a traced thread has started
+//! are kept.
 
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};
@@ -65,8 +65,8 @@ impl Spill {
         })
     }
 
-    /// Waits until a ring buffer is filled to the instance's `buffer_percent`, `enough` is readable, or `wait_ms` have
-    /// passed. Returns whether `enough` is readable.
+    /// Waits until a ring buffer is filled to the instance's `buffer_percent`, `enough` is readable, or `wait_ms` milliseconds
+    /// have passed. Returns whether `enough` is readable.
     pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
         let wait = Duration::from_millis(wait_ms.into());
         let rings = self.rings.iter().map(AsFd::as_fd);
@@ -74,7 +74,7 @@ impl Spill {
         readable(&all, wait).last() == Some(&true)
     }
 
-    /// Whether any ring buffer is full enough to be read.
+    /// Returns whether any ring buffer is full enough to be read.
     pub fn is_ready(&self) -> bool {
         readable(&self.rings, Duration::ZERO).contains(&true)
     }
@@ -95,7 +95,7 @@ impl Spill {
         self.files.iter_mut().try_for_each(BufWriter::flush)
     }
 
-    /// The events in time order. Each call starts again with the first event.
+    /// Returns the events in time order. Each call of this function starts again with the first event.
     pub fn events(&self) -> std::io::Result<Merge> {
         let mut cpus = Vec::new();
         for file in &self.files {
@@ -173,7 +173,7 @@ impl<R: Read> Cpu<R> {
     }
 }
 
-/// The events of all CPUs in time order.
+/// Merges the events of all CPUs into one sequence in time order.
 pub struct Merge {
     cpus: Vec<Cpu<BufReader<File>>>,
     of_program: usize,

@@ -132,7 +132,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Switches on all tracepoints that are recorded; `decisions` adds those that show the kernel's readahead decisions.
+    /// Switches on all tracepoints that are recorded; if `decisions` is true, also those that show the kernel's readahead
+    /// decisions.
     pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
             blocks: BlockDevices::of_machine(),
@@ -189,7 +190,7 @@ impl Decoder {
         self.known[id] = Some(EventLayout { kind, fields });
     }
 
-    /// Decodes the event in `bytes`; `None` if its tracepoint is not one of the recorded ones.
+    /// Decodes the event in `bytes`; returns `None` if its tracepoint is not one of the recorded tracepoints.
     pub fn event(&self, at_ns: u64, bytes: &[u8]) -> Option<Event> {
         // All events begin like this, as their formats say: the number, and at offset 4 the thread.
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
@@ -213,8 +214,8 @@ impl Decoder {
         })
     }
 
-    /// The path of the program, if this is the event of a program start (exec). The event's field refers to a text
-    /// within the event: its lower half is the offset, its upper half the length.
+    /// Returns the path of the program if this is the event of a program start (exec). The path is a text within the event; a
+    /// field contains its offset (lower half) and its length (upper half).
     pub fn ran<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (id, field) = self.exec.as_ref()?;
         if bytes.get(..2)? != id.to_ne_bytes() {

@@ -74,7 +74,7 @@ struct NameIndex {
     roots: Vec<PathBuf>,
 }
 
-/// Finds the names of files. Clones share the results.
+/// Finds the names of files. All clones of a `Finder` share the names that were found.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     known: Arc<Mutex<NameIndex>>,
@@ -105,7 +105,7 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
     path.parent().map(Path::to_path_buf)
 }
 
-/// The device and inode number of a file as the kernel's events state them, from those of stat(2).
+/// Converts the device and inode number that stat(2) returns to the form in which the kernel's events contain them.
 pub fn file_key(dev: u64, ino: u64) -> FileKey {
     FileKey::new(rustix::fs::major(dev), rustix::fs::minor(dev), ino)
 }
@@ -115,7 +115,7 @@ impl Finder {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of files and entries examined so far.
+    /// Returns the number of files and folder entries examined so far.
     pub fn looked(&self) -> u64 {
         self.looked.load(Ordering::Relaxed)
     }
@@ -124,7 +124,7 @@ impl Finder {
         self.looked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds a file, or a folder that may contain wanted files. Paths are searched in the order in which they are added.
+    /// Adds a file, or a folder that may contain files without a known name. Paths are searched in the order in which they are added.
     pub fn root(&self, path: PathBuf) {
         let mut known = self.known();
         if !known.roots.contains(&path) {
@@ -136,7 +136,7 @@ impl Finder {
         self.known().found.get(&place).cloned()
     }
 
-    /// Number of these files for which no name was found.
+    /// Returns how many of these files have no known name.
     pub fn nameless(&self, wanted: &[FileKey]) -> usize {
         let known = self.known();
         wanted
@@ -218,8 +218,8 @@ impl Finder {
         })
     }
 
-    /// Searches for the files in `wanted` that have no name yet. A file that was created after `until_unix_ns` is
-    /// ignored, because its inode number may be reused.
+    /// Searches for the files in `wanted` that have no name yet. A file that was created after `until_unix_ns` is ignored, because it
+    /// may have the inode number of a deleted file.
     pub fn search(&self, wanted: &[FileKey], until_unix_ns: i128) {
         self.search_up_to(wanted, until_unix_ns, MAX_FAR_ENTRIES);
     }

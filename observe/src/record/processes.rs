@@ -73,7 +73,8 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
     found
 }
 
-/// What to record: a command to start, or a running process. All processes that it starts are included.
+/// What to record: a command to start, or a running process. All processes that this command or process starts are
+/// recorded, too.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A command to run, with its arguments.
@@ -89,8 +90,8 @@ pub enum Followed {
 }
 
 impl Followed {
-    /// Starts the command, or attaches to the process. Errors: the command cannot be run, or there is no process with
-    /// this number.
+    /// Starts the command, or attaches to the process. Returns an error if the command cannot be run, or if there is
+    /// no process with this number.
     pub fn start(target: &Target) -> Result<Followed, Failure> {
         match target {
             Target::Command(words) => {

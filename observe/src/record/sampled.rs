@@ -49,7 +49,7 @@ pub struct SampledRecording {
     began_ns: u64,
 }
 
-/// Starts the recording. Errors: there is no such command or process, or this user may not inspect it.
+/// Starts the recording. Returns an error if there is no such command or process, or if this user may not inspect it.
 pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     let finder = Finder::default();
     let (to_looks, begins) = channel();
@@ -89,7 +89,7 @@ pub fn start(target: &Target) -> Result<SampledRecording, Failure> {
     })
 }
 
-/// The error for a process that this user may not inspect.
+/// Creates the error for a process that this user may not inspect.
 pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
     let what = format!("cannot see what process {pid} reads");
     let remedy =
@@ -98,7 +98,7 @@ pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
 }
 
 impl SampledRecording {
-    /// The process that is sampled.
+    /// Returns the number of the process that is sampled.
     pub fn pid(&self) -> u32 {
         self.followed.pid()
     }
@@ -125,7 +125,7 @@ impl SampledRecording {
     }
 }
 
-/// The sampled reads, with names.
+/// The reads that the samples showed, with the names of their files.
 pub struct SampledCapture {
     reads: SampledReads,
     finder: Finder,
@@ -136,7 +136,7 @@ pub struct SampledCapture {
 }
 
 impl SampledCapture {
-    /// Processor time used for sampling.
+    /// Returns the processor time used for sampling.
     pub fn cpu_seconds(&self) -> f64 {
         self.reads.cpu_seconds
     }

@@ -105,8 +105,8 @@ impl MappedFiles {
         }
     }
 
-    /// The storage device on which pages were last touched. A page fault is assumed to wait for this device, because
-    /// samples do not show for which storage it waits.
+    /// Returns the storage device on which pages were last touched. A page fault is assumed to wait for this device, because samples
+    /// do not show for which storage it waits.
     pub fn latest_device(&self) -> Option<u32> {
         self.latest
     }
@@ -115,7 +115,7 @@ impl MappedFiles {
         self.waiters = threads;
     }
 
-    /// Takes one sample. Returns whether a touched page was found.
+    /// Takes one sample of the mappings. Returns whether a touched page was found.
     pub fn look(
         &mut self,
         at_ns: u64,

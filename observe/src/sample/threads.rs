@@ -69,7 +69,7 @@ impl SampledRead {
     }
 }
 
-/// A read for which a thread waited, and which has returned.
+/// A read that made a thread wait and has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedWait {
     pub thread: u32,
@@ -183,7 +183,7 @@ impl SampledThread {
         }
     }
 
-    /// The storage device for which the thread waits in a system call, if it does.
+    /// Returns the storage device for which the thread waits in a system call; `None` if it does not wait.
     pub fn waits_for(&self) -> Option<u32> {
         self.wait.map(|read| read.file.dev)
     }
@@ -262,12 +262,12 @@ impl SampledThread {
         }
     }
 
-    /// The storage devices of the thread's sequential runs.
+    /// Returns the storage devices from which the thread reads sequentially.
     pub fn devices(&self) -> std::collections::BTreeSet<u32> {
         self.runs.iter().map(|run| run.file.dev).collect()
     }
 
-    /// Number of bytes of a storage device that were reported as read although no sample observed the reads.
+    /// Returns how many bytes of a storage device were reported as read although no sample observed their reads.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_dev = self.runs.iter().filter(|run| run.file.dev == dev);
         of_dev.map(SampledRun::guessed).sum()
@@ -465,12 +465,12 @@ fn is_of_file(id: u32, descriptor: u32, file: FileKey) -> bool {
     place_of_open(Path::new(&link)).is_some_and(|(found, _)| found == file)
 }
 
-/// Whether this user may inspect the threads of a process.
+/// Returns whether this user may inspect the threads of a process.
 pub fn may_look(pid: u32) -> std::io::Result<()> {
     line(&File::open(format!("/proc/{pid}/syscall"))?).map(|_| ())
 }
 
-/// Bytes that a process has read by system calls, from files and everything else; `thread` is any of its threads.
+/// Returns how many bytes a process has read by system calls, from files, pipes, sockets and so on; `thread` is any of its threads.
 pub fn bytes_read_by(thread: u32) -> Option<u64> {
     let file = File::open(format!("/proc/{thread}/io")).ok()?;
     field(&line(&file).ok()?, "rchar:")

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Most names that are tried if cleaners of other processes take the lock first.
 const MAX_TRIES: u32 = 16;
 
-/// A tracefs instance. Dropping it switches off its events and removes it.
+/// A tracefs instance. Dropping an instance switches off its events and removes it.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
@@ -57,7 +57,7 @@ impl Instance {
         self.set("trace_clock", "mono")
     }
 
-    /// Like [`Instance::create`], but without [`Instance::set_clock`], for which the kernel waits up to 30 ms.
+    /// Like [`Instance::create`], but does not call [`Instance::set_clock`], because the kernel takes up to 30 ms to change the clock.
     pub fn create_without_clock(root: &Root) -> Result<Instance, Failure> {
         let instances = root.path().join("instances");
         remove_stale(&instances);
@@ -103,13 +103,13 @@ impl Instance {
         write(&self.path.join(file), value)
     }
 
-    /// The content of a file of the instance.
+    /// Returns the content of a file of the instance.
     pub fn get(&self, file: &str) -> Result<String, Failure> {
         let path = self.path.join(file);
         fs::read_to_string(&path).map_err(|error| refused("cannot read", &path, error))
     }
 
-    /// The format of an event, such as `sched/sched_process_exec`; `None` if this kernel does not have the event.
+    /// Returns the format of an event, such as `sched/sched_process_exec`; `None` if this kernel does not have the event.
     pub fn format(&self, event: &str) -> Result<Option<EventFormat>, Failure> {
         let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format"))
         else {
@@ -122,8 +122,8 @@ impl Instance {
         })
     }
 
-    /// Switches on an event, with the kernel's event filter `filter`. Returns its format, or `None` if this kernel does not
-    /// have the event. Errors: the kernel refuses it, or the format cannot be parsed.
+    /// Switches on an event, with the kernel's event filter `filter`. Returns its format, or `None` if this kernel does not have the event.
+    /// Returns an error if the kernel refuses to switch on the event, or if the event's format cannot be parsed.
     pub fn enable(
         &self,
         event: &str,
@@ -172,7 +172,7 @@ impl Instance {
         })
     }
 
-    /// The ids of the threads whose events are recorded.
+    /// Returns the ids of the threads whose events are recorded.
     pub fn followed(&self) -> Vec<u32> {
         let text = self.get("set_event_pid").unwrap_or_default();
         text.split_whitespace()
@@ -180,7 +180,7 @@ impl Instance {
             .collect()
     }
 
-    /// The raw trace buffer of each CPU (`trace_pipe_raw`), opened for non-blocking reads.
+    /// Opens the raw trace buffer of each CPU (`trace_pipe_raw`) for non-blocking reads.
     pub fn raw(&self) -> Result<Vec<File>, Failure> {
         let open = |cpu: u32| {
             let path = self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
@@ -194,7 +194,7 @@ impl Instance {
         self.cpus().into_iter().map(open).collect()
     }
 
-    /// The numbers of the CPUs that have a buffer.
+    /// Returns the numbers of the CPUs that have a trace buffer.
     pub fn cpus(&self) -> Vec<u32> {
         let names = fs::read_dir(self.path.join("per_cpu"))
             .into_iter()
@@ -213,7 +213,7 @@ impl Instance {
         cpus
     }
 
-    /// Number of events lost on all CPUs together.
+    /// Returns the number of events lost on all CPUs together.
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for cpu in self.cpus() {
@@ -227,8 +227,8 @@ impl Instance {
         sum
     }
 
-    /// The switch that is off although it should be on: that of the whole instance, or that of the first of these
-    /// events. `None` if all are on.
+    /// If recording was switched off by another program, returns the switch that is off: that of the whole instance, or of the first event
+    /// in this list that is off. Returns `None` if all switches are on.
     pub fn switched_off(&self, events: &[&str]) -> Option<String> {
         let is_on = |file: &str| {
             self.get(file)
@@ -241,14 +241,14 @@ impl Instance {
             .find(|file| !is_on(file))
     }
 
-    /// Switches off the recording.
+    /// Stops the recording of events in this instance.
     pub fn stop(&self) -> Result<(), Failure> {
         self.set("tracing_on", "0")?;
         self.set("events/enable", "0")
     }
 
-    /// Ends the instance: recording is switched off, and the guard removes the instance, for which the kernel waits about 0.1 s.
-    /// If there is no guard, this call removes the instance.
+    /// Ends the instance: recording is switched off, and the guard removes the instance, for which the kernel waits about 0.1 s. If there
+    /// is no guard, this call itself removes the instance.
     ///
     /// All other files of the instance must be closed before.
     pub fn leave(mut self) {
@@ -420,7 +420,7 @@ impl Guard {
             .map(|child| Guard(Some(child)))
     }
 
-    /// Makes the guard remove the instance now; the caller does not wait for it.
+    /// Makes the guard process remove the instance now; the caller does not wait for the removal.
     pub fn take_over(mut self) {
         if let Some(mut child) = self.0.take() {
             drop(child.stdin.take());

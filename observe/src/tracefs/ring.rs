@@ -25,8 +25,9 @@ pub fn empty_page() -> Vec<u8> {
     vec![0; page_bytes() as usize]
 }
 
-/// Reads the contents of a ring into `page`, one page at a time, and passes each to `take`: the page, whose unused end
-/// is filled with zeros, and the number of bytes read. Errors: the kernel refuses, or `take` fails.
+/// Reads the contents of a ring buffer into `page`, one page at a time, and calls `take` for each page: with the page,
+/// whose unused end is filled with zeros, and the number of bytes read. Returns an error if the kernel refuses the
+/// read, or if `take` fails.
 pub fn read_pages(
     mut ring: &File,
     page: &mut [u8],
@@ -56,7 +57,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Decodes the header of the page in `bytes`; `None` if there are too few bytes.
+    /// Decodes the header of the ring buffer page in `bytes`; returns `None` if there are too few bytes.
     pub fn new(bytes: &'a [u8]) -> Option<Page<'a>> {
         let now_ns = word64(bytes, 0)?;
         let used = word64(bytes, 8)?;

@@ -155,7 +155,7 @@ pub static ENTRIES: &[Entry] = &[
 ];
 
 impl Call {
-    /// Whether the call reads, writes or gives a hint, and so can become a record.
+    /// Returns whether the call reads, writes or gives a hint, and so can become a record.
     pub fn is_data(self) -> bool {
         use Call::{
             Advise, AdviseMapped, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2,
@@ -206,12 +206,12 @@ impl FileKey {
         }
     }
 
-    /// Major and minor number of the file's device.
+    /// Returns the major and minor number of the file's device.
     pub fn device(self) -> (u32, u32) {
         (self.dev >> MINOR_BITS, self.dev & ((1 << MINOR_BITS) - 1))
     }
 
-    /// The description of a file whose name is unknown.
+    /// Returns a file description for a trace, without the name, which is unknown.
     pub fn nameless(self) -> FileInfo {
         let (major, minor) = self.device();
         FileInfo {
@@ -267,9 +267,9 @@ pub enum What {
     Lost,
 }
 
-/// Flag of clone(2): memory is shared.
+/// The flag of clone(2) with which a child shares the memory of its parent.
 pub const CLONE_VM: u64 = 0x100;
-/// Flag of clone(2): descriptors are shared.
+/// The flag of clone(2) with which a child shares the descriptors of its parent.
 pub const CLONE_FILES: u64 = 0x400;
-/// Flag of clone(2) for threads that the kernel itself creates, including the workers of io_uring.
+/// The flag of clone(2) for threads that the kernel itself creates, including the workers of io_uring.
 pub const CLONE_UNTRACED: u64 = 0x80_0000;

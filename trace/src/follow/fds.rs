@@ -10,9 +10,9 @@
 use crate::error::Fault;
 use std::collections::HashMap;
 
-/// Maximum number of threads at one time.
+/// Maximum number of threads of a trace that exist at one time.
 pub const MAX_THREADS: usize = 1 << 12;
-/// Maximum number of descriptors over all threads.
+/// Maximum number of descriptors that are open at one time, over all threads.
 pub const MAX_DESCRIPTORS: usize = 1 << 18;
 
 const MANY: &str = "trace fewer processes, or cut the trace in parts";
@@ -181,7 +181,7 @@ impl Tables {
         self.tables.get_mut(self.threads.get(&thread)?)
     }
 
-    /// The open file description of a descriptor, with the number of the description.
+    /// Returns the open file description to which a descriptor refers, and the number of this description.
     pub fn get(&mut self, thread: u32, descriptor: i32) -> Option<(u32, &mut Description)> {
         let open = self.own(thread)?.descriptors.get(&descriptor)?.open;
         self.open
@@ -210,7 +210,7 @@ impl Tables {
         Ok(open)
     }
 
-    /// Creates a further descriptor (`to`) for the open file description of `from`.
+    /// Records that the descriptor `to` now refers to the same open file description as the descriptor `from`.
     pub fn dup(&mut self, thread: u32, from: i32, to: i32, cloexec: bool) -> Result<(), Fault> {
         if from == to {
             return Ok(());

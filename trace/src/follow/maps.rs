@@ -181,7 +181,7 @@ impl Spaces {
         self.mappings = self.mappings + after - before;
     }
 
-    /// Records that a mapping is moved or resized; with `keep` the old mapping remains too.
+    /// Records that a mapping is moved or resized; if `keep` is true, the old mapping remains, too.
     pub fn remap(
         &mut self,
         thread: u32,
@@ -200,7 +200,7 @@ impl Spaces {
         self.map(thread, to.0, to.1, piece.open, piece.offset)
     }
 
-    /// The known mappings in a range of addresses.
+    /// Returns the known mappings in a range of addresses.
     pub fn pieces(&mut self, thread: u32, start: u64, len: u64) -> Vec<Piece> {
         let end = self.end_of(start, len);
         let Some(own) = self.own(thread) else {

@@ -130,7 +130,8 @@ impl Touches {
         self.folios.add(place, first, pages);
     }
 
-    /// Records that a thread ended or started a system call, because pages that the call touches have no fault address.
+    /// Records that a thread has started or ended a system call; this matters because pages that a system call touches
+    /// have no fault address.
     pub fn gone(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }
@@ -153,7 +154,8 @@ impl Touches {
         }
     }
 
-    /// Records that a fault found its page cached, and that the kernel mapped the pages up to `last` with it.
+    /// Records that a page fault found its page in the page cache, and that the kernel also mapped the following pages
+    /// up to `last`.
     pub fn found(&mut self, thread: u32, place: FileKey, page: u64, last: u64, ticket: u64) {
         let end = last.saturating_add(1);
         let filled = end.max(self.folios.end(place, page).unwrap_or(0));
@@ -167,7 +169,7 @@ impl Touches {
         });
     }
 
-    /// Records that a fault has to read its page from the file.
+    /// Records that a page fault must read its page from the file.
     pub fn begin(&mut self, thread: u32, place: FileKey, page: u64, ticket: u64) {
         let touch = self.threads.entry(thread).or_default();
         (touch.is_used, touch.filled) = (true, Some((place, page.saturating_add(1))));
@@ -182,8 +184,8 @@ impl Touches {
         );
     }
 
-    /// Records that the unfinished fault of a thread reads this page from the file, perhaps again. Returns false if the
-    /// thread has no such fault.
+    /// Records that a thread's page fault, which has not ended, reads this page from the file, perhaps for the second
+    /// time. Returns false if the thread has no unfinished fault.
     pub fn went(&mut self, thread: u32, place: FileKey, page: u64) -> bool {
         let Some(touch) = self.threads.get_mut(&thread) else {
             return false;
@@ -195,7 +197,8 @@ impl Touches {
         same
     }
 
-    /// Completes a thread's fault if the mapped pages include the page for which the thread waited.
+    /// Ends a thread's page fault if the pages that the kernel has just mapped include the page for which the thread
+    /// waited.
     #[expect(
         clippy::too_many_arguments,
         reason = "an event's parts and where they go"
@@ -249,7 +252,7 @@ impl Touches {
         });
     }
 
-    /// Completes the thread's fault, which did not wait, because another event of the thread follows.
+    /// Ends the thread's page fault, because the thread has another event; in this case the fault did not wait.
     pub fn finish(&mut self, thread: u32, held: &mut Slots, counts: &mut Counts) {
         if let Some(open) = self
             .threads

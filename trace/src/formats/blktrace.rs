@@ -192,7 +192,8 @@ impl Source {
                 Some((big, VERSION)) if big == self.big => {}
                 Some((big, version)) if big == self.big => {
                     let what = format!("a blktrace of version {version}, known is {VERSION}");
-                    return error(what, "use blkparse of the same host, and import its text");
+                    let remedy = "convert it with blkparse on the recording host, import its text";
+                    return error(what, remedy);
                 }
                 _ => {
                     let what = "no magic number where a record should begin".to_string();

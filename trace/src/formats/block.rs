@@ -207,7 +207,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Ends the conversion: incomplete requests are emitted without an end time.
+    /// Must be called after the last event: emits incomplete requests without an end time.
     pub fn end(&mut self, out: &mut VecDeque<Item>) {
         self.leave(true, out);
     }

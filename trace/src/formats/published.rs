@@ -282,8 +282,8 @@ pub fn export_spc(
 
 /// Number of lines that a detector checks.
 const DETECT_LINES: usize = 100;
-/// How well the lines of `head` fit a format: `line` rates each line, and every line must fit. The last line may be truncated
-/// and is ignored.
+/// Says how well the lines of `head` fit a format: `line` rates each line, and every line must fit. The last line may be truncated and
+/// is ignored.
 pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
     let lines = whole_lines(head).take(DETECT_LINES).enumerate();
     let fits = lines.map(|(i, text)| line(i, text.strip_suffix(b"\r").unwrap_or(text)));
@@ -332,8 +332,8 @@ where
     }
 }
 
-/// Imports a table. `row` converts a line, and `name` returns the file name for a volume. The caller has already evaluated the keys. If
-/// the table has times, the records are sorted by time, and the first starts at 0.
+/// Imports a table. `row` converts a line, and `name` returns the file name for a volume. The caller must have evaluated the keys of
+/// `--format`. If the table has times, the records are sorted by time, and the first record starts at time 0.
 pub fn import_table<R>(input: Input, header: Header, name: fn(&[u8]) -> String, row: R) -> Import
 where
     R: FnMut(&[u8]) -> Result<Row<'_>, Fault> + Send + 'static,
@@ -491,7 +491,7 @@ impl Preset {
         self.columns.iter().any(is)
     }
 
-    /// The byte range of each field of a line; `None` if the number of fields differs from the number of columns.
+    /// Returns the byte range of each field of a line; `None` if the number of fields differs from the number of columns.
     pub fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
         let mut places = [const { 0..0 }; MAX_COLUMNS];
         let mut found = 0;
@@ -573,7 +573,8 @@ impl Preset {
         Ok(Row::Record(&line[volume.unwrap_or(0..0)], record))
     }
 
-    /// How well lines fit this table. If a line has the right columns, `sure` decides whether the fit is certain.
+    /// Says how well the first lines of a file fit this table. For a line with the right columns, `sure` decides whether the fit is
+    /// certain.
     pub fn lines(&self, head: &[u8], sure: impl Fn(&[u8], &Record) -> bool) -> Fit {
         lines_fit(head, |_, line| match self.row(line) {
             Ok(Row::Record(_, record)) if sure(line, &record) => Fit::Sure,

@@ -255,7 +255,7 @@ impl Replay {
 
 /// Maximum number of remembered actions, to which later actions may refer. rbd-replay-prep refers only to actions of the last second.
 pub const MAX_REMEMBERED: usize = 1 << 20;
-/// Maximum number of dependencies that are remembered for actions that become no record.
+/// Maximum number of dependencies that are remembered for actions which are not converted to a record.
 pub const MAX_REMEMBERED_AFTERS: usize = 1 << 22;
 
 /// What an action was converted to.
@@ -306,8 +306,8 @@ impl Graph {
         self.gaps = true;
     }
 
-    /// The dependencies of an action: those on the actions `ids`, and those in `serial`, which follow from the order of
-    /// actions in its thread.
+    /// Returns the dependencies of an action: those on the actions `ids`, and those in `serial`, which follow from the order of the
+    /// actions in the same thread.
     pub fn waits(&self, ids: &[(u32, u64)], serial: &[After]) -> Result<Waits, &'static str> {
         let mut waits = Waits {
             after: serial.to_vec(),

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Maximum size of all file names of a trace together, because a hostile trace may have a million files, and each name is stored.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
-/// Bytes of a sector. Block traces use this unit for every device, whatever its real sector size.
+/// The size of a sector in bytes. Block traces use this unit for every device, even if its real sectors are larger.
 pub const SECTOR: u64 = 512;
 pub const US_NS: u64 = 1_000;
 pub const MS_NS: u64 = 1_000_000;
@@ -53,7 +53,7 @@ pub fn small(text: &[u8]) -> Option<u32> {
     u32::try_from(number(text)?).ok()
 }
 
-/// The complete lines in the first bytes of a file; a last line without line end is left out.
+/// Returns the complete lines in the first bytes of a file, without a last line that has no line end.
 pub fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
     head[..end].split(|b| *b == b'\n')
@@ -95,7 +95,7 @@ pub fn choice(
         })
 }
 
-/// Names in the order of their first use, each with a number.
+/// Assigns a number to each name, in the order in which names first occur.
 #[derive(Default)]
 pub struct Names {
     numbers: HashMap<Box<[u8]>, u32>,
@@ -105,7 +105,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of `name`, if it has one.
+    /// Returns the number of `name`; `None` if it has no number yet.
     pub fn get(&mut self, name: &[u8]) -> Option<u32> {
         if let Some((latest, number)) = &self.latest
             && latest == name

@@ -75,7 +75,8 @@ pub struct Text<L> {
     pub lines: L,
 }
 
-/// Imports a line format that has one file and no keys. `lines` creates the importer; its argument is the counter of left-out entries.
+/// Imports a text format whose traces consist of one file, and which has no keys. `lines` creates the importer; its argument is the
+/// counter of left-out entries.
 pub fn import<L: Lines + 'static>(
     inputs: Vec<Input>,
     pairs: &Pairs,

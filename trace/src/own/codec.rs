@@ -145,7 +145,7 @@ fn put_difference(to: &mut Vec<u8>, number: u64, from: u64) {
     put_number(to, (difference << 1 ^ difference >> 63).cast_unsigned());
 }
 
-/// The part of an unpacked block that has not been decoded.
+/// The part of an unpacked block that has not been decoded yet.
 pub struct Bytes<'a> {
     /// The whole block.
     pub all: &'a [u8],

@@ -21,8 +21,8 @@ pub struct DiskNames {
 }
 
 impl DiskNames {
-    /// Whether the pattern matches the device node of the disk or of one of its partitions: `blockdev` on a partition
-    /// also sets the whole disk.
+    /// Returns whether the pattern matches the device node of the disk or of one of its partitions: `blockdev` on a
+    /// partition also sets the whole disk.
     #[must_use]
     pub fn has_node(&self, pattern: &str) -> bool {
         let short = pattern.strip_prefix("/dev/").unwrap_or(pattern);
@@ -38,7 +38,7 @@ impl DiskNames {
                         .is_some_and(|model| pattern.contains(model)))
     }
 
-    /// Whether the pattern matches the path of the disk's `read_ahead_kb`.
+    /// Returns whether the pattern matches the path of the disk's `read_ahead_kb`.
     #[must_use]
     pub fn has_setting(&self, pattern: &str) -> bool {
         let mut parts: Vec<&str> = Vec::new();
@@ -73,7 +73,7 @@ impl DiskNames {
 /// A longer pattern matches nothing.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// Whether a shell pattern (`*`, `?`, `[a-z]`) matches `text`.
+/// Returns whether a shell pattern (`*`, `?`, `[a-z]`) matches `text`.
 #[must_use]
 pub fn is_match(pattern: &str, text: &str) -> bool {
     if pattern.len() > MAX_PATTERN_BYTES {

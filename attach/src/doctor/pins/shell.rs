@@ -57,7 +57,7 @@ pub fn script(
     shell.found
 }
 
-/// The readahead that a command sets that is run without a shell.
+/// The readahead that is set by a command which is run without a shell.
 #[must_use]
 pub fn command(text: &str, names: &DiskNames, scripts: &BTreeMap<String, String>) -> SetValue {
     let mut shell = Shell::new(names, scripts);

@@ -58,7 +58,7 @@ pub const ROLES: [(&str, Role); 13] = [
 /// Number of roles that a key can select.
 const NAMED: usize = 11;
 
-/// Units of time, in nanoseconds.
+/// The units of time, each with its length in nanoseconds.
 pub const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", US_NS), ("ms", MS_NS), ("s", SECOND_NS)];
 
 /// A role, and the column names that mean it.
@@ -237,7 +237,7 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
     columns.whole()
 }
 
-/// How well a header fits this format: if any of its words is a known column name, the file may be a table of reads.
+/// Says how well a header fits this format: if any of its words is a known column name, the file may be a table of reads.
 pub fn fit(names: &[String]) -> Fit {
     let matters = names
         .iter()
@@ -318,7 +318,7 @@ pub fn by_keys(
         .map_err(|what| refuse(what, &remedy(names)))
 }
 
-/// The remedy in an error message: how to assign the table's columns.
+/// Returns the remedy for an error message: how to assign the table's columns by options.
 pub fn remedy(names: &[String]) -> String {
     let mut shown: Vec<String> = names
         .iter()

@@ -47,7 +47,7 @@ pub fn op_name(op: Op) -> &'static str {
         .map_or("read", |(name, _)| name)
 }
 
-/// The names of the flags that are set, joined by `+`.
+/// Returns the names of the flags that are set, joined by `+`.
 pub fn flag_names(flags: Flags) -> String {
     let names: Vec<&str> = FLAGS
         .iter()

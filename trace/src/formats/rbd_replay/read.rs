@@ -185,7 +185,7 @@ impl Reader {
         self.input.record_error(self.buf.len() as u64, what, remedy)
     }
 
-    /// The next entry; `None` after the last one.
+    /// Returns the next entry; `None` after the last entry.
     pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
         self.buf.resize(6, 0);
         if !self.input.record(&mut self.buf)? {

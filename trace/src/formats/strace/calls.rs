@@ -79,7 +79,7 @@ impl Call {
         })
     }
 
-    /// Whether the call reads, writes or gives a hint, and so can become a record.
+    /// Returns whether the call reads, writes or gives a hint, and so can become a record.
     pub fn is_data(self) -> bool {
         use Call::{Advise, At, Copy, Plain, Readahead, Sendfile, Vector, VectorAt};
         matches!(
@@ -89,7 +89,7 @@ impl Call {
     }
 }
 
-/// Whether a new thread shares the descriptors of its parent.
+/// Returns whether a new thread shares the descriptors of its parent.
 pub fn shares(arguments: &[u8]) -> bool {
     const FLAG: &[u8] = b"CLONE_FILES";
     arguments.windows(FLAG.len()).any(|part| part == FLAG)

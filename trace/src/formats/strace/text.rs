@@ -82,7 +82,7 @@ pub enum StraceEntry<'a> {
     Other,
 }
 
-/// Parses a line without its prefix; `None` if it is not from strace.
+/// Parses a line without its prefix; returns `None` if the line is not from strace.
 pub fn entry(rest: &[u8]) -> Option<StraceEntry<'_>> {
     if let Some(resumed) = rest.strip_prefix(b"<... ") {
         let end = resumed.iter().position(|b| *b == b'>')?;
@@ -108,7 +108,7 @@ pub fn entry(rest: &[u8]) -> Option<StraceEntry<'_>> {
     })
 }
 
-/// The arguments of a call as text, and the text after the closing parenthesis.
+/// The arguments of a call, each as text, and the text after the closing parenthesis.
 pub struct Arguments<'a> {
     list: [&'a [u8]; MAX_ARGUMENTS],
     tail: &'a [u8],
@@ -144,7 +144,7 @@ impl<'a> Arguments<'a> {
         None
     }
 
-    /// The argument with this number; empty if the call has fewer arguments.
+    /// Returns the argument with this number; empty if the call has fewer arguments.
     pub fn get(&self, number: usize) -> &'a [u8] {
         self.list.get(number).copied().unwrap_or_default()
     }
@@ -153,7 +153,7 @@ impl<'a> Arguments<'a> {
         scan::number(self.get(number))
     }
 
-    /// Whether any argument contains `word`, inside or outside quotes.
+    /// Returns whether any argument contains `word`, inside or outside quotes.
     pub fn mention(&self, word: &[u8]) -> bool {
         self.list
             .iter()
@@ -214,7 +214,8 @@ pub struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    /// The returned descriptor with its file name. `3 <0.1>` has no file name, because 0.1 is the duration of the call.
+    /// Parses the descriptor that a call returned, with its file name. `3 <0.1>` has no file name, because 0.1 is the duration of the
+    /// call.
     pub fn descriptor(&self) -> Option<(i32, Option<&'a [u8]>)> {
         let digits = self.text.iter().take_while(|b| b.is_ascii_digit()).count();
         if self.text.get(digits) == Some(&b'<') {
@@ -257,7 +258,7 @@ fn outcome(tail: &[u8]) -> Option<Outcome<'_>> {
     })
 }
 
-/// The total size of a vector of buffers in bytes; `None` if strace did not show the whole vector.
+/// Returns the total size of a vector of buffers in bytes; `None` if strace did not show the whole vector.
 pub fn vector_bytes(text: &[u8]) -> Option<u64> {
     let (mut at, mut sum) = (0, 0_u64);
     const KEY: &[u8] = b"iov_len=";
@@ -283,7 +284,7 @@ pub fn vector_bytes(text: &[u8]) -> Option<u64> {
     text.starts_with(b"[").then_some(sum)
 }
 
-/// The first number in brackets: `[4096] => [8192]` is 4096.
+/// Returns the first number in brackets: for `[4096] => [8192]`, 4096.
 pub fn bracketed(text: &[u8]) -> Option<u64> {
     let inner = text.strip_prefix(b"[")?;
     scan::number(&inner[..inner.iter().position(|b| *b == b']')?])
@@ -394,7 +395,7 @@ impl Clock {
         Clock { first, now_ns: 0 }
     }
 
-    /// The time of the next line, relative to the first line. Returns `None` if the time has another format than that of the first line.
+    /// Returns the time of the next line, relative to the first line; `None` if the time has another format than that of the first line.
     pub fn at(&mut self, stamp: Stamp, is_first: bool) -> Result<Option<u64>, Fault> {
         let at_ns = match (self.first, stamp) {
             (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),
@@ -449,7 +450,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The thread of a line with the process id `pid`; `pid` is 0 if the line has no id.
+    /// Returns the number of the thread whose line has the process id `pid`; `pid` is 0 if the line has no id.
     pub fn thread(&mut self, pid: u32) -> u32 {
         if pid == FIRST {
             self.unnumbered = true;
@@ -468,7 +469,7 @@ impl Numbers {
         }
     }
 
-    /// Whether strace has announced this thread, and the thread has not ended.
+    /// Returns whether strace has announced this thread and the thread has not ended.
     pub fn knows(&self, thread: u32) -> bool {
         self.attached.contains(&thread)
     }
