@@ -75,7 +75,7 @@ impl Arrival {
     }
 }
 
-/// A simulated device. All times are in nanoseconds on the clock of the device's owner.
+/// A simulated device. All times are in nanoseconds on the virtual clock of the device's owner.
 pub trait Device: Send {
     /// Submits a command at `now_ns`. The device accepts any number of commands; those that it cannot start yet wait
     /// in its queue.

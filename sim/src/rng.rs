@@ -42,8 +42,8 @@ pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
     }
 }
 
-/// Returns a lower bound of [`Rng::lognormal`]: the smallest uniform random number above 0 is 2^-53, so no normal random number is
-/// below `-sqrt(2 * 53 * ln 2)`.
+/// Returns a lower bound for the results of [`Rng::lognormal`]: the smallest uniform random number above 0 is 2^-53, so no normal
+/// random number is below `-sqrt(2 * 53 * ln 2)`.
 pub fn least_lognormal(median: f64, p99: f64) -> f64 {
     let farthest = -(2.0 * 53.0 * std::f64::consts::LN_2).sqrt();
     median * ((p99 / median).ln() / Z99 * farthest).exp()

@@ -134,8 +134,8 @@ impl<'a> JobScheduler<'a> {
         self.progress.iter().all(|p| p.busy == 0)
     }
 
-    /// Makes the slot with the earliest time ready, if that time has come. Each call handles only one slot, so that the caller can
-    /// check its device in between. Returns false if no slot is due.
+    /// Makes the slot with the earliest time ready, if this time has been reached; otherwise returns false. Each call handles only
+    /// one slot, so that the caller can check its device between two calls.
     #[inline]
     pub fn expire(&mut self, now: u64) -> bool {
         let Some((at, slot)) = self.due.pop(now) else {
@@ -146,8 +146,9 @@ impl<'a> JobScheduler<'a> {
         true
     }
 
-    /// Returns the caller's next step at the time `now`, or `None` if the caller must wait. This function itself computes only the
-    /// two most frequent results, a wake-up and `None`, so that the compiler can inline it into the caller's loop.
+    /// Returns the caller's next step at the time `now`, or `None` if the caller must wait. This function computes only the two
+    /// most frequent results, a wake-up and `None`, and leaves the rest to another function, so that the compiler can inline it
+    /// into the caller's loop.
     #[inline]
     pub fn poll(&mut self, now: u64) -> Option<Step> {
         if self.steps.is_empty() && self.clock_of.is_none() {
@@ -229,7 +230,7 @@ impl<'a> JobScheduler<'a> {
         self.ready.push_front(slot);
     }
 
-    /// Schedules a [`Step::Wake`] at this time for a slot whose request is issued and not yet served.
+    /// Schedules a [`Step::Wake`] at this time for a slot whose request was issued and is not served yet.
     #[inline]
     pub fn wake_at(&mut self, at: u64, slot: u32) {
         self.due.push(at, slot);

@@ -45,8 +45,8 @@ impl Setup<'_> {
     }
 }
 
-/// Returns the time that a reader spends on copying `bytes` bytes that it receives. The time is rounded up, so that a read in
-/// several parts never takes less time than a read in one piece.
+/// Returns the time in nanoseconds that a reader needs to copy `bytes` bytes that it receives. The time is rounded up, so that a
+/// read in several parts never takes less time than a read in one piece.
 pub fn copy_ns(bytes: u64, host_ns_per_kib: u64) -> u64 {
     (bytes * host_ns_per_kib).div_ceil(1024)
 }
@@ -448,7 +448,7 @@ pub struct MappedPages {
 }
 
 impl MappedPages {
-    /// Returns true if the page is mapped, so that a touch of it does not involve the state machine.
+    /// Returns true if the page is mapped; then a touch of the page does not involve the state machine.
     pub fn has(&self, file: u32, open: u32, page: u64) -> bool {
         let word = self
             .tables
@@ -511,7 +511,7 @@ impl Refaults {
         self.bytes
     }
 
-    /// Records an action of the state machine; `hinted` is true if a hint caused it.
+    /// Records an action of the state machine; `hinted` is true if a hint caused the action.
     pub fn see(&mut self, action: &Action, hinted: bool) {
         match *action {
             Action::Drop {

@@ -8,11 +8,11 @@ use crate::rng::Rng;
 use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The accepted probability of at least one false difference in a family of comparisons. It is the usual 5 %, and every report
-/// states it.
+/// The accepted probability of at least one false difference in a family of comparisons. The value is the usual 5 %, and every
+/// report states it.
 pub const ALPHA: f64 = 0.05;
 
-/// Times count as equal if their ratio is within this margin of 1.
+/// Two times are treated as equal if their ratio differs from 1 by at most this margin.
 pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
 /// The probability outside a 95 % interval, on both sides together.
@@ -34,7 +34,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarizes `values`. The summary is undefined (`None`) if there are no values, or if one is not finite.
+    /// Summarizes `values`. The summary is undefined (`None`) if there are no values, or if a value is not finite.
     pub fn of(values: &[f64]) -> Option<Summary> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -76,8 +76,8 @@ pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     Some((2.0 * student.sf(t.abs())).min(1.0))
 }
 
-/// Returns both ends of the 95 % confidence interval of the mean of `b[i] - a[i]`, by Student's t. The result is undefined if that
-/// of [`paired_t_test`] is.
+/// Returns both ends of the 95 % confidence interval of the mean of `b[i] - a[i]`, by Student's t. The result is undefined (`None`)
+/// in the same cases as that of [`paired_t_test`].
 pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
@@ -86,10 +86,10 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     Summary::of(&differences).map(|d| d.ci95)
 }
 
-/// Returns true if mean(`b`) / mean(`a`) is known to be within [`EQUIVALENCE_MARGIN`] of 1, that is, if its 95 % confidence
-/// interval is between 1 / 1.05 and 1.05. It is not enough that a test finds no difference: for example, if run times vary between
-/// 0.1 and 0.7 s, no difference is significant. The result is undefined if that of [`paired_t_test`] is, or if the mean of `a` is
-/// not above 0.
+/// Returns true if mean(`b`) and mean(`a`) are known to be nearly equal: if the 95 % confidence interval of their ratio is between
+/// 1 / 1.05 and 1.05 (see [`EQUIVALENCE_MARGIN`]). It is not enough that a test finds no difference: for example, if run times vary
+/// between 0.1 and 0.7 s, no difference is significant. The result is undefined (`None`) in the same cases as that of
+/// [`paired_t_test`], and if the mean of `a` is not above 0.
 ///
 /// The interval of the ratio of means is computed by Student's t on the residuals `b[i] - ratio * a[i]`, because a bootstrap
 /// interval is too narrow if there are only a few pairs. For a deterministic device model the residuals are 0, so only the ratio
@@ -105,9 +105,9 @@ pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
     Some(ratio - half >= most.recip() && ratio + half <= most)
 }
 
-/// Holm's step-down correction: adjusts each p value to its family, so that comparing each adjusted value with
-/// [`ALPHA`] keeps the probability of one false result in the whole family below it. Undefined values stay undefined, and do not
-/// count as members of the family.
+/// Holm's step-down correction for a family of comparisons: adjusts each p value. If each adjusted value is compared with
+/// [`ALPHA`], the probability of one false result in the whole family is at most [`ALPHA`]. Undefined p values stay undefined, and
+/// are not members of the family.
 pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = family
         .iter()
@@ -124,7 +124,7 @@ pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
     corrected
 }
 
-/// Returns `part / whole`; undefined if `whole` is 0.
+/// Returns `part / whole`; undefined (`None`) if `whole` is 0.
 pub fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole != 0.0)
         .then_some(part / whole)

@@ -217,8 +217,7 @@ impl Follow {
         self.spaces.fork(leader, thread, true)
     }
 
-    /// Sets the time at which listing the open descriptors of a running process ended; events before this time are less
-    /// certain.
+    /// Sets the time at which foreread had listed all descriptors that were open before the first event.
     pub fn settled(&mut self, at_ns: u64) {
         self.settled_ns = at_ns;
     }

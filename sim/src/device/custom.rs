@@ -26,9 +26,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The name and version of the file format.
+/// The name and version of the format of model files.
 pub const SCHEMA: &str = "foreread.model/1";
-/// Maximum file size in bytes: a hundred times the size of the file that `foreread probe` writes.
+/// Maximum size of a model file in bytes: a hundred times the size of the file that `foreread probe` writes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// A model name with this suffix is a file.
 const SUFFIX: &str = ".toml";
@@ -91,7 +91,7 @@ pub fn load(path: &Path) -> Result<ModelFile, Failure> {
     parse(&text, &path.display().to_string())
 }
 
-/// Parses the text of a model file; errors show `place` as its name.
+/// Parses the text of a model file; errors show `place` as the name of the file.
 pub fn parse(text: &str, place: &str) -> Result<ModelFile, Failure> {
     let file: ModelFile = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));

@@ -59,7 +59,7 @@ impl Slope {
 
 impl DiskModel {
     /// Returns the time in nanoseconds from the start of a command until its first `bytes` bytes have arrived, if a transfer ends
-    /// there.
+    /// after these bytes.
     pub fn time_ns(&self, bytes: u64) -> u64 {
         let transfers = self.transfers(bytes);
         transfers
@@ -73,7 +73,8 @@ impl DiskModel {
     }
 
     /// Returns the minimum time in which a device of this kind reads `bytes` bytes. If the time per byte never rises with the
-    /// length of a command, this is the time of a single command; otherwise all bytes are counted at the lowest time per byte.
+    /// length of a command, the minimum is the time of a single command; otherwise all bytes are counted at the lowest time per
+    /// byte.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         if self
             .slopes
@@ -195,12 +196,12 @@ impl Device for Disk {
 // and needs no iteration. It does not search for knees, and gives no result if the points do not determine a
 // coefficient.
 
-/// Maximum number of coefficients; it is small because every subset of them is tried.
+/// Maximum number of coefficients of a fit; it is small because every subset of the coefficients is tried.
 pub const MAX_COEFFICIENTS: usize = 10;
 /// If a pivot is below this, for columns scaled to length 1, the points do not determine the coefficients.
 const SINGULAR: f64 = 1e-10;
 
-/// The shape of the formula for the time of a command, which is fixed before the fit.
+/// The form of the formula for the time of a command, which must be chosen before its coefficients are fitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
     /// `M`, in bytes, not 0; `None` if no limit is known.
@@ -210,7 +211,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// Returns the factors of the coefficients for a command of `bytes` bytes: the number of transfers, then the KiB of each slope.
+    /// Returns the factor of each coefficient for a command of `bytes` bytes: first the number of transfers, then the number of KiB
+    /// in the range of each slope.
     pub fn terms(&self, bytes: u64) -> Vec<f64> {
         let starts = std::iter::once(0).chain(self.knees.iter().copied());
         let ends = self.knees.iter().copied().chain(std::iter::once(u64::MAX));
@@ -223,8 +225,8 @@ impl Form {
         std::iter::once(transfers as f64).chain(kib).collect()
     }
 
-    /// Fits the formula to pairs of measured bytes and nanoseconds. The result gives the time of a command of any length, or is
-    /// `None` in the same cases as for [`relative_least_squares`].
+    /// Fits the formula to measured pairs of bytes and nanoseconds. Returns a model that gives the time of a command of any length,
+    /// or `None` in the same cases as [`relative_least_squares`].
     pub fn fit(self, measured: impl Iterator<Item = (u64, f64)>) -> Option<impl Fn(u64) -> f64> {
         let (terms, times): (Vec<_>, Vec<f64>) =
             measured.map(|(bytes, ns)| (self.terms(bytes), ns)).unzip();
@@ -236,9 +238,9 @@ impl Form {
     }
 }
 
-/// Returns the coefficients, none below 0, for which the sum of squares of `terms * coefficients / target - 1` is smallest. All
-/// rows of `terms` must have the same length. Returns `None` if there are more than [`MAX_COEFFICIENTS`], if a target is not above
-/// 0, or if the rows do not determine a coefficient.
+/// Returns the coefficients for which the sum of squares of `terms * coefficients / target - 1` is smallest; no coefficient is
+/// negative. All rows of `terms` must have the same length. Returns `None` if there are more than [`MAX_COEFFICIENTS`]
+/// coefficients, if a target is not above 0, or if the rows do not determine a coefficient.
 pub fn relative_least_squares(terms: &[Vec<f64>], targets: &[f64]) -> Option<Vec<f64>> {
     let width = terms.first()?.len();
     if width == 0 || width > MAX_COEFFICIENTS || terms.len() != targets.len() {

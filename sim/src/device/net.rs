@@ -29,7 +29,7 @@ use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
-/// Size of a chunk in bytes: the unit in which transfers alternate on the link, and in which progress is reported. The value is
+/// Size of a chunk in bytes: the unit in which transfers alternate on the link, and in which progress is reported. The size is
 /// chosen, not measured: it is an order of magnitude smaller than readahead windows, and large enough for a fast simulation.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 

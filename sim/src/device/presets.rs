@@ -100,8 +100,8 @@ impl Preset {
     }
 
     /// Returns a lower bound for the time in which this device can read `bytes` distinct bytes, from its first command on, for any
-    /// division into commands, in any order, and with any overlap. The bound may not be achievable. The bound includes neither the
-    /// host's time nor a rate limit (throttle), because that passes one long command at once.
+    /// division into commands, in any order, and with any overlap. The bound may not be achievable. The bound does not include the
+    /// host's time. It also ignores a request rate limit (throttle), because such a limit does not delay a single long command.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         match self.model {
             _ if bytes == 0 => 0,
@@ -136,7 +136,7 @@ const KIB: u64 = 1024;
 const NO_HOST: &str = "0: the published figures that it was fitted to include the host";
 const HOST_NOW: &str = "assumption: 0.05 to 0.1 us/KiB on a present CPU, its middle";
 
-/// Returns every preset: first those from publications, oldest first, then current devices.
+/// Returns all presets: first those from publications, oldest first, then those of current devices.
 pub static PRESETS: &[Preset] = &[
     DISK_2003,
     HDD_THEORY,

@@ -59,7 +59,7 @@ impl Bound {
         bound
     }
 
-    /// Returns the largest part, which is the lower bound.
+    /// Returns the lower bound, which is the largest of the parts.
     pub fn ns(&self) -> u64 {
         self.device_ns.max(self.readers_ns).max(self.path_ns)
     }

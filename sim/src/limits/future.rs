@@ -18,13 +18,14 @@ use crate::workload::model::links;
 use crate::workload::{Job, Link, Request, Workload};
 use std::collections::BTreeMap;
 
-/// Stands in place of the next touch of an extent that is never needed again.
+/// The value used as the next touch of an extent that is never needed again.
 pub const NEVER: u32 = u32::MAX;
 
 /// Longest extent in bytes. A fetch is a run of whole extents, so this is its granularity.
 const LONGEST_EXTENT: u64 = 256 << 10;
 
-/// Maximum number of touches (17 bytes of memory each); with this number, the oracle takes about ten seconds to try all its rules.
+/// Maximum number of touches of a workload (17 bytes of memory each); with this number, the oracle takes about ten seconds to try
+/// all its rules.
 pub const MAX_TOUCHES: usize = 1 << 20;
 
 /// An extent: pages that are always read together.
@@ -136,7 +137,7 @@ impl Future {
         }
     }
 
-    /// Returns the first touch of a request. As many touches as are needed to reach the end of the request belong to it.
+    /// Returns the first touch of a request. The request has further touches, as many as are needed to reach its end.
     pub fn first_touch(&self, job: u32, request: usize) -> u32 {
         self.starts[job as usize][request]
     }
@@ -151,12 +152,12 @@ impl Future {
             .div_ceil(self.page_bytes)
     }
 
-    /// Returns the next touch that needs this extent, or [`NEVER`].
+    /// Returns the number of the next touch that needs this extent, or [`NEVER`].
     pub fn next_use(&self, extent: u32) -> u32 {
         self.next[extent as usize]
     }
 
-    /// Returns the number of distinct pages that are needed up to and including this touch.
+    /// Returns how many distinct pages are needed up to and including this touch.
     pub fn pages_until(&self, touch: u32) -> u64 {
         self.wanted.until(touch)
     }

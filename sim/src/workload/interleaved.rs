@@ -3,7 +3,7 @@
 //! Each stream reads its own part of the file sequentially. A policy that keeps one state for each open file description sees only
 //! jumps; a policy that checks the cached pages around a read can distinguish the streams.
 //!
-//! No read crosses from one part into the next.
+//! No read crosses the border between two parts.
 //!
 //! ```text
 //!   |--1--|--5--|--9--|...  |--2--|--6--|--10-|...  |--3--|--7--|...  |--4--|--8--|...

@@ -8,7 +8,7 @@
 //!   |h|   |h|     |h||h|        |h|    ...      4 KiB each, 0 to 12.5 KiB between them, drawn
 //! ```
 //!
-//! `tar -t` reads like this, and so do programs that walk the directory of an archive.
+//! `tar -t` reads like this, and so do programs that go through the directory of an archive.
 
 use super::{Info, Request, Workload, check_reads, given, record, whole_records};
 use crate::rng::Rng;

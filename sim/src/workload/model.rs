@@ -122,8 +122,8 @@ impl Job {
         }
     }
 
-    /// Returns how many requests must be served before the job continues, when `next` requests have been issued: a batch, or the
-    /// rest of the requests.
+    /// Returns how many requests must be served before the job continues, if `next` requests have been issued: the requests of a
+    /// batch, or the remaining requests if there are fewer.
     pub fn together(&self, next: usize) -> usize {
         self.requests
             .len()
@@ -131,7 +131,7 @@ impl Job {
             .clamp(1, self.batch.clamp(1, self.depth.max(1)) as usize)
     }
 
-    /// Returns the mapping for the job's touches, of a file of `size` bytes.
+    /// Returns the mapping through which the job touches its file, which has `size` bytes.
     pub fn mapping(&self, size: u64) -> Mapping {
         Mapping {
             range: ByteRange::between(0, size),
@@ -155,7 +155,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The page size of a workload with the reads of a program that uses the page cache.
+    /// The page size of workloads that model a program which reads through the page cache.
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// Creates a workload of one job on one file.
@@ -201,7 +201,7 @@ impl Workload {
             .sum()
     }
 
-    /// Returns the number of bytes that all reads and touches request; bytes that are requested twice count twice.
+    /// Returns the number of bytes that all reads and touches request; bytes that are requested twice are counted twice.
     pub fn bytes(&self) -> u64 {
         self.jobs
             .iter()
@@ -219,8 +219,8 @@ impl Workload {
     }
 
     /// Returns the number of bytes in those pages of `page_bytes` bytes that are read or touched at least once; read amplification
-    /// is relative to this number. Of the last page of a file, only the bytes up to the end of the file count. `page_bytes` must be
-    /// a power of two.
+    /// is relative to this number. The last page of a file is counted only up to the end of the file. `page_bytes` must be a power
+    /// of two.
     pub fn distinct_bytes(&self, page_bytes: u64) -> u64 {
         let page_start = |at: u64| at & !(page_bytes - 1);
         let mut of_file: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
@@ -295,7 +295,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Creates this for the given jobs, none of which has begun.
+    /// Creates the dependencies of the given jobs, none of which has begun.
     pub fn of(jobs: &[Job]) -> Waits {
         let mut waits = Waits {
             left: vec![0; jobs.len()],
@@ -327,14 +327,14 @@ impl Waits {
             .collect()
     }
 
-    /// Call this when the first request of a job is issued, or when a job without requests begins. Returns the jobs that may begin
-    /// because of this, each with its earliest start time.
+    /// Must be called when the first request of a job is issued, or when a job without requests begins. Returns the jobs that were
+    /// waiting for this event and may now begin, each with its earliest start time.
     pub fn started(&mut self, job: u32, now: u64) -> Vec<(u32, u64)> {
         self.happened(job, false, now)
     }
 
-    /// Call this when the last request of a job has been served. Returns the jobs that may begin because of this, each with its
-    /// earliest start time.
+    /// Must be called when the last request of a job has been served. Returns the jobs that were waiting for this event and may now
+    /// begin, each with its earliest start time.
     pub fn ended(&mut self, job: u32, now: u64) -> Vec<(u32, u64)> {
         self.happened(job, true, now)
     }

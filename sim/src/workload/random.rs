@@ -1,7 +1,7 @@
 //! One reader reads random records, each at most once.
 //!
-//! Here readahead can only do harm, because a read does not help to predict the next one. Records are distinct, so that no policy
-//! gains by caching, and without readahead, exactly as many bytes are fetched as are requested.
+//! For such reads, readahead can only do harm, because a read does not help to predict the next read. All records are distinct,
+//! so no policy gains by caching. Without readahead, exactly the requested bytes are fetched.
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 //!

@@ -1,7 +1,7 @@
 //! A tree of mostly small files; each is opened, read whole and closed, one after the other: `grep -r`, `tar`.
 //!
-//! For such files, a readahead window that suits a large file is useless, because most files end before readahead has begun.
-//! Readahead within a file can only help in the few large files.
+//! For such files, the readahead window of a large file is useless, because most files end before readahead has begun. Readahead
+//! within a file can only help in the few large files.
 //!
 //! The sizes are lognormal: half of the files are smaller than `median`, and one in a hundred is larger than `p99`. The
 //! defaults (4 KiB, 128 KiB) are general knowledge of source trees, not a measurement of one; the resulting mean is 12

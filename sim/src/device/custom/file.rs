@@ -135,7 +135,8 @@ impl ModelFile {
         file
     }
 
-    /// Returns the preset that a checked file describes. The preset is leaked, so it lives as long as the process.
+    /// Returns the preset that a checked file describes. The memory of the preset is never freed, so it lives as long as the
+    /// process.
     ///
     /// # Panics
     /// Panics if the file has no device table; [`super::parse`] refuses such files.

@@ -21,7 +21,7 @@ const ZONES: u64 = 16;
 const TICKS_PER_NS: u64 = 1024 * 1000;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
-/// Bytes per second under the head.
+/// The rate in bytes per second at which data passes under the head.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRates {
     /// At the outer edge, where offset 0 is.
@@ -30,7 +30,7 @@ pub struct TrackRates {
     pub inner: u64,
 }
 
-/// The time that the arm needs for a movement, by its distance.
+/// The time that the arm needs for a movement (seek), as a function of the distance.
 #[derive(Clone, Copy, Debug)]
 pub struct Seek {
     /// Time of any movement, in nanoseconds: the head settles.
@@ -44,7 +44,7 @@ pub struct Seek {
 }
 
 impl Seek {
-    /// Returns the time of a movement over a fraction `x` of the capacity.
+    /// Returns the time of a seek over a fraction `x` of the disk's capacity.
     pub fn ns(&self, x: f64) -> u64 {
         let near = |x: f64| self.settle_ns as f64 + self.root_ns as f64 * x.sqrt();
         let knee = self.linear_from;
@@ -153,8 +153,8 @@ impl Platter {
         (u128::from(now_ns) * u128::from(TICKS_PER_NS) % u128::from(self.turn)) as u64
     }
 
-    /// Returns the time until the platter is at the angle `to`, measured from a moment that is `later_ns` (less than an hour) after
-    /// it was at the angle `from`.
+    /// Returns how long the platter takes to turn to the angle `to`, starting `later_ns` nanoseconds (less than an hour) after it
+    /// was at the angle `from`.
     pub fn wait_ns(&self, from: u64, later_ns: u64, to: u64) -> u64 {
         let there = (from + later_ns * TICKS_PER_NS) % self.turn;
         ((to + self.turn - there) % self.turn).div_ceil(TICKS_PER_NS)
