@@ -9,8 +9,8 @@
 //! the link is always busy, and a read of the program waits for readahead for at most 1 ms.
 //!
 //! Data that is already cached is not read again. So an interrupted plan continues where it stopped, and what the
-//! program itself has already read is skipped. Nothing is written, files that have changed since the plan was made are
-//! skipped, and foreread reads no more than memory can hold.
+//! program itself has already read is skipped. Files that have changed since the plan was made are skipped. foreread
+//! writes to no file, and reads no more than memory can hold.
 
 mod budget;
 pub mod engine;

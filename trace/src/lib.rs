@@ -9,8 +9,8 @@
 //!                               by content          one file a format   limits, order
 //! ```
 //!
-//! Units are never guessed (the user must give a missing unit, or it stays unknown), file contents are not stored, and
-//! no record is changed without a note in the [`Header`].
+//! Units are never guessed: the user must give a missing unit, or it stays unknown. File contents are not stored, and no
+//! record is changed without a note in the [`Header`].
 
 #![warn(missing_docs)]
 

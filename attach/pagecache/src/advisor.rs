@@ -1,19 +1,19 @@
-//! Runs the decision core for a program that reads through the kernel's page cache.
+//! Runs foreread's decision core, which decides what is read ahead, for a program that reads through the kernel's page cache.
 //!
-//! The decision core works as for a mount, but the program itself does the reads, which foreread only observes. The
-//! cache is the kernel's page cache, and readahead returns no bytes to foreread.
+//! The decision core works as for a foreread mount, with these differences: the program itself does the reads, which foreread
+//! only observes; the cache is the kernel's page cache; and readahead returns no bytes to foreread.
 //!
 //! ```text
 //!   the program reads 0..128K ──► Advisor::read ──► core ──► Job 0..128K    demand: the program fetches it; when does it arrive?
 //!                                                        └─► Job 128K..1M  ahead: readahead(2); when does it arrive?
 //!   Advisor::done(fetch, AtHand | Arrived | Failed) ◄── the caller carries out the jobs
 //! ```
-//! Example: a program reads a file of 1 GiB sequentially. For its first read, the core emits a demand job: the caller
-//! waits until the first byte is in the cache, 1.3 ms later. Now the core knows the latency of the device, and for the
-//! second read it emits a readahead job of 4 MiB.
+//! Example: a program reads a file of 1 GiB sequentially. For its first read, the decision core returns a demand job: the caller
+//! waits until the first byte is in the cache, 1.3 ms later. Now the decision core knows the latency of the device, and for the
+//! second read it returns a readahead job of 4 MiB.
 //!
-//! If the bytes were already in the kernel's cache, the job ends at once ([`Outcome::AtHand`]): its duration says
-//! nothing about the storage.
+//! If the bytes were already in the kernel's cache, the job ends at once ([`Outcome::AtHand`]), and its duration says nothing
+//! about the storage.
 //!
 //! The advisor does no I/O, never waits, and uses no clock.
 

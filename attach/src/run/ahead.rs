@@ -5,8 +5,8 @@
 //!   touches ──► files: which one? ──► advisor of its storage ──► jobs ──► pool ──► ended ──► advisor
 //!                └─► lister: which files are next? ──────────────┘
 //! ```
-//! Storage is identified by the device numbers of files; each device has a separate advisor. This module gets only
-//! reads from storage for which readahead is worthwhile.
+//! Storage is identified by the device numbers of files; each device has a separate advisor. The caller passes only reads from
+//! storage for which readahead is worthwhile.
 //!
 //! This module never waits for storage.
 

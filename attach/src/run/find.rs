@@ -1,7 +1,7 @@
 //! Finds the file with a given device and inode number, and opens it for foreread.
 //!
 //! The kernel's events contain only the device and inode number of a file. On slow storage, the observed thread usually still waits for its
-//! bytes when foreread searches for the file; but a small file may already be closed:
+//! bytes when foreread searches for the file; but a small file may already be closed. foreread searches in these places:
 //!
 //! ```text
 //!   inode 12 of 7:0 ──► ext4: the file of inode 12, by its handle, at any time
@@ -9,9 +9,9 @@
 //!                               /proc/4711/map_files/...  or mapped
 //!                               a folder of /proc/4711/fd has it, or the folder where the thread works
 //! ```
-//! When foreread opens a file, its open file description has a separate position and readahead state, so the command is
-//! not affected. foreread closes the file again after a moment, because an open file keeps its file system mounted,
-//! keeps the bytes of a deleted file on disk, and prevents a write lease. So only the [`Way`] to a file is stored.
+//! When foreread opens a file, its open file description has a separate position and readahead state, so the command is not affected.
+//! foreread closes the file again after a moment, because an open file keeps its file system mounted, keeps the bytes of a deleted file on
+//! disk, and prevents a write lease. So foreread stores only how the file can be opened again (its [`Way`]).
 //!
 //! foreread opens only the file in the event, and only if it is a regular file. A file for which a program holds a
 //! write lease is never opened, because that would break the lease.

@@ -1,4 +1,4 @@
-//! Carries out the core's readahead jobs on the page cache, in threads of a pool that wait for the bytes.
+//! Carries out the jobs of the decision core on the page cache, in threads of a pool that wait for the bytes.
 //!
 //! ```text
 //!   demand  is the first byte there?  the command reads it; a thread notes when it arrives

@@ -13,9 +13,9 @@
 //! A name is accepted only if device and inode agree and the file is not newer than the recording, because inode
 //! numbers are reused.
 //!
-//! A file system may hang, so the search runs on a thread that can be abandoned. The names found so far are available
-//! to other threads: clones of a [`Finder`] share them. Open files of a process are queried with AT_STATX_DONT_SYNC,
-//! which sends no request to a server.
+//! A file system may hang, so the search runs on a thread that can be abandoned. The names found so far are available to other
+//! threads, because all clones of a [`Finder`] share the names. Open files of a process are queried with AT_STATX_DONT_SYNC, which
+//! sends no request to a server.
 //!
 //! The number of examined folder entries is limited, and a search follows no links.
 

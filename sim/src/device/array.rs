@@ -9,8 +9,9 @@
 //! about eight milliseconds. The remaining seek cost grows with the number of streams; this is the overhead `o`.
 //!
 //! A stream is a sequence of commands on one file, each of which begins where the previous one ended. The number of readers is the
-//! number of streams that issued at least one of the last [`RECENT`] commands. So random reads have the effect of many readers, as
-//! on a real array. [`super::sliced`] also models an I/O scheduler with time slices, and the long waits that they cause.
+//! number of streams that issued at least one of the last [`RECENT`] commands. Each random read begins a new stream, so a single
+//! reader that reads at random has the effect of many readers, as on a real array. [`super::sliced`] also models an I/O scheduler
+//! with time slices, and the long waits that they cause.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A hard disk with one head. The model has seeks, rotation, transfer, and the drive's buffer of data that was read.
+//! A hard disk with one head. The model includes seeks, rotation, transfer, and the drive's buffer.
 //!
 //! ```text
 //!   T = command + seek(distance) + wait for the turn + bytes under the head        from the platter
@@ -20,8 +20,8 @@
 //!   random number depends on the order of calls. But if two policies submit the same command at different times, they wait for
 //!   different times, as on a real disk.
 //! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is contiguous and begins at a
-//!   random position that depends on the seed and the file. These positions are uniformly distributed, as on a disk that has been
-//!   used for a long time.
+//!   random position that depends on the seed and the file. The positions of files are uniformly distributed, as on a disk that
+//!   has been used for a long time.
 //! - **Buffer.** See [`buffer`]. Bytes are reported when the whole command is complete.
 //!
 //! Writes, defects, spare areas and power saving are not modelled.

@@ -14,10 +14,10 @@
 //! ```
 //!
 //! So at most one command completes in each time `G`, and at most `lanes` commands complete in each time `T`: throughput rises with
-//! the queue depth, then less and less, until the link limits it. Example: a command takes 50 us and 1 us for each KiB, there are 3
-//! lanes, and the link needs 0.5 us for each KiB. Four reads of 4 KiB end after 54, 56, 58 and 108 us. Bytes are reported when the
-//! whole command is complete, as by a system call. The distance between reads has no effect, so sequential and random reads cost
-//! the same. The model uses no random numbers.
+//! the queue depth, at first fast and then more slowly, until the link limits it. Example: a command takes 50 us and 1 us for each
+//! KiB, there are 3 lanes, and the link needs 0.5 us for each KiB. Four reads of 4 KiB end after 54, 56, 58 and 108 us. Bytes are
+//! reported when the whole command is complete, as by a system call. The distance between reads has no effect, so sequential and
+//! random reads cost the same. The model uses no random numbers.
 
 use super::disk::PS_KIB;
 use super::{Arrival, Command, Device};

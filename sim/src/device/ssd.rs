@@ -13,12 +13,14 @@
 //!      └──────────────┘  ┴     └─────────────────┘
 //! ```
 //!
-//! Both longer commands and more commands keep more dies busy. Both effects result from the three queues, without a table of sizes
-//! or depths. A flash page is read as a whole, but only the requested bytes are transferred.
+//! A longer command keeps more dies busy, and so do more commands in flight. So the model needs no table of rates by length or
+//! queue depth: these rates result from the three queues. A flash page is read as a whole, but only the requested bytes are
+//! transferred.
 //!
 //! Reads do not change the state of the drive: a translation table, garbage collection, a cache, writes and wear are not modelled.
 //! Other activity of the drive is modelled as a tail of the latencies: a die may take longer, and occasionally a read waits for a
-//! running program or erase operation. The random numbers for this depend only on the seed and the command ([`crate::rng`]).
+//! running program or erase operation. The random numbers for these delays depend only on the seed and the command
+//! ([`crate::rng`]).
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};

@@ -3,8 +3,8 @@
 //! Pages that are always read together form an *extent*. A *touch* is one use of an extent: by a request that reads it or, in a
 //! mapping, by an access to its page, even if the page is already mapped. A hint is not a touch. Touches are numbered in the order
 //! in which readers would reach them if only the transfer of the bytes took time. So the number of an extent's next touch shows how
-//! soon it is needed. Within a job the order is exact. Between jobs it is a guess, and a reader that is ahead of the guessed order
-//! is still served (`oracle/`).
+//! soon it is needed. The order of the touches of one job is exact. The order of touches of different jobs is a guess; the oracle
+//! also serves a reader that is ahead of this order (`oracle/`).
 //!
 //! ```text
 //!   requests     |----0----|   |-----2-----|         extents: bytes between two boundaries of requests

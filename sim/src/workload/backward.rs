@@ -1,7 +1,7 @@
 //! One reader reads a file from its end to its start.
 //!
-//! Such programs are a search for the last entries of a log, a reader of an index at the end of a container file, and `tac`.
-//! All data is needed, but not in the order that readahead expects.
+//! Programs that read like this are `tac`, a search for the last entries of a log, and a reader of an index at the end of a
+//! container file. All data is needed, but not in the order that readahead expects.
 //!
 //! Records have no gaps and do not overlap.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Databases that map their files read like this (RavenDB, LMDB, sqlite with `mmap_size`). In ravendb discussion 22410 such a
 //! database filled the memory after the readahead window of its disk had become 4 MiB. The pages near the root are always needed.
-//! With each leaf, the kernel reads a whole window, of which the program needs nothing else; a large window evicts other leaves, or
-//! even the root.
+//! For each leaf, the kernel reads a whole readahead window, although the program needs only the leaf; a large window evicts other
+//! leaves, or even the root.
 //!
 //! ```text
 //!   hot pages   h1 ──► h2 ──► h3 ──┐       the same for each look-up

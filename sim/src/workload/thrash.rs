@@ -4,9 +4,9 @@
 //! evicted. So the readers thrash as soon as `streams * 2 * W` is more than the cache. With this workload's default cache of 16
 //! MiB, that happens from 64 readers on with windows of 128 KiB, from 16 readers on with 512 KiB, and from 8 readers on with 1 MiB.
 //!
-//! The readers pause between reads, like clients of a server that display or store the data. If readers never pause, all of them
-//! wait for the device. Their readahead is then in flight rather than in the cache, so the limit on bytes in flight (half of the
-//! cache) stops it, not eviction.
+//! The readers pause between reads, like clients of a server that display or store the data. Readers that never pause would all
+//! wait for the device. Their readahead would then be in flight rather than in the cache, so it would be stopped by the limit on
+//! bytes in flight (half of the cache), and not by eviction.
 //!
 //! ```text
 //!   cache   |──window A──|──window B──|──window C──| ... |──window Z──|

@@ -8,9 +8,10 @@
 //! ```
 //! The text is ordered by file and rank, so all of it is read before the first record is emitted; the records are
 //! ordered by start. An MPI rank becomes a thread, and a rank's use of a file becomes an open description: DXT does not
-//! record how often the file was opened. Requests of MPI-IO appear again as the POSIX requests that they cause, so
-//! `module=posix` is the default. Times are seconds since the start of the job with four decimals or more. Columns
-//! after the end time are ignored. Source: the darshan-util documentation, "darshan-dxt-parser".
+//! record how often the file was opened. Each request of MPI-IO causes POSIX requests, which the text also contains. So
+//! that no read is counted twice, only POSIX requests are imported by default (`module=posix`). Times are seconds since
+//! the start of the job with four decimals or more. Columns after the end time are ignored. Source: the darshan-util
+//! documentation, "darshan-dxt-parser".
 
 use super::published::lines_fit;
 use super::scan::{self, Names, SECOND_NS, decimal_ns};

@@ -8,8 +8,8 @@
 //! ```
 //! Each line is converted to strace's notation and handled as in [`super::strace`]. perf names the arguments and omits
 //! zeros, so missing arguments are filled in by name ([`CALLS`]). Times are milliseconds since the first event; a
-//! continued call has the time of its start. A file name is shown only if perf has looked it up: each open without a
-//! name counts as a separate file. perf does not show the data that a pointer argument refers to.
+//! continued call has the time of its start. perf shows the name of a file only if it has looked up the name; foreread
+//! treats each open without a name as a separate file. perf does not show the data that a pointer argument refers to.
 //!
 //! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
 
