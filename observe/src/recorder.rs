@@ -56,8 +56,8 @@ pub struct RecordingCounts {
 
 impl Recorder {
     /// Starts a trace. `front` is the name of the recording program ("foreread serve"). `since` must not be later than the
-    /// start of any request. The trace gives times relative to the first request. `broken` is called once if the trace
-    /// cannot be written any more.
+    /// start of any request. The trace gives times relative to the first request. If the trace cannot be written any more,
+    /// `broken` is called once.
     pub fn start(
         front: &str,
         since: Instant,

@@ -45,7 +45,7 @@ impl CheckedItems {
             Item::File(file) => {
                 self.files += 1;
                 if self.files > MAX_FILES {
-                    Some(("more than 1048576 files", "cut the trace in parts"))
+                    Some(("more than 1048576 files", "cut the trace into parts"))
                 } else if file.name.len() > MAX_NAME_BYTES {
                     Some(("a file name longer than 4096 bytes", "shorten it"))
                 } else if file.name.contains('\0') {

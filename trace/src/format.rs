@@ -71,7 +71,7 @@ pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 /// A function that writes a trace. Its arguments are the header, the keys of `--format`, the items, and the destination.
 pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, TraceError>;
 
-/// The destination of a trace.
+/// The destination to which a trace is written.
 pub struct Output {
     /// Path of the destination, for errors.
     pub path: std::path::PathBuf,
@@ -79,7 +79,7 @@ pub struct Output {
     pub to: Box<dyn Write + Send>,
 }
 
-/// The result of an export.
+/// The result of writing a trace in a format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {
     /// Records written.

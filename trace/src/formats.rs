@@ -21,7 +21,7 @@ mod strace;
 
 use crate::format::Format;
 
-/// All formats. Their order matters only where they are listed.
+/// All formats. Their order matters only for lists of formats that the user sees.
 pub static ALL: &[&Format] = &[
     &crate::own::FORMAT, // one row a line
     &blkparse::FORMAT,

@@ -224,8 +224,8 @@ impl<T> HeldRecords<T> {
             .get_mut(usize::try_from(ticket.checked_sub(self.first)?).ok()?)
     }
 
-    /// Calls `change` to complete a record, which can then be returned. Does nothing if the record is already complete,
-    /// or was already returned.
+    /// Completes a record by calling `change`; from then on, the record can be returned. Does nothing if the record is already
+    /// complete, or was already returned.
     pub fn done(&mut self, ticket: u64, change: impl FnOnce(&mut T)) {
         let Some(slot) = self.slot(ticket) else {
             return;

@@ -164,10 +164,10 @@ fn claim(facts: &DeviceFacts, costs: &StorageCosts) -> String {
     let optimal = facts.device.optimal.unwrap_or(0);
     if costs.is_measured && !costs.turns && facts.device.rotates == Some(true) {
         let latency = three(costs.latency_us / 1e3);
-        return format!("it claims to rotate, but answers in {latency} ms; ");
+        return format!("it claims to be rotational, but answers in {latency} ms; ");
     }
     if facts.claims_to_rotate() {
-        return "it claims to rotate; ".to_string();
+        return "it claims to be rotational; ".to_string();
     }
     if optimal > LARGE_OPTIMAL_BYTES {
         return format!("it reports an optimal I/O size of {}; ", size(optimal));
@@ -183,7 +183,7 @@ fn short_origin(bytes: u64, rule: Option<&RuleValue>, pin: Option<&Pin>) -> Stri
         }
         (_, Some(rule)) if rule.explains(bytes) => rule.in_words(),
         (Some(pin), _) => format!("not the value of {}", pin.path.display()),
-        (None, Some(_)) => "set by hand".to_string(),
+        (None, Some(_)) => "set manually".to_string(),
         (None, None) => "no rule known".to_string(),
     }
 }
@@ -209,7 +209,7 @@ fn origin(bytes: u64, rule: Option<&RuleValue>, pin: Option<&Pin>) -> String {
             format!("{}{kib} has another value now", pin.path.display())
         }
         (None, Some(rule)) => format!(
-            "set by hand or by an unknown program (the kernel's rule gives {})",
+            "set manually or by an unknown program (the kernel's rule gives {})",
             size(rule.bytes)
         ),
         (None, None) => "no rule known".to_string(),

@@ -157,8 +157,7 @@ impl Gain {
         }
     }
 
-    /// Records the total time that the command has waited for storage, as observed by samples, since the times of jobs do not
-    /// include all waits.
+    /// Records the total time that the command has waited for storage, as observed by samples; jobs do not measure this time.
     pub fn has_waited(&mut self, waited: Duration) {
         self.waited = self.waited.max(waited);
     }

@@ -105,8 +105,8 @@ impl MappedFiles {
         }
     }
 
-    /// Returns the storage device on which pages were last touched. A page fault is assumed to wait for this device, because samples
-    /// do not show for which storage it waits.
+    /// Returns the storage device on which pages were last touched. If a thread waits in a page fault, it is assumed to wait for
+    /// this device, because samples do not show for which storage a fault waits.
     pub fn latest_device(&self) -> Option<u32> {
         self.latest
     }

@@ -20,8 +20,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Maximum number of bytes by which a sequential run is assumed to have continued after its last observed position, for
-/// each time that it was observed.
+/// After its last observed position, a sequential run is assumed to have continued by at most this number of bytes, multiplied by how
+/// often the run was observed.
 pub const MAX_GUESSED_BYTES: u64 = 4 << 20;
 /// Most times that count.
 const MAX_TIMES: u32 = 32;

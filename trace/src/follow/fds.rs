@@ -15,7 +15,7 @@ pub const MAX_THREADS: usize = 1 << 12;
 /// Maximum number of descriptors that are open at one time, over all threads.
 pub const MAX_DESCRIPTORS: usize = 1 << 18;
 
-const MANY: &str = "trace fewer processes, or cut the trace in parts";
+const MANY: &str = "trace fewer processes, or cut the trace into parts";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {

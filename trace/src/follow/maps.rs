@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_MAPPINGS: usize = 1 << 18;
 const MANY: Fault = (
     "more than 262144 mappings at one time",
-    "trace fewer processes, or cut the trace in parts",
+    "trace fewer processes, or cut the trace into parts",
 );
 
 /// The address spaces of all threads. For a thread that is not listed, neither its mappings nor the threads that share

@@ -136,8 +136,8 @@ impl Touches {
         self.threads.remove(&thread);
     }
 
-    /// Returns the page of `first..=last` that was touched, if the fault address shows it. (The kernel maps an aligned
-    /// window of pages, cut at the ends of the mapping.)
+    /// Returns the page of `first..=last` that was touched, if the fault address shows it. (For a fault, the kernel
+    /// maps an aligned window of pages, which does not extend beyond the ends of the mapping.)
     pub fn page(&self, thread: u32, first: u64, last: u64) -> Option<u64> {
         let around = (AROUND_BYTES / self.page_bytes).max(1);
         let within = (self.threads.get(&thread)?.address? / self.page_bytes) % around;

@@ -83,8 +83,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns the event unless its end offset overflows. Must be called before the events are sorted, while their
-    /// position in the trace is known for the error message.
+    /// Returns the event unless its end offset overflows. Must be called before the events are sorted, because the error message gives
+    /// the position of the event in the trace.
     pub fn checked(self) -> Result<Event, Fault> {
         let end = self
             .sector

@@ -216,7 +216,7 @@ impl Lines for Log {
         if len > u64::from(u32::MAX) {
             return Err((
                 "a length of more than 32 bits",
-                "fio cannot read it either; cut the request in parts",
+                "fio cannot read it either; split the request into smaller ones",
             ));
         }
         let file = self.names.get(name).ok_or(NOT_ADDED)?;

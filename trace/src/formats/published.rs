@@ -321,7 +321,7 @@ where
                     size: None,
                 };
                 let file = self.volumes.file(volume, out, named);
-                record.file = file.ok_or(("too many volume names", "cut the trace in parts"))?;
+                record.file = file.ok_or(("too many volume names", "cut the trace into parts"))?;
                 record.open = record.file;
                 out.push_back(Item::Record(record));
             }

@@ -38,7 +38,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         return refuse(&what, remedy);
     }
     if got < head.len() {
-        return refuse("it ends within its header", DAMAGED);
+        return refuse("the file ends within its header", DAMAGED);
     }
     let [len, sum] = [8, 12]
         .map(|at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
@@ -47,7 +47,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     }
     let mut json = vec![0; len as usize];
     if input.fill(&mut json)? < json.len() {
-        return refuse("it ends within its header", DAMAGED);
+        return refuse("the file ends within its header", DAMAGED);
     }
     let mut crc = flate2::Crc::new();
     crc.update(&json);

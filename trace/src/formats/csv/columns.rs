@@ -250,8 +250,9 @@ pub fn fit(names: &[String]) -> Fit {
     }
 }
 
-/// Assigns the columns that the user's keys select, in a table with these column names (`#1` and so on if the table has
-/// no header). The other columns are recognised by name, as in [`by_names`]. Returns `None` if no key is given.
+/// Assigns the columns that the user's keys select, in a table with these column names (`#1` and so on if the table has no
+/// header). Columns that no key selects are recognised by their names, as in [`by_names`]. Returns `None` if no key is
+/// given.
 pub fn by_keys(
     pairs: &mut Pairs,
     names: &[String],

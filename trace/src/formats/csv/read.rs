@@ -140,8 +140,8 @@ impl Lines for Table {
     }
 }
 
-/// Splits rows in which fields may be quoted. One value is used for all rows, because creating the parser takes as long
-/// as parsing a thousand fields.
+/// Splits rows in which fields may be quoted. The same splitter is used for all rows, because creating its parser takes
+/// as long as parsing a thousand fields.
 pub struct QuotedRows {
     parser: csv_core::Reader,
     bytes: Vec<u8>,
@@ -226,7 +226,7 @@ impl Table {
             size: row.file_size,
         };
         let file = self.files.file(row.file, out, named);
-        let file = file.ok_or(("too many file names", "cut the trace in parts"))?;
+        let file = file.ok_or(("too many file names", "cut the trace into parts"))?;
         (record.file, record.open) = (file, row.open.unwrap_or(file));
         out.push_back(Item::Record(record));
         Ok(())

@@ -250,7 +250,7 @@ impl Strace {
         }
         let number = self.names.add(name).ok_or((
             "more than 64 MiB of file names in total",
-            "cut the trace in parts",
+            "cut the trace into parts",
         ))?;
         self.files.push(match kind(name, decoration) {
             NameKind::File => Name::Waiting(String::from_utf8_lossy(name).into()),
