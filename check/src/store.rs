@@ -7,9 +7,9 @@
 //!   prefix ──► list ──► look-ups agree with it ──► a file of it ─┐
 //!   object ──────────────────────────────────────────────────────┴─► version, ranges, end, threads, rate
 //! ```
-//! Example: `s3://bucket/big.bin` of 3 GB with a limit of 256 MiB. The test reads 128 MiB from the start sequentially,
-//! 32 pieces at random positions twice and with eight threads, the last byte and beyond the end, and requests the
-//! version a second time.
+//! Example: `s3://bucket/big.bin` of 3 GB with a limit of 256 MiB. The test reads 128 MiB sequentially from the start;
+//! 32 pieces at random positions, first one after the other and then again with eight threads; the last byte; and a
+//! range beyond the end. Then it requests the version a second time.
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
 use foreread::source::tree::{Kind, Tree};

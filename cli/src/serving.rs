@@ -59,7 +59,8 @@ pub struct ServerArgs {
     /// The data stays between runs, in a folder of this user that any number of commands may share. With size=50G, the cached data takes
     /// at most that space; with ,free=10%, that much of the file system stays free. With ,others=trusted, the folder may be one to which
     /// other users can write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix, machines share fetched data. Default:
-    /// FOREREAD_DISK_CACHE, then the key 'disk-cache' of the settings files; '' means none. 'foreread cache' lists and verifies it.
+    /// FOREREAD_DISK_CACHE, then the key 'disk-cache' of the settings files; '' means none. 'foreread cache' lists and
+    /// verifies the cached data.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,

@@ -6,7 +6,7 @@
 //!       aws, hf, key.json  0600, if the Secret has such a key
 //!       mount              0600: "source=bb021c3315a8cc0b keys=yes metrics=127.0.0.1:41233"
 //! ```
-//! Without these files, a mount is served, published and unmounted in the same way.
+//! If these files are lost, an existing mount is still served, published and unmounted as before.
 
 use crate::secrets::{KeyFile, SecretKeys};
 use foreread_os::open::read_small_text;

@@ -5,8 +5,9 @@
 //!                          └─ from before a fork: opened again
 //! ```
 //! A lent reader lives until its call returns: `close` in another thread does not end reads in flight, and the last one
-//! closes the source. The slot is locked only briefly and with the interpreter attached, and the engine is called with the
-//! interpreter released, so the slot is unlocked during a fork (see process.rs).
+//! closes the source. The slot is locked only briefly, and only by a thread that is attached to the interpreter and
+//! does not call the engine meanwhile. During a fork no other thread is attached (see process.rs), so the slot is then
+//! unlocked.
 
 use crate::error::{invalid, of_open, of_read};
 use crate::fetcher::Fetcher;

@@ -9,10 +9,11 @@
 //!   fork ──► parent: nothing changes
 //!        └─► child:  generation + 1; old engines and readers are neither used nor dropped
 //! ```
-//! The state is locked only briefly and with the interpreter attached, and the engine is called with it released. Therefore the state is
-//! consistent during a fork: with a GIL no other thread is attached, and without one Python first stops all attached threads
-//! (`PyOS_BeforeFork`). An attached thread must not block, because the fork would wait for that thread. It would wait forever if the
-//! thread blocks on a lock that the fork holds: `Fork::prepare` locks what engines share.
+//! The state is locked only briefly, by a thread that is attached to the interpreter. Before a thread calls the engine,
+//! it unlocks the state and detaches from the interpreter. Therefore the state is consistent during a fork: with a GIL
+//! no other thread is attached, and without a GIL Python first stops all attached threads (`PyOS_BeforeFork`). An
+//! attached thread must not block, because a fork waits for all attached threads. The fork would wait forever if such a
+//! thread waited for a lock that the forking thread holds: `Fork::prepare` locks the state that engines share.
 
 use crate::calls;
 use crate::fetcher;

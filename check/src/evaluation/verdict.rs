@@ -10,18 +10,18 @@
 //! Example: the best opponent of the cell takes 2.0 s, the policy 2.2 s, none 8 s, the oracle 1.6 s. The ratio is 1.1,
 //! so the cell is lost; the share is ln(3.64) / ln(5) = 0.80. With a second cell, in which the policy gains 0.1 of the possible 0.2, the
 //! share over both cells is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of shares would mostly reflect cells with almost nothing to gain.
-//! All times are those of the first judging seed, which is the oracle's.
+//! All these times are from the first judging seed, the only one with which the oracle runs.
 //!
 //! The oracle is the result of a search and not a bound: if a device has random latencies, a policy that makes other
 //! requests than the oracle may draw shorter latencies. If a policy beats the oracle, its share in that cell is above 1, and
 //! [`Row::oracle_ratio`] is below 1.
 //!
 //! In the design `validation`, an opponent may read as much as the judged policy did in the cell, or 1.25 times the
-//! demanded bytes, whichever is more. A policy that reads more is therefore compared with others that read as much. The ratio
-//! against the best within 1.25 is also given.
+//! demanded bytes, whichever is more. A policy that reads more is therefore compared with others that read as much. The
+//! ratio to the best opponent that reads at most 1.25 times the demanded bytes is also given.
 //!
-//! The unrestricted best, chosen on the judging seeds themselves, is given in addition. This opponent may read any number of useless
-//! bytes, and the totals of `baseline` are based on it.
+//! The results also contain the unrestricted best opponent, which may read any number of useless bytes and is chosen on
+//! the judging seeds themselves. The totals of `baseline` are based on this opponent.
 
 use super::measure::{Figures, Key, is_within_credit};
 use super::{Cell, Design};

@@ -107,10 +107,11 @@ pub struct VerifyArgs {
     pub output: JsonArgs,
 }
 
-/// Remove versions until the cache is no larger than a size
+/// Remove cached objects until the cache is no larger than a size
 ///
-/// Removes versions in the order in which the cache evicts them: versions used once before versions used again, and the
-/// least recently used first. A version that takes more than a 16th of the size is removed in parts of 8 MiB.
+/// Removes cached versions of objects in the order in which the cache evicts them: versions used once before versions
+/// used again, and the least recently used first. A version that takes more than a 16th of the size is removed in parts
+/// of 8 MiB.
 #[derive(Debug, clap::Args)]
 pub struct TrimArgs {
     /// The folder of --disk-cache

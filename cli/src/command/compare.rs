@@ -52,8 +52,8 @@ pub struct CompareArgs {
     pub workload: Option<OsString>,
     /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
     ///
-    /// Files and block devices are only read; a path may be written file:PATH. 'foreread list models' lists the models;
-    /// model-live: runs the engine on a model in real time. Sources such as nbd://HOST/EXPORT,
+    /// Nothing is written to a file or block device. PATH can also be given as file:PATH. 'foreread list models' lists
+    /// the models; model-live: runs the engine on a model in real time. Sources such as nbd://HOST/EXPORT,
     /// nbd+unix:///EXPORT?socket=PATH and rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with
     /// --features tls; s3://, gs://, az://, hf:// and http(s):// need --features object. The default is a scratch file.
     #[arg(long, value_name = "SOURCE")]

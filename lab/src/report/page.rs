@@ -1,4 +1,4 @@
-//! The HTML pages of a comparison and of a series.
+//! The HTML pages of a comparison, and of a series of comparisons (`--vary`).
 
 mod compare;
 mod times;

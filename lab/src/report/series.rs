@@ -109,7 +109,7 @@ impl Series {
         };
         let bytes = |_: &Report, row: &Row| number::mb(row.source_bytes);
         let marks = match self.tests() {
-            0 => "Nothing is marked: no test was possible.",
+            0 => "The fastest policy of each row is not marked, because no test was possible.",
             _ => {
                 "In each row: * fastest, = within 5 % of the fastest, ? may be the fastest (the runs do not decide)."
             }
@@ -388,7 +388,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         for part in [
             "    1   2.000\n",
             "    1       -\n",
-            "\nNothing is marked: no test was possible.\n",
+            "\nThe fastest policy of each row is not marked, because no test was possible.\n",
         ] {
             assert!(text.contains(part), "{text}");
         }
