@@ -1,5 +1,5 @@
-//! Benchmarks of foreread itself: `sim.rs` has simulated reads per second, `hit.rs` cached reads, `policies.rs` policies compared with their opponents in the cells of
-//! [`crate::evaluation`].
+//! Benchmarks of foreread itself: `sim.rs` measures simulated reads per second, `hit.rs` measures cached reads per
+//! second, and `policies.rs` compares policies with their opponents as described in [`crate::evaluation`].
 
 pub mod hit;
 pub mod policies;

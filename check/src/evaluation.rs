@@ -1,9 +1,10 @@
-//! The evaluation of policies: many workloads on many devices, with each policy compared to the best of its opponents.
+//! The evaluation of policies: simulates many workloads on many devices, and compares each policy with the best of its
+//! opponents (other policies).
 //!
 //! A *cell* is a workload, a device and a size of the cache. Every policy runs in every cell with several seeds, on the
-//! same device with the same random numbers. The best opponent of a cell is chosen on some seeds and judged on others,
-//! because choosing and judging the best of many settings on the same seeds would be biased. A policy loses a cell if
-//! it is clearly slower than that opponent.
+//! same device with the same random numbers. The best opponent of a cell is chosen by runs with some seeds, and
+//! compared with the policy by runs with other seeds: if both used the same seeds, the comparison would favour the
+//! opponent. A policy loses a cell if it is clearly slower than that opponent.
 //!
 //! ```text
 //!   cells.rs ──┐
@@ -12,8 +13,8 @@
 //!                                                    Figures ──────┘
 //! ```
 //! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with
-//! `linux-6.18:max=64M`. `linux-6.18:max=64M` is chosen as the best opponent on seed 1, and takes 0.35 s on seeds 4 and
-//! 5, so the ratio of `linux-6.18` in this cell is 36.
+//! `linux-6.18:max=64M`. By the run with seed 1, `linux-6.18:max=64M` is chosen as the best opponent. With seeds 4 and
+//! 5 it takes 0.35 s, so the ratio of `linux-6.18` to its best opponent is 36 in this cell.
 //!
 //! | file | holds |
 //! |---|---|
@@ -28,7 +29,7 @@
 //! | `verdict.rs` | cells and totals from runs |
 //! | `targets.rs` | the targets of a policy, and its results |
 //!
-//! This module does not print and uses no file: [`foreread_lab::grid`] runs the cells and keeps the results.
+//! This module does not print and uses no file: [`foreread_lab::grid`] executes the runs and stores the results.
 
 pub mod cells;
 pub mod devices;

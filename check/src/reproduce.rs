@@ -3,10 +3,10 @@
 //! ```text
 //!   published/PAPER.csv ──► Experiments ──► Row { published, ours, ratio, ok } ──► JSON (schema foreread.reproduce/1), text, page
 //! ```
-//! Each row has a [`FigureKind`], which states the significance of its figure, and an id, `number/table/row/column` in
-//! lower case with dashes.
+//! Each row has a [`FigureKind`], which says what an agreement with the published figure proves, and an id,
+//! `number/table/row/column` in lower case with dashes.
 //!
-//! Every result is computed in this run, and no row is left out because it does not fit.
+//! Every result is computed anew by each run of the command, and no row is left out because it disagrees.
 
 mod experiment;
 pub mod published;

@@ -1,7 +1,7 @@
 //! Tests of a real object store: `foreread check store URL` checks the properties on which foreread depends.
 //!
-//! The test writes nothing, and it reads at most a given number of bytes. A prefix is listed first, and one of its
-//! files is read; an object is read directly.
+//! The test writes nothing, and it reads at most a given number of bytes. If the URL names a prefix, the prefix is
+//! listed first and one of its files is read; if it names an object, this object is read.
 //!
 //! ```text
 //!   prefix ──► list ──► look-ups agree with it ──► a file of it ─┐

@@ -1,7 +1,8 @@
 //! Arguments that all commands share, and the one-line error for a wrong command line.
 //!
-//! `-h` shows the first paragraph of each comment and fits 24 lines of 80 columns; `--help` shows all of it.
-//! This module reads no file and looks up no names: each command interprets its own arguments.
+//! The help texts are the doc comments of the arguments. `-h` shows the first paragraph of each comment, in at most 24
+//! lines of 80 columns; `--help` shows the whole comments. This module does not read files or check names (of policies,
+//! for example): each command does that for its own arguments.
 
 pub mod values;
 

@@ -1,7 +1,8 @@
 //! The table of commands. Each row has the command's arguments, the function that runs it, and the Cargo feature that enables it.
 //!
-//! To add a command, write a file in `command/` with its arguments and `run`, and add a `mod` line and a row here. A command's help is the doc
-//! comment of its argument struct: a doc comment here would replace the long text of `--help`.
+//! To add a command, write a file in `command/` with its arguments and `run`, and add a `mod` line and a row here. A
+//! command's help is the doc comment of its argument struct. A row of the table must not have a doc comment, because
+//! that would replace the long text of `--help`.
 
 #[cfg(feature = "object")]
 mod cache;

@@ -2,8 +2,8 @@
 //!
 //! The command parses its command line, calls the lab or the engine, and prints. Results go to stdout, progress and
 //! errors to stderr; an error is one line, `foreread: what: where; remedy`. Exit codes: 0 done, 1 a check failed, 2 bad
-//! usage or bad input, 3 not possible on this machine, 70 a bug of foreread. Measuring, deciding and formatting numbers
-//! happen in other crates.
+//! usage or bad input, 3 not possible on this machine, 70 a bug of foreread. Other crates measure, decide and format
+//! numbers.
 //!
 //! ```text
 //!   args ──► command/: one file for each ──► lab or engine

@@ -1,9 +1,10 @@
 //! The log on stderr: one line for each client, reconnection, and error of a source.
 //!
-//! The engine reports through `tracing`; this is the subscriber. `--log LEVEL` or `FOREREAD_LOG` sets the level,
-//! `warn` by default. If stderr is systemd's journal, a line begins with its level in journald's notation
-//! (sd-daemon(3)) and has no time, because journald adds one. Only foreread's own events are shown, and the first of each
-//! kind from OpenTelemetry's SDK: other libraries log URLs and headers, which contain secrets.
+//! The engine reports events through the crate `tracing`; this module is the subscriber that prints them. `--log LEVEL`
+//! or `FOREREAD_LOG` sets the level, `warn` by default. If stderr is systemd's journal, a line begins with its level in
+//! journald's notation (sd-daemon(3)) and has no time, because journald adds one. Only foreread's own events and the
+//! first event of each kind from OpenTelemetry's SDK are shown: other libraries log URLs and headers, which may contain
+//! secrets.
 //!
 //! ```text
 //!   2026-11-22T13:31:02.123456Z WARN connection lost source=nbd://host/disk why=the server closed the connection     a terminal, a file

@@ -1,4 +1,4 @@
-//! Replaces `recording.rs` in a build without the feature `lab` and refuses recordings.
+//! Replaces `recording.rs` in a build without the feature `lab`: `--record` is refused with an error.
 
 use crate::fail::Fail;
 use foreread::front::observe::Observer;

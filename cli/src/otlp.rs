@@ -1,8 +1,9 @@
 //! Sends telemetry of `serve`, `mount` and `run` with OpenTelemetry's SDK: spans of reads, and the same metrics as on
 //! the Prometheus page.
 //!
-//! Enabled if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable of one signal) names a receiver; the SDK reads the other variables. No read waits for a receiver:
-//! spans go into a bounded queue, and the command waits at most [`END_LIMIT`] for it at its end.
+//! Telemetry is sent if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable for traces or metrics only) names a receiver;
+//! the SDK reads the other variables. No read waits for the receiver, because spans go into a bounded queue. Before the
+//! command ends, it waits at most [`END_LIMIT`] for the queue to be sent.
 //!
 //! ```text
 //!   engine: span read ──► tracing-opentelemetry ──► SlowestReads ──► batches ──┐

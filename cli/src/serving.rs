@@ -1,6 +1,6 @@
 //! Shared code of `serve` and `mount`: options, statistics, and the warning that readahead is not running.
 //!
-//! All output goes to stderr. The same reason is not printed twice in a row.
+//! All output goes to stderr. The reason why readahead is not running is printed again only when it has changed.
 
 #[cfg(feature = "metrics")]
 use crate::args::values::address;

@@ -1,16 +1,16 @@
-//! Handles Ctrl-C, SIGTERM and SIGHUP, for commands that clean up before they end and for commands that run a program
-//! of the user.
+//! Handles Ctrl-C, SIGTERM and SIGHUP in commands that clean up before they end, and in commands that run a program of
+//! the user.
 //!
 //! ```text
 //!   run, record, replay, tune   a signal goes to CMD ──► CMD has ended ──► the next signal ends us at once
 //!   warm, replay without CMD    the first signal stops the reading     ──► the second one ends us at once
 //!   serve, mount, watch, bench  the first signal starts the shutdown   ──► the second one ends us at once
 //! ```
-//! At its end a command may block on a file system that does not answer. A signal must be able to end a blocked command, so no handler
-//! stays installed longer than needed.
+//! While a command shuts down, it may block on a file system that does not answer. The user must be able to end a
+//! blocked command with a signal, so no handler stays installed longer than needed.
 //!
-//! A closed terminal sends SIGHUP. If `nohup` made the process ignore it, it stays ignored: exec would reset a handler,
-//! and CMD would get the default action.
+//! A closed terminal sends SIGHUP. If `nohup` made this process ignore SIGHUP, foreread installs no handler for it:
+//! exec resets handlers to the default action, which would end CMD, but leaves ignored signals ignored.
 
 use crate::fail::Fail;
 use foreread_os::threads;

@@ -1,4 +1,4 @@
-//! The options of `foreread-csi`.
+//! The command line options of `foreread-csi`.
 
 use clap::Parser;
 use foreread_core::units::parse_size;

@@ -1,10 +1,12 @@
-//! The optional controller service: it gives a claim a volume with the source of its storage class.
+//! The optional controller service: for a PersistentVolumeClaim, it provides a volume whose source is set by the
+//! claim's storage class.
 //!
 //! ```text
 //!   StorageClass models, source: s3://models/  +  claim in a namespace  ──►  volume foreread-pvc-9f0e..., source: s3://models/
 //! ```
-//! The controller creates and deletes nothing in a store. A volume is only its identifier and the class's parameters, so there is no
-//! state. A volume's capacity is unknown (reported as 0), and any requested capacity gives the same volume.
+//! The controller creates and deletes nothing in a store. The controller stores no state, because a volume consists
+//! only of its identifier and the parameters of the class. A volume's capacity is unknown (reported as 0), and any
+//! requested capacity gives the same volume.
 
 use crate::arguments::Arguments;
 use crate::refusal::{invalid, refused};

@@ -8,8 +8,8 @@
 //!   NodeStageVolume     foreread mount -d s3://models/ .../globalmount       one mount, one cache, for all pods of the node
 //!   NodePublishVolume   bind mount .../globalmount on the pod's folder        read-only
 //! ```
-//! Each call looks up mounts in the mount table, so the plugin may be killed and restarted. A mount is served by a process
-//! that is not the plugin's child and continues without it.
+//! Each call reads the current mounts from the kernel's mount table, so the plugin may be killed and restarted at any
+//! time. The process that serves a mount is not a child of the plugin, and continues if the plugin ends.
 //!
 //! Source: Container Storage Interface specification 1.11 (`proto/csi.proto`); docs/kubernetes.md says how it is used.
 

@@ -1,4 +1,4 @@
-//! The binary `foreread-csi`: parses its arguments and serves until SIGTERM. An error is one line.
+//! The binary `foreread-csi`: parses its arguments and serves until SIGTERM. An error is printed as one line.
 
 use clap::Parser;
 use foreread_csi::Arguments;

@@ -5,8 +5,9 @@
 //!   publish    bound             bound to it already ──► done        bound to a dead mount ──► mounted and bound again
 //!   unpublish, unstage           no mount ──► done already
 //! ```
-//! An inline volume is not staged: `foreread mount` mounts on the pod's folder. Each call reads the mount table. A volume has one
-//! call at a time; another is refused (ABORTED), and the kubelet retries it.
+//! An inline volume is not staged: `foreread mount` mounts it directly on the pod's folder. Each call reads the mount
+//! table. A volume has at most one call at a time; further calls for the volume are refused (ABORTED), and the kubelet
+//! retries them.
 
 use crate::arguments::Arguments;
 use crate::command::MountCommand;

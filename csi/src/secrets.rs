@@ -1,4 +1,5 @@
-//! Keys of a request's secrets: each is passed to the mounting process in a file or in an environment variable.
+//! Passes the keys of a request's Kubernetes Secret to the process that mounts: each in a file or in an environment
+//! variable.
 //!
 //! ```text
 //!   AWS_ACCESS_KEY_ID, key_id, ... ──► STATE/NAME/aws, 0600         AWS_SHARED_CREDENTIALS_FILE names it
@@ -6,8 +7,8 @@
 //!   key.json                       ──► STATE/NAME/key.json, 0600    GOOGLE_APPLICATION_CREDENTIALS names it
 //!   AWS_REGION, AZURE_STORAGE_KEY, ... ──► the same                 in the environment of `foreread mount`
 //! ```
-//! A process rereads a file when its store refuses the old keys, but cannot reread its environment. Therefore a running mount picks up
-//! changed keys if they are in a file, but not if they are in its environment.
+//! If a store refuses the old keys, the process reads the file again, but its environment cannot change. Therefore a
+//! running mount picks up changed keys if they are in a file, but not if they are in its environment.
 //!
 //! A name that is not in the table is refused, so that a Secret cannot set PATH or LD_PRELOAD of a node's process.
 //!

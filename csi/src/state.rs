@@ -1,4 +1,5 @@
-//! State of a mount that the mount table does not contain: files of keys, the address of its metrics, and the origin of its keys.
+//! Stores what the mount table does not contain about a mount: files with its keys, the address of its metrics, and the
+//! origin of its keys.
 //!
 //! ```text
 //!   STATE/                 0700, best on a tmpfs

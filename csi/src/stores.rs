@@ -1,4 +1,4 @@
-//! The stores for volumes (docs/stores.md), one row each.
+//! A table of the object stores that volumes can use (docs/stores.md).
 
 /// A store that volumes can use.
 pub struct VolumeStore {

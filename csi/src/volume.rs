@@ -4,8 +4,8 @@
 //!   source: s3://models/      cache: 512Mi      diskCache: "true"      mountOptions: [region eu-central-1]
 //!     └► foreread mount -d --allow-other --cache=536870912 --disk-cache=/DIR/NAME,size=10737418240,free=10% --region=eu-central-1 -- s3://models/ ...
 //! ```
-//! Any user that may create a pod writes the attributes of inline volumes. Therefore an inline volume must not use a local folder or a
-//! disk cache, and needs its own credentials or public data.
+//! Any user who may create a pod chooses the attributes of its inline volumes. Therefore an inline volume must not use
+//! a local folder or a disk cache, and must either have credentials in its own Secret or read public data.
 //!
 //! Unknown attributes are refused; they are never passed on.
 

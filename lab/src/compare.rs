@@ -1,8 +1,10 @@
-//! `compare`: does the same reads under several policies, in pairs of runs, on a file or on a model.
+//! `compare`: does the same reads under several policies, on a file or on a device model, so that run `i` of one policy
+//! can be compared with run `i` of another.
 //!
-//! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file, a different
-//! policy runs first in each round, so that a slow minute affects all of them equally. This module prints nothing and
-//! interprets no figure (`report` does that). A scratch file never has a name, so none is left behind.
+//! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file, each round runs
+//! every policy once and starts with a different policy, so that a short disturbance of the storage affects all
+//! policies equally. This module only measures: the module `report` interprets the figures, and the commands print
+//! them. A scratch file has no name in the file system, so the kernel deletes it even if the process is killed.
 //!
 //! ```text
 //!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table

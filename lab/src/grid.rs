@@ -1,5 +1,5 @@
-//! A grid of measurements (cells): their keys, the file with the finished cells, and a runner that measures the missing
-//! cells on several threads.
+//! A grid of measurements (cells): the keys of the cells, the file of the finished cells, and the function that
+//! measures the missing cells on several threads.
 //!
 //! ```text
 //!   axes ──► cells, without those in the file ──threads──► each cell as a line of JSON, appended to the file

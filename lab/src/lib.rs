@@ -1,8 +1,7 @@
-//! The crate that **measures**: comparison, replay, recording, explanation, tuning, reproduction, conformance,
-//! benchmarks.
+//! The crate that **measures**: compares policies, replays traces, explains runs, tunes settings, probes storage.
 //!
-//! It runs the simulator of `foreread-sim` and, on real storage, the engine `foreread`, and reports the results of both
-//! in the same format. Traces come from `foreread-trace`. This crate prints nothing.
+//! On device models it runs the simulator of `foreread-sim`, on real storage the engine `foreread`, and it reports the
+//! results of both in the same format. Traces come from `foreread-trace`. This crate prints nothing.
 
 #![cfg_attr(
     test,

@@ -1,8 +1,8 @@
 //! Runs a workload on real storage, through the engine or through the kernel's page cache.
 //!
 //! Every run starts with an empty cache: a run through the engine uses a new engine that bypasses the page cache.
-//! Before a run through the page cache, the cached pages of this file (and of no other) are dropped. Only the scratch
-//! file is ever written. A workload is refused if it maps files or reads more than one file.
+//! Before a run through the page cache, only the cached pages of the measured file are dropped. No file is written,
+//! except the scratch file. A workload is refused if it maps files or reads more than one file.
 
 #[cfg(feature = "rbd")]
 pub mod librbd;

@@ -1,11 +1,13 @@
-//! `probe`: measures storage by request size and by queue depth, fits a model, and says how much readahead is enough.
+//! `probe`: measures storage with several request sizes and queue depths, fits a device model to the results, and
+//! reports how much readahead is enough.
 //!
 //! ```text
 //!   source ──grid, rounds──► points ──► fit ──► FILE.toml ──► compare --on model:FILE.toml
 //!                              └──────► one sentence, and the line that sets it
 //! ```
-//! Example: a volume that answers in 0.2 ms and delivers 480 MB/s to one reader, 1,200 MB/s to 16 readers, gives
-//! "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s". The probe only reads from the source.
+//! Example: for a volume that answers in 0.2 ms and delivers 480 MB/s to one reader and 1,200 MB/s to 16 readers, the
+//! model is "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s" (a lane serves one request at a time). The probe
+//! only reads from the source.
 //!
 //! Schema `foreread.probe/1`. Undefined values are null. MB is 10^6 bytes.
 

@@ -8,9 +8,9 @@
 //!                             └ deps    after what each record waits for, and its delay            here
 //! ```
 //!
-//! A mode determines how the reads are timed. Figures of different modes cannot be compared, so a table has only one
-//! mode. A replay writes nothing, and it contains only reads that the program itself requested (recorded readahead is
-//! left out, and counted).
+//! A mode determines how the reads are timed. Times that were measured in different modes cannot be compared, so all
+//! rows of a table have the same mode. A replay never writes. It contains only reads that the program itself requested:
+//! readahead in the trace is left out, and reported as a number.
 
 mod infer;
 mod kept;

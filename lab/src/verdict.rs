@@ -9,8 +9,9 @@
 //!   lines    what to paste
 //! ```
 //! Example: on a disk with a latency of 5 ms and a readahead of 128 KiB, `doctor` advises 2 MiB. For a program that
-//! reads sequentially, `tune` advises the same value: if several settings are equally fast for the program, the disk's
-//! own is chosen. If the program's reads need another value, the advice states both values in one sentence.
+//! reads sequentially, `tune` advises the same value: if several settings are equally fast for the program, `tune`
+//! chooses the one that `doctor` advises for the disk. If the program's reads need another value than the disk, the
+//! advice states both values in one sentence.
 
 pub mod disk;
 mod kept;

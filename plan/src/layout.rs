@@ -1,11 +1,12 @@
-//! Finds the parts of a file from its header, to make a plan without a recorded run.
+//! Finds the parts of a file (such as tensors or columns) in its header, so that a plan can be made without recording a
+//! program.
 //!
 //! ```text
 //!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
 //! ```
-//! Only headers are read. A header may be hostile, so its size is limited, the memory for its contents counts towards
-//! the plan's limit, and each part must be within the file. The bytes come through [`ReadAt`], so that sources other
-//! than local files work too.
+//! Only headers are read. A header may be hostile, so its size is limited, the memory for its contents is part of the
+//! plan's memory limit, and each part must be within the file. Headers are read through the trait [`ReadAt`], so that
+//! files of other sources can be used too.
 
 use crate::runs::{Account, Full};
 use std::fs::File;

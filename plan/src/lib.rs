@@ -5,10 +5,11 @@
 //!   headers       ──► layout  safetensors, gguf, parquet, zip, zarr  ──┴─► Plan ◄──► text: a human-readable file
 //! ```
 //! Example: in two recorded runs, a program reads the first 64 KiB of `a.so`, and 20 ms later 8 KiB of `b.conf`; in one
-//! run it also reads a log file. If the plan keeps only ranges that occur in both runs, it has the first two ranges,
-//! and the second is due 20 ms after the first.
+//! run it also reads a log file. If the plan keeps only ranges that occur in both runs, it contains the ranges of
+//! `a.so` and `b.conf`, and the range of `b.conf` is needed 20 ms after that of `a.so`.
 //!
-//! This crate does not read the planned bytes, check the identity of files (the caller does), or use a clock.
+//! This crate does not read the planned ranges or use a clock. It does not check whether a file has changed since the
+//! recording either: the caller does.
 
 pub mod layout;
 pub mod runs;

@@ -1,8 +1,9 @@
-//! Counts calls into Python from the engine's threads, so that no call is running when the interpreter ends.
+//! Counts the calls of Python functions by threads of the engine, so that no such call is running when the interpreter
+//! ends.
 //!
-//! When the interpreter ends, it stops threads that try to attach, in the middle of Rust frames. Therefore a function
-//! registered with `atexit` first forbids new calls, which then fail with EIO, and waits for running calls for at most
-//! [`PATIENCE`].
+//! An ending interpreter stops each thread that tries to attach to it, even if the thread is in the middle of a Rust
+//! function. Therefore a function registered with `atexit` first forbids new calls, which then fail with EIO, and waits
+//! for running calls for at most [`PATIENCE`].
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,10 +1,11 @@
-//! The command `foreread`, called from Python: `foreread/__main__.py` is the console script.
+//! Runs the command `foreread` in the Python process; `foreread/__main__.py`, which the installed script `foreread`
+//! executes, calls it.
 //!
 //! ```text
 //!   foreread tune -- CMD ──► python ──► __main__.main ──► command ──► foreread_cli::main ──► exit code
 //!                                         child: python -m foreread record ... (what `start` says)
 //! ```
-//! The interpreter is released for the whole command, which runs no Python code.
+//! The thread is detached from the interpreter during the whole command, because the command runs no Python code.
 
 use foreread_cli::{Program, main, set_program};
 use pyo3::prelude::*;

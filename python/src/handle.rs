@@ -4,8 +4,8 @@
 //!   call ──► lend: the reader, or ValueError (closed), or a new one (this is a forked child)
 //!        ──► wait::read without the interpreter ──► bytes, or the exception of the fetch, or OSError
 //! ```
-//! The engine is only called with the interpreter released. Without a GIL many threads are attached at once, and an attached thread
-//! that waits for an engine lock would block a fork or a garbage collection, which must stop all threads.
+//! A thread detaches from the interpreter before it calls the engine. Otherwise, if it waited for a lock of the engine,
+//! it would block a fork or a garbage collection of a Python without GIL, which must first stop all attached threads.
 
 use crate::buffer::{WritableBuffer, new_bytes};
 use crate::error::{guarded, invalid};

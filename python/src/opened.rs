@@ -1,13 +1,13 @@
-//! The open source of a handle with its readers, and lending a reader to a call.
+//! The open source of a file handle and its readers; each call on the handle borrows a reader.
 //!
 //! ```text
 //!   Slot: closed ─ or ─ OpenSource ──► lend ──► LentReader: lives until its call returns
 //!                          └─ from before a fork: opened again
 //! ```
-//! A lent reader lives until its call returns: `close` in another thread does not end reads in flight, and the last one
-//! closes the source. The slot is locked only briefly, and only by a thread that is attached to the interpreter and
-//! does not call the engine meanwhile. During a fork no other thread is attached (see process.rs), so the slot is then
-//! unlocked.
+//! A borrowed reader lives until its call returns: if another thread calls `close`, reads in flight continue, and the
+//! source is closed when the last of them returns. The slot is locked only briefly, and only by a thread that is
+//! attached to the interpreter and does not call the engine meanwhile. During a fork no other thread is attached (see
+//! process.rs), so the slot is then unlocked.
 
 use crate::error::{invalid, of_open, of_read};
 use crate::fetcher::Fetcher;

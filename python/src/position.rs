@@ -1,13 +1,14 @@
 //! The position shared by `read`, `readinto` and `seek` of one file, for any number of threads.
 //!
-//! A read claims its range before it waits, so two threads get consecutive ranges, each range once, and neither thread waits for the
-//! other:
+//! Before a read waits for data, it moves the position past its range. Therefore two threads get consecutive ranges,
+//! and neither thread waits for the other:
 //!
 //! ```text
 //!   position 0    A: read(10) claims 0..10      position 10    B: read(10) claims 10..20      position 20
 //!   A fails or is interrupted before another read claims: back to 0
 //! ```
-//! The position is an atomic number without a lock, so it is consistent in a forked child, whatever other threads did at that moment.
+//! The position is an atomic number without a lock, so it is consistent in a forked child, whatever other threads did
+//! at the moment of the fork.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

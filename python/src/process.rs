@@ -1,8 +1,8 @@
 //! State shared by the files of a process: an engine for each kind of storage and setting, the defaults, and fork handling.
 //!
-//! `auto` measures one kind of storage, so a local file and an object have separate engines, but a thousand objects share one. An
-//! engine is kept after its last file is closed, for the next open. If there are more than [`MAX_ENGINES`], engines without files
-//! are dropped.
+//! The policy `auto` adapts to the storage that its engine reads, so a local file and an object have separate engines,
+//! but a thousand objects share one engine. After the last file of an engine is closed, the engine is kept for the next
+//! file. If there are more than [`MAX_ENGINES`] engines, those without open files are dropped.
 //!
 //! ```text
 //!   open ──► kind, policy, cache ──► the existing engine, or a new one

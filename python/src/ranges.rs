@@ -1,10 +1,11 @@
-//! Reads many ranges: those within a window are prefetched before they are read.
+//! Reads the ranges of a list one after the other, and prefetches the next ranges, as far as they fit into a window of
+//! limited size.
 //!
 //! ```text
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ]
 //!                            └─ Ahead::next: ranges that enter the window are prefetched, adjacent ones as one request
 //! ```
-//! Like `foreread::ReadPlan`, but the caller reads into Python memory.
+//! This module works like `foreread::ReadPlan`, but the bytes are read into Python memory.
 
 use foreread::{ReadError, Reader};
 

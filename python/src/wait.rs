@@ -1,10 +1,11 @@
-//! Waits that Ctrl-C can interrupt: Python runs signal handlers only in the main thread and between native calls.
+//! Waits for reads so that Ctrl-C can interrupt them. The main thread wakes up regularly, because Python runs signal
+//! handlers only in the main thread, and not during native calls.
 //!
 //! ```text
 //!   main thread:   poll ──► ready                    other threads: Reader::read_at, without the interpreter
 //!                   └─ pending ──► sleep at most 50 ms, or until woken ──► signals? ──► KeyboardInterrupt: the read is dropped
 //! ```
-//! In the main thread and in others, the interpreter is released (`detach`) while bytes are copied or awaited.
+//! Every thread detaches from the interpreter (`detach`) while it copies bytes or waits for them.
 
 use crate::{error, process};
 use foreread::{ReadError, Reader};

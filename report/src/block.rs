@@ -1,10 +1,12 @@
-//! A result as a list of blocks, with two renderers: text for the terminal and a section of a page.
+//! A result as a list of blocks (sentences, tables, charts), which can be rendered as text for the terminal or as a
+//! section of an HTML page.
 //!
 //! ```text
 //!   [Text, Table, Note, Paste, Figure ...] ──► text     lines no wider than the terminal
 //!                                          └─► section  sentences, drawings and tables in HTML
 //! ```
-//! A table is described by its columns: each column has a head, a function for its cells, and the outputs that show it.
+//! A table is described by its columns: each column has a head, a function that returns the text of a cell, and a list
+//! of the outputs (terminal, page) that show the column.
 
 use crate::figure::Figure;
 use crate::number::wrap;

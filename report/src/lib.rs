@@ -1,4 +1,4 @@
-//! The crate that **shows** results: it turns values into numbers, tables, charts and pages for people.
+//! The crate that **shows** results: it formats values as numbers, tables, charts and HTML pages.
 //!
 //! ```text
 //!   names                      suggestions for an unknown name
@@ -7,7 +7,7 @@
 //!                 ├─► figure   charts as SVG, drawn by the crate plotters
 //!                 └─► page     a single HTML file: sections of figures and tables, and the JSON
 //! ```
-//! It depends on no crate that measures, prints nothing, and uses neither a clock nor a terminal.
+//! It does not depend on the crates that measure, prints nothing, and uses neither a clock nor a terminal.
 
 pub mod block;
 pub mod figure;

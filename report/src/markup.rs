@@ -1,7 +1,7 @@
 //! Escapes untrusted text for an HTML page, such as names of traces, files and policies.
 //!
-//! The escaped text has no character that could end an element, a script or an attribute, that XML forbids, or that
-//! changes the text direction.
+//! The escaped text contains no characters that could end an element, a script or an attribute. It also contains no
+//! characters that XML forbids or that change the text direction.
 
 /// Escapes `text` for an element or an attribute of HTML and XML.
 pub fn escape(text: &str) -> String {

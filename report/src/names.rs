@@ -1,6 +1,7 @@
-//! Error messages for unknown names: they suggest similar known names and the command that lists all names.
+//! Error messages for unknown names (of policies or models, for example): a message suggests similar known names, and
+//! the command that lists all names.
 //!
-//! foreread never replaces an unknown name by a similar one: the command ends with the message.
+//! A command that gets an unknown name always ends with this message, and never uses a similar name instead.
 
 use foreread_core::policy::SpecError;
 use foreread_os::failure::Failure;

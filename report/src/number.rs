@@ -1,5 +1,5 @@
-//! Formats numbers for tables and sentences: with few digits, and never rounded to a false claim ("100 %" is shown only
-//! for exactly all). JSON has every digit instead.
+//! Formats numbers for tables and sentences with few digits. Rounding never makes a number say more than is true: "100
+//! %" is shown only if it is exactly 100 %. The JSON output has all digits.
 
 /// Formats a size like in parameters of policies, with all its digits: `512K`, `1000`.
 pub use foreread_core::units::format_size as exact_size;

@@ -1,18 +1,18 @@
-//! A report as a single HTML page that works offline, on a phone and in dark mode. `--html` writes it.
+//! A report as a single HTML page that works offline, on a phone and in dark mode. The option `--html` of several
+//! commands writes such a page.
 //!
 //! ```text
 //!   Report, Series, Reproduction, Probe ──► Page: facts, sections of figures and tables ──template──► HTML
 //!        └──────────────────────────────────► the same JSON that --json writes, inside the page
 //! ```
 //! The page of each command is built from these parts in `lab/src/report/page/`, `page.rs` of `lab/src/probe`, `lab/src/tune`,
-//! `lab/src/explain`, `attach/src/run` and `check/src/reproduce`. All have the same layout:
+//! `lab/src/explain`, `attach/src/run` and `check/src/reproduce`. The pages of all commands have the same layout:
 //! ```text
 //!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command ─► every value
 //! ```
 //! The page loads nothing and runs no script; its content security policy (CSP) forbids both. The page is valid XML as
 //! well as HTML, so that a test can parse it. The values of every chart are also in a table, and every value of the
-//! JSON is on the page. All text is escaped, nothing outside the file is referenced, and every number comes from the
-//! report.
+//! JSON is on the page. All text is escaped, and the page does not refer to anything outside its file.
 
 mod values;
 

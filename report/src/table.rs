@@ -1,12 +1,11 @@
-//! A table for the terminal: words are aligned to the left, figures to the right; columns are separated by spaces,
-//! without lines.
+//! A table for the terminal: words are aligned to the left, figures to the right, and columns are separated by spaces.
 //!
 //! ```text
 //!   policy      time     TextTable::new([0]).head(["policy", "time"])   add(["auto", "1.2 s"])
 //!   auto       1.2 s
 //!   linux-6.18 3.4 s
 //! ```
-//! The terminal is not queried: the caller passes the maximum width.
+//! The caller passes the maximum width of the table.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 

@@ -1,7 +1,7 @@
-//! The width of text for people: 100 columns, unless the command sets the width of its terminal.
+//! The width of printed text: 100 columns, unless the command sets it to the width of its terminal.
 //!
-//! The whole process has one width, because every table, note and advice is printed on the same terminal. This module
-//! does not query the terminal.
+//! The width is the same in the whole process, because all output goes to the same terminal. This module does not query
+//! the terminal.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,16 +1,17 @@
-//! `foreread check bench policies`: runs policies in all cells of [`crate::evaluation`], and decides which cells a policy loses.
+//! `foreread check bench policies`: runs policies in all cells of [`crate::evaluation`] (a cell is a workload, a device
+//! and a cache size), and decides in which cells a policy is slower than its best opponent.
 //!
 //! ```text
 //!   options ──► keys ──► grid::run: all that are not in the file, on all threads ──► verdict, targets ──► Results ──► text, JSON
 //! ```
-//! Example: the fractional design has 123 cells, 8 opponents and `auto`: about 3,200 runs. If it is stopped after 1,000
-//! of them, 38 cells are complete and are reported. The same command with the same `--resume FILE` then measures the
-//! remaining runs.
+//! Example: the set of cells named `fractional` has 123 cells; with `auto` and 8 opponents, these are about 3,200 runs.
+//! If the benchmark is stopped after 1,000 runs, 38 cells are complete and are reported. The same command with the same
+//! `--resume FILE` then executes the remaining runs.
 //!
-//! A run depends only on its key: cell, policy, seed, and the recording that it reads. The key of a judged policy also
-//! includes the build of foreread, so that after a change `auto` runs again and its opponents do not. The results of opponents must not
-//! have changed: for each opponent, the run with the fewest requests in the file is repeated, and the file is refused unless every figure
-//! is the same.
+//! The result of a run depends only on the run's key: cell, policy, seed, and the recording that it reads. For a judged
+//! policy such as `auto`, the key also includes the build of foreread: if the code has changed, `auto` runs again, but
+//! its opponents do not. To check that the change did not affect the opponents, one run of each opponent (the run in
+//! the file with the fewest requests) is repeated, and the file is refused unless every figure is the same.
 
 mod report;
 

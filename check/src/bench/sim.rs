@@ -1,4 +1,5 @@
-//! `foreread check bench sim`: decisions of the core and reads of the simulator in a second, and the core's state for a page.
+//! `foreread check bench sim`: measures decisions of the core per second, simulated reads per second, and the memory
+//! that the core needs for each cached page.
 //!
 //! The rates depend on the machine and on its load, so no test checks them. The published rates are in `docs/benchmarks/sim.csv`.
 

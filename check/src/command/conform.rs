@@ -1,6 +1,6 @@
 //! `foreread check conform linux --check REC`, `foreread check conform rbd`: compares our decisions with those of a kernel or librbd.
 //!
-//! A cluster started by this command is always removed.
+//! A Ceph cluster that this command has started is always removed.
 
 use super::conform_live::{self, ConformLiveArgs};
 use crate::conform::linux::{self, Level, Verdict};

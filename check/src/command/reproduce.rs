@@ -1,4 +1,5 @@
-//! `foreread check reproduce`: recomputes published tables, prints them, and fails if a check fails that is not a recorded miss.
+//! `foreread check reproduce`: recomputes published tables, prints them, and fails if one of our figures disagrees with
+//! the published figure and this is not a known miss.
 
 use crate::reproduce::published::{PAPERS, Paper};
 use crate::reproduce::{self, Options, show};

@@ -1,4 +1,4 @@
-//! `foreread check store`: tests a store with a user's real account. The output is meant for bug reports.
+//! `foreread check store`: tests a store with a user's real account. Users can paste the output into bug reports.
 
 use crate::store::{self, StoreOutcome};
 use foreread::source::SourceName;

@@ -1,5 +1,5 @@
-//! Predicts the results of the kernel's two cache look-ups on large folios, for which the kernel's position in the
-//! index gets out of step with the page number.
+//! Predicts what the kernel's two page cache look-ups return if a file has large folios. The kernel's result can then
+//! be wrong, because its position in the index (the xarray) gets out of step with the page number.
 //!
 //! ```text
 //!   page number   8   9  10  11  12 ..          a probe that begins at page 9, inside the folio of page 8
@@ -9,8 +9,8 @@
 //!
 //! This module never changes the cache. Without large folios, the kernel's look-ups are exact.
 //!
-//! Source: docs/spec/linux-readahead.md 4.9. For folios of at least 128 pages, and for multiples of 4096, the source is
-//! recordings of 6.18.44 (`conform linux`), which are in the tests.
+//! Source: docs/spec/linux-readahead.md 4.9. The rules for folios of at least 128 pages, and for page numbers that are
+//! multiples of 4096, come from recordings of Linux 6.18.44 (`conform linux`), which are in the tests.
 
 use foreread_core::policy::kernel::{Folios, Sight, counted};
 

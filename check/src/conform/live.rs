@@ -1,8 +1,7 @@
 //! Tests the running kernel: executes seeded operations on a temporary file system, records the kernel's decisions from
 //! tracepoints, and compares the recording.
 //!
-//! The test never touches other devices, pages of other files, or other traces, and leaves nothing behind, however the
-//! process ends.
+//! The test uses only its own device, files and tracing instance, and removes all of them, however the process ends.
 //!
 //! ```text
 //!   patterns ──steps──► player ──system calls──► a file on our own loop device

@@ -1,7 +1,8 @@
-//! The level *pages*: passes an episode to the machine as a reader would, with an empty cache that is large enough for
-//! everything.
+//! The level *pages* of `conform linux`: executes an episode on the engine's state machine, with a cache that is empty
+//! at first and never evicts.
 //!
-//! This level does not look inside a policy: it compares the fetched pages and the marks in the cache.
+//! This level does not compare a policy's decisions, but only their results: the fetched pages and the marks in the
+//! cache.
 //!
 //! ```text
 //!   op ──► event ──► machine ──► Submit (answered at once): pages added     marks: the machine's cache

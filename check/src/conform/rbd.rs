@@ -1,7 +1,7 @@
-//! Compares librbd with `rbd-aligned`: the same reads go through both, on a real cluster.
+//! Compares librbd with the policy `rbd-aligned`: on a real Ceph cluster, librbd executes the same reads as our policy.
 //!
-//! librbd logs and counts its decisions; foreread's state machine returns ours. The two lists must be equal, extent by
-//! extent, and so must the counts. Our side uses none of librbd's answers, and the check reads only images that it
+//! librbd logs and counts its decisions; foreread's state machine returns ours. The two lists of extents must be equal,
+//! and so must the counts. foreread's predictions do not use librbd's answers. The check reads only images that it has
 //! created.
 //!
 //! ```text

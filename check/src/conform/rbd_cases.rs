@@ -1,4 +1,4 @@
-//! Test reads for librbd and `rbd-aligned`: the published tables, and any number of random sequences.
+//! Test reads for librbd and `rbd-aligned`: those of the published tables, and any number of random sequences.
 //!
 //! No read begins beyond the end, because librbd refuses such a read before it looks for a sequence.
 

@@ -1,7 +1,7 @@
-//! A recording of a running kernel, line by line: docs/spec/linux-readahead.md 5.
+//! Parses a recording of a running kernel's readahead, line by line (format: docs/spec/linux-readahead.md 5).
 //!
-//! Every line is checked here, once, before it is used: its form, its numbers, and its agreement with the header. Only
-//! one line is in memory at a time, and no number can overflow later.
+//! Before a line is used, its syntax, its numbers and its agreement with the header are checked. The checked numbers
+//! are so small that later calculations cannot overflow. Only one line is in memory at a time.
 //!
 //! ```text
 //!   header ── episode ── op ── op ── ... ── episode ── op ── ...

@@ -1,5 +1,5 @@
-//! The kernel's state of a file in a recording: folios, descriptors, mappings. Decisions and folio placement use the
-//! policy's own code; this file has the read call, the page fault and the page tables around them.
+//! A model of the kernel's state of one recorded file: folios, descriptors, mappings. The code of the policy
+//! `linux-6.18` makes the decisions and places the folios; this file models read calls, page faults and page tables.
 //!
 //! ```text
 //!   read   ─► folios from page i ─► none: sync ─► (still none: one folio) ─► marked: async ─► go on behind them
@@ -7,7 +7,8 @@
 //!               ▲──────────── again, until the page is mapped ┴──────────────────────────────────────┘
 //! ```
 //!
-//! The model does not use the kernel's answers, except the folios evicted from the cache.
+//! From the recording, the model takes the operations and the folios that the kernel evicted, but none of the kernel's
+//! decisions.
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 

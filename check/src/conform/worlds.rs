@@ -1,5 +1,5 @@
-//! The kernel states ("worlds") in which a recording may have been made. There is only one world until a detail matters
-//! that the recording does not contain:
+//! All states of the kernel ("worlds") that agree with a recording so far. There is only one world until a result
+//! depends on a detail that the recording does not contain:
 //!
 //! ```text
 //!   mmap without `va`:   each world ──► 16 worlds, the mapping one page further in each
@@ -8,8 +8,8 @@
 //!   mmap again:          worlds that differed only in the mapping become one
 //! ```
 //! The position of a mapping within its page table decides which pages fault-around maps, because its blocks are
-//! aligned by address (docs/spec/linux-readahead.md 4.10). Only positions within a block are tried, so the ends of page
-//! tables may be elsewhere. Whether the neighbours of a page have arrived when its fault is retried depends on timing
+//! aligned by address (docs/spec/linux-readahead.md 4.10). Only the 16 positions within a block are tried; where page
+//! tables end is not varied. Whether the neighbours of a page have arrived when its fault is retried depends on timing
 //! ([`World::play`]).
 
 use super::recording::{Act, Op, TABLE};

@@ -1,19 +1,21 @@
-//! The cells to measure, chosen before the judged policy was tuned.
+//! The cells to measure: combinations of a workload, a device and a cache size, chosen before the policy `auto` was
+//! tuned.
 //!
-//! `baseline` is every valid combination of 7 devices, 21 workloads and 2 caches: 290 cells. `fractional` has more
-//! workloads and devices than can be combined in minutes, so each workload runs on a few devices. A fixed rule chooses
-//! the devices, so that each device gets about the same number of workloads.
+//! `baseline` is every valid combination of 7 devices, 21 workloads and 2 cache sizes: 290 cells. `fractional` has so
+//! many workloads and devices that running all combinations would take too long, so each workload runs on only a few
+//! devices. A fixed rule chooses the devices, so that each device gets about the same number of workloads.
 //!
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
 //! ```
-//! `validation` has the recordings of `check/recordings`, each on two devices that are drawn at random from a seed and
-//! used for no other recording. It also has 24 cells of small files that are read at random, each on a drawn device.
+//! `validation` replays the recordings of `check/recordings`, each on two randomly generated devices that no other
+//! recording uses. It also has 24 cells in which small files are read at random, each on a randomly generated device.
 //!
-//! Because the step is 5 and there are 12 devices, a workload never gets the same device twice, and neighbouring
-//! devices in the list get different workloads.
+//! In the rule of `fractional`, the step 5 and the number of devices, 12, have no common divisor. Therefore a workload
+//! never gets the same device twice, and neighbouring devices in the list get different workloads.
 //!
-//! Weights: every cell counts once in the geometric means. Source of the lists: issue 18 and its evaluation plan.
+//! In geometric means over cells, all cells have the same weight. Source of the lists: issue 18 and its evaluation
+//! plan.
 
 use super::measure::Key;
 use super::{devices, drawn, opponents, workloads};

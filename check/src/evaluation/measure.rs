@@ -1,11 +1,12 @@
-//! One run: a policy in a cell with a seed, and the resulting figures.
+//! Executes one run of a policy in a cell with a seed, and returns the measured figures.
 //!
 //! ```text
 //!   Key (cell, policy, seed) ──► workload, device, machine ──simulator, Watcher──► Figures
 //! ```
-//! The limits are those of `compare` on a model: as many requests in flight as the device accepts, half of them
-//! readahead. The cache page is that of the policy, or else that of the workload. `oracle` in place of a policy is the
-//! search with perfect foresight; its only figure that can be compared with a policy's is its time.
+//! The limits are those of `compare` on a model: as many requests in flight as the device accepts, and at most half of
+//! them readahead. The size of a cache page is that of the policy or, if the policy does not set it, that of the
+//! workload. If the policy is `oracle`, the result is the best schedule found with perfect foresight; of its figures,
+//! only the time can be compared with a policy's.
 
 use super::watcher::Watcher;
 use super::{Cell, devices, opponents, workloads};

@@ -1,9 +1,10 @@
-//! The opponents (the policies with which a judged policy is compared), and the conversion of a name to a policy.
+//! The opponents, that is, the policies with which a judged policy is compared; also creates a policy from its name.
 //!
-//! `BASELINE` has the settings that a user of foreread could choose before `auto`, and the imitation that wins most
-//! often. `EIGHT` has four of them and four adaptive policies.
+//! `BASELINE` contains the settings that a user of foreread could choose before the policy `auto` existed, and the
+//! imitation of another program's readahead that wins most often. `EIGHT` contains four of these settings, the
+//! imitation, and three adaptive policies.
 //!
-//! If a value of a policy depends on the capacity of the device, the model's capacity is used.
+//! If a parameter of a policy depends on the capacity of the device, the capacity of the device model is used.
 
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_history::parse;
@@ -25,11 +26,10 @@ pub(crate) const BASELINE: [&str; 13] = [
     "peer-mountpoint-s3",
 ];
 
-/// Opponents of the fractional design. `none` and three maxima of `linux-6.18` are fastest in 54 of its 111 cells, the
-/// imitation of mountpoint-s3 in 37 (seed 1, 13 candidates). AMP and the read stream win few cells and are included as
-/// adaptive policies. `zfetch` wins none, and shows the cost of its rule for growth. Left out: `linux-6.18:max=512K` (8
-/// cells; it is between two included settings) and `rbd-plain` (3).
-/// between two that are here), `rbd-plain` (3).
+/// Opponents in the cells of `fractional`. `none` and three maxima of `linux-6.18` are fastest in 54 of its 111 cells,
+/// the imitation of mountpoint-s3 in 37 (seed 1, 13 candidates). AMP and the read stream win few cells and are included
+/// as adaptive policies. `zfetch` wins none, and shows the cost of its rule for growth. Left out: `linux-6.18:max=512K`
+/// (8 cells; it is between two included settings) and `rbd-plain` (3).
 pub(crate) const EIGHT: [&str; 8] = [
     "none",
     "linux-6.18",
@@ -41,7 +41,8 @@ pub(crate) const EIGHT: [&str; 8] = [
     "peer-mountpoint-s3",
 ];
 
-/// Opponents of the validation: the usual settings, the adaptive policies, and the imitation that wins most often.
+/// Opponents in the cells of `validation`: the usual settings, the adaptive policies, and the imitation of another
+/// program that wins most often.
 pub const VALIDATION: [&str; 12] = [
     "none",
     "linux-2.6.23",

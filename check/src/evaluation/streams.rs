@@ -1,19 +1,20 @@
 //! AMP's experiment: 100 concurrent sequential readers, by cache size and think time.
 //!
-//! With 100 streams, a cache holds some hundred KiB for each. Readahead that is too long evicts pages that other
-//! streams have not read yet; readahead that is too short turns the disk into a random reader. AMP was made for this,
-//! so its throughput is the yardstick: `auto` must reach at least 0.98 of it in each cell.
+//! With 100 streams, a cache has room for only some hundred KiB of each stream. If readahead is too long, it evicts
+//! pages that other streams have not read yet; if it is too short, the disk seeks for every small request. AMP was
+//! designed for this case, so `auto` must reach at least 0.98 of AMP's throughput in each cell.
 //!
 //! ```text
 //!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
 //!             164, 655, 2621 KiB per stream   demand: all that the disk delivers, 164 MB/s, 16 MB/s
 //! ```
-//! Example: with 16 MiB and no pauses, windows of 4 MiB do not fit 100 times: they are refused, or evicted unread.
+//! Example: a cache of 16 MiB has no room for 100 windows of 4 MiB: most windows are refused, or evicted before they
+//! are read.
 //!
-//! The disk is `hdd-7200`; the publication had five SCSI disks. Each of the 100 readers reads a file of 4 MiB. A file
-//! of this size is long enough for AMP's degree of readahead, which grows by the size of a read for each part, to reach
-//! its final value in the two smaller caches. Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a
-//! Shared Cache", FAST 2007 (100 concurrent streams); sizes chosen.
+//! The disk is `hdd-7200`; the publication had five SCSI disks. Each of the 100 readers reads a file of 4 MiB. AMP's
+//! degree of readahead grows by the size of one read for each prefetched part. In a file of 4 MiB it reaches its final
+//! value with the two smaller caches. Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared
+//! Cache", FAST 2007, for the 100 concurrent streams; the sizes are our choice.
 
 use super::measure::{Figures, Key, is_within_credit, simulate};
 use super::verdict::JUDGED;

@@ -1,4 +1,5 @@
-//! Computes cells and totals from runs: which cells a policy loses, and by how much.
+//! Computes the results from the runs: in which cells a policy is slower than its best opponent, by how much, and the
+//! totals over all cells.
 //!
 //! ```text
 //!   opponents on choosing seeds ──overfetch <= 1.25, least mean time──► the best of the cell
@@ -8,17 +9,18 @@
 //!   share of the oracle's gain = ln(none / policy) / ln(none / oracle); over several cells: sum / sum
 //! ```
 //! Example: the best opponent of the cell takes 2.0 s, the policy 2.2 s, none 8 s, the oracle 1.6 s. The ratio is 1.1,
-//! so the cell is lost; the share is ln(3.64) / ln(5) = 0.80. With a second cell, in which the policy gains 0.1 of the possible 0.2, the
-//! share over both cells is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of shares would mostly reflect cells with almost nothing to gain.
-//! All these times are from the first judging seed, the only one with which the oracle runs.
+//! so the policy loses the cell; its share of the oracle's gain is ln(3.64) / ln(5) = 0.80. If in a second cell the two
+//! logarithms are 0.1 and 0.2, the share over both cells is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of the shares
+//! would give too much weight to cells in which almost nothing can be gained. All these times are from the first
+//! judging seed, the only one with which the oracle runs.
 //!
 //! The oracle is the result of a search and not a bound: if a device has random latencies, a policy that makes other
 //! requests than the oracle may draw shorter latencies. If a policy beats the oracle, its share in that cell is above 1, and
 //! [`Row::oracle_ratio`] is below 1.
 //!
-//! In the design `validation`, an opponent may read as much as the judged policy did in the cell, or 1.25 times the
-//! demanded bytes, whichever is more. A policy that reads more is therefore compared with others that read as much. The
-//! ratio to the best opponent that reads at most 1.25 times the demanded bytes is also given.
+//! In the set of cells `validation`, an opponent may read as many bytes as the judged policy did in the cell, or 1.25
+//! times the demanded bytes, whichever is more. A policy that reads much is therefore also compared with opponents that
+//! read as much. The ratio to the best opponent that reads at most 1.25 times the demanded bytes is also given.
 //!
 //! The results also contain the unrestricted best opponent, which may read any number of useless bytes and is chosen on
 //! the judging seeds themselves. The totals of `baseline` are based on this opponent.

@@ -1,4 +1,5 @@
-//! Takes measurements during a run: the unread readahead held, and the waits of a random reader.
+//! Takes measurements during a run: how many bytes that were read ahead are in the cache unread, and how long a random
+//! reader waits.
 //!
 //! ```text
 //!   held    integral of (bytes planned - bytes touched - bytes that left unused) over time

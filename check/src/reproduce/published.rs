@@ -8,9 +8,10 @@
 //!   sequential readers on HP EVA | 4 readers, 128K | KB/s | 132351 | kib_s readers 4 128K eva | fit | 0.06
 //! ```
 //! `ours` is an expression ([`super::experiment`]). `holds` is the target ([`super::verdict::Target`]). If `known` is
-//! `miss`, the row was missed before: it is listed as a miss, but only a new miss makes the command fail.
+//! `miss`, it is known that our figure disagrees: the row is listed as a miss, but only other misses make the command
+//! fail.
 //!
-//! These files contain none of our results.
+//! The CSV files contain none of our results.
 
 use super::verdict::FigureKind;
 use serde::Deserialize;

@@ -1,18 +1,18 @@
-//! The sweeps of `dd` over readahead sizes, [Wu 2010b]: compares a device's model with its rows, and shows what the
-//! same form of model predicts for a row that was left out of the fit.
+//! Reproduces the measurements of [Wu 2010b], in which `dd` reads a device with one readahead size after the other.
+//! Compares the model of the device with all rows of the table; also fits the same kind of model without one row, and
+//! compares its prediction for this row.
 //!
 //! ```text
 //!   rows ── all ──► the preset (fitted once, for good) ──► rows of the kind fit
 //!        └─ all but one ──► the same form, fitted here ──► the runs of that one: left-out
 //! ```
-//! **Two columns of labels.** The posting prints 4, 8, 16 KiB ...; its script, and [Wu 2010a] for the same runs, have
-//! 4, 16, 32 KiB. A device with one command at a time explains the rows only with the latter labels
-//! (`check/tests/device_fits.rs`), so they are used here.
+//! **Two columns of labels.** For the readahead sizes of its rows, the posting prints 4, 8, 16 KiB ...; its script, and
+//! [Wu 2010a] for the same runs, have 4, 16, 32 KiB. A model with one command at a time fits the rows only with the
+//! sizes of the script (`check/tests/device_fits.rs`), so these sizes are used.
 //!
-//! **The marks** (`==>`), at sizes as printed, follow one rule: the first row with a given share of the best row's
-//! throughput. The share is taken from the marks of the other devices.
-//!
-//! Knees are never moved to improve the fit.
+//! **The marks** (`==>`) of the posting, at the sizes that it prints, follow one rule: they are at the first row whose
+//! throughput is at least a certain fraction of the best row's. The fraction is derived from the marks of the other
+//! devices.
 
 use super::published::Paper;
 use super::verdict::FigureKind;

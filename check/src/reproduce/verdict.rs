@@ -1,5 +1,5 @@
-//! Decides whether one of our figures agrees with the published one: the kind of a figure, its target, and the score of
-//! a kind.
+//! Decides whether one of our figures agrees with the published one. Defines the kinds of figures, the target of a
+//! figure (how closely it must agree), and the score of all figures of a kind.
 //!
 //! ```text
 //!   blind      a rule or a model that does not use the paper's figures
@@ -7,8 +7,8 @@
 //!   formula    our model is the published formula or rule: only our mistakes could differ
 //!   order      which of two is larger, or that neither is; the ratio is also shown
 //! ```
-//! Figures of these four kinds have verdicts. The scores of different kinds are never added up: agreement with a
-//! formula says nothing about predictions.
+//! Only figures of these four kinds can pass or fail. The scores of different kinds are never added up, because
+//! agreement with a published formula does not show that a model predicts well.
 //!
 //! A figure used to fit a model or a workload never counts as a check, because that would be circular.
 

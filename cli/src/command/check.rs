@@ -4,7 +4,7 @@
 //! ```text
 //!   foreread check reproduce all ──► foreread-check reproduce all
 //! ```
-//! The list of checks is in foreread-check only.
+//! Only `foreread-check` knows which checks exist.
 
 use crate::args::global;
 use crate::fail::{Fail, note};

@@ -2,7 +2,7 @@
 //!
 //! The text is printed at the end, and starts with the verdict over all tables. If there are several tables, a line on
 //! stderr reports each table once it is complete. After Ctrl-C or an error of the source, the results so far are
-//! printed. Nothing is printed during a measurement.
+//! printed. Nothing is printed while a run is measured, because printing could disturb it.
 
 use crate::args::values::{page_size, size, time};
 use crate::config;

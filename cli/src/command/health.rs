@@ -1,5 +1,5 @@
 //! `foreread health`: checks that mounts and servers on this machine answer, for a container's health check. Prints one
-//! line for each and sets the exit code.
+//! line for each mount or server, and sets the exit code.
 //!
 //! ```text
 //!   folders ──► a process for each: a system call on a hung mount blocks its process     servers ──► a thread for each

@@ -1,4 +1,5 @@
-//! `foreread list`: lists the names that other commands accept. Each list is a file in `list/` and a row here.
+//! `foreread list`: lists the names that other commands accept. Each list has a file in `list/` and a row in the table
+//! of this file.
 
 mod catalog;
 mod models;

@@ -1,4 +1,5 @@
-//! `foreread plan`: makes a plan with the lab, writes it, and reports what it contains and what it leaves out.
+//! `foreread plan`: makes a readahead plan, writes it to a file, and reports what the plan contains and what was left
+//! out.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;

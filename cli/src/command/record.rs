@@ -4,7 +4,8 @@
 //!   Ctrl-C on the terminal ──► the command gets it from the terminal; we wait for it to end
 //!   a signal to us         ──► the command gets it from us            and write the trace
 //! ```
-//! Nothing is printed while the command runs. stdout belongs to the command, unless JSON was requested there.
+//! foreread prints nothing while the command runs, and nothing to stdout, which the command may use, unless `--json -`
+//! was given.
 
 use super::run::By;
 use crate::args::JsonArgs;

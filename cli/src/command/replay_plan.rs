@@ -4,8 +4,8 @@
 //!   CMD starts ──► the plan is read ──► CMD ends ──► reading stops ──► report
 //!   a signal to us ──► CMD gets it; without CMD, reading stops; after CMD has ended, we end
 //! ```
-//! At the end, it waits at most 1.5 s for storage that does not answer. If this process is killed, CMD continues.
-//! stdout belongs to CMD unless output was requested there.
+//! When it ends, `foreread replay` waits at most 1.5 s for storage that does not answer. If foreread is killed, CMD
+//! continues. foreread prints nothing to stdout, which CMD may use, unless `--json -` was given.
 
 use super::plan::{left_out_json, name, objects};
 use crate::args::JsonArgs;

@@ -1,5 +1,5 @@
-//! `foreread sweep`: builds a grid from its options, lets the lab measure the cells that are not in the `--resume` file
-//! yet, and prints all cells.
+//! `foreread sweep`: combines the values of its options into a grid of measurements (cells), measures the cells that
+//! are not yet in the `--resume` file, and prints all cells.
 //!
 //! A trace is loaded by the thread that measures its first missing cell, and freed after its last cell.
 

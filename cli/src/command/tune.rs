@@ -1,4 +1,5 @@
-//! `foreread tune`: records a command or takes a trace, lets the lab measure and compare, and prints what to set.
+//! `foreread tune`: records a command or uses an existing trace, measures the storage, compares policies, and prints
+//! what the user should set.
 //!
 //! ```text
 //!   -- CMD, --pid N ──► foreread record, a child ──► trace, kept ─┐

@@ -1,7 +1,7 @@
 //! Exports the slowest reads of each second, with the fetches inside them.
 //!
-//! Most reads are hits and nearly identical, so a random sample would contain only hits. The number exported is the
-//! same at 10 and at 100,000 reads a second.
+//! Most reads are hits and nearly identical, so a random sample would contain only hits. The number of exported reads
+//! does not grow with the rate: it is the same at 10 and at 100,000 reads per second.
 
 use foreread_os::threads::spawn;
 use opentelemetry::Context;

@@ -1,7 +1,7 @@
 //! The defaults of a comparison: the number of runs, the number of bytes, and the time.
 //!
-//! On a model a run costs only processor time, so there are many runs. On a file and on a remote source each run really
-//! reads, so the time of a table is limited.
+//! On a device model, a run takes only some CPU time, so there are many runs. On a file or a remote source, each run
+//! takes real time, so the time of a table (one workload on one source) is limited.
 
 /// Default number of runs on a model: such runs are cheap, and an evaluation needs at least 20 seeds.
 pub const MODEL_RUNS: u32 = 20;

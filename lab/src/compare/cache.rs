@@ -1,4 +1,4 @@
-//! Checks whether a cache of the given size is possible, because a run would otherwise silently use another size.
+//! Checks whether a cache of the given size is possible. Without this check, a run could silently use another size.
 
 use super::CompareError;
 use super::targets::Description;

@@ -1,4 +1,4 @@
-//! The errors of a comparison. Each message is one line.
+//! The errors of a comparison, whose messages are one line each.
 
 use crate::live;
 use foreread_core::policy::SpecError;

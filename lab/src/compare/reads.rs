@@ -1,6 +1,6 @@
 //! The reads of a comparison: built-in workloads by their names, or a trace.
 //!
-//! This module measures nothing, and chooses no target.
+//! This module only prepares the reads: other modules choose the storage to read (the target) and measure.
 
 use super::targets::Description;
 use super::{CompareError, ComparePlan, SCRATCH_WORKLOADS, SPAN_BYTES, USUAL_WORKLOADS};

@@ -1,4 +1,5 @@
-//! The planned rows of a table: for each row what reads ahead (a policy, the kernel, librbd), and the size of its cache page.
+//! Plans the rows of a table: for each row, what does the readahead (a policy of foreread, the kernel or librbd), and
+//! the size of a cache page.
 //!
 //! Example: on a file with `--policy rbd-plain` there are three rows: `none` and `rbd-plain`, which are policies of
 //! foreread, and `kernel`, the page cache. On a model there is a row for the oracle (perfect foresight) instead of `kernel`.

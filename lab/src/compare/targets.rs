@@ -1,12 +1,12 @@
-//! The targets that can be measured: a model, a model that really sleeps, a source of the engine, a file. Each kind of
-//! target has a separate source file.
+//! The targets (storage) that a comparison can measure: a device model in virtual time, a device model in real time, a
+//! source of the engine, or a file. Each kind of target has a separate source file.
 //!
 //! ```text
 //!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
 //!                                                            rows, run ◄──┘
 //! ```
 //! To add a kind, add a file in `targets/` and a row to [`KINDS`]. All other code asks a target for its properties,
-//! never for its kind. A scratch file never has a name; it exists as long as its target.
+//! never for its kind. A scratch file has no name in the file system, and exists as long as its target.
 
 mod file;
 mod model;

@@ -1,8 +1,9 @@
-//! `--vary KEY=V1,V2,...`: the values of a parameter that varies. `compare` makes a report for each value, `sweep` one
-//! measurement for each policy and value.
+//! `--vary KEY=V1,V2,...`: the values of a parameter that varies. For each value, `compare` makes a report, and `sweep`
+//! makes one measurement with each policy.
 //!
 //! KEY is a parameter of the workload, `memory` (or `cache`, which means the same), `think` of a trace, or `policy.KEY` for a parameter
-//! of each policy that has it. A parameter that is also set elsewhere is refused. All values are checked before the first one runs.
+//! of each policy that has it. A parameter that is also set by another option is refused. All values are checked before
+//! anything is measured.
 //!
 //! ```text
 //!   "streams=1,2,4" ──parse──► Axis ──plans──► a ComparePlan for each value ──run──► Series: a Report for each

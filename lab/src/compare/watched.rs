@@ -1,11 +1,11 @@
-//! Does a single run of one policy of a comparison, with an observer. It has the same cache page, cache size, limits and random
-//! numbers as the first run of `compare`, so the explanation matches the row of `compare`.
+//! Executes a single run of one policy with an observer, for `explain`. The run has the same cache page, cache size,
+//! limits and random numbers as the first run of `compare`, so the explanation matches the row that `compare` shows.
 //!
 //! ```text
 //!   model   simulator::run_watched ──────────────────────────────────────────────────► Watch
 //!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watch     the log has no name
 //! ```
-//! Only [`super::Case`] sets up a run. The observer never slows down a live run, because it works on the event log after the run.
+//! The observer never slows down a run on real storage, because it reads the run's event log only after the run.
 
 use super::{Case, CompareError, ComparePlan, possible, reads, targets};
 use foreread_core::policy::{PolicyDraft, PolicySpec};

@@ -1,8 +1,9 @@
-//! Does the same reads through librbd itself, with its own cache and readahead: these are extra rows in the table of an RBD image.
+//! Does the reads of a comparison through librbd, with librbd's own cache and readahead, for the rows of librbd in the
+//! table of an RBD image.
 //!
 //! Each run has a new client, so its cache is empty. How much librbd read ahead is taken from its counters, through its
-//! admin socket. Such a row has none of foreread's counters, and the settings that the table below lists are not taken
-//! from Ceph's configuration.
+//! admin socket. In these rows, foreread's counters are missing. The settings below have the listed values, whatever
+//! Ceph's configuration says.
 //!
 //! | row | settings |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Runs jobs on real storage, in worker threads. A job may pause, wait for other jobs, or have recorded times.
+//! Executes the reads of a workload on real storage, in worker threads. A workload consists of jobs; a job may pause
+//! between reads, wait for other jobs, or read at recorded times.
 //!
 //! ```text
 //!   job scheduler ──requests that are due──► tasks ──► worker: read ──► served ──► job scheduler
@@ -8,8 +9,8 @@
 //! The job scheduler of `foreread-sim` determines which read is due; this module has the threads and the clock. A
 //! worker is started whenever all other workers are reading. Worked example: two timed reads at 1.0 and 1.2 ms, of 0.5
 //! ms each. The first worker sleeps until 0.85 ms, polls the clock until 1.0, performs the first read and wakes a
-//! second worker, which waits for the start time of the second read. Lateness is measured for each request: a read that
-//! a worker issued too late says nothing about the storage.
+//! second worker, which waits for the start time of the second read. For each read, it is measured how late a worker
+//! issued the read, because a delay of the worker must not be mistaken for a delay of the storage.
 
 use super::{LiveError, ReadCalls};
 use foreread_os::threads::spawn_scoped;

@@ -1,4 +1,5 @@
-//! A temporary file for measurements. It has no name, so the kernel deletes it however the process ends.
+//! A temporary file for measurements. The file has no name in the file system, so the kernel deletes it however the
+//! process ends.
 
 use super::LiveError;
 use rustix::fs::Advice;

@@ -1,12 +1,12 @@
-//! Fits a model of the storage to measured points.
+//! Fits a model of the storage to the measured points (a point is a request size and a queue depth).
 //!
 //! ```text
 //!   one read     T(S) = latency + S / rate             least squares of the relative errors, over the points of depth 1
 //!   several      min(depth, lanes) at once, over a link that all share
 //! ```
-//! The number of lanes is chosen from [`LANES`] and the rate of the link from the rates measured at high queue depths,
-//! so that the sum of the errors is the least. Errors are summed without squaring them, so that a short burst of the
-//! storage, which disturbs few points, has little influence.
+//! The number of lanes (requests that are served at the same time) is chosen from [`LANES`], and the rate of the link
+//! from the rates measured at high queue depths: the pair with the smallest sum of errors. The errors are not squared,
+//! so that a short disturbance of the storage, which affects only few points, has little influence.
 
 use super::Point;
 use foreread_report::number::{percent, plural, three};

@@ -1,5 +1,5 @@
-//! Measures every point (request size and queue depth) in short time slices over several rounds, so that a slow minute
-//! affects all points equally.
+//! Measures every point (request size and queue depth) in short time slices over several rounds, so that a temporary
+//! slowdown of the storage affects all points equally.
 //!
 //! ```text
 //!   round 0   1 at a time, small to large; then deeper     measures the cost of a slice, leaves out points that take too long
@@ -8,7 +8,7 @@
 //!   ...                               ┘
 //! ```
 //!
-//! No figure rests on a single slice, unless there was time for only one round.
+//! Every figure is computed from several slices, unless there was time for only one round.
 
 use super::grid::{self, Task};
 use super::live::Watch;

@@ -1,4 +1,5 @@
-//! The trait for storage that can be probed: gives facts about the storage, and measures one time slice of a point.
+//! The trait for storage that can be probed: describes the storage, and measures a point (request size and queue depth)
+//! for one time slice.
 
 use super::Spread;
 use super::grid::Task;

@@ -1,9 +1,10 @@
-//! Infers the dependencies of records from a trace that has only starts and ends.
+//! Infers which reads of a trace waited for which other reads, if the trace contains only when each read started and
+//! ended.
 //!
-//! A record is assumed to depend on all records that ended before it began, except on those that are already
-//! dependencies of these records. This is the rule of `rbd-replay-prep`, so that a replay without pauses does what
-//! `rbd-replay` does at full speed. At depth 1, each read waits for the previous read; at greater depth, no more reads
-//! are outstanding than were recorded. A record never waits for a record that was still in flight when it began.
+//! A read is assumed to depend on all reads that ended before it began, except for those on which these reads depend
+//! already. `rbd-replay-prep` has the same rule, so a replay without pauses does the same as `rbd-replay` at full
+//! speed. If the trace has one read at a time, each read waits for the previous read; otherwise no more reads are in
+//! flight than in the trace. A read never waits for a read that was still in flight when the first one began.
 //!
 //! ```text
 //!   a ├────┤

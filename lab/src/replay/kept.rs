@@ -1,4 +1,4 @@
-//! The form in which a replay stores a record of a trace.
+//! The compact form in which a replay keeps a record of a trace in memory.
 
 use foreread_core::event::Advice;
 use foreread_trace::After;

@@ -1,5 +1,5 @@
-//! Builds readers that start each read after the previous read: one reader for each thread of the trace, or for each
-//! open file description if the trace has no threads.
+//! Builds the readers of a replay in the modes asap and closed: one reader for each thread of the trace, or for each
+//! open file description if the trace has no threads. A reader starts each read after its previous read.
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each series with the same open
@@ -8,9 +8,10 @@
 //! ```
 //!
 //! In mode closed, a later reader starts after the last read of any reader that had ended before it. For example, a
-//! shell starts a program after the previous program has ended, so if the first gets faster, the second starts earlier.
+//! shell starts a program after the previous program has ended: if the reads of the first program get faster, the
+//! second program starts earlier.
 //!
-//! The number of outstanding reads never exceeds the recorded number.
+//! A replay never has more reads in flight than the trace.
 
 use super::kept::{KeptRecord, What};
 use super::load::LoadedTrace;

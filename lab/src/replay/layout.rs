@@ -4,8 +4,6 @@
 //!   trace   |--a--|  |---b---|  |c|
 //!   file    |--a--|..|---b---|..|c|......        each from a multiple of 1 MiB on, in the order of the trace
 //! ```
-//!
-//! No request goes beyond the end of the file.
 
 use foreread_sim::workload::Workload;
 

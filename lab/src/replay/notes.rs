@@ -1,6 +1,5 @@
-//! Notes about a replay: the time mode and its reason, omitted records, missing fields of the trace.
-//!
-//! The notes contain no results of runs.
+//! Writes the notes that tables show about a replay: the time mode and its reason, omitted records, missing fields of
+//! the trace.
 
 use super::load::{Counts, LoadedTrace};
 use super::{MAX_OUTSTANDING, Mode};

@@ -1,17 +1,18 @@
-//! Estimates how many of the pages that a page fault maps are then read by the program.
+//! Estimates how many of the pages that the kernel maps at a page fault are then accessed by the program.
 //!
 //! On a fault, the kernel maps up to 64 KiB, or a large folio, around the page, and later accesses to those pages cause
-//! no fault. The record contains the mapped pages; the next fault of the same mapping shows which of them were read:
+//! no fault. The record of a fault contains the mapped pages; the next fault of the same mapping shows which of these
+//! pages were accessed:
 //!
 //! ```text
 //!   fault at page 0, 16 pages were mapped ─┬─ next fault at 16 (to 20)  the scan goes on: pages 0 to 15 were read
 //!                                          ├─ next fault at 9           the kernel had mapped less: pages 0 to 8
 //!                                          └─ anywhere else             unknown: page 0
 //! ```
-//! The last range of a scan has no next fault, and is assumed to be read, because the scan has reached it. With this
-//! rule, a program that touches pages at random is not assumed to read 64 KiB each time. Two cases are not detected: a
-//! scan from the end of a file to its start, and a scan by several threads that each read a part smaller than the range
-//! that a fault maps.
+//! After the last fault of a scan there is no next fault; its pages are assumed to be accessed, because the scan has
+//! reached them. For a program that accesses pages at random, only one page is assumed for each fault, instead of 64
+//! KiB. Two cases are not detected: a scan from the end of a file to its start, and a scan by several threads of which
+//! each accesses a part that is smaller than the range that a fault maps.
 
 use super::kept::{KeptRecord, What};
 use foreread_sim::workload::Workload;

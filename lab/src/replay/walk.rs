@@ -1,5 +1,5 @@
-//! Detects whether the reads of a trace go through folders in listing order. If they do, `foreread run` knows the next
-//! file from the folder listings.
+//! Detects whether a recorded program reads the files of folders in listing order. For such a program, `foreread run`
+//! can read ahead the next files, which it knows from the folder listings.
 
 use super::LoadedTrace;
 use foreread_os::threads::Task;

@@ -1,4 +1,4 @@
-//! Fills a report from raw runs: rows, comparisons and notes. `row.rs` defines each key.
+//! Fills a report from raw runs: rows, comparisons and notes. `row.rs` defines each field of the report.
 //!
 //! Ratios are never averaged: the values are first summed over the runs, and then divided once.
 

@@ -1,5 +1,5 @@
-//! The kinds of rows in a comparison. The comparison sets the kind when it creates the row, and the report stores it,
-//! so that the kind is never derived from a row's name.
+//! The kinds of rows in a comparison, such as a policy, the kernel or the oracle. The kind is set when the row is
+//! created, and is stored in the report, so that it is never derived from the row's name.
 //!
 //! | kind | example | compared with the others | counters of foreread |
 //! |---|---|---|---|

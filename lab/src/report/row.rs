@@ -1,10 +1,11 @@
-//! The report: every value of one comparison with its definition, as in the JSON.
+//! The report of a comparison: its fields, with their definitions, are the keys of the JSON.
 //!
-//! Schema `foreread.compare/1`: keys are only ever added. If one is renamed, removed or redefined, the schema becomes `/2`.
-//! Undefined values are null. MB is 10^6 bytes. If there are several tables, they are written as an array.
+//! Schema `foreread.compare/1`: keys are only ever added. If a key is renamed, removed or redefined, the schema becomes
+//! `/2`. Undefined values are null. MB is 10^6 bytes. If a comparison has several tables, the JSON is an array with a
+//! report for each table.
 //!
-//! Times are given for every run. Counters are means over the runs, rounded to whole numbers; ratios are computed
-//! from the sums over all runs, before any rounding. A number that was not measured is never shown.
+//! Times are stored for every run. Counters are means over the runs, rounded to whole numbers; ratios are computed from
+//! the sums over all runs, before any rounding.
 
 use super::{RowKind, SpanCut};
 use foreread_report::{json, number};

@@ -1,4 +1,5 @@
-//! A series: the reports of one comparison at several values of one parameter, as blocks for the terminal and the page.
+//! A series (`--vary`): the reports of one comparison for several values of one parameter, formatted as blocks of text
+//! and tables for the terminal and the HTML page.
 //!
 //! Schema `foreread.vary/1`: `reports` holds a report of schema `foreread.compare/1` for each value, in the order of
 //! the values, with its rows in the same order. Every figure shown comes from these reports.

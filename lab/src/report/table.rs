@@ -1,4 +1,5 @@
-//! A report as blocks: its table, the legend, the limits and the notes, for the terminal and for the page.
+//! Formats a report as blocks of text and tables for the terminal and the HTML page: its table, the legend, the limits
+//! and the notes.
 //!
 //! The caller passes the capabilities of the terminal ([`Style`]); this module does not query them.
 

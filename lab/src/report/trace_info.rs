@@ -1,4 +1,5 @@
-//! Describes a trace ([`Info`]) for people: a line for each fact, and a sentence for each kind of information that the trace lacks.
+//! Describes a trace ([`Info`]) as text: a line for each fact, and a sentence for each kind of information that the
+//! trace lacks.
 //!
 //! Control characters in names from the trace are never printed.
 

@@ -1,5 +1,5 @@
-//! The policies that `tune` compares, and the change that each one means for the user: no readahead, a setting of the
-//! kernel, or using foreread.
+//! The policies that `tune` compares, and for each policy what the user has to do to get it: turn readahead off, change
+//! a setting of the kernel, or use foreread.
 //!
 //! Example: `linux-6.18:max=2M` is the kernel with `read_ahead_kb` at 2048, so the user can set it in `/sys`. The
 //! policy `linux-6.18:max=2M,folios=on` has the same maximum, but large folios cannot be set in the kernel, so foreread

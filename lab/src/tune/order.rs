@@ -6,8 +6,8 @@
 //!   goes on forward               ├──┤     begins at its end, or less than a page after it
 //!   goes on backward      ├──┤             ends where it begins
 //! ```
-//! A stream has at least three reads, or covers the whole file. Reads outside streams are strided if their starts are at equal steps,
-//! otherwise random.
+//! A stream has at least three reads, or covers the whole file. Reads outside streams are strided if the distances
+//! between their offsets are equal, otherwise random.
 
 use foreread_sim::workload::{Request, RequestKind, Workload};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Finds which storage to tune, and which file or device of it to measure.
+//! Finds the storage on which the reads of a trace waited longest, and a file or device of this storage that can be
+//! measured.
 //!
 //! ```text
 //!   files of the trace ──► by disk: bytes that were read, time that the reads took ──► the disk with the longest time
@@ -7,9 +8,9 @@
 //!                        else the block device itself                    ◄─────────────┤
 //!                        else the first large file below the mount point ◄─────────────┘
 //! ```
-//! Example: a program that maps 64 MiB on a slow disk reads 90 MiB of libraries from a fast one. The slow disk is tuned,
-//! because reads spend 95 % of their time there. One disk is tuned at a time; files on other disks are counted and left
-//! out. This module reads no data; the probe does.
+//! Example: a program that maps 64 MiB on a slow disk reads 90 MiB of libraries from a fast one. The slow disk is
+//! tuned, because 95 % of the time of all reads is spent there. One disk is tuned at a time; files on other disks are
+//! counted and left out. This module does not measure: the probe reads the chosen file or device.
 
 use crate::probe::MIN_BYTES;
 use crate::replay::Replay;

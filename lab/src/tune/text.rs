@@ -1,5 +1,5 @@
 //! The text that `tune` prints, at most 100 columns wide: the verdict, the commands to paste and the measured storage;
-//! with details also the table and the notes.
+//! if details are requested, also the table and the notes.
 //!
 //! Example: "Set the kernel's readahead to 8 MiB: reads take 1.7 s instead of 26.3 s (15 times faster)."
 //!

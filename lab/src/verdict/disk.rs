@@ -1,23 +1,24 @@
-//! Computes which readahead a disk should have: what each value costs and gains, by a formula that is checked with short sequential reads.
+//! Computes which readahead a disk should have. A formula gives the costs and the gain of each value; short sequential
+//! reads check the result.
 //!
 //! ```text
 //!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it
 //!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one sequential reader: two windows are in flight
 //! ```
 //! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A
-//! device that serves the two windows one after the other reaches only the rate of one window. So the value is chosen
-//! by the rate of one window, and the gain is computed with the rate of two.
+//! device that serves these two windows one after the other reaches only the rate of one window. To be on the safe
+//! side, the value is chosen by the rate of one window, but its gain is computed with the rate of two windows.
 //!
-//! The exponent 1.5 is between two limits: with 1, the reads of a window would not overlap with those of the next
-//! window at all; 2 is the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048 and 8192,
-//! Linux 6.18 with ext4 on a disk of 0.08 ms and 2.4 GB/s delivered 1080, 1346, 2141, 2336, 2348 and 2438 MB/s; the
-//! formula with 1.5 gives 1220, 1750, 2130, 2320, 2390 and 2440 MB/s.
+//! The exponent 1.5 describes how much the reads of two windows overlap. It is between two limits: an exponent of 1
+//! means no overlap, and 2 fits the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048
+//! and 8192, Linux 6.18 with ext4 on a disk of 0.08 ms and 2.4 GB/s delivered 1080, 1346, 2141, 2336, 2348 and 2438
+//! MB/s; the formula with 1.5 gives 1220, 1750, 2130, 2320, 2390 and 2440 MB/s.
 //!
-//! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. The
-//! advised value is smaller if sixteen streams would need more than a quarter of memory, or if page faults are a large
-//! part of the reads. Before a value is advised, windows of 128 KiB, 512 KiB, 2 MiB and of the current size are read in
-//! three rounds. The advice is then the smallest window that no larger window beats by 25 % in the median of the three
-//! rounds. A device that does not rotate never gets a value above 2 MiB.
+//! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. A
+//! smaller value is advised if sixteen streams would need more than a quarter of memory, or if a large part of the
+//! reads are page faults. Before a value is advised, windows of 128 KiB, 512 KiB, 2 MiB and of the current size are
+//! read in three rounds. The advice is then the smallest window that no larger window beats by 25 % in the median of
+//! the three rounds. A device that does not rotate never gets a value above 2 MiB.
 
 use super::kept::KeptMeasurement;
 use super::{Confidence, Standing, Step, Verdict, to_set};

@@ -1,12 +1,14 @@
-//! The measurement of a disk, kept for half an hour, so that all commands state the same value for it.
+//! Keeps the measurement of a disk in a file for half an hour, so that all commands report the same figures for the
+//! disk.
 //!
 //! ```text
 //!   doctor, probe, tune, compare, watch ──► kept for this disk? ──yes──► its figures, and their age
 //!                                               │ no: the disk is read for at most three seconds, and the result is kept
 //!   /run/foreread/disk-17, $XDG_RUNTIME_DIR/foreread/disk-17      17: the kernel's sequence number of the disk
 //! ```
-//! The kernel gives a new sequence number to each disk that appears, also to a loop device with another file, and the folder is empty
-//! after a restart: so a file never describes another disk. It is used only while the readahead of the disk is what it was.
+//! A file never describes another disk, because the kernel gives a new sequence number to each disk that appears (also
+//! to a loop device that gets another file), and because the folder is empty after a reboot. If the readahead setting
+//! of the disk has changed since the measurement, the file is not used.
 
 use super::disk::{CheckedRate, StorageCosts};
 use foreread_os::host::Host;

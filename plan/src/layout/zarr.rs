@@ -4,8 +4,8 @@
 //!   store/.zgroup, store/t/.zarray, store/t/0.0, store/t/0.1 ...        version 2
 //!   store/zarr.json, store/t/zarr.json, store/t/c/0/0, store/t/c/0/1    version 3
 //! ```
-//! A plan has the metadata first, and then the chunks in array order, the last dimension fastest. All
-//! files of an array except its metadata are chunks, so shapes and codecs need not be parsed.
+//! A plan contains the metadata first, and then the chunks in row-major order (the last dimension varies fastest). All
+//! files of an array except its metadata are taken for chunks, so shapes and codecs need not be parsed.
 
 use super::{LayoutError, MAX_PARTS, Names};
 use crate::runs::Account;

@@ -6,8 +6,8 @@
 //! ```
 //! The directory is read in chunks, and only the name and range of each entry are stored. Bytes in front of the archive
 //! (such as a self-extracting program) shift all offsets. An archive that was written to a pipe may refer to a zip64
-//! end record that does not exist, or have such a record without its locator. Then the directory is found by its
-//! entries, each of which ends where the next begins.
+//! end record that does not exist, or contain such a record without its locator. In these cases the entries of the
+//! directory are searched backwards from its end: each entry ends where the next one begins.
 //!
 //! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 

@@ -5,8 +5,8 @@
 //!   slower  95 %          workload     device       cache  best opponent       without a limit
 //!   x1.31   1.29 to 1.33  sequential   object-near  256M   linux-6.18:max=64M  x1.31 linux-6.18:max=64M
 //! ```
-//! A reason compares the figures of a policy with those of the best opponent, and names each figure that differs by
-//! more than its limit. Reasons are differences, not causes:
+//! The reason for a lost cell compares the figures of the policy with those of the best opponent, and names each figure
+//! that differs by more than its limit. It shows differences, which need not be the cause of the loss:
 //!
 //! ```text
 //!   auto made 3 times as many requests and read ahead less far: it held 0.2 MiB unread on average, linux-6.18:max=4M 3.1 MiB.

@@ -6,7 +6,7 @@
 //!                                 ├─pipe─► check, level pages     (if there are neither large folios nor faults)
 //!                                 └──────► DIR/ext4-128-SEED-reads.jsonl.gz
 //! ```
-//! A recording is never kept in memory.
+//! A recording is compared while it is made, so it is never kept in memory as a whole.
 
 use super::LiveError;
 use super::disk::Disk;

@@ -1,4 +1,5 @@
-//! Patterns of page faults: a mapping, touches of its pages, and reads in between.
+//! Test patterns with page faults: a file is mapped, pages of the mapping are touched, and some reads are done in
+//! between.
 //!
 //! These patterns never touch a page beyond the end of the file, which would raise a signal.
 

@@ -1,4 +1,4 @@
-//! The file systems of the test: names, creation, and folio sizes.
+//! The file systems on which the kernel is tested: their names, how they are created, and their folio sizes.
 
 use super::LiveError;
 use crate::conform::recording::PAGE;

@@ -1,7 +1,8 @@
-//! The mark of a folio, read from the flags of its first page frame.
+//! Reads whether a folio has the kernel's readahead mark (PG_readahead), from the flags of its first page frame.
 //!
 //! The kernel keeps the readahead mark in the bit that also means "reclaim soon" (a page is never both), and shows that
-//! bit to root as number 9 of `/proc/kpageflags` (documented with pagemap as KPF_RECLAIM). A mark is never guessed.
+//! bit to root as number 9 of `/proc/kpageflags` (documented with pagemap as KPF_RECLAIM). If the flags cannot be read,
+//! the result is an error and never a guess.
 
 use super::LiveError;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Test operations for the kernel: episodes of about sixty operations, generated from a seed.
 //!
 //! An episode has one pattern (see the list in docs/spec/linux-readahead.md 7), a file of one of five sizes, and a
-//! random offset and request size. The operations do not depend on the kernel's answers, so the same seed always gives
+//! random offset and request size. The operations do not depend on what the kernel does, so the same seed always gives
 //! the same operations.
 
 use super::disk::SIZES;

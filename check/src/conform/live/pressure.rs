@@ -1,8 +1,9 @@
 //! Detects memory pressure during the test.
 //!
-//! Under pressure the kernel creates smaller folios and reclaims marked pages. These differences do not come from the
-//! readahead rules (docs/spec/linux-readahead.md 4.10, end). Counters in /proc/vmstat rise when the kernel scans for
-//! pages to reclaim, in memory cgroups too, and when an allocation had to wait or to compact memory.
+//! Under memory pressure, the kernel creates smaller folios and reclaims marked pages, so that its decisions differ
+//! from those of `linux-6.18`. These differences do not come from the readahead rules (docs/spec/linux-readahead.md
+//! 4.10, end). Pressure is detected by counters in /proc/vmstat: they rise when the kernel scans for pages to reclaim
+//! (also in memory cgroups), and when an allocation had to wait or to compact memory.
 //!
 //! ```text
 //!   counters rise ──► 1 s ──► an episode that begins within 1 s, or in which they rise, is under pressure

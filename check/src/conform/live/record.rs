@@ -1,12 +1,13 @@
-//! Creates a recording: plays episodes, reads the trace and the marks, and writes lines (docs/spec/linux-readahead.md
-//! 5).
+//! Creates a recording: executes episodes of operations, reads the kernel's trace and the readahead marks, and writes
+//! one line for each operation (docs/spec/linux-readahead.md 5).
 //!
 //! ```text
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of new folios ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
 //! If an episode is disturbed from outside (the kernel reclaimed pages, or the trace lost events), the recorded episode
-//! ends before the disturbed step, and is counted. Every written line consists only of the kernel's own answers.
+//! ends before the disturbed step, and is counted as disturbed. A written line contains only what the kernel did, and
+//! no prediction.
 
 use super::LiveError;
 use super::disk::{Disk, SIZES};

@@ -1,4 +1,5 @@
-//! An episode during generation: its operations so far, and random sizes, positions and hints for all patterns.
+//! An episode while it is generated: its operations so far, and the random sizes, positions and hints that all patterns
+//! use.
 
 use super::player::LONGEST;
 use super::steps::Step;

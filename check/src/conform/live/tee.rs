@@ -1,4 +1,4 @@
-//! Writes one text to several readers: a recording to the checks that compare it, and optionally to a file.
+//! Sends a recording to all checks that compare it, and optionally to a file.
 
 use super::{LiveError, RETRY};
 use crate::conform::linux::{self, Level, Verdict};

@@ -1,4 +1,4 @@
-//! The readahead decisions and page cache changes of one device, from a tracing [`Instance`].
+//! Reads the readahead decisions and page cache changes of one device from a tracefs [`Instance`].
 //!
 //! ```text
 //!   tracefs/instances/foreread-PID-TIME/ ── events, filters ──► trace_pipe ──► text, until nothing is left

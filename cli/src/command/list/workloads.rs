@@ -1,4 +1,4 @@
-//! `foreread list workloads`: every workload with its parameters and where it comes from.
+//! `foreread list workloads`: every workload with its parameters and the source of its definition.
 
 use super::catalog::{self, Entry};
 use crate::args::JsonArgs;

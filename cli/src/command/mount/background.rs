@@ -5,8 +5,8 @@
 //!     │  lines of the pipe ──► stderr, until the line that it is mounted
 //!     └─ returns 0; the background process has its own session, and its later messages are lost
 //! ```
-//! The background process keeps none of the caller's files open. The background process reads its arguments from stdin, so that ps shows
-//! no secrets. If mounting fails, no process is left behind.
+//! The background process keeps none of the caller's files open. It reads its arguments from stdin, so that ps shows no
+//! secrets. If mounting fails, no process is left behind.
 
 use crate::fail::{Fail, say};
 use foreread_os::secrets;

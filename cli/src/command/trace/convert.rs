@@ -1,6 +1,6 @@
 //! `foreread trace import` and `foreread trace export`: convert a trace from one format to another.
 //!
-//! Both commands report how many records were left out.
+//! Both commands report how many records of the trace they could not convert.
 
 use crate::fail::{Fail, one_line};
 use crate::out;

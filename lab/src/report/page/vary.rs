@@ -1,6 +1,7 @@
-//! The page of `compare --vary`: throughput and bytes as functions of the parameter, with the start of each plateau marked.
+//! The HTML page of `compare --vary`: throughput and bytes as functions of the varied parameter. The value from which a
+//! line is flat (the start of a plateau) is marked.
 //!
-//! No plateau is marked if the parameter's values are words, or if the line is flat.
+//! No plateau is marked if the parameter's values are words, or if the whole line is flat.
 
 use crate::report::row::{Row, Spread};
 use crate::report::series::Series;
