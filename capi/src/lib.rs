@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Maximum number of buffers in one call: `IOV_MAX` of Linux.
 const MAX_IOV: c_int = 1024;
 
-/// A reader, as C code sees it.
+/// The type `foreread` of the header, opaque to C code: a reader of an open source.
 pub struct Handle(Reader);
 
 thread_local! {
@@ -99,7 +99,7 @@ fn boxed(reader: Reader) -> *mut Handle {
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `source` and `policy` are NULL or end with a zero byte.
+/// `source` and `policy` are NULL or point to a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_open(
     source: *const c_char,
@@ -184,7 +184,8 @@ pub unsafe extern "C" fn foreread_pread(
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// See [`foreread_pread`]; `iov` points to `iovcnt` entries, each with room for its length.
+/// `from` is NULL, or a reader from this library that is not closed; `iov` points to `iovcnt` entries, and each entry
+/// points to a buffer of at least the entry's length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_preadv(
     from: *mut Handle,
@@ -284,7 +285,7 @@ pub unsafe extern "C" fn foreread_advise(
     })
 }
 
-/// The counters of a reader, in the order of `foreread.h`.
+/// The counters of a reader, with the fields in the same order as in `foreread.h`.
 #[repr(C)]
 pub struct CStats([u64; 11]);
 

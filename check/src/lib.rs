@@ -28,7 +28,7 @@ pub mod store;
 
 use std::ffi::OsString;
 
-/// Runs `foreread-check` with these arguments, the first being its name. Returns the exit code.
+/// Runs `foreread-check` with these arguments, of which the first is the program's name. Returns the exit code.
 pub fn main(arguments: &[OsString]) -> u8 {
     foreread_cli::main_of::<command::Args>(arguments)
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 use verdict::Target;
 pub use verdict::{FigureKind, Score};
 
-/// Name and version of the layout below. Undefined values are null.
+/// Name and version of the JSON schema. Undefined values are null.
 pub const SCHEMA: &str = "foreread.reproduce/1";
 
 /// What to reproduce, and how thoroughly.
@@ -41,7 +41,7 @@ pub struct Options {
     pub instead: Vec<&'static Preset>,
 }
 
-/// Why nothing was reproduced, in one line.
+/// The error if the tables cannot be computed; its message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
     /// A requested item does not exist.
@@ -69,7 +69,7 @@ fn bytes(text: &str) -> Result<u64, ReproduceError> {
     parse_size(text).map_err(|error| asked(format!("{text}: {error:?}")))
 }
 
-/// One published figure and ours.
+/// One published figure, and the figure that we computed for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// `number/table/row/column`, each in lower case with dashes. Unique within the reproduction.
@@ -104,7 +104,7 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// Everything that one call has reproduced.
+/// All tables that one call has reproduced.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reproduction {
     /// [`SCHEMA`].
@@ -115,7 +115,7 @@ pub struct Reproduction {
     pub score: Vec<Score>,
 }
 
-/// Reproduces the tables of the papers.
+/// Computes all figures in the tables of these papers.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, ReproduceError> {
     let mut experiments = Experiments::new(options, progress);
     let mut tables: Vec<Table> = Vec::new();
@@ -179,14 +179,14 @@ impl Row {
         })
     }
 
-    /// Whether the row is a check that is missed.
+    /// Whether our figure fails the check against the published figure.
     pub fn is_missed(&self) -> bool {
         self.kind.is_check() && !self.ok
     }
 }
 
 impl Reproduction {
-    /// All rows, in order, each with its table.
+    /// All rows in the order of the tables, each with its table.
     pub fn rows(&self) -> impl Iterator<Item = (&Table, &Row)> {
         let tables = self.tables.iter();
         tables.flat_map(|table| table.rows.iter().map(move |row| (table, row)))
@@ -196,7 +196,7 @@ impl Reproduction {
         self.rows().filter(|(_, row)| row.is_missed())
     }
 
-    /// Missed checks that are not listed as known misses.
+    /// The rows whose check fails although they are not listed as known misses.
     pub fn new_misses(&self) -> impl Iterator<Item = (&Table, &Row)> {
         self.missed().filter(|(_, row)| !row.known_miss)
     }

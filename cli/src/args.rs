@@ -81,7 +81,8 @@ pub struct StoreArgs {
 
 #[cfg(feature = "object")]
 impl StoreArgs {
-    /// Applies the options to this process. These options override FOREREAD_OBJECT, which overrides the settings files.
+    /// Applies the options for object stores to this process. They override FOREREAD_OBJECT, which overrides the
+    /// settings files.
     pub fn set(&self) -> Result<(), Fail> {
         object::configure_by(config::stores);
         let named = [
@@ -146,7 +147,7 @@ pub struct JsonArgs {
     pub json: Option<OsString>,
 }
 
-/// Parses the command line. Returns `None` if it asked for help, which has been printed.
+/// Parses the command line. If help was requested, prints it and returns `None`.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
     let arguments = &A::given(arguments);
     let _ = GIVEN.set(arguments.clone());

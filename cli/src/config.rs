@@ -46,12 +46,12 @@ const VARIABLE: &str = "FOREREAD_POLICY";
 const SYSTEM: &str = "/etc/foreread.toml";
 /// The file of a user, below the user's configuration folder.
 const OF_USER: &str = "foreread/config.toml";
-/// The policy if none is set.
+/// The policy that is used if no policy is set.
 pub const POLICY: &str = foreread_core::policy::DEFAULT;
 /// Maximum size of a settings file; a longer file is refused.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The settings, and the origin of each.
+/// The settings of this machine and this user, each with its origin.
 #[derive(Debug, Default)]
 pub struct Config {
     policy: Option<Set<String>>,
@@ -108,7 +108,8 @@ pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
 }
 
-/// Settings of object stores. These settings are read when a store is opened, because other commands do not need them.
+/// Reads the settings of object stores. They are read only when a store is opened, because other commands do not need
+/// them.
 #[cfg(feature = "object")]
 pub fn stores() -> Result<String, String> {
     let config = load().map_err(|fail| fail.line())?;
@@ -206,7 +207,7 @@ impl Config {
         Ok(())
     }
 
-    /// The policy of the command line, or the one from the settings.
+    /// The policy given on the command line or, if none is given, in the settings.
     pub fn policy(&self, asked: Option<&str>) -> Set<String> {
         match (asked, &self.policy) {
             (Some(text), _) => Set {
@@ -221,7 +222,7 @@ impl Config {
         }
     }
 
-    /// The policy that a server runs.
+    /// The policy that a server runs, with `--max-overfetch` applied.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone take it")
@@ -270,7 +271,8 @@ impl Config {
         asked.or_else(|| self.hint.clone())
     }
 
-    /// The disk cache of the command line, or the one from the settings. An empty text means none.
+    /// The disk cache given on the command line or, if none is given, in the settings. An empty text means no disk
+    /// cache.
     #[cfg(feature = "object")]
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
@@ -280,8 +282,9 @@ impl Config {
         self.opened(asked, None, DiskCache::named)
     }
 
-    /// Like [`Config::disk_cache`], but for a server, which starts without the cache if the cache is unusable now.
-    /// `names` is how long folder listings are trusted, if it differs from the cache's setting.
+    /// Like [`Config::disk_cache`], but for a server, which starts without a disk cache if the cache cannot be used
+    /// now. `names` is how long folder listings in the cache are trusted; `None` means as long as the cache's own
+    /// setting says.
     #[cfg(feature = "object")]
     pub fn server_cache(
         &self,
@@ -324,7 +327,7 @@ impl Config {
         })
     }
 
-    /// Values for policies whose `max` or `min` is not set.
+    /// The values from the settings files for policies whose `max` or `min` is not set.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "only servers call this function")
@@ -333,7 +336,8 @@ impl Config {
         self.readahead.clone()
     }
 
-    /// The origins of the settings, for the line that a server prints: `policy: default; max: /etc/foreread.toml line 2`.
+    /// Where the settings come from, for the line that a server prints: `policy: default; max: /etc/foreread.toml line
+    /// 2`.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone print it")
@@ -353,7 +357,8 @@ impl Config {
         all.collect::<Vec<_>>().join("; ")
     }
 
-    /// The settings for a comparison, which uses the given policies, or the usual ones and the one from the settings.
+    /// The settings for a comparison: it uses the policies of the command line or, if there are none, the usual
+    /// policies and the policy from the settings.
     #[cfg(feature = "lab")]
     pub fn site(&self, names_policies: bool) -> Site {
         let set = self.policy.as_ref().filter(|_| !names_policies);

@@ -42,12 +42,12 @@ impl<E: Into<Failure>> From<E> for Fail {
 }
 
 impl Fail {
-    /// Bad usage or bad input: what is wrong, where, and what to do about it.
+    /// The error for bad usage or bad input: what is wrong, where, and what to do about it.
     pub fn input(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
         Failure::input(what, place, remedy).into()
     }
 
-    /// An error of the operating system that needs no more explanation.
+    /// The error for an error of the operating system whose text needs no further explanation.
     pub fn of(error: std::io::Error) -> Fail {
         Failure::of(FailureKind::Input, error).into()
     }
@@ -57,12 +57,12 @@ impl Fail {
         Failure::check(what, place, remedy).into()
     }
 
-    /// This machine or this user cannot do it.
+    /// The error if this machine or this user cannot do what the command needs.
     pub fn cannot(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
         Failure::cannot(what, place, remedy).into()
     }
 
-    /// The error line, for callers that print it later.
+    /// The error as one line, for callers that print it later.
     #[cfg(feature = "object")]
     pub fn line(&self) -> String {
         match self {
@@ -89,7 +89,7 @@ impl Fail {
     }
 }
 
-/// Prints a note for the user on stderr. A closed stderr is ignored.
+/// Prints a note for the user on stderr. If stderr is closed, nothing happens.
 pub fn note(text: impl Display) {
     say(format!("foreread: {text}"));
 }
@@ -103,7 +103,7 @@ pub fn say(text: impl Display) {
     );
 }
 
-/// `text` with control characters escaped, so that an argument cannot control the terminal, and shortened.
+/// Shortens `text` and escapes its control characters, so that text from arguments cannot control the terminal.
 pub fn one_line(text: &str) -> String {
     let mut line = String::new();
     for (n, letter) in text.trim().chars().enumerate() {
@@ -120,7 +120,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// The line for bad input.
+/// Formats the error line for bad input.
 #[cfg(test)]
 pub fn input_line<T: std::fmt::Debug>(result: Result<T, Fail>) -> String {
     match result {

@@ -49,7 +49,7 @@ pub use foreread_pagecache::program::{Program, set as set_program};
 use std::ffi::OsString;
 use std::io::Write;
 
-/// A program whose command line is handled like that of `foreread`.
+/// The command line of a program (`foreread` or `foreread-check`): its options, and what the program does.
 pub trait CommandLine: Parser {
     /// The name of the program: "foreread".
     const PROGRAM: &'static str;
@@ -79,8 +79,8 @@ pub trait CommandLine: Parser {
     }
 }
 
-/// Runs the command line: program name, then arguments. Returns the exit code. Call it once in a process:
-/// it sets process-wide handlers for panics, signals and the log.
+/// Runs the command that `arguments` describe: the program's name, then its arguments. Returns the exit code. Call it
+/// once in a process: it sets process-wide handlers for panics, signals and the log.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
     main_of::<Args>(arguments)

@@ -28,7 +28,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The variable with the level if `--log` is not given.
+/// The environment variable that contains the log level if `--log` is not given.
 pub const VARIABLE: &str = "FOREREAD_LOG";
 
 /// Prefix of the names of OpenTelemetry's crates.
@@ -67,7 +67,7 @@ impl From<LogLevel> for LevelFilter {
 /// Starts the log on stderr.
 ///
 /// # Errors
-/// The variable `FOREREAD_LOG` does not contain a log level.
+/// The environment variable `FOREREAD_LOG` contains something other than a log level.
 pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     let level = match asked {
         Some(level) => level,

@@ -61,7 +61,7 @@ fn is_wanted(signal: &str) -> bool {
         && !is(&format!("OTEL_{signal}_EXPORTER"), "none")
 }
 
-/// Creates the exporters, if the environment names a receiver.
+/// Creates the exporters of traces and metrics, if the environment names a receiver.
 ///
 /// # Errors
 /// The receiver's URL is invalid.
@@ -140,7 +140,7 @@ fn scope() -> InstrumentationScope {
         .build()
 }
 
-/// The subscriber layer for the engine's spans.
+/// The layer for the `tracing` subscriber that exports the engine's spans.
 pub fn layer<S>() -> Option<impl Layer<S>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -161,7 +161,7 @@ where
     Some(layer.with_filter(ours.with_max_level_hint(LevelFilter::TRACE)))
 }
 
-/// Starts to send the metrics of this table to the receiver, at each interval.
+/// Starts sending the metrics of this table to the receiver at a regular interval.
 pub fn send_metrics(table: impl Fn() -> Vec<Metric> + Send + Sync + 'static) {
     let Some(provider) = METRICS.get() else {
         return;
@@ -274,7 +274,8 @@ fn numbers(metric: &Metric) -> Vec<Number> {
     all
 }
 
-/// Sends a span for the whole command, with the numbers of its report, as a child of the span in TRACEPARENT.
+/// Sends a span that covers the whole command and has the figures of its report as attributes. The parent of the span
+/// is the span in the environment variable TRACEPARENT.
 #[cfg(feature = "lab")]
 pub fn send_command(
     name: &'static str,
@@ -317,7 +318,7 @@ pub fn send_command(
     span.end_with_timestamp(now);
 }
 
-/// Sends the remaining data.
+/// Sends the data that has not been sent yet, before the command ends.
 pub fn end() {
     if TRACES.get().is_none() && METRICS.get().is_none() {
         return;

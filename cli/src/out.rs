@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Prints a complete result.
+/// Prints a complete result to stdout.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
     let mut stdout = std::io::stdout().lock();
     stdout
@@ -57,7 +57,8 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// The options that name files, in the order in which a message lists them. '-' for `json` means stdout.
+    /// Creates the destinations from the options that name files, in the order in which messages list the options. '-'
+    /// for `json` means stdout.
     pub fn new(options: &[(&'static str, Option<&OsStr>)]) -> Result<Outputs, Fail> {
         let mut outputs = Outputs {
             json_to_stdout: false,
@@ -73,7 +74,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Also checks a file that other code writes. One file for two results is an error.
+    /// Also checks a file that other code will write. It is an error if it is the same as the file of another result.
     pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
         if let Some((other, _)) = self.files.iter().find(|(_, taken)| *taken == path) {
             let what = format!("--{other} and --{option} {}", path.display());
@@ -83,19 +84,19 @@ impl Outputs {
         Ok(())
     }
 
-    /// The file given to an option, if the option was given.
+    /// The file that was given with this option; `None` if the option was not given.
     pub fn file(&self, option: &str) -> Option<&Path> {
         let found = self.files.iter().find(|(name, _)| *name == option);
         found.map(|(_, path)| path.as_path())
     }
 
-    /// Whether text goes to stdout.
+    /// Whether the result is printed to stdout as text.
     pub fn has_text(&self) -> bool {
         !self.json_to_stdout
     }
 
-    /// Writes a result to its destinations, files first, because stdout may be closed early (`... | head -1`). `files` creates the
-    /// content of each further option.
+    /// Writes a result to its destinations, files first, because stdout may be closed early (`... | head -1`). `files`
+    /// has a function for each further option that creates the content of its file.
     pub fn emit(
         &self,
         text: impl FnOnce() -> String,
@@ -117,7 +118,7 @@ impl Outputs {
     }
 }
 
-/// Whether files may be replaced: `--force`.
+/// Whether existing files may be replaced, because `--force` was given.
 pub fn force() -> bool {
     global().force
 }
@@ -130,7 +131,7 @@ pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
         .map_err(|error| not_made(option, text, &error))
 }
 
-/// Checks the file of `--OPTION`, which is appended to or created.
+/// Checks that the file of `--OPTION` can be created or, if it exists, appended to.
 pub fn resumable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     let path = named(option, text)?;
     if path.exists() {
@@ -158,7 +159,8 @@ fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     Ok(path)
 }
 
-/// Writes the complete result to a file that was checked before. At any time the file has either the old or the new content.
+/// Writes the complete result to a file that was checked before. The file is replaced atomically, so it never has a
+/// part of the result.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
     output::write(path, text.as_bytes(), force())
         .map_err(|error| not_made(option, path.as_os_str(), &error))
@@ -171,7 +173,7 @@ fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
     refused(option, path, error)
 }
 
-/// The error for an existing output.
+/// The error for an output file that exists already.
 pub fn there_already(path: &OsStr) -> Fail {
     Fail::input(
         "it exists already",

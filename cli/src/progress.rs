@@ -29,12 +29,12 @@ impl Default for Bar {
 }
 
 impl Bar {
-    /// Creates a progress bar on stderr, or a hidden one.
+    /// Creates a progress bar on stderr, or a bar that is not shown.
     pub fn new() -> Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}")
     }
 
-    /// Like [`Bar::new`], but with the remaining time, for steps of similar length.
+    /// Like [`Bar::new`], but the bar also shows the remaining time; for work whose steps take about the same time.
     pub fn with_time_left() -> Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}, {eta} left")
     }

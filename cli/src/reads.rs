@@ -44,7 +44,7 @@ pub struct ReplayArgs {
     pub format: Option<String>,
 }
 
-/// The requested reads, as known before a file is opened.
+/// The reads that an argument asks for: a workload, or a trace that has not been opened yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedReads {
     /// The default workloads.
@@ -93,7 +93,7 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
 }
 
 impl ReplayArgs {
-    /// Refuses options that need a trace, if there is none.
+    /// Refuses options that work only with a trace, if no trace was given.
     pub fn none_is_set(&self) -> Result<(), Fail> {
         let given = [
             ("--mode", self.mode.is_some()),
@@ -109,12 +109,12 @@ impl ReplayArgs {
     }
 }
 
-/// Reads the trace and prepares the selected part of it.
+/// Reads the trace and prepares the replay of the part that the options select.
 pub fn ready(path: &Path, args: &ReplayArgs) -> Result<Replay, Fail> {
     ready_of(path, args, None)
 }
 
-/// Like [`ready`], but only for files with these names.
+/// Like [`ready`], but replays only the reads of files with these names.
 pub fn ready_of(
     path: &Path,
     args: &ReplayArgs,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A trace during its recording.
+/// A trace that is being recorded.
 pub struct Recording {
     recorder: Arc<Recorder>,
     file: AtomicFile,
@@ -41,12 +41,12 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     }))
 }
 
-/// The observer of all requests.
+/// The observer that records all requests.
 pub fn observer(recording: Option<&Recording>) -> Option<Arc<dyn Observer>> {
     recording.map(|recording| Arc::clone(&recording.recorder) as Arc<dyn Observer>)
 }
 
-/// Ends the recording, renames the file into place and prints a summary.
+/// Ends the recording, renames the trace file to its final name and prints a summary.
 pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
     let Some(Recording {
         recorder,

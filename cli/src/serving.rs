@@ -143,7 +143,7 @@ impl Front {
     }
 }
 
-/// Also sends metrics by OpenTelemetry, if the environment names a receiver.
+/// Also sends the metrics with OpenTelemetry, if the environment names a receiver.
 pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + 'static) {
     #[cfg(feature = "otlp")]
     {
@@ -200,7 +200,7 @@ pub fn note_cache(engine: &Engine, asked: u64) {
 #[cfg(feature = "object")]
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for pending writes, and prints a line about the disk cache.
+/// Waits for pending writes to the disk cache, and prints a line about the cache.
 pub fn end_disk_cache(engine: &Engine) {
     #[cfg(feature = "object")]
     if let Some(cache) = engine.disk_cache() {
@@ -256,7 +256,7 @@ fn disk_line(cache: &DiskCache) -> String {
     line
 }
 
-/// A thread that checks the counters at an interval.
+/// A thread that checks the counters at a regular interval, to print statistics and warnings.
 pub struct Reporter {
     end: Sender<()>,
     thread: Task<()>,
@@ -311,7 +311,7 @@ impl Reporter {
     }
 }
 
-/// The options that result from the settings and the command line.
+/// The engine's options, from the settings files and the command line.
 pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
     let options = Options::default()
         .policy(policy.value.as_str())
@@ -322,7 +322,8 @@ pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>
     }
 }
 
-/// The policy and the request limit including defaults, and the origins of the settings.
+/// The line that a server prints at its start: the policy with all its parameters, the request limit, and where the
+/// settings come from.
 pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();
@@ -336,7 +337,7 @@ fn tuned(now: &Tuning) -> String {
     format!("auto {}", tuning::words(now))
 }
 
-/// One line of statistics since the start.
+/// Formats the statistics since the start as one line.
 pub fn line(stats: &Stats, front: &Front) -> String {
     let part = |of: u64, whole: u64| {
         if whole == 0 {

@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Signals that end a command.
+/// The signals that end a command.
 pub const ENDING_COMMAND: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// Signal handling for a limited time.
@@ -65,7 +65,7 @@ impl Relay {
     }
 }
 
-/// Signals while a command of the user runs, and the wait for its end.
+/// Handles signals while a command of the user runs, and waits for the end of the command.
 pub struct CommandSignals {
     relay: Relay,
     /// `None` if there is no command.
@@ -90,10 +90,10 @@ impl CommandSignals {
         Ok(CommandSignals { relay, command })
     }
 
-    /// Calls `wait` for the running command to end; after that a signal ends this process.
+    /// Calls `wait`, which waits until the user's command has ended; after that, a signal ends this process.
     ///
     /// # Errors
-    /// The errors of `wait`.
+    /// Returns the error that `wait` returns.
     pub fn until_end<T>(
         &self,
         command: Option<u32>,
@@ -152,8 +152,8 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Makes a second signal end the process at once. Call it before registering other handlers: the first signal must check the flag
-/// before it is set.
+/// Makes a second signal end the process at once. Call it before other handlers are registered: handlers run in this
+/// order, and at the first signal the flag must be checked before another handler sets it.
 pub fn end_at_second_signal() -> Result<(), Fail> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in ending() {
@@ -164,7 +164,8 @@ pub fn end_at_second_signal() -> Result<(), Fail> {
     Ok(())
 }
 
-/// The number of the first signal received, or 0; the second one ends the process at once.
+/// Returns a variable that receives the number of the first signal (0 before a signal arrives). A second signal ends
+/// the process at once.
 #[cfg(any(feature = "lab", feature = "object"))]
 pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
     let signalled = Arc::new(AtomicUsize::new(0));
@@ -176,12 +177,12 @@ pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
     Ok(signalled)
 }
 
-/// The error if the exit status of a command is unavailable.
+/// The error if the exit status of the user's command is not available.
 pub fn cannot_wait(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "run it again")
 }
 
-/// The error if signals cannot be handled.
+/// The error if signal handlers cannot be installed.
 pub fn no_handler(error: std::io::Error) -> Fail {
     Fail::input(
         "cannot handle signals",

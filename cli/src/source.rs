@@ -8,7 +8,7 @@ use foreread_lab::compare::{self, CompareError, CompareOn, NameError};
 const REMEDY: &str = "name a file, a block device, model:NAME ('foreread list models' lists them), or a source of another \
      kind ('foreread compare --help' names them)";
 
-/// Parses a source and checks that it exists.
+/// Parses the name of a source, and checks that the source exists.
 pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
     let path = name.path();
     if name.scheme().is_empty()

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The default name of the plugin, which volumes use.
+/// The default name of the plugin; volumes refer to the plugin by its name.
 pub const NAME: &str = "csi.foreread";
 
 /// Serve volumes of Kubernetes by the Container Storage Interface

@@ -25,7 +25,7 @@ const MAX_MESSAGES: u64 = 64 << 10;
 /// Prefix of the command's messages.
 const PREFIX: &str = "foreread: ";
 
-/// How volumes are mounted.
+/// The command that mounts volumes (`foreread mount -d`), and its settings.
 #[derive(Clone, Debug)]
 pub struct MountCommand {
     pub program: PathBuf,
@@ -36,8 +36,8 @@ pub struct MountCommand {
 }
 
 impl MountCommand {
-    /// Mounts a volume on an empty folder. A failure leaves the recorded state unchanged; the caller must check for a mount that
-    /// appeared too late.
+    /// Mounts a volume on an empty folder. If it fails, the stored state of the volume is unchanged. A mount may still
+    /// appear after a timeout, so the caller must check for it.
     pub async fn mount(
         &self,
         name: &str,
@@ -101,7 +101,7 @@ impl MountCommand {
         self.state.keep_note(name, note).map_err(cannot)
     }
 
-    /// Updates the credentials of an existing mount if its Secret has changed.
+    /// Updates the credentials of an existing mount if the keys in its Kubernetes Secret have changed.
     pub fn renew(&self, name: &str, keys: &SecretKeys) -> Result<(), Status> {
         for file in keys.delivered().files {
             if self.state.renew_keys(name, &file).map_err(cannot)? {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::Code;
 
-/// Call counters; clones share them.
+/// The counters of calls; all clones share the same counters.
 #[derive(Clone, Debug, Default)]
 pub struct CallCounts(Arc<Mutex<CallTable>>);
 
@@ -34,7 +34,7 @@ impl CallCounts {
         CallTimer { method, begin }
     }
 
-    /// Counts the end of a call. Returns its seconds.
+    /// Counts a call that has ended. Returns how long the call took, in seconds.
     pub fn end(&self, timer: CallTimer, code: Code) -> f64 {
         let took = timer.begin.elapsed();
         let table = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +44,7 @@ impl CallCounts {
         took.as_secs_f64()
     }
 
-    /// The plugin's own page.
+    /// The plugin's own metrics, without those of its mounts.
     pub fn page(&self, mounts: usize) -> String {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut page = String::new();
@@ -75,7 +75,7 @@ impl CallCounts {
     }
 }
 
-/// The last line of a page.
+/// The last line of an OpenMetrics page.
 pub const END: &str = "# EOF";
 
 /// A metric family of one or more pages: its comments and samples.
@@ -85,8 +85,8 @@ struct MetricFamily {
     samples: Vec<String>,
 }
 
-/// Merges the pages of several volumes and adds the label `volume` to each sample. The samples of a metric family stay together, as the
-/// format requires.
+/// Merges the metrics pages of several volumes, and adds the label `volume` to each sample. The samples of a metric
+/// family stay together, as the format requires.
 pub fn merged(pages: &[(String, String)]) -> String {
     let mut families: BTreeMap<String, MetricFamily> = BTreeMap::new();
     for (volume, page) in pages {

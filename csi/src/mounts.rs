@@ -62,12 +62,13 @@ impl MountTable {
         }
     }
 
-    /// The visible mount at a path, of any kind.
+    /// The topmost mount at a path, of any file system type.
     pub fn at(&self, place: &Path) -> Option<Mount> {
         last_at(&self.host.mounts(), place).cloned()
     }
 
-    /// The devices of all mounts of foreread, one for each server.
+    /// The number of processes that serve mounts of foreread on this node. Mounts with the same device number have the
+    /// same server.
     pub fn servers(&self) -> usize {
         let mounts = self.host.mounts();
         let ours = mounts.iter().filter(|mount| is_ours(mount));
@@ -93,8 +94,9 @@ impl MountTable {
         }
     }
 
-    /// Waits until no server is starting or ending at a place. The server of a removed mount would also unmount, by its name, the
-    /// next mount at this place. A mount that a killed plugin has started may still appear. Returns whether there is a mount now.
+    /// Waits until no server process is starting or ending at a mount point. Otherwise the server of a removed mount
+    /// could unmount the next mount at the same path, and a mount that was started by a killed plugin could still
+    /// appear. Returns whether there is a mount now.
     pub async fn settled(&self, place: &Path) -> Result<bool, Status> {
         let settled = async {
             loop {
@@ -158,7 +160,8 @@ impl MountTable {
         changed("cannot bind the mount on", &place, bound.await)
     }
 
-    /// Unmounts all mounts of foreread at a path. With `lazily`, mounts in use are detached too.
+    /// Unmounts all mounts of foreread at a path. If `lazily` is true, mounts that are in use are detached too
+    /// (umount2(2) with MNT_DETACH).
     pub async fn unmount(&self, place: &Path, lazily: bool) -> Result<(), Status> {
         for _ in 0..MAX_STACKED {
             let Some(mount) = self.at(place) else {
@@ -187,8 +190,8 @@ pub fn is_ours(mount: &Mount) -> bool {
     mount.kind == FOREREAD_MOUNT || mount.kind == OLD_KIND
 }
 
-/// A path in the form of the mount table: symbolic links in its parents are followed. The path itself is not accessed, because its
-/// server may hang.
+/// Converts a path to the form in which the mount table contains it: symbolic links in its parent folders are resolved.
+/// The path itself is not accessed, because its server may hang.
 pub fn resolved(place: &str) -> Result<PathBuf, Status> {
     let path = Path::new(place);
     let name = path
@@ -218,7 +221,7 @@ pub fn make_folder(place: &Path) -> Result<(), Status> {
     }
 }
 
-/// Removes a mount point. A folder with files is kept, because they are not ours.
+/// Removes a mount point. A folder that contains files is kept, because the plugin did not create them.
 pub fn remove_folder(place: &Path) -> Result<(), Status> {
     match std::fs::remove_dir(place) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

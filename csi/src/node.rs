@@ -38,7 +38,7 @@ const IS_INLINE: &str = "csi.storage.k8s.io/ephemeral";
 /// Maximum checks of a path whose mounts keep changing.
 const MAX_LOOKS: u32 = 4;
 
-/// The service; clones share its state.
+/// The node service; all clones share the same state.
 #[derive(Clone)]
 pub struct NodeService(Arc<NodeParts>);
 

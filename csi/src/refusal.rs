@@ -6,7 +6,8 @@ use tonic::{Code, Status};
 /// Maximum bytes of a line.
 const MAX_LINE: usize = 1024;
 
-/// Converts text of users and other programs to one line without control characters, and without the secrets of source names.
+/// Converts text from users and other programs to one line without control characters, and removes secrets from the
+/// names of sources in it.
 pub fn one_line(text: &str) -> String {
     let text = secrets::shown_message(text.trim());
     let letters = text.chars();
@@ -22,7 +23,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// An invalid request. `remedy` says what to write.
+/// The error for an invalid request. `remedy` says what to write instead.
 pub fn invalid(what: &str, remedy: &str) -> Status {
     refused(Code::InvalidArgument, what, remedy)
 }

@@ -57,12 +57,13 @@ const NAMES: [(&str, &str); 28] = [
 
 /// Passed as a file: the variable contains its path.
 const KEY_FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
-/// Names that Kubernetes adds by itself.
+/// Names that Kubernetes itself adds to secrets; they are ignored.
 pub const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
 /// Maximum bytes of all values. A Secret has at most a mebibyte, and keys a few kilobytes.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Variables with credentials. The plugin's own values are removed if a volume has its own.
+/// Environment variables that contain credentials. If a volume has its own credentials, the mounting process does not
+/// inherit these variables from the plugin.
 pub const CREDENTIALS: [&str; 36] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -102,7 +103,7 @@ pub const CREDENTIALS: [&str; 36] = [
     "IDENTITY_HEADER",
 ];
 
-/// The secrets of a request. This type has no `Debug`, so that they are never printed.
+/// The keys and values of a request's Kubernetes Secret. This type has no `Debug`, so that they are never printed.
 #[derive(Default)]
 pub struct SecretKeys {
     values: Vec<(&'static str, String)>,
@@ -110,7 +111,8 @@ pub struct SecretKeys {
     key_file: Option<String>,
 }
 
-/// The keys for a mounting process. This type has no `Debug`, so that they are never printed.
+/// The keys for the process that mounts a volume, as files and environment variables. This type has no `Debug`, so that
+/// they are never printed.
 pub struct KeyDelivery {
     pub variables: Vec<(&'static str, String)>,
     pub files: Vec<KeyFile>,
@@ -139,7 +141,7 @@ impl SecretKeys {
     /// The names of all files that may contain keys.
     pub const FILES: [&str; 3] = [AWS, HF, GOOGLE];
 
-    /// The files and variables for a process.
+    /// Converts the secrets to files and environment variables for the process that mounts.
     pub fn delivered(&self) -> KeyDelivery {
         let mut files = Vec::new();
         let mut variables = self.values.clone();
@@ -225,7 +227,7 @@ impl SecretKeys {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The server that the secrets name.
+    /// The address of the server (endpoint) that the secrets contain.
     pub fn endpoint(&self) -> Option<&str> {
         self.value("AWS_ENDPOINT_URL")
     }

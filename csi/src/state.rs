@@ -40,7 +40,7 @@ pub struct MountNote {
     pub source: Option<u64>,
 }
 
-/// FNV-1a, 64 bits: the same in every version of the plugin.
+/// A hash of 64 bits (FNV-1a), which is the same in every version of the plugin.
 pub fn number(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |number, byte| {
@@ -56,7 +56,7 @@ impl StateFolder {
         Ok(StateFolder(path.to_path_buf()))
     }
 
-    /// An empty folder for a volume.
+    /// Creates an empty folder for the state of a volume.
     pub fn begin(&self, name: &str) -> Result<()> {
         self.forget(name)?;
         private_folder(&self.0.join(name))
@@ -69,7 +69,7 @@ impl StateFolder {
         Ok(path)
     }
 
-    /// Rewrites the changed keys in a mount's files. Returns whether there were any.
+    /// Rewrites a mount's files of keys that have changed. Returns whether any key had changed.
     pub fn renew_keys(&self, name: &str, file: &KeyFile) -> Result<bool> {
         let path = self.0.join(name).join(file.name);
         let Ok(old) = read_small_text(&path, MAX_KEYS) else {
@@ -95,7 +95,8 @@ impl StateFolder {
         private_file(&self.0.join(name).join(NOTE), &text)
     }
 
-    /// Reads the stored note about a mount; an empty note if it is missing or damaged.
+    /// Reads the stored note about a mount (source, keys, metrics address). If the note is missing or damaged, returns
+    /// an empty note.
     pub fn note(&self, name: &str) -> MountNote {
         let path = self.0.join(name).join(NOTE);
         let text = read_small_text(&path, MAX_NOTE).unwrap_or_default();
@@ -149,7 +150,7 @@ fn private_file(path: &Path, content: &str) -> Result<()> {
 
 // Locks by key, so that two calls do not work on the same volume or path at once.
 
-/// The held locks; clones share them.
+/// The locks that are held, one for each volume or path; all clones share them.
 #[derive(Clone, Debug)]
 pub struct Claims<T>(Arc<ClaimState<T>>);
 
@@ -160,7 +161,7 @@ struct ClaimState<T> {
     freed: Notify,
 }
 
-/// A held lock, released when it is dropped.
+/// A lock that is held until this value is dropped.
 pub struct Claim<T: Ord> {
     all: Claims<T>,
     what: T,

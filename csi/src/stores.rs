@@ -1,6 +1,6 @@
 //! A table of the object stores that volumes can use (docs/stores.md).
 
-/// A store that volumes can use.
+/// A kind of object store that volumes can use.
 pub struct VolumeStore {
     pub schemes: &'static [&'static str],
     /// If a Secret has all variables of one of these sets, it has the first link of the store's credential chain, so no other link

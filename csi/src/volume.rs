@@ -109,8 +109,8 @@ pub fn is_inline_name(name: &str) -> bool {
     name.starts_with(INLINE)
 }
 
-/// A name for files of a volume: `v`, or `i` for an inline volume; then the letters, digits and `-` of its identifier, if they may
-/// be shown; then a hash of the whole identifier.
+/// The name of a volume's files and metrics: `v`, or `i` for an inline volume; then the letters, digits and `-` of the
+/// volume's identifier, if they may be shown; then a hash of the whole identifier.
 pub fn file_name(id: &str, is_inline: bool) -> String {
     let kind = if is_inline { INLINE } else { 'v' };
     let number = number(id);
@@ -122,7 +122,7 @@ pub fn file_name(id: &str, is_inline: bool) -> String {
     format!("{kind}{begin}-{number:016x}")
 }
 
-/// Checks an identifier.
+/// Checks the identifier of a volume.
 pub fn checked_id(id: &str) -> Result<(), Status> {
     if id.is_empty() {
         return Err(invalid(
@@ -140,7 +140,7 @@ pub fn checked_id(id: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// Checks the capability and the access mode.
+/// Checks the requested capability and access mode of a volume.
 pub fn checked_capability(
     capability: Option<&VolumeCapability>,
     is_inline: bool,

@@ -47,7 +47,7 @@ use targets::{Description, Run, Target};
 pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
 use usual::{chosen, wide};
 
-/// The parameters of a comparison. Values that the user left open are filled in by this module.
+/// The parameters of a comparison. For values that the user did not set, this module chooses defaults.
 #[derive(Clone, Debug, Default)]
 pub struct ComparePlan {
     /// `NAME:key=value,...`; [`USUAL_WORKLOADS`] or [`SCRATCH_WORKLOADS`] if `None`.
@@ -106,8 +106,8 @@ impl ComparePlan {
     }
 }
 
-/// Which tables get a row for the oracle, that is, perfect foresight ([`foreread_sim::limits`]). Tables of a real file
-/// have no such row, because the latencies of its reads are not known beforehand.
+/// Which tables get a row for the oracle, that is, perfect foresight ([`foreread_sim::limits`]). A table of real
+/// storage never has such a row, because the latencies of its reads are not known in advance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OracleRow {
     /// Tables on models, if the plan names no policies.
@@ -119,10 +119,10 @@ pub enum OracleRow {
     Asked,
 }
 
-/// Measures everything in the plan.
+/// Measures all tables of the plan.
 ///
 /// # Errors
-/// See [`CompareError`]; nothing is measured if the plan cannot be carried out.
+/// See [`CompareError`]. If the plan cannot be carried out, nothing is measured.
 pub fn run(
     plan: &ComparePlan,
     mut progress: &mut dyn Progress,

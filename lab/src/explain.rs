@@ -71,7 +71,7 @@ pub struct ExplainReport {
     pub next: Step,
 }
 
-/// The reads, readahead and rules of one file of the trace.
+/// The reads and the readahead of one file of the trace, and how often each rule of the policy decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct File {
     /// The name that the trace gives it.
@@ -88,7 +88,7 @@ pub struct File {
     pub rules: BTreeMap<String, u64>,
 }
 
-/// Runs the trace or workload of the plan under `policy`. The plan's own policies are ignored.
+/// Executes the trace or workload of the plan under `policy`, and counts. The policies in the plan are ignored.
 ///
 /// # Errors
 /// The plan cannot be carried out, or the counts of the files do not add up to the counters of the run.

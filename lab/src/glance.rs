@@ -85,8 +85,9 @@ const IN_ORDER_TIME: Duration = Duration::from_millis(80);
 /// Larger windows are no faster.
 const MAX_WINDOW_BYTES: u64 = 4 << 20;
 
-/// Measures the rate of a sequential reader with windows of this size, in 10^6 bytes a second. Direct reads imitate the
-/// kernel, which has two windows in flight. Returns `None` if direct reads are refused or the file is too small.
+/// Measures the rate of a sequential reader with readahead windows of this size, in 10^6 bytes per second. Direct reads
+/// imitate the kernel's readahead, which has two windows in flight. Returns `None` if direct reads are refused or the
+/// file is too small.
 ///
 /// # Errors
 /// The file cannot be opened or read.

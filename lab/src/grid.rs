@@ -31,7 +31,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Name and version of the format of a line.
+/// Name and version of the format of a line in the file of cells.
 pub const SCHEMA: &str = "foreread.cell/1";
 /// The largest cell file that is read: a cell of a sweep has 1.5 kB, a cell of the evaluation 500 bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -81,7 +81,7 @@ impl<R: Serialize> CellResult<R> {
     }
 }
 
-/// The values that `compare` reports for one policy.
+/// The results of a cell: the values that `compare` reports for one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedCell {
     /// Size of the cache and of a cache page, in bytes.
@@ -94,7 +94,7 @@ pub struct ComparedCell {
 }
 
 impl ComparedCell {
-    /// Measures a plan with one policy.
+    /// Measures a cell: executes the plan with one policy.
     ///
     /// # Errors
     /// See [`compare::run`].
@@ -137,7 +137,7 @@ impl From<CellFileError> for Failure {
     }
 }
 
-/// The file of finished cells. Only one process at a time has it open, and lines are only appended.
+/// The file of finished cells. Only one process at a time can open the file, and it only appends lines.
 pub struct CellFile<R> {
     path: PathBuf,
     file: File,
@@ -148,7 +148,8 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
     /// Opens a file, or creates it.
     ///
     /// # Errors
-    /// See the table in the module's documentation. A link, a pipe, or a file that another process has open is refused too.
+    /// The cases in the table of the module's documentation. A link, a pipe, or a file that another process has open is
+    /// refused too.
     pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
         let refused = |why: &str| CellFileError::new(path, why);
         let io = |error: std::io::Error| refused(&error.to_string());
@@ -222,11 +223,12 @@ pub fn threads(asked: Option<u32>) -> usize {
     asked.map_or_else(processors, |asked| asked as usize)
 }
 
-/// Measures the cells that the file lacks, and returns the results in the order of `keys`. After `stop` is set no further cell starts
-/// and the running cells finish; cells that were not measured have no result.
+/// Measures the cells that are not in the file, and returns the results of all cells in the order of `keys`. When
+/// `stop` is set, cells that are being measured are finished and no other cells are started; cells that were not
+/// measured have no result.
 ///
 /// # Errors
-/// The first error; cells measured before it are in the file.
+/// The first error of a cell. The cells that were measured before the error are in the file.
 pub fn run<R, E>(
     keys: &[CellKey],
     mut file: Option<&mut CellFile<R>>,

@@ -103,7 +103,7 @@ impl LiveError {
     }
 }
 
-/// The facts about a file or device that are known before it is measured.
+/// What is known about a file or device before it is measured.
 pub struct Look {
     /// Size in bytes.
     pub size: u64,
@@ -210,7 +210,7 @@ pub struct Setup<'a> {
     pub limits: Option<(Limits, u32)>,
 }
 
-/// Does one run through the engine, with a new cache.
+/// Executes one run of a workload through the engine, with a new cache.
 ///
 /// # Errors
 /// The source cannot be read, the log cannot be written, or [`check`] refuses the workload.
@@ -262,15 +262,15 @@ pub fn engine(
     Ok(result(timed, stats, workload, page_bytes, false))
 }
 
-/// A file as a source, read with direct I/O.
+/// Opens a file as a source that is read with direct I/O.
 ///
 /// The file cannot be opened for reading.
 pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
     Ok(Arc::new(FileSource::open(path)?))
 }
 
-/// Does one run through the page cache with the device's own readahead setting, and with a separate descriptor for each
-/// open file description of the workload.
+/// Executes one run of a workload through the page cache, with the device's current readahead setting. Each open file
+/// description of the workload is a separate descriptor.
 ///
 /// # Errors
 /// The file cannot be opened or read, or [`check`] refuses the workload.

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "foreread.probe/1";
 /// Largest width of a line, in characters.
 const MAX_WIDTH: usize = 80;
-/// The largest median error of a model that can still rank policies.
+/// Maximum median error of a model: if the error is larger, the model is not used to rank policies.
 pub const DOUBTFUL: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub struct Probe {
     pub verdict: Verdict,
 }
 
-/// The measured reads of one size and pattern at one queue depth.
+/// The measurements of one point: reads of one size and pattern at one queue depth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     pub pattern: Pattern,
@@ -153,7 +153,7 @@ impl Spread {
     }
 }
 
-/// The probe as text; ends with a newline.
+/// Formats the result of the probe as text, which ends with a newline.
 #[must_use]
 pub fn render(probe: &Probe) -> String {
     let day = probe

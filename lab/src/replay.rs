@@ -30,7 +30,8 @@ pub use layout::{LayoutError, bases, laid_out};
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
 pub use walk::is_walk;
 
-/// Maximum number of outstanding reads of one open file description in mode open. Further reads wait, and their latency includes this wait.
+/// Maximum number of reads of one open file description that are in flight in mode open. Further reads wait, and their
+/// latency includes this wait.
 pub const MAX_OUTSTANDING: u32 = 1 << 14;
 /// Maximum time from the first to the last record, in nanoseconds: 400 days, longer than any known recording.
 pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
@@ -69,7 +70,7 @@ impl Mode {
         }
     }
 
-    /// Name of the mode in JSON: `asap` was called `afap` when the schema was written.
+    /// Name of the mode in JSON, where `asap` still has its old name `afap`.
     #[must_use]
     pub fn json_name(self) -> &'static str {
         if self == Mode::Asap {

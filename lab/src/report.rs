@@ -32,8 +32,8 @@ pub use screen::screen;
 pub use series::Series;
 pub use table::render;
 
-/// The runs of one policy. In run `i`, all policies of a table have the same trace, seed and storage, so that these
-/// runs can be compared in pairs.
+/// The runs of one policy. Run `i` has the same trace, seed and storage with all policies of a table, so that the runs
+/// of two policies can be compared in pairs.
 #[derive(Clone, Debug)]
 pub struct PolicyRuns {
     /// The policy as the user gave it, `NAME:key=value,...`.
@@ -113,7 +113,8 @@ pub struct SpanCut {
 }
 
 impl Table {
-    /// The mean times (or latencies) in one line: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
+    /// One line with the mean time (or latency) of each policy: "sequential on file:x: auto 0.248 s, kernel 3.880 s,
+    /// none 8.000 s".
     #[must_use]
     pub fn in_a_line(&self) -> String {
         let mean = |row: &PolicyRuns| {

@@ -43,13 +43,16 @@ use steps::{Gains, Place};
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.tune/1";
-/// Number of runs of each policy: runs on a model are cheap, and a comparison of ten policies needs many.
+/// Number of runs of each policy: runs on a device model take little time, and a comparison of ten policies needs many
+/// runs.
 pub const RUNS: u32 = 10;
-/// The kernel's maximum readahead that is assumed if the setting is unknown: the default for nearly every device.
+/// The kernel's maximum readahead that is assumed if the device's setting is unknown: the default of nearly all
+/// devices.
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
-/// Fraction of today's time that a change has to save to be recommended: a smaller gain is within the error of a model.
+/// A change is recommended only if it saves at least this fraction of today's time, because a smaller gain is within
+/// the error of the model.
 pub const MIN_GAIN: f64 = 0.10;
-/// Seconds that a change has to save to be recommended: users do not notice a smaller gain.
+/// A change is recommended only if it saves at least this many seconds, because users do not notice a smaller gain.
 pub const MIN_SAVED_S: f64 = 0.01;
 
 #[derive(Clone, Debug)]

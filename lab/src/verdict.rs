@@ -45,7 +45,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// If this verdict found a gain, adds the step that sets the disk below the file to the readahead that `doctor` advises.
+    /// If this verdict found a gain, adds the step that sets the readahead of the disk below the file to the value that
+    /// `doctor` advises.
     #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();
@@ -63,20 +64,20 @@ impl Verdict {
         self
     }
 
-    /// The step of this kind, if there is one.
+    /// The verdict's step of this kind, if there is one.
     #[must_use]
     pub fn step(&self, means: Means) -> Option<&Step> {
         self.steps.iter().find(|step| step.means == means)
     }
 
-    /// The gain of this kind of step, if it is known.
+    /// The gain of the verdict's step of this kind, if there is such a step and its gain is known.
     #[must_use]
     pub fn gain(&self, means: Means) -> Option<&Gain> {
         self.step(means)?.gain.as_ref()
     }
 }
 
-/// The rating of the current readahead.
+/// The rating of a disk's current readahead: fine, improvable or suspicious.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
@@ -161,7 +162,7 @@ impl Step {
         }
     }
 
-    /// The next step as blocks, to be printed below a result after an empty line.
+    /// Formats the next step as blocks of text, to be printed below a result after an empty line.
     #[must_use]
     pub fn next(&self) -> Vec<Block> {
         let lines = self.text.lines().map(|line| format!("    {line}"));
@@ -178,7 +179,7 @@ impl Step {
         Block::Paste { place, text, why }
     }
 
-    /// The step for an HTML page: where to apply it, the lines to paste, and the reason.
+    /// Formats the step for an HTML page: where to apply it, the lines to paste, and the reason.
     #[must_use]
     pub fn copy(&self) -> [String; 3] {
         let mut letters = self.why.chars();
@@ -188,7 +189,7 @@ impl Step {
     }
 }
 
-/// How much a step gains over today.
+/// How much faster reads are after a step than today.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The policy with its values, or the hint.
@@ -218,7 +219,8 @@ impl Gain {
         self.kind == Some(RowKind::NoReadahead)
     }
 
-    /// Whether the gain is computed with perfect foresight: such a gain is an upper limit, which a real run may not reach.
+    /// Whether the gain was computed with perfect foresight. Such a gain is an upper limit, which a real run may not
+    /// reach.
     #[must_use]
     pub fn is_limit(&self) -> bool {
         self.kind == Some(RowKind::Oracle)

@@ -14,8 +14,9 @@ use std::time::Instant;
 /// The file that both sides read.
 const HIT_BYTES: u64 = 128 << 20;
 
-/// Measures 4 KiB hits per second of the engine and of `pread` of the same pages, in turns, by one thread in random order. Returns the medians of
-/// the rounds.
+/// Measures how many 4 KiB reads of cached pages per second the engine does, and how many `pread` does with the same
+/// pages. One thread reads the pages in random order, with the engine and with `pread` alternately. Returns the medians
+/// of the rounds.
 pub fn hit() -> Result<Vec<Figure>, LiveError> {
     let bytes = HIT_BYTES;
     let scratch = Scratch::make(bytes, &mut |_| ())?;

@@ -57,7 +57,8 @@ pub struct BenchOptions {
     pub build: String,
 }
 
-/// Selects cells: `WORKLOAD`, `@DEVICE` or `WORKLOAD@DEVICE`. `sequential` also matches `sequential:record=4K`.
+/// A filter that selects cells: `WORKLOAD`, `@DEVICE` or `WORKLOAD@DEVICE`. `sequential` also matches
+/// `sequential:record=4K`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellFilter {
     workload: String,
@@ -65,7 +66,7 @@ pub struct CellFilter {
 }
 
 impl CellFilter {
-    /// Parses a filter; every text is valid.
+    /// Parses a filter; any text is a valid filter.
     pub fn parse(text: &str) -> CellFilter {
         // Split at the last '@', because the name of a trace may contain one.
         let (workload, device) = text.rsplit_once('@').unwrap_or((text, ""));
@@ -218,8 +219,8 @@ impl Results {
     }
 }
 
-/// Executes the runs that are not in the file, until all are done or `stop` is set. Running ones are finished. Errors:
-/// [`BenchError`]; finished runs are in the file.
+/// Executes the runs that are not in the file, until all are done or `stop` is set. Runs that have started are
+/// finished. After an error, the finished runs are in the file.
 pub fn run(
     options: &BenchOptions,
     stop: &AtomicBool,

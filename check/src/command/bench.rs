@@ -43,7 +43,7 @@ pub struct BenchJson {
     pub json: Option<OsString>,
 }
 
-/// Measures and prints: `name: number` lines, or JSON.
+/// Measures the selected benchmark, and prints the results as `name: number` lines or as JSON.
 pub fn run(args: &BenchArgs) -> Result<(), Fail> {
     let json = match &args.what {
         BenchWhat::Sim(args) | BenchWhat::Hit(args) => &args.json,

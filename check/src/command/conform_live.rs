@@ -86,7 +86,7 @@ pub struct ConformLiveArgs {
 }
 
 impl ConformLiveArgs {
-    /// Whether an option that only `conform linux` has is given.
+    /// Whether the command line contains an option that only `conform linux` has.
     pub fn is_asked(&self) -> bool {
         let ConformLiveArgs {
             fs,
@@ -101,7 +101,8 @@ impl ConformLiveArgs {
     }
 }
 
-/// Records, compares and prints; a divergence is a failed check.
+/// Records the running kernel, compares the recording with our decisions, and prints the result; if a decision differs,
+/// the check fails.
 pub fn run(args: &ConformLiveArgs, seed: Option<u64>) -> Result<(), Fail> {
     if let Some(folder) = args.out.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Fail::input(
@@ -200,8 +201,8 @@ fn wanted(args: &ConformLiveArgs, seed: u64) -> CellSelection {
     }
 }
 
-/// Evaluates a comparison: a divergence is a failed check. If decisions differ only under memory pressure, the check neither fails nor
-/// passes.
+/// Converts the differences of a comparison to the result of the command: if a decision differs, the check fails. If
+/// decisions differ only under memory pressure, the check neither fails nor passes (exit code 3).
 pub fn judge(
     first: Option<String>,
     pressed: u64,

@@ -30,7 +30,7 @@ pub struct ReplayLogArgs {
 
 const REMEDY: &str = "name a log that the engine of this version has written";
 
-/// Replays the log and prints `identical: N events, M actions`; the first difference is a failed check.
+/// Replays the log and prints `identical: N events, M actions`; at the first difference, the check fails.
 pub fn run(args: &ReplayLogArgs) -> Result<(), Fail> {
     let log = args.log.as_path();
     let place = log.display();

@@ -47,7 +47,7 @@ struct StoreReport<'a> {
     outcome: &'a StoreOutcome,
 }
 
-/// Runs the tests and prints the result; a failed test is a failed check.
+/// Runs the tests and prints the results; if a test fails, the check fails.
 pub fn run(args: &StoreArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let outcome = store::run(&args.source, args.bytes.min(MOST));

@@ -85,8 +85,9 @@ pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(unpack(bytes)?)))
 }
 
-/// Checks a recording, and writes our own decisions to `predictions`, one line for each operation. Errors: the
-/// recording cannot be read, is invalid, or contains something that the level does not cover; or writing failed.
+/// Compares a recording with our own decisions, which are written to `predictions`, one line for each operation.
+/// Errors: the recording cannot be read, is invalid, or contains something that the level does not cover; or writing
+/// failed.
 pub fn check(
     recording: impl BufRead,
     level: Level,

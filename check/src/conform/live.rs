@@ -41,7 +41,7 @@ pub use table::table;
 
 use foreread_os::failure::{Failure, FailureKind};
 
-/// Why the running kernel could not be checked: what, where, what to do.
+/// The error if the running kernel cannot be checked: it says what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// This machine, or this user, lacks something.

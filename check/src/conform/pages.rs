@@ -23,7 +23,7 @@ pub struct PageMachine {
 }
 
 impl PageMachine {
-    /// A file of `size` bytes with `fds` new descriptors; nothing of it is cached.
+    /// Creates the state of a file of `size` bytes with `fds` new descriptors and no cached pages.
     pub fn new(policy: PolicySpec, size: u64, fds: u32) -> PageMachine {
         let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
         // Room for twice the file, because the kernel evicted nothing that the recording does not list.
@@ -49,7 +49,8 @@ impl PageMachine {
         }
     }
 
-    /// Executes one operation. Returns the pages that it brought in, and which of them have the mark.
+    /// Executes one operation. Returns the pages that the operation fetched, and those of them that have the readahead
+    /// mark.
     pub fn play(&mut self, op: &Op, act: Act) -> (BTreeSet<u64>, BTreeSet<u64>) {
         let open = OpenId(op.fd);
         let end = if op.len == 0 {
@@ -90,7 +91,7 @@ impl PageMachine {
         (added, marks)
     }
 
-    /// Removes the pages of folios that the kernel evicted.
+    /// Removes from the cache the pages of folios that the kernel evicted.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let range = ByteRange::between(first * PAGE, (first + (1 << order)) * PAGE);

@@ -29,7 +29,7 @@ const OBJECT_BYTES: u64 = 4 << 20;
 const LOOKS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why librbd could not be checked.
+/// The error if librbd cannot be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum RbdCheckError {
     /// An image could not be created.
@@ -53,11 +53,11 @@ pub struct Verdict {
     pub divergences: u64,
     /// Number of executed reads.
     pub reads: u64,
-    /// The first difference in words.
+    /// Describes the first difference in words.
     pub first: Option<String>,
 }
 
-/// The decisions of one side in order, and its counts.
+/// The decisions of one side (librbd or our policy), in the order in which they were made, and its counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionLog {
     /// Offset and length of each decision.
@@ -69,7 +69,7 @@ pub struct DecisionLog {
 /// Runs one of Ceph's programs with arguments.
 pub type Ceph<'a> = &'a dyn Fn(&str, &[&str]) -> Result<String, CephError>;
 
-/// Images of a cluster, created as needed and removed at the end.
+/// The test images on a Ceph cluster, created when a case needs them and removed at the end.
 pub struct Images<'a> {
     conf: &'a Path,
     ceph: Ceph<'a>,
@@ -77,7 +77,7 @@ pub struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// Images on the cluster with this configuration, in the pool `rbd`.
+    /// Uses the cluster with this configuration file, and its pool `rbd`.
     pub fn new(conf: &'a Path, ceph: Ceph<'a>) -> Images<'a> {
         Images {
             conf,
@@ -135,7 +135,7 @@ impl Drop for Images<'_> {
     }
 }
 
-/// Runs each case on both sides, with this many reads in flight.
+/// Runs each case with librbd and with our policy, with this many reads in flight.
 pub fn check(
     images: &mut Images<'_>,
     cases: &[Case],

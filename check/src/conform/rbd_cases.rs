@@ -12,7 +12,7 @@ const SIZES: [u64; 3] = [1 << 20, (37 << 20) + 512, 64 << 20];
 /// Image layouts: object, stripe unit (0: an object) and stripe count.
 const LAYOUTS: [[u64; 3]; 3] = [[4 << 20, 0, 1], [1 << 20, 0, 1], [4 << 20, 64 << 10, 4]];
 
-/// The settings of librbd and of the policy, and the reads.
+/// A test case: the settings of librbd and of the policy, and the reads.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
@@ -66,7 +66,7 @@ pub fn published() -> Vec<Case> {
     cases
 }
 
-/// The `nth` random sequence of a seed.
+/// The `nth` random sequence of reads that a seed generates.
 pub fn random(seed: u64, nth: u64) -> Case {
     let mut rng = Rng::new(mix(seed) ^ nth);
     let size = SIZES[rng.below(SIZES.len() as u64) as usize];

@@ -23,14 +23,14 @@ const MAX_WINDOW: u64 = 1 << 18;
 const MAX_FILE: u64 = 16 << 30;
 /// Maximum folio order: a huge page.
 const MAX_ORDER: u32 = 9;
-/// Number of pages of a page table, and of a huge page.
+/// Number of pages that a page table maps; a huge page has the same number.
 pub const TABLE: u64 = 512;
 /// Maximum number of extents of a file; recorded files have up to three.
 const MAX_EXTENTS: usize = 4096;
 /// Maximum end of offset plus length, as in the kernel.
 const MAX_OFFSET: u64 = 1 << 62;
 
-/// Why a recording could not be checked: what, where, what to do.
+/// The error if a recording cannot be checked: it says what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// Reading failed.
@@ -65,7 +65,7 @@ pub struct Header {
     pub mmap: bool,
 }
 
-/// A file with an empty cache, and descriptors that have read nothing.
+/// The start of an episode: a file without cached pages, and descriptors that have read nothing.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Episode {
     pub ep: u64,
@@ -77,7 +77,7 @@ pub struct Episode {
     pub extents: Vec<u64>,
 }
 
-/// One operation with the kernel's answers.
+/// One operation on a file, and what the kernel did during the operation.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Op {
     /// The position of the operation in the episode.
@@ -232,7 +232,7 @@ enum RecordingLine {
     Op(Box<Op>),
 }
 
-/// One parsed line, already checked against the lines before it.
+/// One parsed line of a recording, already checked against the lines before it.
 pub enum Item {
     /// The first line.
     Header(Header),
@@ -251,7 +251,7 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// A reader of a recording that has read nothing yet.
+    /// Creates a reader of a recording.
     pub fn new(input: R) -> Lines<R> {
         Lines {
             input,
@@ -261,12 +261,12 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Number of the last line read, from 1.
+    /// Number of the last line that was read; the first line is 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// An error in the last line read.
+    /// Creates an error about the last line that was read.
     pub fn wrong(&self, what: impl Into<String>) -> CheckError {
         CheckError::Format {
             line: self.number,
@@ -274,8 +274,8 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line; `None` at the end. Errors: the line cannot be read, is not valid in a recording, or disagrees
-    /// with the header.
+    /// Reads the next line; `None` at the end. Errors: the line cannot be read, is not valid in a recording, or
+    /// disagrees with the header.
     pub fn read(&mut self) -> Result<Option<Item>, CheckError> {
         self.number += 1;
         let mut text = Vec::new();

@@ -111,7 +111,7 @@ impl<S: Sight> Sight for Watch<'_, S> {
 }
 
 impl World {
-    /// The file of an episode with new descriptors; nothing of it is cached.
+    /// Creates the state of an episode's file, with new descriptors and no cached pages.
     pub fn new(header: &Header, kernel_probes: bool, episode: &Episode) -> World {
         let (size, fds) = (episode.file_size, episode.fds);
         let Header {
@@ -155,8 +155,9 @@ impl World {
             && first.is_some_and(|first| self.folios.at(first.saturating_add(op.page)).is_none())
     }
 
-    /// Executes one operation with one of its possible outcomes, numbered from 0. Returns the effects, and the number
-    /// of possible outcomes. Errors: it cannot be executed, or the file has more folios than the maximum.
+    /// Executes one operation. If it can have several outcomes, `way` selects one, numbered from 0. Returns the
+    /// effects, and the number of possible outcomes. Errors: the operation cannot be executed, or the file has more
+    /// folios than the maximum.
     pub fn play(
         &mut self,
         op: &Op,
@@ -226,8 +227,9 @@ impl World {
         Ok((done, self.possible))
     }
 
-    /// Whether two worlds of one recording will behave the same, also after a descriptor's mapping is replaced. The
-    /// cached pages are those of the recording in both.
+    /// Whether two worlds of one recording will behave the same from now on. Differences in the mapping of the
+    /// descriptor `but_for_map_of` are ignored, because this mapping is about to be replaced. Cached pages are not
+    /// compared, because they are those of the recording in both worlds.
     pub fn is_same(&self, other: &World, but_for_map_of: Option<usize>) -> bool {
         let mut maps = (0..self.maps.len()).filter(|&at| Some(at) != but_for_map_of);
         self.readers == other.readers
@@ -235,7 +237,7 @@ impl World {
             && maps.all(|at| self.maps[at] == other.maps[at])
     }
 
-    /// Removes folios that the kernel evicted.
+    /// Removes from the cache the folios that the kernel evicted.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let end = first + (1 << order);

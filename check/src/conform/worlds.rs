@@ -19,7 +19,7 @@ use std::borrow::Cow;
 /// Maximum number of worlds. Once there are 64, a touch is only played with its first outcome: everything has arrived.
 const MAX_WORLDS: usize = 64;
 
-/// The worlds; there is always at least one.
+/// The possible states of the kernel (worlds); there is always at least one.
 pub struct Worlds(Vec<World>);
 
 /// The outcome of one operation: worlds that agree with the recording, and the first one that does not.
@@ -45,7 +45,7 @@ impl Worlds {
     }
 
     /// Executes one operation in all worlds. Returns the effects in the first world that agrees with the recording. If
-    /// none does, returns the effects in the first world, and the result of `differs` as text.
+    /// no world agrees, returns the effects in the first world, and the text that `differs` returns for it.
     pub fn play(
         &mut self,
         op: &Op,

@@ -91,8 +91,8 @@ pub(crate) const BASELINE_WORKLOADS: [&str; 21] = [
 /// Sizes of the cache: one that holds a workload of 128 MiB, and one that does not.
 pub(crate) const CACHES: [u64; 2] = [256 << 20, 16 << 20];
 
-/// Prefix of the names of recorded workloads. The reads of a recorded workload are not known beforehand, so its cells
-/// are not predictable.
+/// Prefix of the names of recorded workloads. A policy cannot predict the reads of a recorded workload from earlier
+/// reads, so cells with such a workload do not count as predictable.
 pub const TRACE: &str = "trace:";
 
 /// Workloads whose next read follows from earlier ones.
@@ -135,8 +135,8 @@ const SMALL_CACHES: [u64; 2] = [16 << 20, 32 << 20];
 const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
-    /// Whether the reads of its workload are predictable, as decided beforehand. The share of the oracle's gain is
-    /// computed over these cells.
+    /// Whether each read of the cell's workload follows from earlier reads (a fixed list of workloads). The share of
+    /// the oracle's gain is computed over the predictable cells.
     pub fn predictable(&self) -> bool {
         let name = self.workload.split(':').next().unwrap_or("");
         PREDICTABLE.contains(&name)
@@ -157,7 +157,8 @@ impl Design {
         }
     }
 
-    /// The cells of this design's generated workloads, without those whose workload does not fit the device.
+    /// The cells with generated workloads in this design (set of cells), without cells whose workload does not fit on
+    /// the device.
     pub fn cells(self) -> Vec<Cell> {
         let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
         workloads.extend(workloads::NAMES);
@@ -238,9 +239,10 @@ impl Design {
         names.iter().map(|name| (*name).to_string()).collect()
     }
 
-    /// The runs of this design's opponents and of the policies in `judged`, cell by cell; the oracle runs on only one
-    /// judging seed. The cells are in a fixed shuffled order, so that the remaining time can be estimated from the
-    /// elapsed time, and a stopped benchmark has complete cells.
+    /// The keys of all runs of this design, cell by cell: those of its opponents and of the policies in `judged`. The
+    /// oracle runs with only one judging seed. The cells are in a fixed shuffled order, so that the remaining time can
+    /// be estimated from the elapsed time. All runs of a cell follow each other, so that a benchmark that is stopped
+    /// has complete cells.
     pub fn keys(self, mut cells: Vec<Cell>, judged: &[String]) -> Vec<Key> {
         let (choose, judge) = self.seeds();
         let opponents = self.opponents();

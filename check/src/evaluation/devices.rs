@@ -22,7 +22,7 @@ use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::throttle::Throttle;
 use foreread_sim::device::{Arrival, Command, Device};
 
-/// The devices that are not presets.
+/// The devices of the evaluation that are not preset models.
 pub const NAMES: [&str; 5] = ["http-30ms", "step", "collapse", "tail", "throttle"];
 
 /// `throttle`: a request counts as one, whatever its length.
@@ -108,8 +108,8 @@ pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
 }
 
 impl DeviceChoice {
-    /// An idle device. `bytes` is the number of bytes that the workload reads; the device changes when half of them
-    /// have been submitted.
+    /// Creates the device, without requests in flight. `bytes` is the number of bytes that the workload reads; the
+    /// device changes its speed when reads of half of these bytes have been submitted.
     pub fn build(&self, seed: u64, bytes: u64) -> Box<dyn Device> {
         match self.change {
             Change::Never => self.preset.build(seed),

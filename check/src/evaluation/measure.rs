@@ -30,8 +30,8 @@ pub struct Key {
     pub seed: u64,
 }
 
-/// The figures of a run. Undefined values are `None`. Fractions have 15 digits, so that reading them back from JSON
-/// gives the same number.
+/// The measured figures of a run. Undefined values are `None`. Fractions are rounded to 15 digits, so that reading them
+/// back from JSON gives the same number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Virtual seconds.
@@ -86,7 +86,7 @@ pub(crate) fn measure_workload(
     Ok(Some(simulate(workload, &device, key, &policy)))
 }
 
-/// Executes one run of any policy, even one that no list contains.
+/// Executes one run of any policy, including policies that are in no list of opponents.
 pub fn simulate(
     workload: &Workload,
     device: &devices::DeviceChoice,

@@ -58,7 +58,7 @@ pub const VALIDATION: [&str; 12] = [
     "peer-mountpoint-s3",
 ];
 
-/// The policy of this name on a device of `capacity` bytes.
+/// Creates the policy with this name for a device of `capacity` bytes.
 pub fn build(name: &str, capacity: u64) -> Result<PolicySpec, SpecError> {
     parse(name)?.ready(Some(capacity))
 }

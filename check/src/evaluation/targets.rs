@@ -15,7 +15,7 @@ use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, geometric, is_judged};
 use super::{Cell, Design};
 use serde::Serialize;
 
-/// A target, and the result of the runs.
+/// A target, and whether the runs meet it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
     pub policy: String,
@@ -26,8 +26,8 @@ pub struct Target {
     pub at_least: bool,
     /// The number measured.
     pub value: Option<f64>,
-    /// Whether the target is met; `None` if nothing was measured, or not all of its cells. With a part of the cells, a
-    /// cell beyond the limit is a miss, but a mean, or cells within the limit, decide nothing.
+    /// Whether the target is met. If only a part of the target's cells was measured, a cell beyond the limit is a miss
+    /// (`false`); otherwise the result is `None`, as it is for a mean and if no cell was measured.
     pub met: Option<bool>,
     /// The cell that has this value, if the value is the worst of several cells.
     pub cell: Option<Cell>,
@@ -41,7 +41,7 @@ const UNPREDICTABLE: [&str; 3] = ["random", "dense-random", "processes"];
 const RECORDED: [&str; 3] = ["boot-ide", "grep-ide", "grep-virtio"];
 const RECORDED_ON: &str = "rbd";
 
-/// The targets of `policy` in a design; `is_partial`: only a part of the design was run.
+/// The targets of `policy` in a design (set of cells). `is_partial` means that only a part of the cells was run.
 pub fn targets(report: &Report, policy: &str, design: Design, is_partial: bool) -> Vec<Target> {
     let mut view = View {
         report,

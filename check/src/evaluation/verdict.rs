@@ -41,15 +41,16 @@ pub(crate) fn is_judged(policy: &str) -> bool {
 
 /// The single setting against which a geometric mean is also computed.
 pub(crate) const ONE_SETTING: &str = "linux-6.18:max=4M";
-/// Maximum bytes that an opponent may read, relative to the demanded bytes.
+/// How many bytes an opponent may read for each demanded byte.
 pub const MAX_OVERFETCH: f64 = 1.25;
 /// Byte counts on other seeds that differ by less than this count as equal.
 const SAME_BYTES: f64 = 1.01;
 /// Maximum time of a policy relative to the best.
 pub(crate) const MAX_RATIO: f64 = 1.05;
 
-/// The gain is counted only if the logarithm of none / oracle is at least this: 2 %. Below this limit, the share is noise (a
-/// sequential reader on `rbd` has nothing to gain, so a policy that costs 1 % would have a share of minus thousands).
+/// A cell counts towards the share of the oracle's gain only if ln(time of none / time of oracle) is at least this
+/// limit, that is, if the oracle gains at least 2 %. Below the limit, the share means nothing: if the oracle gains
+/// almost nothing, a policy that is 1 % slower than none has a share of minus several thousand per cent.
 pub const MIN_GAIN: f64 = 0.02;
 
 /// If the time relative to the oracle's is below this, the policy has beaten the oracle: the search ends within 0.1 %
@@ -111,7 +112,7 @@ impl Gains {
     }
 }
 
-/// The result of a policy over all cells. Means are geometric.
+/// The result of a policy over all cells; all means are geometric.
 #[derive(Clone, Debug, Serialize)]
 pub struct Total {
     pub policy: String,
@@ -137,7 +138,7 @@ pub struct Total {
     pub overfetch: Option<f64>,
 }
 
-/// All results of the runs.
+/// All results that are computed from the runs.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Rows: lost cells first, worst first, then the other cells in their order.
@@ -167,7 +168,7 @@ impl Report {
 type CellRuns = BTreeMap<String, BTreeMap<u64, Figures>>;
 pub type Runs = BTreeMap<Cell, CellRuns>;
 
-/// Sums up the runs of a design.
+/// Computes the results of a design (set of cells) from its runs.
 pub fn report(runs: &Runs, design: Design) -> Report {
     let (choose, judge) = design.seeds();
     let opponents = design.opponents();

@@ -9,7 +9,7 @@ use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_sim::simulator::Watch;
 
-/// Watches one run.
+/// Takes the measurements of one run.
 pub struct Watcher {
     page: u64,
     now_ns: u64,
@@ -20,7 +20,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// For a run with pages of `page` bytes. `antagonist` is the open description whose waits are recorded.
+    /// Creates a watcher for a run with pages of `page` bytes. The waits of the open file description `antagonist` are
+    /// recorded.
     pub fn new(page: u64, antagonist: Option<u32>) -> Watcher {
         Watcher {
             page,
@@ -32,7 +33,7 @@ impl Watcher {
         }
     }
 
-    /// Unread readahead, in byte seconds.
+    /// The bytes that are in the cache unread, integrated over time (byte seconds).
     pub fn held_byte_s(&self) -> f64 {
         self.held_byte_s
     }

@@ -82,7 +82,7 @@ const fn paper(
     }
 }
 
-/// A published figure, and the expression for ours.
+/// A published figure, and the expression that computes ours.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Figure {
     /// What the table shows; unique within the paper.

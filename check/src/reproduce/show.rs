@@ -14,7 +14,7 @@ use super::{FigureKind, Reproduction, Row, Score, Table};
 use foreread_report::block::{self, Block, Column};
 use foreread_report::number::{self, or_dash};
 
-/// Widest line of the text, in characters.
+/// Maximum width of a line of the text, in characters.
 pub const WIDTH: usize = 80;
 /// Maximum length of the names of a row and a column; longer names are cut.
 const LABEL: usize = 24;
@@ -40,7 +40,7 @@ pub fn text(done: &Reproduction) -> String {
     block::text(blocks, WIDTH, false)
 }
 
-/// The number of checks that hold, and how many of the missed ones are recorded.
+/// States how many checks pass, and how many of the failed checks are known misses.
 pub fn verdict(done: &Reproduction) -> String {
     let checks = done.rows().filter(|(_, row)| row.kind.is_check()).count();
     let (missed, new) = (done.missed().count(), done.new_misses().count());

@@ -38,7 +38,8 @@ const KINDS: [&str; 7] = [
     "least_step",
 ];
 
-/// The rows of a device: bytes of readahead as the script sets them, and the mean of the runs in 10^6 bytes per second.
+/// The published measurements of a device: for each row, the readahead in bytes that the script sets, and the mean rate
+/// of the runs in 10^6 bytes per second.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     pub device: String,
@@ -47,7 +48,8 @@ pub struct Sweep {
     pub mark_kib: f64,
 }
 
-/// All sweeps, from the rows with `fitted DEVICE SIZE` and `mark DEVICE`.
+/// The sweeps of all devices, taken from the published rows with the expressions `fitted DEVICE SIZE` and `mark
+/// DEVICE`.
 pub fn all() -> Vec<Sweep> {
     let mut sweeps: Vec<Sweep> = Vec::new();
     let figures = Paper::named(PAPER).map_or_else(Vec::new, |paper| paper.figures());

@@ -36,7 +36,7 @@ pub enum FigureKind {
 }
 
 impl FigureKind {
-    /// All kinds, hardest checks first.
+    /// All kinds of figures, those that are hardest to predict first.
     pub const ALL: [FigureKind; 7] = [
         FigureKind::Blind,
         FigureKind::LeftOut,
@@ -47,7 +47,7 @@ impl FigureKind {
         FigureKind::Shown,
     ];
 
-    /// The name in JSON, and the words in the score.
+    /// The name of the kind in JSON, and its description in the score.
     pub fn names(self) -> [&'static str; 2] {
         match self {
             FigureKind::Blind => ["blind", "predicted blind"],
@@ -60,7 +60,7 @@ impl FigureKind {
         }
     }
 
-    /// Whether a row of this kind has a verdict that can be a miss.
+    /// Whether rows of this kind are checks, that is, can pass or fail.
     pub fn is_check(self) -> bool {
         !matches!(
             self,

@@ -41,7 +41,7 @@ pub fn hint(word: &str) -> Result<foreread::Advice, String> {
         .ok_or_else(|| "it is not normal, sequential or random".to_string())
 }
 
-/// Parses an address. A port without an address means 127.0.0.1.
+/// Parses an address. If there is only a port, the address is 127.0.0.1.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")

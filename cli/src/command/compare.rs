@@ -135,7 +135,7 @@ pub struct CompareArgs {
     pub json: Option<OsString>,
 }
 
-/// Measures and prints.
+/// Measures the policies and prints the comparison.
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let signalled = signals::first()?;
     let plan = ComparePlan {

@@ -82,10 +82,10 @@ pub struct DoctorArgs {
     pub output: JsonArgs,
 }
 
-/// How long page faults and reads of this machine are counted.
+/// For how long `doctor` counts the page faults and reads of all programs on this machine.
 pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 
-/// Checks and prints, or sets values.
+/// Checks the readahead of this machine and prints the advice, or sets the values.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let files = [
         ("json", args.output.json.as_deref()),

@@ -81,7 +81,7 @@ pub struct ExplainArgs {
     pub json: Option<OsString>,
 }
 
-/// Replays, explains and prints.
+/// Replays the trace and prints the explanation.
 pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let (plan, policy) = check(args)?;
     let outputs = Outputs::new(&[

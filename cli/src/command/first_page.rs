@@ -35,7 +35,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
 /// Columns of a name and the space after it.
 const NAME: usize = 9;
 
-/// The help template, for the commands of this build.
+/// The first page of the help, with the commands of this build, as a template for clap.
 pub fn template(all: &Command) -> String {
     let mut page = "{about}\n{usage-heading} {usage}\n".to_string();
     let mut listed = Vec::new();

@@ -112,7 +112,7 @@ fn names(text: &str) -> Result<String, String> {
     KeptNames::parse(text).map(|_| text.to_string())
 }
 
-/// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
+/// Mounts the source and serves it until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     are_taken_apart(&args.options)?;
     if args.once && !background::is_behind() && shows_already(&args.dir, &args.source)? {

@@ -81,7 +81,7 @@ fn format(text: &str) -> Result<Format, String> {
 /// Maximum number of files listed on stderr; the JSON lists all.
 const MAX_NAMED: usize = 10;
 
-/// Makes the plan and writes it.
+/// Makes a readahead plan and writes it to a file.
 pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let out = out::writable("out", args.out.as_os_str())?;
     let mut outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
@@ -166,8 +166,8 @@ fn next(plan: &Plan, path: &Path) -> String {
 /// Number of path components in the name of a bucket: `s3:` and `bucket`.
 const BUCKET_PARTS: usize = 2;
 
-/// The source to mount for the objects of a plan: their common folder, or the bucket of the first object if they are in
-/// several buckets. `None` if the plan has files.
+/// The source that must be mounted to replay a plan of objects: the common folder of the objects or, if they are in
+/// several buckets, the bucket of the first object. `None` if the plan contains files.
 pub fn objects(plan: &Plan) -> Option<String> {
     let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
     let (first, others) = plan.files.split_first()?;
@@ -185,7 +185,7 @@ pub fn objects(plan: &Plan) -> Option<String> {
     Some(format!("{}{slash}", common.display()))
 }
 
-/// `12 ranges of 3 files (4.00 MB), recorded runs: 2`.
+/// Formats the size of a plan as text, such as `12 ranges of 3 files (4.00 MB), recorded runs: 2`.
 pub fn in_short(plan: &Plan) -> String {
     let (ranges, files) = (
         plural(plan.ranges.len() as u64, "range"),
@@ -199,7 +199,7 @@ pub fn in_short(plan: &Plan) -> String {
     format!("{ranges} of {files} ({}), {from}", size_of(plan.bytes()))
 }
 
-/// Reports on stderr the files that were left out.
+/// Prints on stderr which files were left out of the plan.
 pub fn name(left_out: &[LeftOut]) {
     for LeftOut { path, why } in left_out.iter().take(MAX_NAMED) {
         note(format!("left out: {}: {}", path.display(), one_line(why)));
@@ -209,7 +209,7 @@ pub fn name(left_out: &[LeftOut]) {
     }
 }
 
-/// Like [`name`], but for JSON.
+/// The files that were left out of the plan, and why, as JSON.
 pub fn left_out_json(left_out: &[LeftOut]) -> Value {
     left_out
         .iter()
@@ -217,7 +217,7 @@ pub fn left_out_json(left_out: &[LeftOut]) -> Value {
         .collect()
 }
 
-/// The contents of a plan, for `trace info`.
+/// Describes the contents of a plan for `trace info`.
 pub fn info(plan: &Plan) -> (String, String) {
     let times: Vec<u64> = plan.ranges.iter().filter_map(|range| range.at_ns).collect();
     let last_ns = times.iter().max().copied();

@@ -60,7 +60,7 @@ pub struct ProbeArgs {
     pub json: Option<OsString>,
 }
 
-/// Measures and prints.
+/// Measures the source and prints the result.
 pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     let on = source::parse(&args.source)?;
     if let Some(model) = &args.verify {

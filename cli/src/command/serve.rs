@@ -103,7 +103,7 @@ pub enum TlsMode {
 /// Maximum number of clients. Each connection takes a file descriptor and a thread.
 const MAX_CLIENTS: u32 = 2048;
 
-/// Serves until Ctrl-C, SIGTERM or SIGHUP.
+/// Serves the source to clients until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let listen = places(args)?;
     let config = config::load()?;

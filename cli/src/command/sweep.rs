@@ -116,7 +116,7 @@ struct Cells {
     inputs: Vec<Mutex<Input>>,
 }
 
-/// Measures the missing cells and prints all.
+/// Measures the cells that are not in the `--resume` file, and prints all cells.
 pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     let mut outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let mut file = None;

@@ -33,7 +33,7 @@ pub struct UmountArgs {
 /// Maximum number of programs listed.
 const MAX_NAMED: usize = 5;
 
-/// Unmounts all given mounts, and fails if one remains mounted.
+/// Unmounts all given mounts, and fails if one of them remains mounted.
 pub fn run(args: &UmountArgs) -> Result<(), Fail> {
     let host = Host::here();
     let all = host.mounts();

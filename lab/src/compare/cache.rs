@@ -43,8 +43,8 @@ pub fn check(
     })
 }
 
-/// Refuses memory that is smaller than a window of a policy that reads around page faults: the kernel would read such a
-/// window in parts, and each part would evict the previous part.
+/// Refuses a memory size that is smaller than the window that one of the policies reads around a page fault: the kernel
+/// would read this window in parts, and each part would evict the previous part.
 pub fn check_windows(
     asked: u64,
     policies: impl Iterator<Item = PolicySpec>,

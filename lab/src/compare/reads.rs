@@ -20,7 +20,7 @@ pub enum Reads {
     Trace(Arc<Replay>),
 }
 
-/// Prepares the reads of all workloads, or of the trace, that a plan names.
+/// Prepares the reads of a plan: those of all its workloads, or of its trace.
 pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     if let Some(replay) = &plan.replay {
         return Ok(vec![Reads::Trace(replay.clone())]);
@@ -63,8 +63,8 @@ pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
         .map(|why| format!("No scratch file: {why}"))
 }
 
-/// The reads that fit the target, and a note for each workload that does not. A workload that the user named is
-/// always tried.
+/// The reads that fit the target, and a note for each workload that does not fit. A workload that the user gave
+/// explicitly is always tried.
 pub fn fitting<'a>(
     plan: &ComparePlan,
     place: &Description,
@@ -143,7 +143,7 @@ impl Reads {
         })
     }
 
-    /// Notes about these reads on this target.
+    /// Notes for the table about these reads on this target.
     pub fn notes(&self, place: &Description) -> Vec<String> {
         let Reads::Trace(replay) = self else {
             return Vec::new();

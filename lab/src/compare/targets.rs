@@ -42,7 +42,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A target that the user named and that is not open yet.
+/// A target (storage to measure) that the user gave and that is not open yet.
 pub trait TargetName: Debug + Send + Sync {
     /// The name for error messages.
     fn shown(&self) -> String;
@@ -87,7 +87,8 @@ type Parse = fn(&SourceName) -> Option<Result<CompareOn, NameError>>;
 /// Parsers of the names of each kind. Any other name denotes a file.
 const KINDS: [Parse; 3] = [model::parse, model_live::parse, source::parse];
 
-/// Parses a name, and checks a file, so that a wrong name is refused within a second.
+/// Parses the name of a target and, if it is a file, checks that the file can be read, so that a wrong name is refused
+/// before the measurement.
 ///
 /// # Errors
 /// The model does not exist, or the file cannot be read.
@@ -150,15 +151,16 @@ impl Description {
         }
     }
 
-    /// Number of bytes that a workload spans if it needs at least `least` bytes: the size that the user gave, or the
-    /// default of this target, but not more than the target has.
+    /// Number of bytes that a workload spans: the size that the user gave or, if there is none, the default of this
+    /// target or `least`, whichever is more; never more than the capacity of the target.
     pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let usual = self.span_bytes.max(least);
         plan.size_bytes.unwrap_or(usual).min(self.capacity_bytes)
     }
 
-    /// Like [`Description::size`], for a workload that can be read in part: on a slow source the span is halved until a
-    /// run without readahead fits into its share of the table's time. A size that the user gave is not changed.
+    /// Like [`Description::size`], for a workload that can also be run on fewer bytes: on a slow source the number of
+    /// bytes is halved until a run without readahead fits into its part of the table's time. A size that the user gave
+    /// is not changed.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
         while size > MIN_REMOTE_SPAN_BYTES && self.is_slow(plan, reads, size) {
@@ -176,9 +178,9 @@ impl Description {
         workload.is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
     }
 
-    /// For a workload that consists of a number of reads, reduces that number if the reads would take too long. The
-    /// remaining reads are spread over the same range, because random reads within a small range would all be close
-    /// together.
+    /// For a workload with a parameter for the number of reads, reduces this number if the reads would take too long.
+    /// The remaining reads are spread over the same range of offsets as before: in a smaller range, random reads would
+    /// be unrealistically close together.
     pub fn shorter(&self, plan: &ComparePlan, reads: &Reads) -> Reads {
         let Reads::Named(choice) = reads else {
             return reads.clone();
@@ -211,13 +213,14 @@ impl Description {
         plan.runs.unwrap_or(self.runs)
     }
 
-    /// The time limit of a table in milliseconds, if it has one.
+    /// The time limit of a table in milliseconds; `None` if the table has no time limit.
     pub fn limit_ms(&self, plan: &ComparePlan) -> Option<u64> {
         let is_timed = self.pace.is_some() && plan.runs.is_none();
         is_timed.then(|| plan.table_ms())
     }
 
-    /// A policy with the parameters that the administrator set for this machine. On a model, each policy keeps its published parameters.
+    /// Sets the parameters of a policy that the administrator has configured for this machine. On a device model, they
+    /// are not applied, and the policy keeps its default parameters.
     pub fn configured(
         &self,
         site: &[Readahead],
@@ -227,8 +230,8 @@ impl Description {
         Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::Policy)
     }
 
-    /// A policy with all its parameters: those that the user left open are filled in like in the engine, so that the
-    /// policy behaves as in `serve` and `mount`.
+    /// Sets all parameters of a policy: those that the user did not set get the same values as in the engine, so that
+    /// the policy behaves as in `serve` and `mount`.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
         let storage = Storage {
             readahead_bytes: self.readahead_bytes,
@@ -240,7 +243,7 @@ impl Description {
             .map_err(CompareError::Policy)
     }
 
-    /// A note if the policy's defaults on this target differ from its published parameters.
+    /// A note for the table if the policy's default parameters on this target differ from the published ones.
     pub fn note(&self, spec: &PolicySpec) -> Option<String> {
         let published = foreread_history::parse_spec(&spec.to_string()).ok()?;
         let kind = self.defaults.kind;
@@ -328,7 +331,8 @@ pub trait Target {
     }
 }
 
-/// The targets of a plan. If the plan names no target, the result is a scratch file if `scratch` is set, otherwise a model.
+/// The targets of a plan. If the plan contains no target, the result is a scratch file if `scratch` is set, otherwise a
+/// device model.
 pub fn all(
     plan: &ComparePlan,
     scratch: bool,

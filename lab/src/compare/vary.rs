@@ -34,14 +34,14 @@ const MEMORY: [&str; 2] = ["memory", "cache"];
 /// The factor on the pauses of a trace.
 const THINK: &str = "think";
 
-/// A parameter that varies, and its values as text.
+/// The varied parameter, and its values as text.
 #[derive(Clone, Debug)]
 pub struct Axis {
     key: String,
     texts: Vec<String>,
 }
 
-/// The values of a varied parameter, and the plan for each value.
+/// A comparison plan for each value of the varied parameter.
 pub type VariedPlans = (VariedParameter, Vec<ComparePlan>);
 /// The varied parameter, its unit, and each value with its plan.
 type Varied = (&'static str, Unit, Vec<(Value, ComparePlan)>);
@@ -85,7 +85,7 @@ impl Axis {
     /// Reads `KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// There are no values, an empty value, or too many values.
+    /// There are no values, too many values, or an empty value.
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
             return usage(format!(
@@ -108,7 +108,8 @@ impl Axis {
         Ok(Axis { key, texts })
     }
 
-    /// Makes the plan for each value. In a plan without workload and trace, only the memory and the parameters of policies can vary.
+    /// Makes a plan for each value. If `plan` has neither a workload nor a trace, only the memory and the parameters of
+    /// policies can vary.
     ///
     /// # Errors
     /// See [`VaryError`].
@@ -307,7 +308,7 @@ impl Vary {
     }
 }
 
-/// A series of comparisons, as far as it was measured.
+/// A series of comparisons, one for each value; incomplete if the measurement was stopped.
 #[derive(Debug)]
 pub struct MeasuredSeries {
     pub series: Series,
@@ -315,7 +316,8 @@ pub struct MeasuredSeries {
     pub missing: Vec<String>,
 }
 
-/// Measures every value. If the plan is stopped during a value, that value and those after it are missing.
+/// Measures every value. If the plan is stopped, the value that was being measured and all later values are missing
+/// from the series.
 ///
 /// # Errors
 /// See [`VaryError`]; nothing is measured if one of the values cannot be measured.

@@ -30,7 +30,7 @@ pub struct WatchedRun {
     pub notes: Vec<String>,
 }
 
-/// The facts that an observer needs before the run.
+/// What an observer needs to know before the run.
 pub struct Scene<'a> {
     /// The reads, in separate files.
     pub workload: &'a Workload,
@@ -44,10 +44,12 @@ pub struct Scene<'a> {
 const BY_ITS_LOG: &str = "This was one run of the engine, explained from its event log: a replay of the logged events made \
     the same decisions; the times are those of the run";
 
-/// Runs `policy` once on the plan's reads, on the first target of the plan. `watch` creates the observer of the run.
+/// Executes the reads of the plan once, under `policy` and on the first target of the plan. `watch` creates the
+/// observer of the run.
 ///
 /// # Errors
-/// See [`super::run`]; also if the event log of a live run cannot be written, or its replay makes other decisions.
+/// See [`super::run`]. A run on real storage also fails if its event log cannot be written, or if a replay of the log
+/// makes other decisions than the run.
 pub fn run<W: Watch>(
     plan: &ComparePlan,
     policy: PolicyDraft,

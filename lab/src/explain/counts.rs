@@ -18,7 +18,7 @@ macro_rules! counts {
                 $(self.$name += other.$name;)*
             }
 
-            /// The first counter whose value differs from that in `stats`, with both values.
+            /// The name of the first counter whose value differs from the counter in `stats`, with both values.
             #[must_use]
             pub fn differs_from(&self, stats: &Stats) -> Option<(&'static str, [u64; 2])> {
                 let both = [$((stringify!($name), [self.$name, stats.$name]),)*];

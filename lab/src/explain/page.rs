@@ -11,7 +11,7 @@ use foreread_report::page::{Page, Section, fact};
 /// Most files in a chart; the table has all selected files.
 const MAX_BARS: usize = 12;
 
-/// The HTML page, with the files that `view` selects.
+/// Creates the HTML page, with the files that `view` selects.
 #[must_use]
 pub fn page(report: &ExplainReport, view: &View) -> String {
     let summary = format!("{}.", report.summary);

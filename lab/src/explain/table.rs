@@ -18,7 +18,7 @@ const NAME_WIDTH: usize = 28;
 const LEGEND: &str =
     "hit, late, miss: % of reads. RA: read ahead; unused: MB of it never read. MB = 10^6 bytes.";
 
-/// Selects the files that are shown. The sums always include all files.
+/// Selects the files that are shown. The line with the sums always includes all files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Only files whose names contain this; `*` matches any characters.
@@ -49,7 +49,7 @@ fn contains(name: &str, pattern: &str) -> bool {
     })
 }
 
-/// The explanation as text; ends with a newline.
+/// Formats the explanation as text, which ends with a newline.
 #[must_use]
 pub fn render(report: &ExplainReport, view: &View) -> String {
     let mut blocks = vec![

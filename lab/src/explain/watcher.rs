@@ -74,7 +74,8 @@ impl Watcher {
         }
     }
 
-    /// Ends the counting after the run: bytes that were read ahead and are neither used nor evicted count as never read.
+    /// Completes the counters after the run: bytes that were read ahead and are still unread in the cache are counted
+    /// as never read.
     pub fn finish(&mut self) {
         for counts in self.files.iter_mut().map(|file| &mut file.counts) {
             let known = counts.used_bytes + counts.unused_bytes + counts.ra_failed_bytes;

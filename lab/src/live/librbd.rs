@@ -27,7 +27,7 @@ use std::time::Duration;
 const MAX_ANSWER: u32 = 16 << 20;
 /// Longest wait for a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The cache page size that is reported for these rows; librbd itself works in bytes.
+/// The cache page size that is reported for the rows of librbd; librbd's own cache has no pages.
 pub const PAGE_BYTES: u64 = 512;
 
 /// A row of librbd: its name and its configuration.
@@ -83,7 +83,7 @@ impl Peer {
     }
 }
 
-/// Does one run through librbd, with a new client.
+/// Executes one run of a workload through librbd, with a new client.
 ///
 /// # Errors
 /// The image cannot be opened or read, librbd does not report its counters, or [`check`] refuses the workload.
@@ -125,7 +125,7 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
 /// Number of readahead requests of the open image, and their total bytes.
 ///
 /// # Errors
-/// There is no reply on the socket, or the reply is not from a librbd with one open image.
+/// The admin socket does not reply, or the reply is not from a librbd with exactly one open image.
 pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());
     let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Safety timeout in case a wakeup is missed.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
-/// A device model as a source.
+/// A device model in real time, as a source of the engine.
 pub struct ModelLive {
     name: &'static str,
     size: u64,
@@ -44,7 +44,7 @@ struct Inner {
 }
 
 impl ModelLive {
-    /// Creates the device of `preset` with `size` bytes and the seed `seed`.
+    /// Creates the source from the model `preset`, with `size` bytes and random numbers from `seed`.
     #[must_use]
     pub fn new(preset: &Preset, size: u64, seed: u64) -> ModelLive {
         let (device, there) = (preset.build(seed), HashMap::new());

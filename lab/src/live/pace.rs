@@ -9,7 +9,7 @@ use foreread_sim::workload::Workload;
 use std::io::IoSliceMut;
 use std::time::Instant;
 
-/// The estimated duration of single reads from a source.
+/// The estimated time of a small and of a large read from a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// A read of one page.

@@ -25,7 +25,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// Maximum number of outstanding reads. Further reads start late.
+/// Maximum number of reads in flight. Reads that would exceed this number start late.
 pub const MAX_WORKERS: u32 = 256;
 /// Most bytes of the buffers of all workers together: long reads have fewer workers.
 const BUFFER_BYTES: u64 = 2 << 30;
@@ -34,7 +34,7 @@ const FIRST_WORKERS: u32 = 8;
 /// Nanoseconds by which a sleep may end late: for this last part the clock is polled.
 const WATCH_NS: u64 = 150_000;
 
-/// The latencies and the lateness that were measured in a run.
+/// The measured latency of each read of a run, and how late each read started.
 pub struct PacedTimes {
     /// When the last read was served.
     pub time: Duration,
@@ -101,7 +101,7 @@ struct PacedRun<'a> {
 /// Runs the workload to its end.
 ///
 /// # Errors
-/// The first error of a request.
+/// The first error of a read.
 pub fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<PacedTimes, LiveError> {
     let demands = workload
         .jobs

@@ -51,7 +51,7 @@ impl Scratch {
         Ok(Scratch { file, dir })
     }
 
-    /// A path by which others can open the file; valid as long as this value exists.
+    /// A path by which other code can open the file; valid as long as this value exists.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         foreread_os::open::descriptor_path(&self.file)

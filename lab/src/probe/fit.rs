@@ -22,7 +22,7 @@ const LANES_TIE: f64 = 1.02;
 /// A single read that takes less than this factor times the link's time is bound by the link.
 const AT_LINK: f64 = 1.1;
 
-/// The fitted model, and its error.
+/// The model fitted to the measurements, and its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Time of a read besides its transfer.
@@ -123,7 +123,7 @@ impl Fit {
         }
     }
 
-    /// A sentence on how far the model is from the measurements.
+    /// A sentence that says how much the model's times differ from the measured times.
     #[must_use]
     pub fn error_in_words(&self) -> String {
         let doubt = match self.median_error > super::DOUBTFUL {

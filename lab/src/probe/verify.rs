@@ -25,7 +25,7 @@ pub struct VerifyReport {
     pub rows: Vec<VerifiedRow>,
 }
 
-/// The times of one policy in one workload, on the source and on the model.
+/// The times of one policy with one workload, on the source and on the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedRow {
     pub workload: String,
@@ -38,7 +38,7 @@ pub struct VerifiedRow {
     pub ratio: f64,
 }
 
-/// Runs the workloads on the source and on the model; the source takes about `seconds`.
+/// Executes the workloads on the source and on the model; the runs on the source take about `seconds` seconds.
 ///
 /// # Errors
 /// See [`CompareError`].
@@ -97,7 +97,7 @@ pub fn verify(
 }
 
 impl VerifyReport {
-    /// The text for the terminal; ends with a newline.
+    /// Formats the result as text for the terminal, which ends with a newline.
     #[must_use]
     pub fn render(&self) -> String {
         type RowColumn<'a> = Column<'a, VerifiedRow>;

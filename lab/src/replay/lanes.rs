@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ptr::from_ref;
 
-/// The jobs of a replay, and how many reads of the trace overlapped.
+/// The jobs of a replay, and how many reads of the trace were in flight at the same time.
 #[derive(Debug, Default)]
 pub struct ReplayJobs {
     pub jobs: Vec<Job>,
@@ -30,7 +30,7 @@ pub struct ReplayJobs {
 }
 
 impl ReplayJobs {
-    /// Wraps jobs for which no overlap is reported, because the trace itself determines it.
+    /// Creates the result for jobs whose overlap is not reported, because the trace itself determines it.
     pub fn plain(jobs: Vec<Job>) -> ReplayJobs {
         ReplayJobs {
             jobs,
@@ -39,7 +39,7 @@ impl ReplayJobs {
     }
 }
 
-/// The jobs for mode asap or closed.
+/// Builds the jobs for mode asap or closed.
 pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
     let pauses = Pauses {
         mode,

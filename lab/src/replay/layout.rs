@@ -20,8 +20,8 @@ pub struct LayoutError {
     pub files: usize,
 }
 
-/// Converts the workload so that it reads one file of `size` bytes. A workload with a single file is not changed;
-/// several files are placed one after the other.
+/// Converts a workload so that it reads one file of `size` bytes: the files of the workload are placed one after the
+/// other in this file. A workload with a single file is not changed.
 ///
 /// # Errors
 /// The workload's files do not fit.
@@ -45,7 +45,7 @@ pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError>
     Ok(one)
 }
 
-/// The offset at which each file of these sizes begins, and the offset at which the last file ends.
+/// For files of these sizes, returns the offset at which each file begins, and the offset at which the last file ends.
 #[must_use]
 pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
     let mut end = 0_u64;

@@ -12,10 +12,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of records of a replay. Each record needs some 250 bytes with all derived data, so all records need 512 MiB.
+/// Maximum number of records of a replay. A record and the data derived from it need some 250 bytes, so a replay needs
+/// at most 512 MiB.
 pub const MAX_RECORDS: u64 = 1 << 21;
 
-/// Counts of records that were skipped, clipped or based on an assumption.
+/// Counts of records that were skipped or clipped, or for which an assumption was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub writes: u64,
@@ -59,7 +60,7 @@ pub struct LoadedTrace {
     pub has_deps: bool,
 }
 
-/// Which part of a trace is replayed; by default all of it.
+/// Selects the part of a trace that is replayed; by default the whole trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Only the first records.
@@ -343,7 +344,7 @@ impl Loading {
 }
 
 impl LoadedTrace {
-    /// How much of each file was read, in the order of [`LoadedTrace::names`].
+    /// How many bytes of each file were read, in the order of [`LoadedTrace::names`].
     #[must_use]
     pub fn read_of_files(&self) -> Vec<ReadOfFile> {
         let mut files = vec![ReadOfFile::default(); self.files.len()];
@@ -381,7 +382,8 @@ impl LoadedTrace {
             .collect()
     }
 
-    /// Whether most reads go through the page cache: only then can another process read ahead for a program.
+    /// Whether most reads of the trace go through the page cache: only then can another process read ahead for the
+    /// traced program.
     #[must_use]
     pub fn is_through_page_cache(&self) -> bool {
         let reads = || self.records.iter().filter(|r| r.what == What::Read);

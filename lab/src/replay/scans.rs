@@ -20,12 +20,12 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A scan may skip this many bytes: a program that reads one page in every few is still scanning.
 const NEAR_BYTES: u64 = 4 * Workload::PAGE_BYTES;
-/// Maximum number of pages that all faults together are replayed as, besides one page for each fault: 16 GiB of
-/// mappings, which need some 170 MB of memory for requests.
+/// Maximum number of pages by which all page faults of a trace together are extended, in addition to the one page of
+/// each fault. These are 16 GiB of mappings, whose requests need some 170 MB of memory.
 pub const MAX_PAGES: u64 = 1 << 22;
 
-/// Sets the length of each page fault to the range that the program then read. Returns the number of faults that were
-/// cut to a single page, because all faults together have more than `most` pages.
+/// Sets the length of each page fault to the range that the program then accessed. Returns the number of faults that
+/// were cut to a single page, because all faults together would have more than `most` additional pages.
 pub fn read_through(records: &mut [KeptRecord], most: u64) -> u64 {
     let page = Workload::PAGE_BYTES;
     // For each mapping, the latest faults that no other fault has continued, by their first byte.

@@ -20,10 +20,9 @@ const MAX_ENTRIES: usize = 1 << 16;
 /// Fewest files per folder on average: `run` lists a folder from its second file on.
 const WALK_IN_FOLDER: usize = 4;
 
-/// Whether a program goes through folders and reads their files one after the other, each to its end, in the order of
-/// the folder listings. `foreread run` can list the folders, and so knows the next reads. A compiler also reads whole
-/// header files of a folder, but in another order: for a compiler, `foreread run` gained nothing, and made it a tenth
-/// slower.
+/// Whether the program of the trace reads the files of folders one after the other, each to its end, in the order of
+/// the folder listings. For such a program, `foreread run` knows the next reads from the folder listings. A compiler
+/// also reads whole header files of a folder, but in another order: `foreread run` made it a tenth slower.
 #[must_use]
 pub fn is_walk(trace: &LoadedTrace) -> bool {
     let files = trace

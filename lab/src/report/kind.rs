@@ -31,7 +31,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// The kind of the row for this policy.
+    /// The kind of the row that this policy gets.
     #[must_use]
     pub fn of(policy: &PolicySpec) -> RowKind {
         if policy.info.name == foreread_core::policy::none::INFO.name {
@@ -41,13 +41,14 @@ impl RowKind {
         }
     }
 
-    /// Whether the row is only a limit (the oracle), which is left out of tests and advice.
+    /// Whether the row only shows a limit, like the oracle's row, and is left out of tests and advice.
     #[must_use]
     pub fn is_limit(self) -> bool {
         self == RowKind::Oracle
     }
 
-    /// Whether another program served the reads, so that foreread's counters do not exist.
+    /// Whether something other than foreread (the kernel or librbd) served the reads, so that foreread's counters do
+    /// not exist.
     #[must_use]
     pub fn is_external(self) -> bool {
         matches!(self, RowKind::Kernel | RowKind::Librbd)

@@ -107,8 +107,8 @@ pub struct Comparison {
     pub equivalent: Option<bool>,
 }
 
-/// A policy that took less time than the oracle. The oracle is the result of a search. It is not a lower bound if a
-/// device has random latencies, because a policy makes other requests than the oracle, which get other latencies.
+/// A policy that took less time than the oracle. This is possible on a device with random latencies: the oracle is the
+/// best schedule that a search found, but a policy makes other requests, which get other latencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OracleBeaten {
     pub policy: String,
@@ -137,7 +137,7 @@ pub(crate) fn more_runs(runs: u32) -> u32 {
     (runs * 2).max(5)
 }
 
-/// The result of comparing the times of two rows: which is faster, if the runs show it.
+/// The result of comparing the times of two rows: which row is faster, or that the runs do not show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Equal within 5 %, by the interval of the ratio. A significant difference may also be that small.
@@ -161,7 +161,7 @@ pub struct Time {
     pub runs: Vec<f64>,
 }
 
-/// The results of one policy. In a `kernel` row, foreread's counters are null.
+/// A row of the table: the results of one policy. In the row `kernel`, foreread's counters are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The policy, as the user gave it.
@@ -279,14 +279,15 @@ impl Report {
         tested.count()
     }
 
-    /// Whether every row that can be recommended was measured: an interrupted comparison may have rows without runs.
+    /// Whether every row that can be recommended was measured. This is false if the comparison was interrupted and some
+    /// rows have no runs.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let choices = self.rows.iter().filter(|row| !row.limit);
         choices.clone().all(|row| row.judged().is_some())
     }
 
-    /// The test of two rows, given in either order.
+    /// The test that compares two rows, which may be given in either order.
     #[must_use]
     pub fn comparison(&self, one: &str, other: &str) -> Option<&Comparison> {
         let pair = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);

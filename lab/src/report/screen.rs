@@ -16,14 +16,15 @@ use super::table::{self, Style};
 use foreread_report::block::{self, Block};
 use foreread_report::width;
 
-/// The verdict over all tables, if there is one.
+/// The verdict over all tables; `None` if no verdict is possible.
 #[must_use]
 pub fn lead(why: Option<&str>) -> String {
     why.unwrap_or("No advice: not every row was measured.")
         .to_string()
 }
 
-/// The whole text for the terminal, with the verdict first and `next` last. It ends with a newline.
+/// Formats the whole comparison as text for the terminal, with the verdict first and `next` (the command to try next)
+/// last. The text ends with a newline.
 #[must_use]
 pub fn screen(
     reports: &[Report],

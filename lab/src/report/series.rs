@@ -77,14 +77,14 @@ impl VariedParameter {
 }
 
 impl Series {
-    /// The series as JSON; ends with a newline.
+    /// Formats the series as JSON, with a newline at the end.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::pretty(self)
     }
 
-    /// The series as text, at most [`width::columns`] wide; with `details` it also explains the statistics behind the
-    /// marks. It ends with a newline.
+    /// Formats the series as text, at most [`width::columns`] wide and with a newline at the end. If `details` is true,
+    /// the text also explains the statistics behind the marks.
     #[must_use]
     pub fn render(&self, details: bool) -> String {
         let title = format!("{}: {}", self.title(), self.how());

@@ -13,7 +13,7 @@ const WIDTH: usize = 90;
 /// Width of the first column.
 const NAMES: usize = 10;
 
-/// The description as lines of text.
+/// Formats the description of the trace as lines of text.
 #[must_use]
 pub fn render(info: &Info) -> String {
     let (format, times, offsets) = (&info.format, &info.time_unit, &info.offset_unit);

@@ -18,7 +18,7 @@ const MAX_STREAMS: usize = 64;
 const GAP_BYTES: u64 = 4096;
 const MIN_READS: u64 = 3;
 
-/// The number of reads of a file, by their order: sequential, random, and others.
+/// How many reads of a file are sequential, backward, strided or random.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOrder {
     pub reads: u64,
@@ -46,7 +46,7 @@ struct OpenReads {
     latest: Vec<usize>,
 }
 
-/// The order of the reads of each file.
+/// Classifies the reads of each file.
 pub fn of_files(workload: &Workload) -> Vec<ReadOrder> {
     let mut orders = vec![ReadOrder::default(); workload.files.len()];
     let mut opens: BTreeMap<u32, (u32, OpenReads)> = BTreeMap::new();

@@ -29,7 +29,7 @@ const LARGE_BYTES: u64 = 256 << 20;
 /// Most folder entries that the search for a large file examines: a second on a slow disk.
 const MAX_ENTRIES: usize = 20_000;
 
-/// The storage device that was found for a trace.
+/// The result of the search for the storage device of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageFound {
     pub path: PathBuf,
@@ -39,7 +39,7 @@ pub struct StorageFound {
     pub names: BTreeSet<String>,
 }
 
-/// The chosen storage device, and the facts that decided the choice.
+/// The chosen storage device, and the figures that led to this choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadChoice {
     /// The disk, and how much of it was read.

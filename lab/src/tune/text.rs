@@ -248,7 +248,7 @@ pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
         .collect()
 }
 
-/// The whole text for the terminal. It ends with a newline.
+/// Formats the whole result as text for the terminal, with a newline at the end.
 #[must_use]
 pub fn render(tuned: &TuneReport, style: Style) -> String {
     let steps = &tuned.verdict.steps;

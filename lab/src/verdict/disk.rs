@@ -43,12 +43,13 @@ const WINDOWS: f64 = 2.0;
 const MAX_STILL_BYTES: u64 = 2 << 20;
 const MAX_TURNING_BYTES: u64 = 16 << 20;
 const MIN_BYTES: u64 = 128 << 10;
-/// If page faults are more than this fraction of the reads, programs are assumed to read mostly through mappings.
+/// If the number of page faults is at least this fraction of the number of reads, programs are assumed to read mostly
+/// through mappings.
 pub const MANY_FAULTS: f64 = 0.2;
 /// Time of the first read of a rotating device in a sequential stream: the head does not move.
 const IN_ORDER_US: f64 = 100.0;
 /// Minimum latency of a rotating disk in microseconds. On average, a random read waits for half a rotation (4 ms at
-/// 7200 rpm) and a seek, so no rotating disk is faster than this.
+/// 7200 rpm) and a seek, so no rotating disk has a lower latency.
 pub const MIN_TURNING_US: f64 = 1000.0;
 
 /// The latency and the bandwidth of a device.
@@ -78,7 +79,7 @@ pub struct SizeCosts {
     pub streams_bytes: u64,
 }
 
-/// The limits of the setting besides the cost of a read, such as memory.
+/// What limits the readahead setting besides the cost of a read, such as memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SettingLimits {
     /// The largest request of the device.
@@ -147,7 +148,8 @@ impl StorageCosts {
         })
     }
 
-    /// The smallest readahead with which sequential readers are within 5 % of their best rate, as far as `limits` allow it.
+    /// The smallest readahead with which sequential readers are within 5 % of their best rate, but not more than
+    /// `limits` allow.
     #[must_use]
     pub fn best(&self, limits: &SettingLimits) -> SizeCosts {
         let all: Vec<(u64, [f64; 3])> = SIZES
@@ -166,7 +168,8 @@ impl StorageCosts {
         self.at(near.min(limits.most_bytes(self)))
     }
 
-    /// Whether a value makes page faults too expensive and is more than sequential readers need.
+    /// Whether a readahead of `bytes` makes page faults too expensive and is more than sequential readers need
+    /// (`best`).
     #[must_use]
     pub fn is_too_large(&self, bytes: u64, best: &SizeCosts) -> bool {
         let large = if self.turns {
@@ -227,7 +230,7 @@ fn median([a, b, c]: [f64; ROUNDS]) -> f64 {
     a.max(b).min(a.min(b).max(c))
 }
 
-/// A disk and the measurements of it.
+/// The measurements of a disk, and its current readahead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskLook {
     pub has_bytes: Option<u64>,
@@ -275,7 +278,8 @@ impl DiskLook {
         )
     }
 
-    /// Like [`DiskLook::of`], for the disk with this name, whose facts are known. `may_turn` means that the device reports to be rotational.
+    /// Like [`DiskLook::of`], but the caller passes the disk's name and properties. `may_turn` means that the device is
+    /// rotational according to the kernel.
     ///
     /// # Errors
     /// The device cannot be read.
@@ -317,8 +321,8 @@ impl DiskLook {
         Ok(Some(look))
     }
 
-    /// What a command measured on this disk in the last half hour. Returns `None` if nothing was measured, or if the disk had another
-    /// readahead then.
+    /// The measurements of this disk that a command made in the last half hour. Returns `None` if there are none, or if
+    /// the disk's readahead has changed since then.
     #[must_use]
     pub fn kept(disk: &str, has_bytes: Option<u64>, limits: SettingLimits) -> Option<DiskLook> {
         let kept = KeptMeasurement::find(disk, has_bytes)?;
@@ -427,7 +431,8 @@ impl DiskLook {
         found(Standing::Gain, Some(harm))
     }
 
-    /// The verdict from these measurements alone; `doctor` knows more, such as which program has set the value.
+    /// The verdict that follows from these measurements alone. (`doctor` also considers which program has set the
+    /// readahead.)
     #[must_use]
     pub fn verdict(&self, device: Option<&Device>) -> Verdict {
         let DiskFinding {
@@ -468,7 +473,7 @@ impl DiskLook {
         }
     }
 
-    /// How the figures were obtained, in words.
+    /// Describes in words how the figures were obtained.
     #[must_use]
     pub fn basis(&self) -> String {
         let costs = self.costs.in_words();
@@ -479,7 +484,8 @@ impl DiskLook {
     }
 }
 
-/// The ratios by which the throughput of one sequential reader, and of four, changes with another readahead.
+/// The factors by which the throughput of one sequential reader, and of four sequential readers, changes with another
+/// readahead.
 #[must_use]
 pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
     [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])

@@ -34,7 +34,8 @@ pub(super) struct KeptMeasurement {
 }
 
 impl KeptMeasurement {
-    /// The measurement of this disk, unless it is too old or the disk has another readahead now.
+    /// Reads the stored measurement of this disk. Returns `None` if there is none, if it is too old, or if the disk's
+    /// readahead has changed since then.
     pub fn find(disk: &str, has_bytes: Option<u64>) -> Option<KeptMeasurement> {
         KeptMeasurement::read(&path(disk)?, has_bytes)
     }
@@ -55,7 +56,7 @@ impl KeptMeasurement {
         (is_sound && kept.has_bytes == has_bytes).then_some(kept)
     }
 
-    /// Keeps it for the commands that follow. Does nothing if there is no private folder for it.
+    /// Stores the measurement of this disk for later commands. Does nothing if no private folder is available.
     pub fn keep(&self, disk: &str) {
         let _ = path(disk).map(|path| self.write(&path));
     }

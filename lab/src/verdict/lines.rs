@@ -4,8 +4,8 @@ use super::{Means, Step};
 use foreread_os::host::devices::{Device, mount_setting};
 use foreread_report::number::exact_size as size;
 
-/// The step that sets the readahead of a device: a line to paste, and a note. For a disk the line calls `foreread
-/// doctor`, which sets the value now and at every boot; for a mount it writes to /sys.
+/// The step that sets the readahead of a device: a line to paste, and a note. For a disk, the line calls `foreread
+/// doctor`, which sets the value now and at every boot. For a mount without a disk, the line writes to /sys.
 #[must_use]
 pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
     let number = device.map(|device| device.number.to_string());
@@ -16,7 +16,7 @@ pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
     set_readahead(name.as_deref().unwrap_or("DEVICE"), is_disk, bytes)
 }
 
-/// Like [`to_set`], for a device that is known by its name.
+/// Like [`to_set`], but the caller passes the name of the device.
 #[must_use]
 pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
     let (text, why) = match is_disk {
@@ -33,7 +33,7 @@ pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
 }
 
 /// For a FUSE file system that drops its cached pages, the command that mounts the same bucket or server with foreread.
-/// `kind` is the type of the file system in mountinfo.
+/// `kind` is the file system type in /proc/self/mountinfo.
 #[must_use]
 pub fn mount_behind(kind: &str, flag: &str) -> String {
     let is_of = |word: &str| kind.contains(word);
@@ -72,7 +72,7 @@ pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     quoted.collect::<Vec<String>>().join(" ")
 }
 
-/// The lines that make a plan from a trace and replay it for a command.
+/// The command lines that make a plan from a trace and replay the plan while a command runs.
 #[must_use]
 pub fn replay_lines(trace: &str, command: &str) -> String {
     let plan = format!("{}.plan", trace.strip_suffix(".frt").unwrap_or(trace));
@@ -85,7 +85,7 @@ pub fn replay_lines(trace: &str, command: &str) -> String {
     format!("foreread plan {trace} --out {plan}\nforeread replay {plan} -- {command}")
 }
 
-/// Like [`replay_lines`], with a line that records the trace first.
+/// Like [`replay_lines`], but the first line records the trace.
 #[must_use]
 pub fn record_lines(command: &str) -> String {
     let trace = "run.frt";

@@ -25,7 +25,7 @@ const MAX_REASONS: usize = 10;
 type RowColumn<'a> = Column<'a, Row>;
 type Part = (String, Vec<Block>);
 
-/// The whole text. Ends with a newline.
+/// Formats the whole report as text, which ends with a newline.
 pub fn text(results: &Results, width: usize) -> String {
     let mut blocks = vec![Block::Text(results.title())];
     for (title, part) in parts(results) {

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Scope, sleep};
 use std::time::{Duration, Instant};
 
-/// The requested combinations: every combination of values in the first three fields.
+/// The requested tests: every combination of the values in the first three fields.
 #[derive(Clone, Debug)]
 pub struct CellSelection {
     pub file_systems: Vec<FileSystem>,

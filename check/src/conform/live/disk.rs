@@ -135,19 +135,19 @@ impl Disk {
         })
     }
 
-    /// A new descriptor of a file.
+    /// Opens a file of the disk, and returns a new descriptor.
     pub fn open(&self, nth: usize) -> Result<File, LiveError> {
         open(&self.mount, nth, &format!("/dev/{}", self.name))
     }
 
-    /// The path of a file for another process, valid while this process lives.
+    /// A path by which another process can open a file of the disk; valid while this process lives.
     pub fn path(&self, nth: usize) -> String {
         let path = shared_descriptor_path(&self.mount).join(file_name(nth));
         path.display().to_string()
     }
 
     /// Sets the device's readahead. Returns the resulting number of pages: the kernel rounds down to whole pages, so 65
-    /// KiB become 16.
+    /// KiB are 16 pages.
     pub fn set_read_ahead(&self, kib: u64) -> Result<u64, LiveError> {
         let (path, page) = (&self.read_ahead, PAGE / 1024);
         let failed = |error| LiveError::io(path.clone(), error);
@@ -171,8 +171,8 @@ impl Disk {
             })
     }
 
-    /// Waits until no request to the device is in flight: a page that has not arrived can neither be dropped nor be
-    /// mapped by a fault on a neighbouring page.
+    /// Waits until no request to the device is in flight, because a page that is still being read can neither be
+    /// dropped nor be mapped by a fault on a neighbouring page.
     pub fn settle(&self) -> Result<(), LiveError> {
         let mut text = [0; 512];
         for look in 0..LOOKS {

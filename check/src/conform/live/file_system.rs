@@ -37,7 +37,7 @@ pub(super) enum Driver {
 }
 
 impl Driver {
-    /// The name that the kernel and mkfs use.
+    /// The type's name for the kernel and mkfs, such as `ext4`.
     pub fn name(self) -> &'static str {
         match self {
             Driver::Ext4 => "ext4",
@@ -72,7 +72,7 @@ impl FileSystem {
         FileSystem::Overlay,
     ];
 
-    /// File systems that are not tested, and why.
+    /// File systems that the test leaves out, and the reason for each.
     pub const REFUSED: [(&str, &str); 3] = [
         ("squashfs", EXPANDS),
         ("erofs-lz4", EXPANDS),
@@ -104,7 +104,7 @@ impl FileSystem {
         }
     }
 
-    /// The name on the command line.
+    /// The name of the file system in the option `--fs`.
     pub fn name(self) -> &'static str {
         self.layout().name
     }

@@ -39,7 +39,7 @@ impl Native {
         }
     }
 
-    /// Replaces the descriptors with new ones.
+    /// Begins an episode: replaces the descriptors with these new ones.
     pub fn begin(&mut self, files: Vec<File>) {
         self.files = files;
     }
@@ -93,7 +93,7 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts the process; `None` if there is no Python with ctypes.
+    /// Starts the Python process; `None` if there is no Python with ctypes.
     pub fn start() -> Result<Option<Helper>, LiveError> {
         for python in ["/usr/bin/python3", "python3"] {
             let mut command = Command::new(python);
@@ -129,7 +129,7 @@ impl Helper {
         self.process.id()
     }
 
-    /// Replaces the descriptors with new ones of a file, without a mapping.
+    /// Begins an episode: replaces the descriptors with new descriptors of a file, and removes all mappings.
     pub fn begin(&mut self, path: &str, fds: u32) -> Result<(), LiveError> {
         self.tell(&format!("open {fds} {path}")).map(|_| ())
     }
@@ -159,7 +159,7 @@ impl Helper {
         self.tell(&line)
     }
 
-    /// The pages at which an extent of this file begins, except the first extent.
+    /// The page numbers at which the extents of this file begin, without the first extent.
     pub fn extents(&mut self, path: &str) -> Result<Vec<u64>, LiveError> {
         let line = format!("extents {path}");
         let said = self.say(&line).map_err(|said| failed(&line, &said))?;

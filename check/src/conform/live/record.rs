@@ -112,8 +112,8 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Must be called in the thread that will play the episodes. Without a helper process, patterns with page faults
-    /// and readahead(2) are left out.
+    /// Creates a recorder; must be called in the thread that will execute the episodes. If `helper` is `None`, patterns
+    /// with page faults and readahead(2) are left out.
     pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
         let thread = rustix::thread::gettid()
             .as_raw_nonzero()
@@ -132,7 +132,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Whether the file system creates folios larger than its smallest: its sequential reads show this.
+    /// Whether the file system creates folios larger than its smallest folio, found out by sequential reads.
     pub fn large_folios(&mut self, min_order: u32) -> Result<bool, LiveError> {
         let file = 3;
         let steps = (0..64)
@@ -158,7 +158,8 @@ impl<'a> Recorder<'a> {
         Ok(large)
     }
 
-    /// Writes a recording of `wanted` operations. `tell` is called with the progress and may stop the recording.
+    /// Records `wanted` operations and writes the recording to `out`. `tell` is called with the progress and may stop
+    /// the recording.
     pub fn record(
         &mut self,
         out: &mut dyn Write,
@@ -379,7 +380,7 @@ fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), LiveError> {
     out.write_all(b"\n").map_err(failed)
 }
 
-/// The running kernel's release.
+/// The release of the running kernel, such as `6.18.44`.
 pub fn kernel() -> String {
     let release = foreread_os::host::Host::here().kernel_release();
     release.unwrap_or_else(|| "unknown".to_string())

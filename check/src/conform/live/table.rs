@@ -17,7 +17,8 @@ const COLUMNS: [&str; 9] = [
     "time",
 ];
 
-/// The verdict, the table with totals, the first difference of each cell, and what was left out.
+/// Formats the result as text: the verdict, the table with totals, the first difference of each cell, and what was left
+/// out.
 pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
     let CellOutcomes { cells, left_out } = checked;
     let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>().to_string();

@@ -69,7 +69,7 @@ impl Trace {
         })
     }
 
-    /// Appends to `text` what the kernel has written to the trace since the last call.
+    /// Appends to `text` all trace lines that the kernel has written since the last call.
     pub fn read(&mut self, text: &mut Vec<u8>) -> Result<(), LiveError> {
         loop {
             // The kernel returns at most two pages at a time.

@@ -20,7 +20,7 @@ use std::ffi::OsStr;
 /// Maximum width of a text line.
 const WIDTH: usize = 90;
 
-/// One entry of a list.
+/// One entry of a list: a policy, model or workload.
 pub struct Entry {
     /// The name in `NAME:key=value,...`.
     pub name: String,
@@ -52,7 +52,7 @@ impl Fact {
     }
 }
 
-/// Prints the entries of `kind` ("policies"), and in text a closing remark.
+/// Prints the entries of the list `kind` (such as "policies"); the text output ends with a remark, the JSON does not.
 pub fn print(kind: &str, entries: &[Entry], json: Option<&OsStr>, below: &str) -> Result<(), Fail> {
     let text = || format!("{}{below}", to_text(entries));
     let outputs = Outputs::new(&[("json", json)])?;

@@ -24,8 +24,8 @@ const IS_BEHIND: &str = "FOREREAD_MOUNT_BACKGROUND";
 /// The line that the background process prints once it is mounted.
 pub const READY: &str = "foreread: mounted, in the background";
 
-/// Whether this is the background process. The environment variable that marks it contains the parent's pid, so it has no effect in a
-/// program that inherits it.
+/// Whether this process is the background process of `mount -d`. An environment variable marks this process. The
+/// variable contains the parent's pid, so it has no effect in other programs that inherit it.
 pub fn is_behind() -> bool {
     static IS: LazyLock<bool> = LazyLock::new(|| {
         let parent = std::env::var(IS_BEHIND).ok();

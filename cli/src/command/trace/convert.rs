@@ -56,7 +56,7 @@ pub struct ExportArgs {
     pub from: Option<String>,
 }
 
-/// Converts to foreread's format.
+/// Converts a trace to foreread's format.
 pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     let out = match &args.out {
         Some(out) => out.clone(),
@@ -94,7 +94,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     out::print(text)
 }
 
-/// Converts to any format with write support.
+/// Converts a trace to any format that foreread can write.
 pub fn export(args: &ExportArgs) -> Result<(), Fail> {
     let (format, pairs) = catalog::parse(&args.to, &args.out)?;
     let Some(export) = format.export else {

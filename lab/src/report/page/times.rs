@@ -5,8 +5,8 @@ use crate::report::table;
 use foreread_report::figure::{Bar, Bars, Figure};
 use foreread_report::number::{self, or_dash};
 
-/// The chart of times: one bar for each policy shows its mean time and confidence interval. `today` is the policy in
-/// use. The title has the name of the workload unless the chart is `alone` on its page.
+/// Creates the chart of times, with a bar for each policy that shows its mean time and confidence interval. `today` is
+/// the policy that is in use now. The title contains the name of the workload, unless the chart is `alone` on its page.
 pub fn times(report: &Report, today: Option<&str>, alone: bool) -> Figure {
     // In mode open all policies take the time of the trace, so waits are compared.
     let (unit, what, factor) = match table::by_latency(report) {
