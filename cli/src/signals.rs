@@ -73,8 +73,8 @@ pub struct CommandSignals {
 }
 
 impl CommandSignals {
-    /// From now on `signals` do not end this process. Call this before the command is started, so that no signal is
-    /// missed. `heard` is called for each signal before the command gets it.
+    /// Installs handlers, so that `signals` no longer end this process. Call it before the user's command is started,
+    /// so that no signal is missed. `heard` is called for each signal, before the signal is sent to the command.
     pub fn begin(
         signals: &[i32],
         mut heard: impl FnMut(i32, &AtomicBool) + Send + 'static,

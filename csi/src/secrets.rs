@@ -57,7 +57,7 @@ const NAMES: [(&str, &str); 28] = [
 
 /// Passed as a file: the variable contains its path.
 const KEY_FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
-/// Names that Kubernetes itself adds to secrets; they are ignored.
+/// Prefix of the names that Kubernetes itself adds to secrets and parameters; values with such names are ignored.
 pub const OF_KUBERNETES: &str = "csi.storage.k8s.io/";
 /// Maximum bytes of all values. A Secret has at most a mebibyte, and keys a few kilobytes.
 const MAX_BYTES: usize = 64 << 10;

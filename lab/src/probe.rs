@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "foreread.probe/1";
 /// Largest width of a line, in characters.
 const MAX_WIDTH: usize = 80;
-/// Maximum median error of a model: if the error is larger, the model is not used to rank policies.
+/// If the median error of a model is larger than this, the model is too inexact to rank policies.
 pub const DOUBTFUL: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -21,14 +21,14 @@ mod safetensors;
 mod zarr;
 mod zip;
 
-/// Maximum size of a header in bytes, as in the safetensors library.
+/// Maximum size of a header in bytes; the safetensors library has the same limit.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes at the start of an index that contain its key.
 const INDEX_HEAD_BYTES: u64 = 64 << 10;
-/// Maximum number of parts of a file.
+/// Maximum number of parts (such as tensors or columns) of a file.
 pub const MAX_PARTS: usize = 1 << 20;
 
-/// Random access to a file of any source.
+/// Reads at any offset of a file, whatever its source.
 pub trait ReadAt {
     fn size(&self) -> io::Result<u64>;
 
@@ -197,7 +197,7 @@ fn is_lfs_pointer(source: &dyn ReadAt) -> bool {
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Creates a matcher of names from patterns; an empty list matches every name.
+    /// Creates a filter of names from a list of patterns; an empty list selects every name.
     pub fn new(patterns: Vec<String>) -> Names {
         Names(patterns)
     }
@@ -295,7 +295,7 @@ impl<'a> Window<'a> {
         Ok(&self.piece[start..start + len as usize])
     }
 
-    /// Skips bytes without reading them.
+    /// Moves the position forward without reading the bytes in between.
     pub fn pass(&mut self, len: u64) -> Result<(), LayoutError> {
         self.at = self.end_of(len)?;
         Ok(())

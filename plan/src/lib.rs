@@ -21,9 +21,9 @@ use std::path::PathBuf;
 
 pub const MAX_FILES: usize = 1 << 20;
 pub const MAX_RANGES: usize = 1 << 21;
-/// Maximum size of a path in bytes, as PATH_MAX of Linux.
+/// Maximum size of a path in bytes; PATH_MAX of Linux is the same.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// Maximum size of a file, as in the kernel.
+/// Maximum size of a file in bytes; the kernel has the same limit.
 pub const MAX_END: u64 = i64::MAX as u64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct PlanFile {
 }
 
 impl PlanFile {
-    /// Describes the file at `path` in its current state.
+    /// Describes the file at `path`, with the size and the modification time of `meta`.
     pub fn of(path: PathBuf, meta: &Metadata) -> PlanFile {
         let mtime_ns = meta
             .mtime()
@@ -50,7 +50,7 @@ impl PlanFile {
         }
     }
 
-    /// Describes the block device at `path`, of `size` bytes. A device has no modification time.
+    /// Describes the block device at `path`, which has `size` bytes and no modification time.
     pub fn device(path: PathBuf, size: u64) -> PlanFile {
         PlanFile {
             path,
@@ -59,13 +59,13 @@ impl PlanFile {
         }
     }
 
-    /// Whether the file is a block device, whose reads are metadata of a file system.
+    /// Whether the file is a block device; the ranges of a block device are metadata of the file system on it.
     pub fn is_device(&self) -> bool {
         self.mtime_ns.is_none() && self.path.starts_with("/dev")
     }
 }
 
-/// A range of a file that the program will read. It is never empty.
+/// A range of a file that the program will read; a range is never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRange {
     pub file: u32,
@@ -84,7 +84,7 @@ pub struct PlanRange {
 }
 
 impl PlanRange {
-    /// A range without recorded times.
+    /// Creates a range without recorded times.
     pub fn of(file: u32, range: &std::ops::Range<u64>) -> PlanRange {
         let (offset, len) = (range.start, range.end.saturating_sub(range.start));
         PlanRange {
@@ -99,13 +99,13 @@ impl PlanRange {
         }
     }
 
-    /// End of the range (exclusive).
+    /// The offset of the first byte after the range.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
 }
 
-/// The ranges of files that a program will read, in order.
+/// A readahead plan: the ranges of files that a program will read, in the order in which it needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// A description of the sources, for people.
@@ -124,8 +124,8 @@ impl Plan {
             .fold(0, |sum, range| sum.saturating_add(range.len))
     }
 
-    /// Removes files for which `keeps` returns false, with their ranges. A range whose predecessor is removed has no
-    /// predecessor afterwards.
+    /// Removes the files for which `keeps` returns false, and their ranges. If the predecessor of a range (after which
+    /// the range is needed) is removed, the range has no predecessor afterwards.
     pub fn retain_files(&mut self, mut keeps: impl FnMut(&PlanFile) -> bool) {
         let kept: Vec<bool> = self.files.iter().map(&mut keeps).collect();
         let renumber = |kept: &[bool]| -> Vec<Option<u32>> {

@@ -40,7 +40,7 @@ impl Default for Selection {
     }
 }
 
-/// The recorded runs, while they are being merged.
+/// Recorded runs of a program, from which a plan is made.
 #[derive(Debug, Default)]
 pub struct Runs {
     files: Vec<PlanFile>,
@@ -82,7 +82,8 @@ pub struct Touch {
 }
 
 impl Runs {
-    /// Adds a file to the plan and returns its number; `None` if there are too many files. The caller must add each file only once.
+    /// Adds a file to the plan and returns the file's number; `None` if there are too many files. The caller must add
+    /// each file only once.
     pub fn file(&mut self, file: PlanFile) -> Option<u32> {
         if self.files.len() >= MAX_FILES {
             return None;
@@ -332,12 +333,12 @@ fn linked(items: &[Item], sizes: &[u64]) -> Vec<PlanRange> {
 //   0..4K, 8K..12K   add 2K..9K   new: 4K..8K   the set: 0..12K
 // ```
 
-/// A set of ranges that neither overlap nor adjoin, by their start.
+/// A set of ranges, sorted by their start; ranges that overlap or adjoin are merged.
 #[derive(Debug, Default)]
 pub struct Intervals(BTreeMap<u64, u64>);
 
 impl Intervals {
-    /// Adds a range, and returns the parts of it that were not in the set, in order.
+    /// Adds a range, and returns the parts of the range that were not in the set, sorted by their start.
     pub fn add(&mut self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut new = Vec::new();
         if range.is_empty() {
@@ -383,7 +384,7 @@ impl Intervals {
 // ```
 // Example: 250,000 files with paths of 100 bytes take 57 MB; with paths of 3,900 bytes, there is an error after 66,000.
 
-/// Maximum memory for a plan in bytes: enough for 1,048,576 files with paths of 60 bytes and 2,097,152 ranges.
+/// Maximum memory for a plan in bytes, which is enough for 1,048,576 files with paths of 60 bytes and 2,097,152 ranges.
 pub const MAX_BYTES: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -402,14 +403,14 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Subtracts from the budget the size of a `T` plus `more` bytes that it points to.
+    /// Subtracts the size of a `T` and of `more` bytes, to which the `T` points, from the memory that is left.
     pub fn take<T>(&mut self, more: usize) -> Result<(), Full> {
         let bytes = size_of::<T>().saturating_add(more);
         self.left = self.left.checked_sub(bytes).ok_or(Full)?;
         Ok(())
     }
 
-    /// Returns to the budget the memory of a `T` that was dropped, and `more` bytes that it pointed to.
+    /// Adds the size of a dropped `T` and of `more` bytes, to which the `T` pointed, to the memory that is left.
     pub fn give_back<T>(&mut self, more: usize) {
         self.left = self
             .left

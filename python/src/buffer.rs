@@ -37,7 +37,8 @@ unsafe extern "C" {
     fn PyBuffer_Release(view: *mut View);
 }
 
-/// A writable buffer. Drop it with the interpreter attached, because it holds a `Bound`.
+/// A writable buffer. The thread that drops it must be attached to the interpreter, because the value contains a
+/// `Bound`.
 pub struct WritableBuffer<'py> {
     // Boxed, because Python may keep a pointer into it.
     view: Box<View>,
@@ -82,7 +83,7 @@ impl Drop for WritableBuffer<'_> {
     }
 }
 
-/// The memory of a new `bytes` object that Python code has not seen yet.
+/// The memory of a new `bytes` object, which may still be written because no Python code has a reference to it.
 pub struct Room {
     object: Py<PyAny>,
     bytes: *mut u8,
@@ -93,7 +94,7 @@ pub struct Room {
 unsafe impl Send for Room {}
 
 impl Room {
-    /// A new object of this length with unspecified content.
+    /// Creates an object of this length with unspecified content.
     pub fn new(py: Python<'_>, len: usize) -> PyResult<Room> {
         let size =
             Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
@@ -119,7 +120,7 @@ impl Room {
         unsafe { std::slice::from_raw_parts_mut(self.bytes, self.len) }
     }
 
-    /// The object, cut to its first `got` bytes.
+    /// Shortens the object to its first `got` bytes, and returns it.
     pub fn into_object(mut self, py: Python<'_>, got: usize) -> PyResult<Bound<'_, PyAny>> {
         if got >= self.len {
             return Ok(self.object.into_bound(py));
@@ -134,8 +135,8 @@ impl Room {
     }
 }
 
-/// A `bytes` object of at most `len` bytes that `fill` writes in place. The object is cut to the length that `fill` returns; that length
-/// is returned too. Errors: the errors of `fill`, or there is no memory.
+/// Creates a `bytes` object of `len` bytes, lets `fill` write its content in place, and shortens it to the length that
+/// `fill` returns. Returns the object and this length. Errors: the errors of `fill`, or there is no memory.
 pub fn new_bytes<'py>(
     py: Python<'py>,
     len: usize,

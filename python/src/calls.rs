@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 static ENDING: AtomicBool = AtomicBool::new(false);
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// A running call into Python; it ends when this value is dropped.
+/// A running call of a Python function; the call counts as ended when this value is dropped.
 pub struct Call(());
 
 impl Call {
@@ -32,7 +32,8 @@ impl Drop for Call {
     }
 }
 
-/// Forbids new calls and waits for the running ones. Call it with the interpreter released.
+/// Forbids new calls of Python functions and waits for the running calls. The calling thread must be detached from the
+/// interpreter.
 pub fn end() {
     ENDING.store(true, Ordering::SeqCst);
     let begun = Instant::now();
@@ -41,7 +42,7 @@ pub fn end() {
     }
 }
 
-/// Resets the counter in a forked child, in which only this thread runs.
+/// Resets the counter of calls in a forked child, in which only this thread runs.
 pub fn forget() {
     RUNNING.store(0, Ordering::SeqCst);
 }

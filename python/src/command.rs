@@ -11,8 +11,8 @@ use foreread_cli::{Program, main, set_program};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
-/// Runs the command line: name, then arguments. `start` is the command with which it starts itself again; `file` is the binary that
-/// contains it.
+/// Runs the command `foreread` with this command line (the name, then the arguments). To start itself again, the
+/// command executes `start`; `file` is the binary that contains its code.
 pub fn run(py: Python<'_>, arguments: &[OsString], start: Vec<OsString>, file: OsString) -> u8 {
     set_program(Program {
         start,

@@ -15,7 +15,8 @@ pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
 
 pub const PANIC: &str = "a panic in foreread; please report it";
 
-/// `OSError(errno, text[, name])`, from which Python makes `FileNotFoundError` and other subclasses.
+/// Creates `OSError(errno, text[, name])`; depending on the errno, Python makes it a subclass such as
+/// `FileNotFoundError`.
 pub fn of_errno(errno: i32, text: &str, name: Option<&str>) -> PyErr {
     match name {
         Some(name) => PyOSError::new_err((errno, text.to_string(), name.to_string())),

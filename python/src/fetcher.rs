@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The kind of storage of such a source.
+/// The kind of storage that a source with a Python function has.
 pub const KIND: &str = "python";
 /// Maximum number of exceptions kept for readers. Each is kept from the failure until the reader raises it, so many fetches may fail
 /// in that time: with a limit of 64, eight threads on two busy cores got an OSError instead. An exception keeps its traceback's
@@ -37,7 +37,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// `requests` is the number of concurrent calls, and `largest` the maximum bytes per call.
+    /// `requests` is the maximum number of concurrent calls, and `largest` is the maximum number of bytes per call.
     pub fn new(
         fetch: Py<PyAny>,
         size: u64,
@@ -62,8 +62,9 @@ impl Fetcher {
         }
     }
 
-    /// Reports references to Python's garbage collector: the function, and stored exceptions, whose frames refer to the file that owns
-    /// this fetcher. Skips the exceptions if they are locked, because a collection may run at any point.
+    /// Tells Python's garbage collector to which Python objects this fetcher refers: the function, and the stored
+    /// exceptions, whose stack frames refer to the file that owns this fetcher. If the exceptions are locked, they are
+    /// skipped, because a collection may run at any time and must not wait.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fetch)?;
         let Ok(failed) = self.failed.try_lock() else {
@@ -72,7 +73,7 @@ impl Fetcher {
         failed.iter().try_for_each(|(_, error)| visit.call(error))
     }
 
-    /// The exception of a failed fetch in this range.
+    /// The exception that the function raised for bytes of this range.
     pub fn failure(&self, py: Python<'_>, bytes: &Range<u64>) -> Option<PyErr> {
         let overlaps = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
         self.failed()

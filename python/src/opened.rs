@@ -25,11 +25,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Bytes requested beyond the known end, in case the source has grown.
 const BEYOND_BYTES: u64 = 64 << 10;
 
-/// Names and values: `stores` (in the notation of `foreread::source::object`), `profile`, `region`, `endpoint`, `no_sign_request`, and variables
-/// of the store such as `AWS_ACCESS_KEY_ID`.
+/// Settings of an object store as names and values. The names are `stores` (in the notation of
+/// `foreread::source::object`), `profile`, `region`, `endpoint`, `no_sign_request`, and variables of the store such as
+/// `AWS_ACCESS_KEY_ID`.
 pub type Account = Vec<(String, String)>;
 
-/// The origin of the bytes, kept to open it again in a forked child.
+/// Where the bytes of a file come from. A forked child opens the source again with this value.
 pub enum Origin {
     /// A name, with the account's settings if they do not come from the environment.
     Name(SourceName, Account),
@@ -43,7 +44,7 @@ pub enum Origin {
     },
 }
 
-/// A named source with settings.
+/// A source with its settings, and the open readers while it is open.
 pub struct Slot {
     pub origin: Origin,
     /// The name without its secrets.
@@ -80,7 +81,7 @@ impl Readers {
     }
 }
 
-/// A reader for one call.
+/// The readers of an open source, borrowed for one call.
 pub struct LentReader {
     // `None` only during drop.
     opened: Option<OpenSource>,
@@ -96,7 +97,7 @@ impl LentReader {
         &self.readers().reader
     }
 
-    /// The reader for lists of ranges.
+    /// The reader for lists of ranges, whose policy reads nothing ahead.
     pub fn planned(&self, py: Python<'_>, shown: &str) -> PyResult<&Reader> {
         py.detach(|| self.readers().planned())
             .map_err(|error| of_open(&error, shown))
@@ -113,14 +114,14 @@ impl LentReader {
         })
     }
 
-    /// Size of the source in bytes, as far as known.
+    /// The last known size of the source, in bytes.
     pub fn size(&self, py: Python<'_>) -> u64 {
         let size = py.detach(|| self.reader().size());
         self.readers().size.store(size, Ordering::Relaxed);
         size
     }
 
-    /// How many of these bytes exist, as far as known; fewer if the source has shrunk.
+    /// How many bytes of the range from `offset` exist, by the last known size of the source.
     pub fn there(&self, py: Python<'_>, offset: u64, length: u64) -> u64 {
         let size = self.readers().size.load(Ordering::Relaxed);
         if offset.checked_add(length).is_some_and(|end| end <= size) {
@@ -129,12 +130,13 @@ impl LentReader {
         length.min(self.size(py).saturating_sub(offset))
     }
 
-    /// How many bytes to request at an offset.
+    /// How many bytes of a read at `offset` should be requested from the engine.
     pub fn room(&self, py: Python<'_>, offset: u64, length: u64) -> usize {
         room(self.there(py, offset, length), length)
     }
 
-    /// The Python exception for an error: the exception that the function raised, if any.
+    /// The Python exception for a failed read: the exception that the source's Python function raised or, if there is
+    /// none, an `OSError`.
     pub fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
         let place = match error {
             ReadError::Io { place, .. } => {
@@ -201,8 +203,8 @@ impl Slot {
         self.opened().is_none()
     }
 
-    /// The reader for one call.
-    /// Errors: it is closed, or could not be opened again in a forked child.
+    /// Borrows the readers for one call. Errors: the file is closed, or the source could not be opened again in a
+    /// forked child.
     pub fn lend(&self, py: Python<'_>) -> PyResult<LentReader> {
         let generation = process::generation();
         match &*self.opened() {
@@ -233,15 +235,16 @@ impl Slot {
         .ok_or_else(|| invalid(CLOSED))
     }
 
-    /// Closes the file. Reads in other threads continue.
+    /// Closes the file. Reads that other threads have started continue.
     pub fn close(&self) {
         // Closes without the lock.
         let opened = self.opened().take();
         opened.into_iter().for_each(close);
     }
 
-    /// Reports references to Python's garbage collector. It reports none if the slot is locked, because a collection may run at any
-    /// point. It also reports none while the engine may call the function: the collector clears objects first, and calling a cleared
+    /// Tells Python's garbage collector to which Python objects this file refers. If the slot is locked, nothing is
+    /// reported, because a collection may run at any time and must not wait. Nothing is reported either while the
+    /// engine may still call the source's function: the collector could clear the function, and calling a cleared
     /// function crashes the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(opened) = self.opened.try_lock() else {
@@ -261,7 +264,8 @@ impl Slot {
     }
 }
 
-/// How many bytes to request if `there` of `length` are known to exist: at least a few, because the source may have grown.
+/// How many bytes to request if `there` of `length` bytes are known to exist: these bytes or, if there are none, at
+/// most `BEYOND_BYTES`, because the source may have grown.
 pub fn room(there: u64, length: u64) -> usize {
     usize::try_from(if there == 0 {
         length.min(BEYOND_BYTES)

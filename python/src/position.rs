@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The position in bytes.
+/// The position of a file, in bytes from its start.
 #[derive(Default)]
 pub struct Position(AtomicU64);
 
@@ -28,7 +28,8 @@ impl Position {
             .is_ok()
     }
 
-    /// Claims the range at `start` for one read; `None` if another thread has moved the position.
+    /// Moves the position from `start` past a range of `length` bytes, which thereby belongs to one read; `None` if
+    /// another thread has moved the position.
     pub fn claim(&self, start: u64, length: u64) -> Option<Claim<'_>> {
         let end = start.saturating_add(length);
         // Created only after the position was moved, because dropping a claim returns its range.
@@ -40,7 +41,8 @@ impl Position {
     }
 }
 
-/// The range of one read. On drop, the unread part is returned, unless a later read has claimed the next range.
+/// The range that belongs to one read. When it is dropped, the position moves back over the part that was not read,
+/// unless a later read has already moved the position.
 pub struct Claim<'a> {
     position: &'a Position,
     start: u64,
@@ -48,7 +50,7 @@ pub struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Reports that the read got this many bytes.
+    /// Ends the read, which got this many bytes.
     pub fn got(mut self, bytes: usize) {
         self.start = self.end.min(self.start.saturating_add(bytes as u64));
     }

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of engines kept without open files.
 const MAX_ENGINES: usize = 8;
-/// Default size of a cache.
+/// Default size of an engine's cache.
 pub const CACHE_BYTES: u64 = 256 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,12 +69,12 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number that increases in the child at each fork.
+/// A number that tells a forked child from its parent: it increases in the child at each fork.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// The default settings of opened files.
+/// The settings of files that are opened without explicit settings.
 pub fn defaults() -> Settings {
     state().defaults()
 }
@@ -90,8 +90,8 @@ impl State {
     }
 }
 
-/// Sets the defaults for files opened later; omitted settings are unchanged. Errors: the policy does not exist, or the cache size is
-/// invalid for it.
+/// Sets the defaults for files that are opened later; settings that are `None` do not change. Errors: the policy does
+/// not exist, or the cache size is invalid for the policy.
 pub fn configure(
     py: Python<'_>,
     policy: Option<&str>,
@@ -129,7 +129,8 @@ fn check(settings: &Settings) -> Result<(), OpenError> {
     Engine::for_kind(options.budget(Budget::new(limits)), Defaults::FILE).map(drop)
 }
 
-/// The engine for a kind of storage. Errors: a setting is invalid, or there is no memory left.
+/// The engine for a kind of storage and these settings, created if it does not exist yet. Errors: a setting is invalid,
+/// or there is not enough memory.
 pub fn engine(
     py: Python<'_>,
     kind: &str,
@@ -231,7 +232,7 @@ fn drop_idle(py: Python<'_>) {
     py.detach(|| drop((idle, gone)));
 }
 
-/// All engines, with their kinds.
+/// All engines of this process, each with its kind of storage.
 pub fn engines() -> Vec<(String, Engine)> {
     state()
         .engines
@@ -253,7 +254,8 @@ pub fn flush_disk_caches(engines: &[(String, Engine)]) {
     }
 }
 
-/// Called before this thread forks. Waits for other forking threads, which need the interpreter to finish.
+/// Called before this thread forks. Waits until no other thread is forking; those threads need the interpreter to
+/// finish, so this thread must be detached from it.
 pub fn before_fork(py: Python<'_>) {
     py.detach(|| {
         let fork = Fork::prepare();

@@ -18,7 +18,7 @@ const TOGETHER_BYTES: u64 = 8 << 20;
 /// Bytes of a part of a range. Each part is read as it arrives: the size of a request to an object store.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// The ranges, cut to a source of this size.
+/// The ranges, without the parts beyond the end of a source of this size.
 pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     ranges
         .iter()
@@ -26,7 +26,7 @@ pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Each range cut into pieces, with the index of its range.
+/// Divides each range into pieces; each piece is returned with the index of its range.
 pub fn pieces(ranges: &[(u64, u64)]) -> Vec<(usize, (u64, u64))> {
     let of = |(number, &(start, length)): (usize, &(u64, u64))| {
         let parts = length.div_ceil(PIECE_BYTES);
@@ -63,8 +63,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Called before each range is read, in list order: prefetches the ranges that enter the window after it. The range itself is a
-    /// demand read.
+    /// Call it before each range is read, in the order of the list: it prefetches the ranges after this range that now
+    /// fit into the window. The range itself is not prefetched, because it is read immediately.
     pub fn next(&mut self) -> Result<(), ReadError> {
         let before = self
             .read

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::fmt::Write;
 
-/// What the counters belong to.
+/// Whether counters belong to one file or to an engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     File,
@@ -54,7 +54,7 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// Explains what readahead does for an open file of this name, and why.
+/// Describes in words what the readahead of the open file with this name does, and why.
 pub fn explain(reader: &Reader, shown: &str) -> String {
     let (policy, stats) = (reader.policy().to_string(), reader.own_stats());
     let name = reader.policy().info.name;

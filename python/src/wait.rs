@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 /// Interval at which the waiting main thread checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Reads, with the interpreter released.
-/// Errors: the outer error comes from a signal handler, such as `KeyboardInterrupt`.
+/// Reads, while the thread is detached from the interpreter. The inner result is that of the read; the outer error is
+/// an exception that a signal handler raised, such as `KeyboardInterrupt`.
 pub fn read(
     py: Python<'_>,
     reader: &Reader,
@@ -57,14 +57,16 @@ pub fn read(
     }
 }
 
-/// Drops a value that may wait for the engine, with the interpreter released unless it is ending.
+/// Drops a value whose drop may wait for the engine. The thread detaches from the interpreter meanwhile, unless the
+/// interpreter is ending.
 pub fn drop_released<T: Send>(value: T) {
     let mut value = Some(value);
     Python::try_attach(|py| py.detach(|| drop(value.take())));
     // If the interpreter is ending, the value is dropped here.
 }
 
-/// Runs `work` with the interpreter released. In the main thread, a signal ends the wait but not the work.
+/// Runs `work` while the thread is detached from the interpreter. In the main thread, a signal ends the wait, but
+/// `work` continues.
 pub fn call<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -16,7 +16,7 @@ use crate::table::TextTable;
 /// If a table is fitted to a width, its first column gets at least this width before it is broken into lines.
 const FIRST_WIDTH: usize = 16;
 
-/// A part of a result: a sentence, a table, a note, a chart.
+/// A part of a result, such as a sentence, a table, a note or a chart.
 pub enum Block {
     /// Sentences, on the terminal and on the page.
     Text(String),
@@ -49,7 +49,7 @@ impl Block {
     }
 }
 
-/// Renders the blocks as text. The text ends with a newline.
+/// Renders the blocks as text, which ends with a newline.
 #[must_use]
 pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -> String {
     let blocks = blocks.into_iter().collect();
@@ -207,7 +207,7 @@ impl<'a, R> Column<'a, R> {
     }
 }
 
-/// A table. Its first column has the names of the rows.
+/// A table. The first column contains the names of the rows.
 #[derive(Clone, Default)]
 pub struct Table {
     /// The caption above the table on the page.
@@ -236,7 +236,7 @@ impl Table {
         }
     }
 
-    /// Creates a table of cells without column heads.
+    /// Creates a table from the text of its cells, without column heads.
     pub fn of_cells<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>) -> Table {
         let rows: Vec<R> = rows.into_iter().collect();
         let number = rows.first().map_or(0, |row| row.as_ref().len());
@@ -258,7 +258,7 @@ impl Table {
         self
     }
 
-    /// Wraps cells that are too wide for the terminal.
+    /// Allows cells that are too wide for the terminal to be wrapped.
     #[must_use]
     pub fn broken(mut self) -> Table {
         self.is_broken = true;

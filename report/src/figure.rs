@@ -70,7 +70,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Creates a point with a marker and without an error bar.
+    /// Creates a data point with a marker and without an error bar.
     #[must_use]
     pub fn new(x: f64, y: f64) -> Point {
         Point {
@@ -82,7 +82,7 @@ impl Point {
     }
 }
 
-/// Bars, each with its name.
+/// A bar chart, in which each bar has a name.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
     /// Names of the parts of each bar; empty for bars of one part, which have the colours of their policies.

@@ -3,7 +3,7 @@
 //! The escaped text contains no characters that could end an element, a script or an attribute. It also contains no
 //! characters that XML forbids or that change the text direction.
 
-/// Escapes `text` for an element or an attribute of HTML and XML.
+/// Escapes `text` so that it can be put into an element or an attribute of HTML and XML.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -32,8 +32,8 @@ pub fn harmless(letter: char) -> char {
     }
 }
 
-/// Rewrites JSON for a script element of type `application/json`: the value stays the same, but characters that could
-/// end the element, or that [`escape`] would replace, are written as JSON escapes.
+/// Rewrites JSON text so that it can be put into a script element of type `application/json`. The value stays the same,
+/// but characters that could end the element, or that [`escape`] would replace, are written as JSON escapes.
 pub fn json_in_script(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {

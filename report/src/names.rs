@@ -60,7 +60,8 @@ pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Failure
     )
 }
 
-/// The error message for an invalid `NAME:key=value,...` of this kind. `command` is the command that lists names, keys and ranges.
+/// The error message for an invalid `NAME:key=value,...`, for example of a policy (`kind`). `command` is the command
+/// that lists the valid names, keys and values.
 pub fn refused(kind: &str, error: &SpecError, command: &str) -> Failure {
     match error {
         SpecError::UnknownName { name, known } => unknown(kind, name, known, command),

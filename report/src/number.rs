@@ -1,16 +1,16 @@
 //! Formats numbers for tables and sentences with few digits. Rounding never makes a number say more than is true: "100
 //! %" is shown only if it is exactly 100 %. The JSON output has all digits.
 
-/// Formats a size like in parameters of policies, with all its digits: `512K`, `1000`.
+/// Formats a size with all its digits and in the notation of policy parameters: `512K`, `1000`.
 pub use foreread_core::units::format_size as exact_size;
 
 /// The text that is shown for an undefined value.
 pub const UNDEFINED: &str = "-";
 
-/// Bytes in a megabyte. In all output, MB is 10^6 bytes.
+/// The number of bytes in a megabyte: in all output, MB is 10^6 bytes.
 pub const MB: f64 = 1e6;
 
-/// Formats `value` with `show`; an undefined value becomes `-`.
+/// Formats `value` with `show`, or as `-` if it is undefined.
 #[must_use]
 pub fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| UNDEFINED.to_string(), show)
@@ -57,7 +57,7 @@ pub fn count(value: u64) -> String {
     }
 }
 
-/// A number with its noun: `1 run`, `5 runs`.
+/// Formats a number with its noun: `1 run`, `5 runs`.
 #[must_use]
 pub fn plural(n: u64, one: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
@@ -121,7 +121,7 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// Formats the ratio of a time to that of the row `none`: `x0.25`, `x1.00`, `x0.0011`.
+/// Formats the ratio of a row's time to the time of the row `none` (without readahead): `x0.25`, `x1.00`, `x0.0011`.
 #[must_use]
 pub fn times(ratio: f64) -> String {
     if (0.000_05..0.005).contains(&ratio) {
@@ -141,8 +141,8 @@ pub fn interval([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// Formats a size in units of 1024: exactly if that is short, such as `128K` and `1536`, otherwise with three digits, such as
-/// `1.35T`.
+/// Formats a size in units of 1024: exactly if the result is short, such as `128K` and `1536`, otherwise with three
+/// digits, such as `1.35T`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
@@ -195,8 +195,8 @@ pub fn size_in_words(bytes: u64) -> String {
 pub const TIE: char = '\u{a0}';
 
 /// Wraps `text` at spaces into lines of at most `width` characters. All lines after the first are indented by two. A
-/// word longer than `width` gets a separate line. A per cent sign stays on the line of its number, and words that are
-/// joined by a [`TIE`] stay on one line.
+/// word that is longer than `width` is put on a separate line. A per cent sign stays on the line of its number, and
+/// words that are joined by a [`TIE`] stay on one line.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -233,7 +233,7 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Cuts `text` to at most `most` characters, and marks the cut.
+/// Shortens `text` to at most `most` characters, and marks the place where it was cut.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {

@@ -31,7 +31,7 @@ const MAX_OPEN_ROWS: usize = 16;
 /// Number of figures that are visible without opening anything.
 const MAX_OPEN_FIGURES: usize = 4;
 
-/// A page before it is rendered as HTML.
+/// The content of a page, which can be rendered as HTML.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub title: String,
@@ -155,7 +155,8 @@ impl Grid {
 }
 
 impl Page {
-    /// Renders the page as HTML. The page includes `json`, the same JSON that `--json` writes, and tables of all its values.
+    /// Renders the page as HTML. The page includes `json` (the same JSON that `--json` writes) and tables of all values
+    /// in it.
     pub fn to_html(mut self, json: &str) -> String {
         let value = serde_json::from_str(json).expect("JSON of our own");
         let next = std::mem::take(&mut self.next);
@@ -229,7 +230,7 @@ fn list(texts: &[String]) -> Value {
     Value::from(texts.iter().map(Value::from).collect::<Vec<_>>())
 }
 
-/// Creates a fact for [`Page::facts`].
+/// Creates an entry for [`Page::facts`].
 pub fn fact(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_string(), value.into())
 }

@@ -3,7 +3,7 @@
 //! The measurements of the crate `lab` call it between runs, and the command line implements it. The trait is never
 //! called during a timed run, because the time for printing would then be measured too.
 
-/// Receives the progress of a measurement: the start of a stage, then its steps, then the next stage.
+/// Receives the progress of a measurement: the start of each stage, and the steps that the stage has done.
 pub trait Progress {
     /// A new stage begins; `text` names it in a few words ("boot-ide on model:rbd").
     fn stage(&mut self, text: &str);

@@ -18,8 +18,8 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// Creates an empty table. `left` has the indexes of the columns of words, which are aligned to the left; all other
-    /// columns contain figures.
+    /// Creates an empty table. `left` contains the indexes of the columns with words, which are aligned to the left;
+    /// all other columns contain figures.
     pub fn new(left: impl Into<Vec<usize>>) -> TextTable {
         let mut grid = Table::new();
         grid.load_style(presets::NOTHING)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Default number of columns, used if the output is a file or a pipe.
 pub const DEFAULT: usize = 100;
-/// Minimum number of columns: a row of figures does not fit into fewer.
+/// Minimum number of columns: a row of figures does not fit into fewer columns.
 pub const MIN: usize = 40;
 /// Maximum number of columns: longer lines are hard to read.
 pub const MAX: usize = 200;
@@ -19,7 +19,7 @@ pub fn set(columns: usize) {
     COLUMNS.store(columns.clamp(MIN, MAX), Ordering::Relaxed);
 }
 
-/// The number of columns of a line of output.
+/// The width of a line of output, in columns.
 #[must_use]
 pub fn columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)

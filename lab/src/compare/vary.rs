@@ -108,7 +108,7 @@ impl Axis {
         Ok(Axis { key, texts })
     }
 
-    /// Makes a plan for each value. If `plan` has neither a workload nor a trace, only the memory and the parameters of
+    /// Makes a plan for each value. If `base` has neither a workload nor a trace, only the memory and the parameters of
     /// policies can vary.
     ///
     /// # Errors

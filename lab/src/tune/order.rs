@@ -18,7 +18,7 @@ const MAX_STREAMS: usize = 64;
 const GAP_BYTES: u64 = 4096;
 const MIN_READS: u64 = 3;
 
-/// How many reads of a file are sequential, backward, strided or random.
+/// How many reads of a file are sequential, how many are random, and how many other accesses there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOrder {
     pub reads: u64,

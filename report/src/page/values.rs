@@ -13,7 +13,7 @@ const MANY_KEYS: usize = 12;
 /// With more elements than this, each becomes a row: a table cannot have thousands of columns.
 const MAX_COLUMNS: usize = 100;
 
-/// Converts `value` to tables whose names begin with `name`.
+/// Converts a JSON `value` to HTML tables whose titles begin with `name`.
 pub fn tables(name: &str, value: &Value) -> Vec<Grid> {
     let mut grids = Vec::new();
     collect(name, value, &mut grids);
