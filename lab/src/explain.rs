@@ -3,11 +3,11 @@
 //! ```text
 //!   trace ──► compare::watched: one run ──► watcher: counts and rules of each file ──► ExplainReport ──► table, page, JSON
 //! ```
-//! On a model the run is simulated. On a file or another source the engine does the reads, and the watcher reads its
-//! event log. Example: of 64 sequential reads of 16 KiB under `linux-6.18`, 1 is a miss and 63 are hits; the policy's
-//! rule `file-start` decided once, its rule `next-window` decided 5 times. A rule is the reason that the policy itself
-//! gave for a decision (`foreread_core::policy::Why`). If the counts of the files do not add up to the counters of the
-//! whole run, the command fails.
+//! On a model the run is simulated. On a file or another source the engine does the reads, and `watcher.rs` reads the
+//! engine's event log. Example: of 64 sequential reads of 16 KiB under `linux-6.18`, 1 is a miss and 63 are hits; the
+//! policy's rule `file-start` decided once, its rule `next-window` decided 5 times. A rule is the reason that the
+//! policy itself gave for a decision (`foreread_core::policy::Why`). If the counts of the files do not add up to the
+//! counters of the whole run, the command fails.
 //!
 //! Schema `foreread.explain/1`. Undefined values are null. MB is 10^6 bytes.
 

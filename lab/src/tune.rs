@@ -8,8 +8,8 @@
 //!               longest, or --on            └──► the same reads with hints, in pairs ──────────────────────┴─► settings
 //! ```
 //! Everything is compared with **today**: the kernel's readahead at the storage's current setting. A change is
-//! recommended if it saves at least 10 % of the time. A gain is only reported if a corrected test confirms it, and each
-//! setting is given with its gain.
+//! recommended if it saves at least 10 % of the time. A gain is only reported if it is significant (by a test that is
+//! corrected for the number of policies), and each recommended setting is shown with its gain.
 //!
 //! Schema `foreread.tune/1`: keys are only ever added. Undefined values are null.
 

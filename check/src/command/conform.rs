@@ -83,7 +83,7 @@ pub struct ConformArgs {
 /// Random sequences in addition to librbd's tables.
 #[cfg(feature = "rbd")]
 const SEQUENCES: u64 = 200;
-const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
+const REMEDY: &str = "give a recording in JSON lines, plain or compressed with gzip";
 
 /// Runs the check, and prints the verdict and `decisions N divergences M`. If there are divergences (decisions that
 /// differ), the check fails, and the first divergence is printed.
@@ -99,7 +99,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
         ConformWhat::Rbd if args.check.is_some() => Err(Fail::input(
             "--check is for 'conform linux'",
             "",
-            "librbd is always checked live: remove these options",
+            "librbd is always checked on a running cluster: remove these options",
         )),
         ConformWhat::Rbd if args.live.is_asked() => Err(Fail::input(
             "--fs, --read-ahead-kb, --mmap, -o and --json are for 'conform linux'",

@@ -1,4 +1,5 @@
-//! `foreread check replay-log LOG`: replays a recorded event log on a fresh core, which must give the recorded actions.
+//! `foreread check replay-log LOG`: replays the events of a log that the engine has recorded; the decision core must
+//! decide the same actions as in the log.
 //!
 //! Logs compressed with gzip, zstd, xz or bzip2 are recognised by content and unpacked. The replay reads lines of
 //! limited length, so a decompression bomb costs time but no memory.

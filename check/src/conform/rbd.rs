@@ -1,8 +1,8 @@
 //! Compares librbd with the policy `rbd-aligned`: on a real Ceph cluster, librbd executes the same reads as our policy.
 //!
 //! librbd logs and counts its decisions; foreread's state machine returns ours. The two lists of extents must be equal,
-//! and so must the counts. foreread's predictions do not use librbd's answers. The check reads only images that it has
-//! created.
+//! and so must the counters. foreread's predictions do not use librbd's answers. The check reads only images that it
+//! has created.
 //!
 //! ```text
 //!   Case ──► machine with rbd-aligned ─────────► windows, ra_planned ─┐

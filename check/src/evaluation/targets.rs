@@ -80,12 +80,14 @@ impl View<'_> {
         let total = report.total(policy);
         let mean = total.and_then(|t| t.mean_against_best);
         let share = total.and_then(|t| t.oracle_share);
-        let what = "geometric mean against the best with as many bytes, or 1.25";
+        let what = "geometric mean of the times against the best opponent of each cell";
         self.at_most(what, 0.75, mean);
-        let what = "share of cells over 5 % slower than that best";
+        let what = "share of cells over 5 % slower than the best opponent";
         self.at_most(what, 0.08, among(slow).map(|slow| slow / cells));
         let all = |_: &Row| true;
-        self.worst("worst cell against that best", 1.15, &all, &|r| r.ratio);
+        self.worst("worst cell against the best opponent", 1.15, &all, &|r| {
+            r.ratio
+        });
         self.worst("worst seed of a cell", 1.15, &all, &|r| r.worst_seed);
         let what = "geometric mean against linux-6.18:max=512K";
         self.at_most(what, 0.85, times(KERNEL_512K));
@@ -126,14 +128,19 @@ impl View<'_> {
         self.worst(what, MAX_RATIO, &|_| true, &|r| r.ratio);
         let what = "geometric mean of the times against linux-6.18:max=4M";
         self.at_most(what, 0.75, others.and_then(|t| t.against_max_4m));
-        let what = "that mean without strided and backward reads";
+        let what = "the same mean, without strided and backward workloads";
         let less = others.and_then(|t| t.against_max_4m_without_strided_backward);
         self.at_most(what, 0.84, less);
         let share = total.and_then(|t| t.oracle_share);
         self.at_least("share of the oracle's gain", 0.85, share);
         let what = "overfetch of random, dense-random, processes";
         self.worst(what, 1.02, &is_random, &overfetch);
-        self.worst("p99 of these three against none", 1.02, &is_random, &p99);
+        self.worst(
+            "p99 of random, dense-random, processes against none",
+            1.02,
+            &is_random,
+            &p99,
+        );
         let what = "p99 of a random reader beside a scan against none";
         self.worst(what, 1.10, &|r| is(r, &["antagonist"]), &p99);
         let what = "overfetch of fsspec's seven patterns";
@@ -142,7 +149,7 @@ impl View<'_> {
         self.worst(what, 1.02, &|r| is(r, &["fsspec-random"]), &overfetch);
         let what = "time of boot-ide and both greps on rbd against rbd-plain";
         self.worst(what, 1.0, &is_recorded, &|r| time(report, r, "rbd-plain"));
-        let what = "unused bytes of these three against rbd-plain";
+        let what = "unused bytes of boot-ide and both greps against rbd-plain";
         self.worst(what, 0.5, &is_recorded, &unused);
         let what = "time of both greps on rbd against none";
         self.worst(what, 1.0, &is_grep, &|r| time(report, r, "none"));
@@ -270,10 +277,10 @@ mod tests {
         let on = |device: &str| Some(device.to_string());
         for (what, value, met, device) in [
             ("overfetch of random,", 1.16, false, on("hdd-7200")),
-            ("p99 of these three", 2.0, false, on("hdd-7200")),
+            ("p99 of random, dense-random", 2.0, false, on("hdd-7200")),
             // boot-ide on nvme is 4.5 times as slow as with rbd-plain, but the target does not include that device.
             ("time of boot-ide", 1.5, false, on("rbd")),
-            ("unused bytes of these three", 0.4, true, on("rbd")),
+            ("unused bytes of boot-ide", 0.4, true, on("rbd")),
             ("time of both greps", 1.0, true, on("rbd")),
             ("runs that waste", 0.0, true, None),
         ] {

@@ -116,7 +116,7 @@ impl Gains {
 #[derive(Clone, Debug, Serialize)]
 pub struct Total {
     pub policy: String,
-    /// The mean against [`ONE_SETTING`], and that mean without strided and backward reads.
+    /// The mean against [`ONE_SETTING`], and the same mean without strided and backward workloads.
     pub against_max_4m: Option<f64>,
     pub against_max_4m_without_strided_backward: Option<f64>,
     /// The means of [`Row::ratio`], [`Row::lean_ratio`] and [`Row::unrestricted_ratio`].

@@ -194,7 +194,7 @@ fn in_words(report: &RunReport) -> String {
             bytes => format!(", {} probably", mib(bytes)),
         };
         let unused = match report.by {
-            WatchBy::Sample => "not seen to be used",
+            WatchBy::Sample => "apparently unused",
             WatchBy::Trace => "not used",
         };
         lines.push(format!(

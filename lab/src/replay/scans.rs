@@ -9,10 +9,10 @@
 //!                                          ├─ next fault at 9           the kernel had mapped less: pages 0 to 8
 //!                                          └─ anywhere else             unknown: page 0
 //! ```
-//! After the last fault of a scan there is no next fault; its pages are assumed to be accessed, because the scan has
-//! reached them. For a program that accesses pages at random, only one page is assumed for each fault, instead of 64
-//! KiB. Two cases are not detected: a scan from the end of a file to its start, and a scan by several threads of which
-//! each accesses a part that is smaller than the range that a fault maps.
+//! No fault follows the last fault of a scan. The pages that this fault mapped are assumed to be accessed, because the
+//! scan has reached them. For a program that accesses pages at random, only one page is assumed for each fault, instead
+//! of 64 KiB. Two cases are not detected: a scan from the end of a file to its start, and a scan by several threads of
+//! which each accesses a part that is smaller than the range that a fault maps.
 
 use super::kept::{KeptRecord, What};
 use foreread_sim::workload::Workload;

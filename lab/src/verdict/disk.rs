@@ -6,8 +6,9 @@
 //!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one sequential reader: two windows are in flight
 //! ```
 //! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A
-//! device that serves these two windows one after the other reaches only the rate of one window. To be on the safe
-//! side, the value is chosen by the rate of one window, but its gain is computed with the rate of two windows.
+//! device that serves these two windows one after the other reaches only the rate of one window. Therefore the value is
+//! chosen by the rate of one window, which is reached in any case, but its gain is computed with the rate of two
+//! windows.
 //!
 //! The exponent 1.5 describes how much the reads of two windows overlap. It is between two limits: an exponent of 1
 //! means no overlap, and 2 fits the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048

@@ -255,7 +255,7 @@ fn notes(results: &Results) -> Vec<String> {
         format!(
             "A cell is lost if a policy takes more than {MAX_RATIO} times as long as the best opponent, {tested}. The best \
              opponent fetches at most {MAX_OVERFETCH} times the demanded bytes{more}; it is chosen on {}, and all are judged on {}. \
-             'Without a limit' is the best of all on the judging seeds, whatever it fetches.",
+             'Without a limit' is the fastest opponent on the judging seeds, however much it fetches.",
             seeds(&choose),
             seeds(&judge)
         ),

@@ -291,7 +291,7 @@ impl<'a> Recorder<'a> {
         for text in text.lines() {
             let wrong = |text| {
                 LiveError::Cannot(format!(
-                    "a line of the trace is in another form: {text}; see --check"
+                    "a line of the trace does not have the expected form: {text}; see --check"
                 ))
             };
             let Some(TracedEvent { pid, inode, event }) = parse(text).map_err(wrong)? else {

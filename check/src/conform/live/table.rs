@@ -1,6 +1,6 @@
 //! Formats the results of a check as text.
 //!
-//! A difference is shown as completely as in the JSON.
+//! The text shows all details of a difference that the JSON contains.
 
 use super::{CellOutcome, CellOutcomes};
 use foreread_report::block::{self, Block, Column, Table};

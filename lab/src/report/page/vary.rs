@@ -1,5 +1,5 @@
-//! The HTML page of `compare --vary`: throughput and bytes as functions of the varied parameter. The value from which a
-//! line is flat (the start of a plateau) is marked.
+//! The HTML page of `compare --vary`: throughput and bytes as functions of the varied parameter. On each line, the
+//! first value that reaches 98 % of the line's best throughput (the start of a plateau) is marked.
 //!
 //! No plateau is marked if the parameter's values are words, or if the whole line is flat.
 
