@@ -1,4 +1,4 @@
-//! Compiles the protocol of CSI: by protox, so that a build needs no protoc.
+//! Compiles the protobuf definition of CSI with the crate protox, so that a build does not need the program protoc.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = "proto/csi.proto";

@@ -1,7 +1,7 @@
 //! Compares our decisions with the recorded decisions of a real system.
 //!
-//! The predictions are never adjusted to the recording. Changes to the cache that do not come from readahead (pages
-//! that a hint dropped) are taken from the recording; everything else is predicted.
+//! Changes to the cache that do not come from readahead (pages that a hint dropped) are taken from the recording;
+//! everything else is predicted.
 
 mod cursor;
 pub mod linux;

@@ -13,8 +13,9 @@
 //!                                                    Figures ──────┘
 //! ```
 //! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with
-//! `linux-6.18:max=64M`. By the run with seed 1, `linux-6.18:max=64M` is chosen as the best opponent. With seeds 4 and
-//! 5 it takes 0.35 s, so the ratio of `linux-6.18` to its best opponent is 36 in this cell.
+//! `linux-6.18:max=64M`. In the run with seed 1, `linux-6.18:max=64M` is the fastest opponent, so it is chosen. With
+//! seeds 4 and 5 it takes 0.35 s, and `linux-6.18` takes 36 times as long, so the ratio of `linux-6.18` in this cell is
+//! 36.
 //!
 //! | file | holds |
 //! |---|---|

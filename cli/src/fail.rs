@@ -1,6 +1,6 @@
 //! Errors of commands: one line on stderr and an exit code.
 //!
-//! The line has no control characters from arguments and no backtrace.
+//! Control characters in arguments are escaped in this line, and no backtrace is printed.
 
 use foreread::source::redacted_message;
 use foreread_os::failure::{Failure, FailureKind};

@@ -5,7 +5,7 @@
 //!   NAME[:key=value,...], NAME is known    a workload, even if there is a file of this name
 //!   anything else                          a trace if the file exists, otherwise an error with a suggestion
 //! ```
-//! Only files and block devices are opened, because a FIFO would block.
+//! Only files and block devices are opened, because opening a FIFO could block forever.
 
 use crate::fail::{Fail, one_line};
 use crate::traces;

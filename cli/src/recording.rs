@@ -1,6 +1,6 @@
 //! `--record TRACE` of `serve` and `mount`: a trace of all reads, started before any client can connect.
 //!
-//! The file is renamed into place when it is complete. An existing file is replaced only with `--force`.
+//! The trace file gets its final name only when it is complete. An existing file is replaced only with `--force`.
 
 use crate::fail::{Fail, note, one_line};
 use crate::out;

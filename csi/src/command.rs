@@ -1,4 +1,4 @@
-//! Starts `foreread mount -d` for a volume, and waits for it with a time limit.
+//! Starts `foreread mount -d` for a volume, and waits until the volume is mounted, up to a time limit.
 //!
 //! ```text
 //!   foreread mount -d ...  returns 0 when it is mounted      its process continues in its own session, independent of the plugin

@@ -1,4 +1,4 @@
-//! The plugin's counters as OpenMetrics text, and the merged pages of its mounts.
+//! The plugin's metrics page: its own counters as OpenMetrics text, and the metrics of all its mounts.
 //!
 //! ```text
 //!   foreread_csi_calls_total{method="NodeStageVolume",code="Ok"} 3

@@ -133,7 +133,8 @@ pub fn run(
 }
 
 /// Like [`run`], but passes each table to `each` as soon as it is complete. If the plan is stopped, returns the names
-/// of the tables that were not started, such as "boot-ide on model:rbd"; an interrupted table has a note.
+/// of the tables that were not started, such as "boot-ide on model:rbd"; a table that was interrupted contains a note
+/// about it.
 ///
 /// # Errors
 /// See [`run`].

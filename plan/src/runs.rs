@@ -9,8 +9,8 @@
 //!   plan    a at 0, 2 runs       b at 20, 2 runs      d at 21, 1 run       c at 30, 2 runs
 //! ```
 //! Metadata reads of a block device are merged by offset. With `at_least`, the plan contains only ranges that occur in
-//! at least this number of runs. With `max_bytes`, the ranges that save the least waiting time per byte are left out
-//! until the plan has at most this size.
+//! at least this number of runs. With `max_bytes`, the ranges that save the least waiting time per byte are left out,
+//! until the remaining ranges have at most this many bytes.
 
 use crate::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use std::collections::{BTreeMap, HashMap};

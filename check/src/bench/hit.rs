@@ -1,4 +1,5 @@
-//! `foreread check bench hit`: cached reads per second of the engine, compared with `pread` from the page cache.
+//! `foreread check bench hit`: measures how many cached reads per second the engine does, and how many `pread` does
+//! from the page cache.
 //!
 //! The rates depend on the machine and on its load, so no test checks them. The published rates are in `docs/benchmarks/local.csv`.
 

@@ -1,4 +1,5 @@
-//! `foreread check bench policies`: passes validated options to the benchmark, prints the text, writes JSON.
+//! `foreread check bench policies`: checks its options, runs the benchmark, and prints the results as text or writes
+//! them as JSON.
 //!
 //! The first signal stops the schedule: running simulations finish, complete cells are reported, and the exit code is
 //! 128 plus the number of the signal. The second signal ends the process at once. With `--resume`, no finished run is

@@ -66,7 +66,7 @@ pub struct DecisionLog {
     pub counted: (u64, u64),
 }
 
-/// Runs one of Ceph's programs with arguments.
+/// Runs one of Ceph's programs with these arguments.
 pub type Ceph<'a> = &'a dyn Fn(&str, &[&str]) -> Result<String, CephError>;
 
 /// The test images on a Ceph cluster, created when a case needs them and removed at the end.

@@ -25,7 +25,7 @@ use foreread_sim::rng::{Rng, mix};
 use serde::Serialize;
 use std::fmt;
 
-/// A set of cells.
+/// A set of cells to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// The 290 cells.
@@ -36,7 +36,7 @@ pub enum Design {
     Validation,
 }
 
-/// A workload on a device with a cache.
+/// A cell: a workload, a device and the size of a cache.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cell {
     /// A text for [`workloads::build`], or [`TRACE`] and the name of a recorded workload.

@@ -1,4 +1,5 @@
-//! `foreread compare`: passes a checked plan to the lab, prints the advice, the tables and the JSON.
+//! `foreread compare`: checks its options, lets the crate `lab` measure, and prints the advice, the tables and the
+//! JSON.
 //!
 //! The text is printed at the end, and starts with the verdict over all tables. If there are several tables, a line on
 //! stderr reports each table once it is complete. After Ctrl-C or an error of the source, the results so far are

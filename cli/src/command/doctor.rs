@@ -1,6 +1,4 @@
 //! `foreread doctor`: runs the checks of the attach crate on this machine's readahead, and prints the results.
-//!
-//! The rules are in the attach crate, not here.
 
 use crate::args::JsonArgs;
 use crate::args::values::size;

@@ -1,4 +1,5 @@
-//! `foreread explain`: replays a trace under one policy, and prints a table of the files and the rules of the policy, or JSON.
+//! `foreread explain`: replays a trace under one policy, and prints a table of the files and how often each rule of the
+//! policy decided, or JSON.
 
 use crate::args::values::size;
 use crate::config;

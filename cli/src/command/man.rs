@@ -1,4 +1,4 @@
-//! `foreread man [DIR]`: the manual pages, generated from the argument definitions.
+//! `foreread man [DIR]`: prints or writes the manual pages, which are generated from the argument definitions.
 
 use crate::fail::Fail;
 use crate::out;

@@ -1,7 +1,8 @@
 //! `foreread sweep`: combines the values of its options into a grid of measurements (cells), measures the cells that
 //! are not yet in the `--resume` file, and prints all cells.
 //!
-//! A trace is loaded by the thread that measures its first missing cell, and freed after its last cell.
+//! A trace is loaded by the thread that measures the first missing cell with this trace, and freed after the last cell
+//! with this trace.
 
 use crate::args::values::size;
 use crate::fail::{Fail, one_line};

@@ -1,4 +1,4 @@
-//! Exports the slowest reads of each second, with the fetches inside them.
+//! Exports the spans of the slowest reads of each second, and the spans of the fetches that these reads contain.
 //!
 //! Most reads are hits and nearly identical, so a random sample would contain only hits. The number of exported reads
 //! does not grow with the rate: it is the same at 10 and at 100,000 reads per second.

@@ -1,9 +1,9 @@
 //! Does the reads of a comparison through librbd, with librbd's own cache and readahead, for the rows of librbd in the
 //! table of an RBD image.
 //!
-//! Each run has a new client, so its cache is empty. How much librbd read ahead is taken from its counters, through its
-//! admin socket. In these rows, foreread's counters are missing. The settings below have the listed values, whatever
-//! Ceph's configuration says.
+//! Each run has a new client, so its cache is empty. How much librbd read ahead is read from librbd's counters, through
+//! its admin socket. In these rows, foreread's counters are missing. The settings below have the listed values,
+//! whatever Ceph's configuration says.
 //!
 //! | row | settings |
 //! |---|---|

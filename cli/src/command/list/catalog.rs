@@ -1,8 +1,8 @@
 //! Prints the entries of `policies`, `models` and `workloads`, as text or as JSON.
 //!
 //! Schemas `foreread.policies/1`, `foreread.models/1` and `foreread.workloads/1`: `{"schema":..,"KIND":[{"name",
-//! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. All names come
-//! from the registries.
+//! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. The entries come from the
+//! registries of policies, device models and workloads, so no list can miss an entry.
 
 use crate::fail::Fail;
 use crate::out::Outputs;
