@@ -22,7 +22,7 @@ const COLUMN: usize = 19;
 /// Maximum number of rows that a reason names individually.
 const MAX_NAMED: usize = 3;
 
-/// The text. Ends with a newline.
+/// Formats the reproduction as text, which ends with a newline.
 pub fn text(done: &Reproduction) -> String {
     let mut blocks = vec![
         Block::Text(verdict(done)),

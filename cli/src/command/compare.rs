@@ -94,7 +94,7 @@ pub struct CompareArgs {
     pub seed: u64,
     /// Bytes that the workload spans, such as 1G
     ///
-    /// Also the size of the scratch file. Default: the size of the file, or the workload's usual size.
+    /// This is also the size of the scratch file. Default: the size of the file, or the workload's usual size.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
     /// Write each run's event log to this directory (only runs on files)

@@ -80,7 +80,7 @@ pub struct SweepArgs {
     pub jobs: Option<u32>,
     /// Measure nothing; list the keys of missing cells as JSON, large traces first
     ///
-    /// For programs that distribute the cells to other machines.
+    /// Programs can use this list to distribute the cells to other machines.
     #[arg(long, hide_short_help = true)]
     pub dry_run: bool,
     /// Write JSON to a file, or to stdout

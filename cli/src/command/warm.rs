@@ -40,7 +40,8 @@ pub struct WarmArgs {
     pub paths: Vec<PathBuf>,
     /// Disk cache for objects: DIR[,size=50G][,free=10%]
     ///
-    /// Like --disk-cache of 'foreread mount'. Default: FOREREAD_DISK_CACHE, then the key 'disk-cache' of the settings files.
+    /// Takes the same values as --disk-cache of 'foreread mount'. Default: FOREREAD_DISK_CACHE, then the key
+    /// 'disk-cache' of the settings files.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
