@@ -50,7 +50,7 @@ pub(crate) const MAX_RATIO: f64 = 1.05;
 
 /// A cell counts towards the share of the oracle's gain only if ln(time of none / time of oracle) is at least this
 /// limit, that is, if the oracle gains at least 2 %. Below the limit, the share means nothing: if the oracle gains
-/// almost nothing, a policy that is 1 % slower than none has a share of minus several thousand per cent.
+/// almost nothing, a policy that is only 1 % slower than none has a share of minus several thousand.
 pub const MIN_GAIN: f64 = 0.02;
 
 /// If the time relative to the oracle's is below this, the policy has beaten the oracle: the search ends within 0.1 %
