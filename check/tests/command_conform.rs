@@ -21,7 +21,7 @@ fn a_difference_is_reported() {
     let path = file.path().to_string_lossy();
     for (level, part) in [
         ("full", "the kernel's 77777:0"),
-        ("pages", "only the kernel's [77777]"),
+        ("pages", "only by the kernel [77777]"),
     ] {
         let got = foreread(["conform", "linux", "--level", level, "--check", &path]);
         assert_eq!(got.code, Some(1), "{}", got.err);

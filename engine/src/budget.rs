@@ -278,7 +278,7 @@ mod tests {
             .expect_err("nothing is left")
             .to_string();
         assert!(
-            error.contains("10 MiB of 10 MiB") && error.lines().count() == 1,
+            error.contains("10 MiB of the limit of 10 MiB") && error.lines().count() == 1,
             "{error}"
         );
         drop(first);

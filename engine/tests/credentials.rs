@@ -402,7 +402,7 @@ fn a_link_that_fails_says_what_to_run() {
         (
             vec![("AWS_PROFILE", "failing")],
             "failed (exit status: 3)",
-            "by hand",
+            "in a shell to see why",
         ),
         (
             vec![("AWS_PROFILE", "role")],

@@ -92,7 +92,7 @@ fn settings_that_do_not_fit() {
             .expect("refused")
             .to_string()
     };
-    assert!(open(Options::default().policy("linux-9")).contains("no policy 'linux-9'"));
+    assert!(open(Options::default().policy("linux-9")).contains("'linux-9' is not a policy"));
     assert!(open(Options::default().policy("none:x=1")).contains("foreread list policies"));
     assert!(open(Options::default().page_bytes(1000)).contains("page size of 1000 bytes"));
     assert!(

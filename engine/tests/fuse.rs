@@ -1113,7 +1113,7 @@ mod of_a_bucket {
         .expect_err("too long");
         assert!(
             long.to_string()
-                .starts_with("a name is longer than 4096 bytes"),
+                .starts_with("a file name is longer than 4096 bytes"),
             "{long}"
         );
         let many = (0..=MAX_PLANNED).map(|_| Ok(OsString::from("file")));

@@ -264,7 +264,10 @@ fn certificates_have_their_time() {
     dates("2020-01-01 00:00:00 UTC", "2021-01-01 00:00:00 UTC");
     let peer = start();
     for host in ["localhost", ""] {
-        refused(&at(&peer, host), &["has expired", "have a new one issued"]);
+        refused(
+            &at(&peer, host),
+            &["has expired", "have a new certificate issued"],
+        );
     }
     dates("2040-01-01 00:00:00 UTC", "2041-01-01 00:00:00 UTC");
     refused(&at(&start(), "localhost"), &["not valid yet", "the clock"]);

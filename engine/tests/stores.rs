@@ -1404,12 +1404,12 @@ fn without_credentials_the_remedy_is_a_login() {
         variables: without.clone(),
         ..object_settings(emulator.variables())
     });
-    assert!(error.remedy.starts_with("az login"), "{error}");
+    assert!(error.remedy.starts_with("log in (az login)"), "{error}");
     let error = open(ObjectSettings {
         no_sign_request: true,
         ..object_settings(emulator.variables())
     });
-    assert!(error.remedy.starts_with("az login"), "{error}");
+    assert!(error.remedy.starts_with("log in (az login)"), "{error}");
     let key = "Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5";
     let wrong = [
         without,

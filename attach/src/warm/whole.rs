@@ -167,7 +167,7 @@ mod tests {
         let last = &walk.left_out.last().expect("it is said").why;
         assert_eq!(walk.left_out.len(), 1);
         assert!(
-            last.contains("more than 256 MiB") && last.contains("and the rest"),
+            last.contains("more than 256 MiB") && last.contains("and all later paths"),
             "{last}"
         );
     }

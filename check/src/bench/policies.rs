@@ -475,7 +475,7 @@ mod tests {
         let (fine, over, lost) = (with(0, 1.0), with(1 << 30, 1.0), with(0, 0.5));
         assert_eq!(fine.broken_credit(), None);
         let why = over.broken_credit().expect("two caches");
-        let first = "2 of 56 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4";
+        let first = "2 of 56 runs wasted more than the credit allows; the first is auto in sequential:depth=4 on rbd, cache 16M, seed 4";
         assert!(why.contains(first), "{why}");
         let target = "runs that waste more than the credit allows: ";
         let (missed, unjudged) = (

@@ -159,7 +159,7 @@ mod tests {
             UnixSocket::bind(&path).expect("a socket that a killed server has left is replaced");
         drop(own);
         let datagrams = UnixDatagram::bind(&path).expect("made");
-        assert!(said(&path).contains("datagrams"), "{}", said(&path));
+        assert!(said(&path).contains("datagram socket"), "{}", said(&path));
         drop(datagrams);
         std::fs::remove_file(&path).expect("removed");
         std::fs::write(&path, "text").expect("room");

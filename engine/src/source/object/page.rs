@@ -596,14 +596,14 @@ mod tests {
             ("&no;", "unknown entity no"),
             ("&#0;", "cannot be read"),
             (&bad_size, "the size of d/a is not a number: seven"),
-            ("<Contents></Contents>", "other keys"),
+            ("<Contents></Contents>", "a key outside this prefix"),
             ("<Contents><Key>d/a</Key></Contents>", "the size of d/a"),
             (&missing, "the listing reports 2 keys, but has 1"),
             (
                 &object("other/a"),
                 "the listing of \"d/\" has a key outside this prefix: \"other/a\"",
             ),
-            (&folder("other/"), "other keys"),
+            (&folder("other/"), "a key outside this prefix"),
             ("<a></b>", "cannot be read"),
             ("<a>", "cannot be read"),
         ] {
