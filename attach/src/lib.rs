@@ -14,7 +14,7 @@
     test,
     allow(
         clippy::disallowed_methods,
-        reason = "a test may panic where a thread is refused"
+        reason = "a test may panic if a thread cannot be started"
     )
 )]
 

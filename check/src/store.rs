@@ -90,7 +90,7 @@ pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenErro
     let object = Arc::new(object);
     outcome.add("it has a version", version(&object));
     outcome.add("any range can be read repeatedly", pieces(&object, limit));
-    outcome.add("no bytes after its end", end(&object));
+    outcome.add("a read after its end returns no bytes", end(&object));
     let done = in_order(&object, limit / 2, &mut outcome.rate);
     outcome.add("sequential reads with readahead", done);
     outcome.count(object.asked());
@@ -194,7 +194,7 @@ fn pieces(object: &Object, limit: u64) -> Result<String, String> {
             .into_iter()
             .try_for_each(|thread| thread.join().unwrap_or(Err("a panic".to_string())))
     });
-    again.map(|()| format!("{PIECES} pieces of {len} bytes twice, by {THREADS} threads"))
+    again.map(|()| format!("{PIECES} ranges of {len} bytes were read twice, by {THREADS} threads"))
 }
 
 fn end(object: &Object) -> Result<String, String> {
@@ -206,7 +206,7 @@ fn end(object: &Object) -> Result<String, String> {
     };
     let behind = read(object, size, 10)?.len() + read(object, size + (1 << 20), 10)?.len();
     if last as u64 == size.min(1) && behind == 0 {
-        Ok("the last byte, and none after it".to_string())
+        Ok("the last byte was read, and no byte after it".to_string())
     } else {
         Err(format!("{last} bytes at the end, {behind} after it"))
     }

@@ -375,7 +375,7 @@ impl Config {
         if !self.readahead_from.is_empty() {
             let from = self.readahead_from.join("; ");
             notes.push(format!(
-                "Applies to policies without max or min, but not on models: {from}"
+                "These settings apply to policies for which max or min is not given, but not on models: {from}"
             ));
         }
         Site {

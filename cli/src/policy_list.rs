@@ -40,7 +40,7 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
         if text == "all" {
             let place = format!("'{text}' in --policy");
             return Err(Fail::input(
-                "a group must be given alone",
+                "a group of policies must be the only entry of the list",
                 place,
                 "remove the others",
             ));
@@ -165,7 +165,10 @@ mod tests {
             ("rbd-plain:trigger", "bad policy"),
             ("none,none", "named twice"),
             ("none,kernel", "is added automatically"),
-            ("none,all", "a group must be given alone: 'all'"),
+            (
+                "none,all",
+                "a group of policies must be the only entry of the list: 'all'",
+            ),
             (
                 "linux-6.18:max=capacty",
                 "is not a size such as 128K, capacity, capacity-2010b",

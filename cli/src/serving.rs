@@ -111,7 +111,7 @@ pub struct Front {
     /// Answered requests.
     #[cfg_attr(
         not(feature = "metrics"),
-        allow(dead_code, reason = "the line of statistics does not show it")
+        allow(dead_code, reason = "only the metrics show this counter")
     )]
     pub requests: u64,
     /// Refused or failed requests.

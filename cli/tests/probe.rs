@@ -39,7 +39,7 @@ fn a_model_is_probed_written_and_simulated() {
     assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
     for part in [
         "A readahead of 256K is enough",
-        "1 lane,",
+        "for each request, 1 request",
         "% in the median",
     ] {
         assert!(out.contains(part), "{part}\n{out}");

@@ -57,17 +57,21 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     }
     if part(stats.ra_refused_bytes, stats.ra_planned_bytes) > NEARLY_ALL {
         return Some(
-            "it is refused because too little memory or too few requests were available; allow a larger cache"
+            "readahead requests are refused, because too little memory or too few requests are available; allow a larger cache"
                 .to_string(),
         );
     }
     if part(stats.ra_failed_bytes, stats.ra_bytes) > NEARLY_ALL {
-        return Some("nearly all of it fails in the source; check the source".to_string());
+        return Some(
+            "nearly all readahead requests fail in the source; check the source".to_string(),
+        );
     }
     if thrashes(stats) {
         let remedy =
             "allow a larger cache, or use smaller readahead windows, such as linux-6.18:max=64K";
-        return Some(format!("it is evicted before it is used; {remedy}"));
+        return Some(format!(
+            "data read ahead is evicted before it is used; {remedy}"
+        ));
     }
     None
 }
@@ -109,13 +113,15 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
         };
     }
     if most(stats.ra_refused_bytes, stats.ra_planned_bytes) {
-        return off("refused because too little memory or too few requests were available");
+        return off(
+            "readahead is refused, because too little memory or too few requests were available",
+        );
     }
     if stats.ra_ops == 0 {
         return off("the bytes to read ahead were already cached");
     }
     if most(stats.ra_failed_bytes, stats.ra_bytes) {
-        return off("its reads fail in the source");
+        return off("readahead requests fail in the source");
     }
     let why = if most(stats.unused_bytes, stats.ra_bytes) {
         "running, but unused"
@@ -153,7 +159,10 @@ mod tests {
             s.ra_ops = 10;
             s.ra_bytes = 1000;
         });
-        assert!(why(but(ran, |s| s.ra_failed_bytes = 1000)).starts_with("nearly all of it fails"));
+        assert!(
+            why(but(ran, |s| s.ra_failed_bytes = 1000))
+                .starts_with("nearly all readahead requests fail")
+        );
         assert!(why(but(ran, |s| s.thrash_bytes = 600)).starts_with("it is evicted"));
         let ran = but(ran, |s| s.ra_bytes = 10_000);
         let evicted = but(ran, |s| {

@@ -765,7 +765,7 @@ fn each_link_of_the_chain_of_azure_is_used() {
                 ("IDENTITY_HEADER", CANARY),
             ]),
             &bearer,
-            "identity of the application",
+            "identity of the App Service application",
         ),
         (
             plain(&[("AZURE_POD_IDENTITY_AUTHORITY_HOST", &url)]),

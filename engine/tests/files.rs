@@ -580,7 +580,7 @@ fn through_the_page_cache() {
     file.write_all(&pattern(0, 300_000, 0)).expect("room");
     let reader = open(file.path()).expect("opens");
     assert!(
-        reader.describe().contains("through the page cache"),
+        reader.describe().contains("by the page cache"),
         "{}",
         reader.describe()
     );

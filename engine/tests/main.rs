@@ -3,7 +3,7 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test may panic where a thread is refused"
+    reason = "a test may panic if a thread cannot be started"
 )]
 
 #[cfg(feature = "object")]

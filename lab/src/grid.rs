@@ -177,7 +177,7 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
         // A cell and its line end are written in one call: a file without a whole line was written by another
         // program.
         if whole == 0 && !bytes.is_empty() {
-            return Err(refused("it is not a file of cells"));
+            return Err(refused("it does not contain cells of a sweep"));
         }
         let mut known = HashMap::new();
         for (n, line) in bytes[..whole].split_inclusive(|b| *b == b'\n').enumerate() {
@@ -350,7 +350,7 @@ mod tests {
                 "policy,seed\nnone,1\n",
                 "line 1 is not a cell; name another",
             ),
-            ("\0\u{1}", "it is not a file of cells"),
+            ("\0\u{1}", "it does not contain cells of a sweep"),
             ("{}\n", "line 1 is"),
             (&version_9, "line 1 is"),
             (&second, "line 2 is"),

@@ -6,7 +6,7 @@
 //!                              └──────► one sentence, and the line that sets it
 //! ```
 //! Example: for a volume that answers in 0.2 ms and delivers 480 MB/s to one reader and 1,200 MB/s to 16 readers, the
-//! model is "0.200 ms + 480 MB/s a lane, 16 lanes, link 1200 MB/s" (a lane serves one request at a time). The probe
+//! model is "latency 0.200 ms; 480 MB/s for each request, 16 requests at once; 1200 MB/s in all". The probe
 //! only reads from the source.
 //!
 //! Schema `foreread.probe/1`. Undefined values are null. MB is 10^6 bytes.

@@ -175,7 +175,7 @@ fn factor(loaded: &LoadedTrace, mode: Mode, asked: Option<f64>) -> Result<Option
     };
     if asked.is_some_and(|think| !(0.0..=MAX_THINK).contains(&think)) {
         return refuse(
-            "a factor on pauses below 0 or above 100",
+            "the factor of --think is below 0 or above 100",
             "use --think 0, 0.5, 1 or 2",
         );
     }
@@ -270,7 +270,7 @@ fn dependent(loaded: &LoadedTrace, factor: f64) -> Result<Vec<Job>, Failure> {
         if begin > MAX_SPAN_NS {
             let place = format!("{}, record {}", loaded.name, jobs.len() + 1);
             return Err(Failure::input(
-                "delays of over 400 days in all",
+                "the delays add up to more than 400 days",
                 place,
                 "use --think 0, or the trace is damaged",
             ));

@@ -268,9 +268,13 @@ fn without_ends_a_factor_is_on_the_gaps_between_starts() {
     assert!(
         refused(Mode::Open, Some(1.0)).starts_with("there is no pause to lengthen in mode open")
     );
-    assert!(refused(Mode::Asap, Some(-1.0)).starts_with("a factor on pauses below 0 or above 100"));
     assert!(
-        refused(Mode::Asap, Some(f64::NAN)).starts_with("a factor on pauses below 0 or above 100")
+        refused(Mode::Asap, Some(-1.0))
+            .starts_with("the factor of --think is below 0 or above 100")
+    );
+    assert!(
+        refused(Mode::Asap, Some(f64::NAN))
+            .starts_with("the factor of --think is below 0 or above 100")
     );
     let none = trace(vec![Record::read(0, 0, PAGE)]);
     let refused = |mode, think| {
@@ -396,7 +400,7 @@ fn dependencies_are_kept() {
         .to_string();
     assert_eq!(
         error,
-        "delays of over 400 days in all: test.trace, record 2; use --think 0, or the trace is damaged"
+        "the delays add up to more than 400 days: test.trace, record 2; use --think 0, or the trace is damaged"
     );
 }
 

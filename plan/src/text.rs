@@ -102,7 +102,8 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
     // No memory is reserved for a hostile count; the announced items must exist.
     for _ in 0..files {
         let line = lines.next()?;
-        let file = file(&line).ok_or_else(|| lines.bad("this line is not a file of a plan"))?;
+        let file =
+            file(&line).ok_or_else(|| lines.bad("this line does not describe a file of a plan"))?;
         account
             .take::<PlanFile>(file.path.capacity())
             .map_err(|full| lines.bad(&full.to_string()))?;
@@ -110,7 +111,8 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
     }
     for number in 0..ranges {
         let line = lines.next()?;
-        let range = range(&line).ok_or_else(|| lines.bad("this line is not a range of a plan"))?;
+        let range = range(&line)
+            .ok_or_else(|| lines.bad("this line does not describe a range of a plan"))?;
         let Some(file) = plan.files.get(range.file as usize) else {
             return Err(lines.bad("the range refers to a file that is not in the plan"));
         };
@@ -127,7 +129,7 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
         plan.ranges.push(range);
     }
     if lines.next()? != "end" {
-        return Err(lines.bad("the plan has more lines than its head announces"));
+        return Err(lines.bad("the plan has more lines than its header announces"));
     }
     Ok(plan)
 }
@@ -191,7 +193,7 @@ impl Lines<'_> {
         for _ in 0..MAX_HEAD_LINES {
             let line = self.next()?;
             let Some((key, value)) = line.split_once(": ") else {
-                return Err(self.bad("the head has a line without a key"));
+                return Err(self.bad("the header has a line without a key"));
             };
             let number = || value.parse::<usize>();
             match key {
@@ -219,7 +221,7 @@ impl Lines<'_> {
                 _ => {}
             }
         }
-        Err(self.bad("the end of the head is missing"))
+        Err(self.bad("the end of the header is missing"))
     }
 }
 

@@ -93,16 +93,20 @@ fn damaged_plans_are_refused_with_their_line() {
         ),
         ("foreread-plan 1", "#!/bin/sh", "this is not a plan"),
         ("files: 2", "files: 99999999999", "or too many"),
-        ("files: 2", "files: 3", "this line is not a file of a plan"),
+        (
+            "files: 2",
+            "files: 3",
+            "this line does not describe a file of a plan",
+        ),
         (
             "ranges: 3",
             "ranges: 2",
-            "more lines than its head announces",
+            "more lines than its header announces",
         ),
         (
             "ranges: 3",
             "ranges: 4",
-            "this line is not a range of a plan",
+            "this line does not describe a range of a plan",
         ),
         ("ranges: 3", "ranges: -1", "or too many"),
         (
@@ -130,7 +134,7 @@ fn damaged_plans_are_refused_with_their_line() {
         assert!(got.contains(expected), "{from} -> {to}: {got}");
     }
     let endless = format!("foreread-plan 1\n{}", "x: y\n".repeat(2000));
-    assert!(error(&endless).contains("the end of the head is missing"));
+    assert!(error(&endless).contains("the end of the header is missing"));
 }
 
 #[test]

@@ -315,7 +315,7 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
         ),
         (
             l.opens,
-            "no open descriptions: several readers of one file look like one that jumps",
+            "no open descriptions: several readers of one file look like one random reader",
         ),
         (
             l.threads,

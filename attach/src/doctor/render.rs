@@ -187,7 +187,7 @@ fn reason(device: &DeviceVerdict) -> String {
         let [_, four] = ratios(now, to);
         let streams = [now.streams_bytes, to.streams_bytes].map(size);
         text += &format!(
-            " Four sequential readers together would be {} times as fast. Sixteen streams need {} of memory now; with a readahead of {} they need {}.",
+            " Four sequential readers together would be {} times as fast. Sixteen sequential readers need {} of memory now; with a readahead of {} they need {}.",
             three(four),
             streams[0],
             size(to.readahead_bytes),

@@ -119,7 +119,7 @@ impl HeaderPlanBuilder {
             ..Failure::of(FailureKind::Input, error)
         };
         if format == Format::Zarr {
-            let remedy = "mount its prefix, and plan the folder there";
+            let remedy = "mount its prefix with 'foreread mount', and plan the mounted folder";
             let what = "a zarr store is a folder of files";
             return Err(Failure::new(FailureKind::Input, what, name, remedy));
         }

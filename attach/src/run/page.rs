@@ -131,9 +131,12 @@ fn figures(report: &RunReport) -> Grid {
         ("files watched", count(report.files)),
         ("read ahead", amount(report.ahead_bytes)),
         ("in requests", count(report.ahead_jobs)),
-        ("of it cached before it was read", amount(in_time)),
-        ("of it late", amount(late)),
-        ("of it not read, or not observed to be read", amount(others)),
+        ("read ahead, and cached before it was read", amount(in_time)),
+        ("read ahead, but late", amount(late)),
+        (
+            "read ahead, but not read, or not observed to be read",
+            amount(others),
+        ),
         ("the kernel reads ahead", size(report.kernel_bytes)),
     ];
     let rows = rows.map(|(name, value)| vec![name.to_string(), value]);

@@ -155,7 +155,7 @@ impl Results {
             workload, device, ..
         } = &first.cell;
         Some(format!(
-            "{} of {} runs wasted more than the credit allows; the first is {} in {}, seed {}; 'foreread check bench policies{} --only \
+            "{} of {} runs read more unused bytes ahead than auto's limit allows; the first is {} in {}, seed {}; 'foreread check bench policies{} --only \
              {workload}@{device}' repeats it",
             over.len(),
             self.runs[0],
@@ -239,7 +239,7 @@ pub fn run(
     let file = options.file.as_ref().map(|path| CellFile::open(path));
     let mut file = file.transpose()?;
     if let Some(file) = &file {
-        progress.stage("runs of opponents in the file, repeated");
+        progress.stage("repeating some of the opponents' runs that the file contains");
         check_opponents(file, &keys, &cell_keys, options, &recorded)?;
     }
     let (file, threads) = (file.as_mut(), options.threads);
@@ -412,7 +412,7 @@ fn notes(
     }
     if options.design == Design::Validation {
         notes.push(format!(
-            "{} recordings, each on two devices that no other has, drawn from seed {} (--draw), and 24 cells of small files read at random",
+            "{} recordings, each on two devices that no other recording uses, drawn with seed {} (--draw), and 24 cells of small files read at random",
             options.all_recordings, options.draw
         ));
     } else if let Some(replay) = options.recordings.first() {
@@ -475,9 +475,9 @@ mod tests {
         let (fine, over, lost) = (with(0, 1.0), with(1 << 30, 1.0), with(0, 0.5));
         assert_eq!(fine.broken_credit(), None);
         let why = over.broken_credit().expect("two caches");
-        let first = "2 of 56 runs wasted more than the credit allows; the first is auto in sequential:depth=4 on rbd, cache 16M, seed 4";
+        let first = "the first is auto in sequential:depth=4 on rbd, cache 16M, seed 4";
         assert!(why.contains(first), "{why}");
-        let target = "runs that waste more than the credit allows: ";
+        let target = "runs with more unused bytes than auto's limit allows: ";
         let (missed, unjudged) = (
             format!("MISSED: {target}2 (at most 0"),
             format!("not judged: {target}0 (at most 0"),
@@ -485,9 +485,12 @@ mod tests {
         assert!(words(&over).contains(&missed), "{}", words(&over));
         assert!(words(&fine).contains(&unjudged), "of a part of the design");
         // A policy that is faster than the oracle is reported.
-        let beaten = "The oracle is no bound here: auto took x0.50 of its time in sequential:depth=4 on rbd, cache ";
-        assert!(words(&lost).contains(beaten) && words(&lost).contains("is faster in 2 cells."));
-        assert!(!words(&fine).contains("no bound"));
+        let beaten = "The oracle's time is not a lower bound here: auto took x0.50 of the oracle's time in sequential:depth=4 on rbd, cache ";
+        assert!(
+            words(&lost).contains(beaten)
+                && words(&lost).contains("is faster than the oracle in 2 cells.")
+        );
+        assert!(!words(&fine).contains("lower bound"));
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub struct BenchPoliciesArgs {
     pub cells: Option<BenchCells>,
     /// Only these cells: WORKLOAD, @DEVICE or WORKLOAD@DEVICE
     ///
-    /// May be repeated. The name of a workload without parameters selects its cells with all parameters.
+    /// May be repeated. If WORKLOAD is written without its parameters, the cells of this workload are selected for all
+    /// values of the parameters.
     #[arg(long, value_name = "CELLS")]
     pub only: Vec<String>,
     /// Run a recorded workload on each device and cache instead
@@ -179,7 +180,7 @@ fn recordings(
         if args.recordings.is_some() || args.draw.is_some() {
             let remedy = "add --cells validation";
             return Err(Fail::input(
-                "this option needs the cells of the validation",
+                "these options work only with --cells validation",
                 "--recordings, --draw",
                 remedy,
             ));
@@ -190,7 +191,7 @@ fn recordings(
     if args.trace.is_some() {
         let remedy = "remove --trace, or choose another set of cells";
         return Err(Fail::input(
-            "the cells of the validation have their own traces",
+            "--cells validation uses its own traces",
             "--trace",
             remedy,
         ));
@@ -224,7 +225,7 @@ fn traces_of(text: &str) -> Result<BTreeSet<&str>, String> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
         if !is_plain || !names.insert(name) {
             return Err(format!(
-                "line {}: '{name}' is not the name of another file",
+                "line {}: '{name}' is listed twice, or is not a plain file name",
                 n + 2
             ));
         }
@@ -244,7 +245,7 @@ fn trace(path: &Path) -> Result<Arc<Replay>, Fail> {
         return Err(Fail::input(
             "not a trace",
             path.display(),
-            "name the file of a trace",
+            "give the path of a trace file",
         ));
     };
     reads::ready(&path, &ReplayArgs::default()).map(Arc::new)

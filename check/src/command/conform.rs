@@ -23,7 +23,7 @@ pub enum ConformWhat {
 pub enum ConformLevel {
     /// Compare only the fetched pages and the marks
     Pages,
-    /// Compare every decision, folio, mark and state
+    /// Compare every decision, folio and readahead mark, and the descriptor's readahead state
     Full,
 }
 
@@ -37,9 +37,9 @@ pub enum ConformLevel {
 ///
 /// At the level 'full', each operation must agree with the kernel's in its decisions, in the folios inserted and their
 /// order, in the marks and in the state of the descriptor. Whether a page is cached is determined as the kernel does
-/// it, which can be inexact for large folios. This level works for every recording. At the level 'pages', the engine's
-/// state machine executes the operations and knows exactly which pages are cached, and only the fetched pages and the
-/// marks must agree. This level works for reads and hints without large folios (ext4 with data=journal).
+/// it, which can be inexact for large folios. The level 'full' works for every recording. At the level 'pages', the
+/// engine's state machine executes the operations and knows exactly which pages are cached, and only the fetched pages
+/// and the marks must agree. The level 'pages' works for reads and hints without large folios (ext4 with data=journal).
 ///
 /// rbd: the same reads go through librbd (cache policy writeback) and through rbd-aligned, and each extent in librbd's
 /// log and both of its counters must agree. The reads are those of the published tables, one at a time, and random

@@ -55,7 +55,7 @@ struct Report<'a> {
     left_out: &'a [String],
 }
 
-/// Options for the running kernel.
+/// Options of a check that runs live: against the running kernel or, for some options, against librbd.
 #[derive(Debug, clap::Args)]
 pub struct ConformLiveArgs {
     /// linux, live: file systems [default: all available ones]

@@ -37,7 +37,7 @@ pub struct ReproduceArgs {
     pub paper: String,
     /// Maximum number of runs of each experiment
     ///
-    /// Default: 1 for experiments without random numbers; for others as many as the table needs, up to 20.
+    /// Default: the number that is set for each experiment: 1 if the experiment uses no random numbers, otherwise up to 20.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Write JSON to a file, or to stdout

@@ -420,7 +420,7 @@ impl<R: BufRead> Lines<R> {
                 if fits {
                     Ok(())
                 } else {
-                    Err(format!("a folio of order {order} at page {first}"))
+                    Err(format!("a folio of order {order} at page {first}, which is not a multiple of its size, or is beyond the maximum file size"))
                 }
             })?;
         act_of(op, &header)

@@ -126,8 +126,9 @@ pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> b
 }
 
 fn config(cell: &Cell, device: &devices::DeviceChoice, page: u64) -> Config {
-    let page = PageSize::new(page)
-        .unwrap_or_else(|| unreachable!("pages of workloads and policies are powers of two"));
+    let page = PageSize::new(page).unwrap_or_else(|| {
+        unreachable!("the page sizes of workloads and policies are powers of two")
+    });
     device.preset.config(page, cell.cache)
 }
 

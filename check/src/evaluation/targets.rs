@@ -80,14 +80,13 @@ impl View<'_> {
         let total = report.total(policy);
         let mean = total.and_then(|t| t.mean_against_best);
         let share = total.and_then(|t| t.oracle_share);
-        let what = "geometric mean of the times against the best opponent of each cell";
+        let what = "geometric mean of the times, relative to the best opponent of each cell";
         self.at_most(what, 0.75, mean);
         let what = "share of cells over 5 % slower than the best opponent";
         self.at_most(what, 0.08, among(slow).map(|slow| slow / cells));
         let all = |_: &Row| true;
-        self.worst("worst cell against the best opponent", 1.15, &all, &|r| {
-            r.ratio
-        });
+        let what = "highest time in any cell, relative to the cell's best opponent";
+        self.worst(what, 1.15, &all, &|r| r.ratio);
         self.worst("worst seed of a cell", 1.15, &all, &|r| r.worst_seed);
         let what = "geometric mean against linux-6.18:max=512K";
         self.at_most(what, 0.85, times(KERNEL_512K));
@@ -99,7 +98,7 @@ impl View<'_> {
         self.at_most(what, 1.0, fetched(ONE_SETTING));
         let what = "bytes read, relative to none, geometric mean";
         self.at_most(what, 1.15, fetched("none"));
-        let what = "bytes read, relative to none, worst cell";
+        let what = "bytes read, relative to none, in the worst cell";
         self.worst(what, 1.3, &all, &|r| bytes(report, r, "none"));
         let what = "cells over 2 % slower than none";
         self.at_most(what, 0.0, among(beside_none));
@@ -124,11 +123,11 @@ impl View<'_> {
             let other = report.row(&row.cell, "rbd-plain")?.figures.unused_bytes;
             (other > 0).then(|| row.figures.unused_bytes as f64 / other as f64)
         };
-        let what = "worst cell against its best opponent";
+        let what = "highest time in any cell, relative to the cell's best opponent";
         self.worst(what, MAX_RATIO, &|_| true, &|r| r.ratio);
-        let what = "geometric mean of the times against linux-6.18:max=4M";
+        let what = "geometric mean of the times, relative to linux-6.18:max=4M";
         self.at_most(what, 0.75, others.and_then(|t| t.against_max_4m));
-        let what = "the same mean, without strided and backward workloads";
+        let what = "geometric mean of the times, relative to linux-6.18:max=4M, without strided and backward workloads";
         let less = others.and_then(|t| t.against_max_4m_without_strided_backward);
         self.at_most(what, 0.84, less);
         let share = total.and_then(|t| t.oracle_share);
@@ -136,28 +135,28 @@ impl View<'_> {
         let what = "overfetch of random, dense-random, processes";
         self.worst(what, 1.02, &is_random, &overfetch);
         self.worst(
-            "p99 of random, dense-random, processes against none",
+            "p99 latency of random, dense-random, processes, relative to none",
             1.02,
             &is_random,
             &p99,
         );
-        let what = "p99 of a random reader beside a scan against none";
+        let what = "p99 latency of a random reader beside a scan, relative to none";
         self.worst(what, 1.10, &|r| is(r, &["antagonist"]), &p99);
         let what = "overfetch of fsspec's seven patterns";
         self.worst(what, 1.5, &is_fsspec, &overfetch);
         let what = "overfetch of fsspec's random pattern";
         self.worst(what, 1.02, &|r| is(r, &["fsspec-random"]), &overfetch);
-        let what = "time of boot-ide and both greps on rbd against rbd-plain";
+        let what = "time of boot-ide and both greps on rbd, relative to rbd-plain";
         self.worst(what, 1.0, &is_recorded, &|r| time(report, r, "rbd-plain"));
-        let what = "unused bytes of boot-ide and both greps against rbd-plain";
+        let what = "unused bytes of boot-ide and both greps, relative to rbd-plain";
         self.worst(what, 0.5, &is_recorded, &unused);
-        let what = "time of both greps on rbd against none";
+        let what = "time of both greps on rbd, relative to none";
         self.worst(what, 1.0, &is_grep, &|r| time(report, r, "none"));
         if is_judged(policy) && total.is_some() {
             let over = report.over_credit.iter();
             let over: Vec<_> = over.filter(|key| key.policy == policy).collect();
             let cell = over.first().map(|key| key.cell.clone());
-            let what = "runs that waste more than the credit allows";
+            let what = "runs with more unused bytes than auto's limit allows";
             self.add(what, false, 0.0, Some(over.len() as f64), cell);
         }
     }

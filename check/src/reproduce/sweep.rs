@@ -99,7 +99,7 @@ pub(super) fn value(
     let sweep = &sweeps[at];
     let Model::Disk(disk) = preset(device)?.model else {
         return Err(asked(format!(
-            "{device} is not a disk of one command at a time"
+            "{device} is not a disk that serves one command at a time"
         )));
     };
     let size = size

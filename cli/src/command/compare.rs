@@ -33,7 +33,7 @@ use std::time::Duration;
 /// a minute. --on model:NAME uses a model instead. The runs are paired and interleaved: run i of every policy has the
 /// same reads and, on a model, the same random numbers. A policy is called the fastest only if the difference is more
 /// than noise. Two policies are called equal only if the confidence interval of the ratio of their times is within 5 %.
-/// --details shows how this was tested.
+/// --why shows how this was tested.
 ///
 /// If the source is a file, the policies read it with O_DIRECT, bypassing the page cache. The row 'kernel' does the
 /// same reads through the page cache, with the device's own read_ahead_kb; the file's cached pages are dropped before
@@ -67,7 +67,7 @@ pub struct CompareArgs {
     /// may beat it in a run; a note then says by how much.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Runs of each policy; with only one, nothing is tested
+    /// Runs of each policy; one run allows no significance test
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Time limit for all tables of --on [default: 90s]
@@ -125,8 +125,8 @@ pub struct CompareArgs {
     /// Write a page with charts to this file
     ///
     /// A single, self-contained HTML file without scripts. The page shows times with 95 % confidence intervals, bytes,
-    /// latencies and every value, and embeds the JSON. With --vary it also marks the first value whose throughput is at
-    /// least 98 % of the best.
+    /// latencies and a table of all values, and embeds the JSON. With --vary it also marks the first value whose
+    /// throughput is at least 98 % of the best.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout

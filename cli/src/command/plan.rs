@@ -232,7 +232,7 @@ pub fn info(plan: &Plan) -> (String, String) {
     if let Some(last_ns) = last_ns {
         let (last, stall) = (last_ns as f64 / 1e9, stall_ns as f64 / 1e9);
         text.push_str(&format!(
-            "last range needed after {last:.3} s; the runs waited {stall:.3} s for these ranges\n"
+            "the last range is needed {last:.3} s after the start; the recorded runs waited {stall:.3} s in all for the ranges of this plan\n"
         ));
     }
     let of_device = plan

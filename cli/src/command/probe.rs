@@ -80,7 +80,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     }
     if !on.can_be_probed() {
         let remedy =
-            "name a file, a block device or a model; 'foreread compare --on' takes this one";
+            "name a file, a block device or a model; 'foreread compare --on' accepts this kind";
         return Err(Fail::input(
             "this kind of source cannot be probed",
             &args.source,

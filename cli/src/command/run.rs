@@ -57,7 +57,7 @@ pub struct RunArgs {
     /// Write a page with charts to this file
     ///
     /// A single, self-contained HTML file without scripts. It shows how long the command waited, how much of the
-    /// readahead was used and every value, and embeds the JSON.
+    /// readahead was used, and a table of all measured values; it also embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write a summary in JSON to a file, or '-' for stdout

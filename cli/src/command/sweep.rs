@@ -33,11 +33,11 @@ use tempfile::NamedTempFile;
 
 /// Simulate many traces, policies and device models on all cores
 ///
-/// Each combination is a cell; its results are those that 'foreread compare' shows for that policy. --resume appends
-/// each finished cell to a file, as a line of JSON (schema foreread.cell/1). With --resume an interrupted sweep
-/// continues where it stopped, and a sweep with more traces or policies measures only the missing cells. A trace whose
-/// size has changed is measured again. A trace may be an object (s3://BUCKET/KEY), which is copied to a temporary file
-/// during its measurement.
+/// Each combination of a trace, a policy and a model is a cell; its results are those that 'foreread compare' shows for
+/// that policy. --resume appends each finished cell to a file, as a line of JSON (schema foreread.cell/1). With --resume
+/// an interrupted sweep continues where it stopped, and a sweep with more traces or policies measures only the missing
+/// cells. A trace whose size has changed is measured again. A trace may be an object (s3://BUCKET/KEY), which is copied
+/// to a temporary file during its measurement.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +66,7 @@ pub struct SweepArgs {
     /// Works as in 'foreread compare': KEY is 'memory', 'policy.KEY', or a parameter of the workload.
     #[arg(long, value_name = "KEY=V,...")]
     pub vary: Option<String>,
-    /// Runs of each cell
+    /// Runs of each combination (cell)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
     /// Seed of the first run

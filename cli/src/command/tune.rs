@@ -96,7 +96,7 @@ pub struct TuneArgs {
     /// Write a page with charts to this file
     ///
     /// A single, self-contained HTML file without scripts. It shows the verdict, the settings to change, times with 95 %
-    /// confidence intervals and every value, and embeds the JSON.
+    /// confidence intervals and a table of all values, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     #[command(flatten)]

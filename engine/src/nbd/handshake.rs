@@ -120,7 +120,7 @@ impl Handshake {
         assert_eq!(
             bytes.len(),
             self.wants(),
-            "the caller must pass wants() bytes"
+            "the caller must pass as many bytes as wants() returns"
         );
         match self.state {
             HandshakeState::Flags => self.flags(wire::u32_at(bytes, 0)),

@@ -417,7 +417,7 @@ impl Source for FileSource {
         let how = if self.core.direct {
             "direct"
         } else {
-            "through the page cache: no direct I/O on this file system"
+            "by the page cache, because this file system has no direct I/O"
         };
         let by = match &self.way {
             #[cfg(feature = "uring")]

@@ -90,10 +90,10 @@ impl Fit {
         errors.sort_by(f64::total_cmp);
         (fit.median_error, fit.worst_error) = (errors[errors.len() / 2], *errors.last()?);
         fit.figures = format!(
-            "{} ms + {} MB/s a lane, {}, link {} MB/s",
+            "latency {} ms; {} MB/s for each request, {} at once; {} MB/s in all",
             three(fit.latency_ns / 1e6),
             rate(fit.ns_per_kib),
-            plural(fit.lanes.into(), "lane"),
+            plural(fit.lanes.into(), "request"),
             rate(fit.link_ns_per_kib)
         );
         Some(fit)

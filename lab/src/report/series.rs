@@ -173,7 +173,7 @@ impl Series {
     /// Which policy is, or may be, the fastest at every value, or which one at which values. If `none` and another policy are tied,
     /// `none` is named.
     pub(super) fn verdict(&self) -> String {
-        const MAY_BE: &str = ", tied for it, or not told apart from it";
+        const MAY_BE: &str = ", tied, or not told apart from the fastest";
         let key = &self.vary.key;
         if self.tests() == 0 {
             return format!(
@@ -291,14 +291,14 @@ mod tests {
         }
         assert_eq!(
             series.verdict(),
-            "rbd-plain is fastest, tied for it, or not told apart from it at all 2 values of policy.max."
+            "rbd-plain is fastest, tied, or not told apart from the fastest at all 2 values of policy.max."
         );
     }
 
     #[test]
     fn the_whole_text() {
         let want = "\
-rbd-plain is fastest, tied for it, or not told apart from it at all 2 values of cache.
+rbd-plain is fastest, tied, or not told apart from the fastest at all 2 values of cache.
 
 boot-ide on model:rbd by cache: 0.690 ms a read, 62.5 MB/s; 5 runs at each value; page 4K; seed 1
 

@@ -103,7 +103,7 @@ fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
     facts.push(("read size", sizes_text(sizes)));
     if let Some(share) = info.sequential_share.map(percent) {
         let text =
-            format!("{share} % of reads begin where an earlier one of the same open file ended");
+            format!("{share} % of reads begin where an earlier read of the same open file ended");
         facts.push(("sequential", text));
     }
     let streams = info.streams.bytes.as_ref().map(|s| {

@@ -408,7 +408,7 @@ impl DiskLook {
                 Some(format!("random page faults read {} each", size(bytes)))
             }
             _ if now.streams_bytes > self.limits.memory_bytes / 2 => Some(format!(
-                "sixteen streams take {} of memory",
+                "sixteen sequential readers take {} of memory",
                 size(now.streams_bytes)
             )),
             _ => None,

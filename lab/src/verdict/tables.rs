@@ -551,7 +551,7 @@ mod tests {
         ];
         assert_eq!(
             said(&[table("random", "model:rbd", rows)]),
-            "Leave readahead off (none) for random on model:rbd: nothing gained more than it lost. Beware: linux-6.18 \
+            "Leave readahead off (none) for random on model:rbd: no policy gained more than it lost. Beware: linux-6.18 \
              takes 2.00 times as long as none on random; linux-6.18 reads 3.00 times the bytes that random asks for."
         );
         // Equal runs have no spread: the ratio decides.

@@ -201,7 +201,7 @@ impl Touches {
     /// waited.
     #[expect(
         clippy::too_many_arguments,
-        reason = "an event's parts and where they go"
+        reason = "the parts of an event, and the state that they change"
     )]
     pub fn again(
         &mut self,

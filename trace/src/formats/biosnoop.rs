@@ -30,7 +30,7 @@ pub static FORMAT: Format = Format {
 };
 
 const BAD: Fault = (
-    "not a line of TIME COMM PID DISK T SECTOR BYTES [P] [QUE] LAT",
+    "the line does not have the fields TIME COMM PID DISK T SECTOR BYTES [P] [QUE] LAT",
     "the file is damaged, or printed without its header; see --format",
 );
 

@@ -116,7 +116,8 @@ fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
     let (cpu, sequence, time, pid, action, flags) =
         (next(), next(), next(), next(), next(), next());
     scan::number(cpu).and(scan::number(sequence)).ok_or(CUT)?;
-    let at_ns = scan::decimal_ns(time, SECOND_NS).ok_or(("a time that is not seconds", DAMAGED))?;
+    let at_ns = scan::decimal_ns(time, SECOND_NS)
+        .ok_or(("a time that is not a number of seconds", DAMAGED))?;
     let pid = scan::small(pid).ok_or(CUT)?;
     if action.is_empty() || flags.is_empty() {
         return Err(CUT);

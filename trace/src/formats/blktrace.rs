@@ -191,8 +191,11 @@ impl Source {
             match order_of(&record) {
                 Some((big, VERSION)) if big == self.big => {}
                 Some((big, version)) if big == self.big => {
-                    let what = format!("a blktrace of version {version}, known is {VERSION}");
-                    let remedy = "convert it with blkparse on the recording host, import its text";
+                    let what = format!(
+                        "a blktrace file of version {version}; only version {VERSION} can be read"
+                    );
+                    let remedy =
+                        "convert it with blkparse on the recording host, and import that text";
                     return error(what, remedy);
                 }
                 _ => {

@@ -40,7 +40,7 @@ pub const MAX_REQUESTS: usize = 4 << 20;
 
 const REMEDY: &str = "the file is damaged or not of darshan-dxt-parser; see --format";
 const BAD: Fault = (
-    "not a line of MODULE RANK Wt/Rd SEGMENT OFFSET LENGTH START END",
+    "the line does not have the fields MODULE RANK Wt/Rd SEGMENT OFFSET LENGTH START END",
     REMEDY,
 );
 

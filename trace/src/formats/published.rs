@@ -78,7 +78,7 @@ published! {
             Column::Number,
         ],
         separator: None,
-        refusal: "not a line of START BLOCKS IGNORED NUMBER",
+        refusal: "the line does not have the fields START, BLOCKS, IGNORED and NUMBER",
         too_far: "a block beyond 2^64 bytes",
         offset_unit: "512 B blocks",
         level: Level::Unknown,

@@ -177,7 +177,7 @@ impl Reader {
         let (files, records) = (self.files, self.records);
         if (end.files, end.records) != (files, records) {
             let what = format!(
-                "{records} records of {files} files, but the end claims {} of {}",
+                "{records} records of {files} files, but the end marker says {} of {}",
                 end.records, end.files
             );
             return Err(self.error(what));

@@ -293,7 +293,7 @@ fn invalid_blocks_are_refused_by_record() {
         (
             sound.clone(),
             7,
-            "0 records of 1 files, but the end claims 7 of 1: ",
+            "0 records of 1 files, but the end marker says 7 of 1: ",
         ),
     ] {
         let said = refusal(&forged(&[block], records));

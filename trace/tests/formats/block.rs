@@ -71,7 +71,7 @@ fn a_line_that_is_wrong_is_named() {
         (
             "0.000001850",
             "0,000001850",
-            "a time that is not seconds: t, line 2; ",
+            "a time that is not a number of seconds: t, line 2; ",
         ),
     ] {
         refused(
@@ -121,7 +121,7 @@ fn binary_records_that_are_wrong_are_named() {
     // The first record is a remap with 16 bytes of payload: the second begins at 64.
     with(
         &|b| b[64] = 8,
-        "a blktrace of version 8, known is 7: t, record 2 at byte 64; ",
+        "a blktrace file of version 8; only version 7 can be read: t, record 2 at byte 64; ",
     );
     let magic = "no magic number where a record should begin: t, record 2 at";
     with(&|b| b[65] = 0, magic);

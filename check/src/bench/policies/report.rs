@@ -276,8 +276,9 @@ fn oracle_beaten(results: &Results) -> Option<String> {
     let ratio = |total: &Total| total.least_oracle_ratio.unwrap_or(1.0);
     let total = beaten.min_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
     Some(format!(
-        "The oracle is no bound here: {} took {} of its time in {}, seed {}, and is faster in {}. A policy makes other requests \
-         than the oracle, which draw other random latencies; there, the share is above 100 %.",
+        "The oracle's time is not a lower bound here: {} took {} of the oracle's time in {}, seed {}, and is faster than the oracle \
+         in {}. A policy's requests draw other random latencies than the oracle's; where the policy is faster, its share of the \
+         oracle's gain is above 100 %.",
         total.policy,
         number::times(ratio(total)),
         total.least_oracle_cell.as_ref()?,

@@ -236,11 +236,12 @@ fn write_all(folder: &OwnedFd, place: &str) -> Result<(), LiveError> {
 /// The device number of a btrfs file in the trace: that of its super block, which `stat` does not return. The list of
 /// locks contains it.
 fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
-    let failed = |e: std::io::Error| LiveError::io("cannot lock a file of ours (flock)", e);
+    let failed = |e: std::io::Error| LiveError::io("cannot lock a test file (flock)", e);
     rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared)
         .map_err(|e| failed(e.into()))?;
     let number = Host::here().device_of_lock(std::process::id(), inode);
-    let number = number.map_err(|e| LiveError::io("the list of locks (/proc/locks)", e))?;
+    let number =
+        number.map_err(|e| LiveError::io("cannot read the list of locks (/proc/locks)", e))?;
     number.ok_or_else(|| {
         LiveError::Cannot(format!("no lock of inode {inode} in /proc/locks; {RETRY}"))
     })

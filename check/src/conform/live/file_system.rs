@@ -24,8 +24,7 @@ pub enum FileSystem {
 }
 
 const EXPANDS: &str = "it reads whole compressed blocks (readahead_expand), so the policy does not decide all its pages";
-const NO_SERVER: &str =
-    "it needs a server, whose settings the kernel's readahead follows, and none is started here";
+const NO_SERVER: &str = "the kernel's readahead on it depends on the settings of a server, and this check starts no server";
 
 /// The kernel driver to which a file system belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +97,7 @@ impl FileSystem {
             FileSystem::Xfs16 => of("xfs-16k", "Blocks of 16 KiB", 16, Driver::Xfs),
             FileSystem::Xfs32 => of("xfs-32k", "Blocks of 32 KiB", 32, Driver::Xfs),
             FileSystem::Xfs64 => of("xfs-64k", "Blocks of 64 KiB", 64, Driver::Xfs),
-            FileSystem::Btrfs => of("btrfs", "As it is by default", 4, Driver::Btrfs),
+            FileSystem::Btrfs => of("btrfs", "With the default options", 4, Driver::Btrfs),
             FileSystem::Erofs => of("erofs", "Without compression", 4, Driver::Erofs),
             FileSystem::Overlay => of("overlay", "Over ext4", 4, Driver::Ext4),
         }

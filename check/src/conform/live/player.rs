@@ -52,7 +52,7 @@ impl Native {
                 let whole = &mut self.buffer[..len as usize];
                 file.read_at(whole, off)
                     .map(|got| got as u64)
-                    .map_err(|e| LiveError::io("cannot read a file of ours", e))
+                    .map_err(|e| LiveError::io("cannot read a test file", e))
             }
             Step::Fadvise {
                 advice, off, len, ..

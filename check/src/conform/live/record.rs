@@ -342,7 +342,7 @@ impl<'a> Recorder<'a> {
         }
         let left = self.cached.len();
         Err(LiveError::Cannot(format!(
-            "{left} folios of a file of ours stay in the cache: does another program read its device?"
+            "{left} folios of a test file stay in the page cache: does another program read its device?"
         )))
     }
 }
@@ -374,7 +374,7 @@ fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), LiveError> {
     let failed = |error| LiveError::Io {
         what: "the recording cannot be written".to_string(),
         error,
-        remedy: "make room, or name another folder",
+        remedy: "free some space, or name another folder",
     };
     serde_json::to_writer(&mut *out, value).map_err(|e| failed(e.into()))?;
     out.write_all(b"\n").map_err(failed)

@@ -37,7 +37,7 @@ pub fn agree(
 ) -> Result<ExportTerms, LinkError> {
     #[cfg_attr(
         not(feature = "tls"),
-        allow(unused_mut, reason = "only TLS replaces this error")
+        allow(unused_mut, reason = "only the TLS code assigns another function")
     )]
     let mut lost: fn(std::io::Error) -> LinkError = |error| LinkError::lost(&error);
     let mut hello = [0; 18];

@@ -206,7 +206,7 @@ impl Validator {
         if has == had {
             return Ok(());
         }
-        Err(changed(&format!("it has {has} bytes, but had {had}")))
+        Err(changed(&format!("it now has {has} bytes, but had {had}")))
     }
 }
 
@@ -272,12 +272,12 @@ impl Version {
     pub fn refused(&self, refusal: Refusal) -> Refusal {
         let had = self.size();
         match refusal {
-            Refusal::Empty { .. } => changed(&format!("it is empty, but had {had} bytes")),
+            Refusal::Empty { .. } => changed(&format!("it is now empty, but had {had} bytes")),
             Refusal::PastEnd { size: None } => changed(&format!(
                 "it is now shorter than the {had} bytes that it had"
             )),
             Refusal::PastEnd { size: Some(size) } if size < had => {
-                changed(&format!("it has {size} bytes, but had {had}"))
+                changed(&format!("it now has {size} bytes, but had {had}"))
             }
             other => other,
         }

@@ -24,8 +24,9 @@ use {
 
 /// The note about the rows of librbd.
 #[cfg(feature = "rbd")]
-const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, with a new client and an empty cache of 32 MiB for each run. Their settings: \
-    as shipped (writearound, which does not read ahead), with writeback, and with [Crume 2014]'s readahead of 4 MiB, never disabled";
+const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, with a new client and an empty cache of 32 MiB for each run. They use the \
+    default settings (the cache policy writearound, which does not read ahead), the cache policy writeback, and the readahead of 4 MiB of \
+    [Crume 2014], which is never disabled";
 
 /// Finds any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
 pub fn source(name: SourceName) -> CompareOn {

@@ -27,7 +27,7 @@ impl<'a> Tables<'a> {
             ),
             Conclusion::Off(_) if self.has_change() => {
                 format!(
-                    "Leave readahead off (none) for {} on {source}: nothing gained more than it lost.",
+                    "Leave readahead off (none) for {} on {source}: no policy gained more than it lost.",
                     workloads()
                 )
             }

@@ -206,7 +206,9 @@ impl Columns {
             (_, Some(_), Some(_)) => {
                 Err("there is a column for the end and another for the duration (dur)".to_string())
             }
-            (None, Some(_), _) | (None, _, Some(_)) => Err("no column for the start".to_string()),
+            (None, Some(_), _) | (None, _, Some(_)) => {
+                Err("there is no column for the start time".to_string())
+            }
             _ => Ok(self),
         }
     }
@@ -330,7 +332,7 @@ pub fn remedy(names: &[String]) -> String {
         shown.push("...".to_string());
     }
     format!(
-        "name the columns, as in --format csv:offset=NAME,len=NAME,start=NAME,unit=us; there are {}",
+        "name the columns, as in --format csv:offset=NAME,len=NAME,start=NAME,unit=us; the file has the columns {}",
         shown.join(" ")
     )
 }

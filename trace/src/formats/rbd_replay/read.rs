@@ -196,7 +196,7 @@ impl Reader {
             u32::from_le_bytes([self.buf[2], self.buf[3], self.buf[4], self.buf[5]]),
         );
         if oldest > 1 {
-            let what = format!("an entry for readers of version {oldest}");
+            let what = format!("an entry that only readers of version {oldest} or later can read");
             return Err(self.error(what, "convert it with the matching version of rbd-replay"));
         }
         if len > MAX_ENTRY_BYTES {
@@ -209,7 +209,7 @@ impl Reader {
             Ok(action) => Ok(Some(Entry::Action(action))),
             Err(Bad::Type) => Ok(Some(Entry::Unknown)),
             Err(Bad::Short(n)) => {
-                let what = format!("an entry is shorter than its action ({n} bytes and more)");
+                let what = format!("an entry is shorter than its action (at least {n} bytes)");
                 Err(self.error(what, DAMAGED))
             }
             Err(Bad::Limit(what)) => Err(self.error(what, DAMAGED)),

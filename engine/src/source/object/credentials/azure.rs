@@ -201,7 +201,7 @@ impl AzureChain {
             return Ok(None);
         };
         let (what, remedy) = (
-            "the identity of the application",
+            "the managed identity of the App Service application",
             "check that the application has the role Storage Blob Data Reader",
         );
         let url = Url::parse(endpoint)
@@ -243,11 +243,11 @@ impl AzureChain {
             return Ok(None);
         };
         let remedy =
-            "check that the identity of this machine has the role Storage Blob Data Reader";
-        let token = Token::of("the identity of this machine", &json, remedy)?;
+            "check that the managed identity of this machine has the role Storage Blob Data Reader";
+        let token = Token::of("the managed identity of this machine", &json, remedy)?;
         Ok(Some(of_token(
             token,
-            "the identity of this machine",
+            "the managed identity of this machine",
             remedy,
         )))
     }
