@@ -43,9 +43,9 @@ pub enum LogLevel {
     Error,
     /// Errors that were handled
     Warn,
-    /// Also clients and connections
+    /// Errors, and the clients that connect
     Info,
-    /// Also every opened file
+    /// All of these, and every opened file
     Debug,
     /// Everything
     Trace,

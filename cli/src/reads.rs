@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which part of a trace is replayed, and how. Flattened into the arguments of a command.
+/// Options of a replay: which part of a trace is replayed, and how.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ReplayArgs {
     /// How a replay is timed [default: the best mode that the trace allows]

@@ -63,7 +63,7 @@ fn a_program_of_another_version_is_named_with_both_versions() {
         assert_eq!(String::from_utf8_lossy(&got.stdout), "ran\n");
         let line = String::from_utf8_lossy(&got.stderr).into_owned();
         assert_eq!(line.lines().count(), usize::from(warned), "{line}");
-        let both = format!("has version 0.0.7 and this foreread {own}: ");
+        let both = format!("has version 0.0.7 and this foreread has version {own}: ");
         assert_eq!(line.contains(&both), warned, "{line}");
     }
 }

@@ -93,7 +93,7 @@ fn invalid_traces_are_one_line_and_leave_no_file() {
     let both = foreread(["trace", "info", text(&example()), text(&example())]);
     assert!(
         both.is_refused()
-            .contains("a trace in the format foreread is one file"),
+            .contains("a trace in the format foreread consists of one file"),
         "{}",
         both.err
     );

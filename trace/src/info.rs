@@ -307,11 +307,11 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
     let all = [
         (
             !starts && !ends,
-            "no times: compare runs it as fast as possible",
+            "no times: compare replays the trace as fast as possible",
         ),
         (
             starts && !ends,
-            "no end times: think times are unknown, so compare runs it as fast as possible",
+            "no end times: think times are unknown, so compare replays the trace as fast as possible",
         ),
         (
             l.opens,

@@ -74,7 +74,7 @@ impl Input {
             (Some(input), None) => Ok(input),
             (_, second) => {
                 let path = second.map_or_else(PathBuf::new, |input| input.path);
-                let what = format!("a trace in the format {format} is one file");
+                let what = format!("a trace in the format {format} consists of one file");
                 Err(TraceError::whole(&path, what, "name one file"))
             }
         }

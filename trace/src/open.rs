@@ -73,7 +73,9 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
         match found {
             Some(first) if !std::ptr::eq(first, this) => {
                 let (this, first) = (this.name, first.name);
-                let what = format!("this file is {this}, and the file before it is {first}");
+                let what = format!(
+                    "this file has the format {this}, and the file before it has the format {first}"
+                );
                 return Err(TraceError::whole(
                     &path,
                     what,

@@ -78,7 +78,7 @@ const AFS: &[StorageKind] = &[StorageKind::Afs];
 const LINUX_6_17: &str = "Linux 6.17, commit 459779d04ae8";
 const LINUX_5_10: &str = "Linux 5.10, commit c2e4cd57cfa1";
 const LINUX_5_4: &str = "Linux 5.4, commit c128e575514c";
-const FUSE_INIT: &str = "fs/fuse/inode.c: 128 KiB, or less by the server's INIT";
+const FUSE_INIT: &str = "fs/fuse/inode.c: 128 KiB, or less if the server's INIT reply sets less";
 const RASIZE: &str = "CEPH_RASIZE_DEFAULT, mount option rasize";
 
 /// For each kind, newer rows come first.

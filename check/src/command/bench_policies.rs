@@ -85,8 +85,8 @@ pub struct BenchPoliciesArgs {
     pub policy: Vec<String>,
     /// Append finished runs to this file, and reuse those in it
     ///
-    /// The file has one line of JSON for each run. With a new build of foreread, the judged policies run again, the
-    /// others do not. One run of each opponent is repeated as a test: if a figure differs from the file, the file is
+    /// The file has one line of JSON for each run. With a new build of foreread, only the judged policies run
+    /// again. One run of each opponent is repeated as a test: if a figure differs from the file, the file is
     /// refused.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<OsString>,

@@ -120,7 +120,7 @@ pub fn run(args: &ConformLiveArgs, seed: Option<u64>) -> Result<(), Fail> {
             FileSystem::ALL.map(FileSystem::name).join(", ")
         );
         return Err(Fail::input(
-            "a file system that is not selected",
+            "this file system cannot be checked",
             format!("{name}: {why}"),
             &remedy,
         ));

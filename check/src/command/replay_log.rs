@@ -13,10 +13,11 @@ use foreread_trace::input::unpack;
 use std::io::BufReader;
 use std::path::PathBuf;
 
-/// Replay an event log on a fresh core, compare the actions
+/// Replay an event log of the engine, compare the actions
 ///
-/// The engine can log every event for its core and every action of the core. A fresh core that gets the same events
-/// must give the same actions. This shows that the simulator, which runs the same core, predicts the engine.
+/// The engine can log every event for its core (the state machine that decides what to read) and every action of the
+/// core. A new core that gets the same events must give the same actions. This shows that the simulator, which runs the
+/// same core, predicts the engine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Prints 'identical: N events, M actions', or the first difference (exit code 1).

@@ -412,7 +412,7 @@ impl<R: BufRead> Lines<R> {
                 };
                 if !(header.min_order..=most).contains(&order) {
                     return Err(format!(
-                        "a folio of order {order}, but the header has {} to {most}",
+                        "a folio of order {order}, but the header allows orders {} to {most}",
                         header.min_order
                     ));
                 }

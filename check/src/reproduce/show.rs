@@ -57,7 +57,7 @@ fn effects(done: &Reproduction) -> String {
     let orders = done.score.iter().filter(|s| s.effects > 0);
     let text = |s: &Score| {
         let (shown, all) = (s.effects_within_half, s.effects);
-        format!("{shown} of {all} published effects are within half of their size.")
+        format!("{shown} of {all} published effects are reproduced to within half of their size.")
     };
     orders.map(text).collect()
 }

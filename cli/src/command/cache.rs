@@ -44,7 +44,7 @@ pub struct CacheArgs {
     pub command: CacheCommand,
 }
 
-/// Commands for a disk cache. The help of each is the comment of its arguments.
+/// Commands for a disk cache. The help text of a command is the doc comment of its argument struct.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
     List(ListedArgs),
@@ -401,7 +401,7 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         if cache.has_old_folder() {
             let dir = args.part.dir.split(',').next().unwrap_or_default();
             let how = format!(
-                "of an older version of foreread, not used; 'rm -r {dir}/{OLD_FOLDER}' removes it"
+                "an older version of foreread wrote it, and this version does not use it; 'rm -r {dir}/{OLD_FOLDER}' removes it"
             );
             rows.push((OLD_FOLDER, how));
         }

@@ -73,7 +73,7 @@ fn warn_of_another_version(file: &OsStr) {
         && theirs != own
     {
         note(format!(
-            "{} has version {theirs} and this foreread {own}: its results are for its own version; install both from the same source",
+            "{} has version {theirs} and this foreread has version {own}: the results are those of {theirs}; install both from the same source",
             file.display()
         ));
     }

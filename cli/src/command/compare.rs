@@ -67,7 +67,7 @@ pub struct CompareArgs {
     /// may beat it in a run; a note then says by how much.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Runs of each policy; one run allows no significance test
+    /// Runs of each policy; significance tests need 2
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Time limit for all tables of --on [default: 90s]

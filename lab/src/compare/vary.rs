@@ -176,7 +176,7 @@ impl Axis {
         let varied = self.each(base, |text, plan| {
             let Ok(think) = text.parse::<f64>() else {
                 return usage(format!(
-                    "not a factor: think={text} in --vary; write one such as 0.5"
+                    "not a factor: think={text} in --vary; write a factor such as 0.5"
                 ));
             };
             let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
@@ -201,7 +201,7 @@ impl Axis {
             plan.cache_bytes.map(Value::Number).ok_or_else(|| {
                 let key = &self.key;
                 VaryError::Usage(format!(
-                    "not a size: {key}={text} in --vary; write one such as 64M"
+                    "not a size: {key}={text} in --vary; write a size such as 64M"
                 ))
             })
         })?;
@@ -289,7 +289,7 @@ impl Vary {
             return usage("no workload given: --vary; name the workload to measure at each value");
         }
         if plan.on.is_none() {
-            return usage("no source given: --vary; name one with --on");
+            return usage("no source given: --vary; name a source with --on");
         }
         let replay = plan.replay.as_ref();
         if replay.is_some_and(|replay| replay.mode == Mode::Open) {

@@ -363,7 +363,7 @@ fn own_notes(table: &Table) -> Vec<String> {
     if let Some(beaten) = oracle_beaten(table) {
         let several = match beaten.policies {
             1 => String::new(),
-            n => format!("; {n} policies beat it in some run"),
+            n => format!("; {n} policies beat the oracle in some run"),
         };
         notes.push(format!("{beaten}{several}"));
     }

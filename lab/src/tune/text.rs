@@ -120,7 +120,7 @@ fn short_time(tuned: &TuneReport) -> Option<String> {
     let is_short = time_s < 10.0 * MIN_SAVED_S;
     is_short.then(|| {
         format!(
-            " and {at_least} s: its reads take {} s in all",
+            " and {at_least} s: the reads take {} s in all",
             number::span_s(time_s, None)
         )
     })

@@ -126,12 +126,12 @@ impl Reader {
         };
         if head.stored as usize > most_stored || head.plain as usize > most_plain {
             return Err(self.error(format!(
-                "a block that claims {} bytes, {} unpacked",
+                "a block whose header states {} bytes, {} unpacked",
                 head.stored, head.plain
             )));
         }
         if head.items as usize > MAX_BLOCK_ITEMS || (head.tag == BLOCK) != (head.items > 0) {
-            return Err(self.error(format!("a block that claims {} items", head.items)));
+            return Err(self.error(format!("a block whose header states {} items", head.items)));
         }
         self.stored.resize(head.stored as usize, 0);
         let got = self.input.fill(&mut self.stored)?;

@@ -258,7 +258,7 @@ fn invalid_blocks_are_refused_by_record() {
         )
     };
     let large = format!(
-        "a block that claims {} bytes, 2147483648 unpacked: ",
+        "a block whose header states {} bytes, 2147483648 unpacked: ",
         bomb.len()
     );
     let long = [&[0][..], &[0xff; 9], &[2]].concat();
@@ -268,10 +268,10 @@ fn invalid_blocks_are_refused_by_record() {
         (
             claim(1 << 20, 1 << 20),
             0,
-            "a block that claims 1048576 items: ",
+            "a block whose header states 1048576 items: ",
         ),
         (small(4, 1), 0, "a block of 4 bytes unpacks to 3: "),
-        (small(3, 0), 0, "a block that claims 0 items: "),
+        (small(3, 0), 0, "a block whose header states 0 items: "),
         (
             block_of(&[0, 1, b'a', 0], 1),
             0,

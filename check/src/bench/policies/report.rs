@@ -260,7 +260,7 @@ fn notes(results: &Results) -> Vec<String> {
             seeds(&judge)
         ),
         format!(
-            "Mean: geometric, over the cells, against {ONE_SETTING}. Oracle's gain: the sum of \
+            "Mean: geometric mean, over the cells, of the policy's time relative to {ONE_SETTING}. Oracle's gain: the sum of \
              ln(none / policy) divided by the sum of ln(none / oracle), over {shared}. All times are simulated."
         ),
     ];
