@@ -208,7 +208,9 @@ fn end(object: &Object) -> Result<String, String> {
     if last as u64 == size.min(1) && behind == 0 {
         Ok("the last byte was read, and no byte after it".to_string())
     } else {
-        Err(format!("{last} bytes at the end, {behind} after it"))
+        Err(format!(
+            "{last} bytes at the end of the object, {behind} bytes after it"
+        ))
     }
 }
 

@@ -223,7 +223,7 @@ fn the_storage_is_found_and_measured() {
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains(&storage), "{}", got.out);
     let measured = format!(
-        "Measured: {}, the file on this storage that was read most.",
+        "Measured: {}, the file on this storage from which most bytes were read.",
         bench.data.path().join("data").display()
     );
     assert!(

@@ -158,7 +158,7 @@ fn best(loaded: &LoadedTrace) -> (Mode, &'static str) {
         ),
         () if loaded.has_ends => (
             Mode::Asap,
-            "the trace is not known to contain the calls of one program, so its pauses may mix those of several",
+            "the trace is not known to contain the calls of one program, so its pauses may mix those of several programs",
         ),
         () => (
             Mode::Asap,

@@ -108,7 +108,7 @@ impl std::fmt::Display for SwitchedOff {
         let SwitchedOff { what, at_s } = self;
         write!(
             f,
-            "another program switched the recording off before {at_s:.1} s ({what} is 0): what was read then is missing"
+            "another program switched the recording off before {at_s:.1} s ({what} is 0): reads while it was off are missing"
         )
     }
 }

@@ -213,7 +213,7 @@ pub fn judge(
         (None, None) => Ok(()),
         (None, Some(first)) => Err(Fail::cannot(
             format!(
-                "the kernel was short of memory in {pressed} episodes that differ, so they prove nothing"
+                "the kernel was short of memory in the {pressed} test sequences (episodes) that differ, so they prove nothing"
             ),
             "",
             format!(

@@ -44,7 +44,7 @@ impl ReadSoFar {
     fn outcome(&self) -> Result<usize, Fault> {
         debug_assert!(
             !self.torn,
-            "every byte of a served piece of the read is cached"
+            "a part of the read is copied only if all its bytes are cached"
         );
         // Also in a release build this is an error, so that unfilled bytes are never returned.
         if self.torn {

@@ -76,7 +76,9 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
 
 /// The error for too few points to fit a model to.
 fn too_short(seconds: f64) -> Failure {
-    let what = format!("too few points were measured in {seconds:.1} s");
+    let what = format!(
+        "too few combinations of request size and queue depth were measured in {seconds:.1} s"
+    );
     Failure::input(
         what,
         "",
@@ -210,9 +212,16 @@ fn verdict(path: Option<&Path>, about: &About, plateau: Option<u64>) -> Verdict 
     verdict.why = match (enough, verdict.has_bytes) {
         (None, _) => "No sequential read was measured, so no readahead is advised".to_string(),
         (Some(enough), Some(has)) if verdict.standing != Standing::Fine => {
-            format!("{enough}; it has {}: {}", size(has), verdict.why)
+            format!(
+                "{enough}; the current value is {}: {}",
+                size(has),
+                verdict.why
+            )
         }
-        (Some(enough), Some(has)) => format!("{enough}, and it has {}: nothing to set", size(has)),
+        (Some(enough), Some(has)) => format!(
+            "{enough}, and the current value is {}: nothing to set",
+            size(has)
+        ),
         (Some(enough), None) => format!("{enough}: {}", verdict.why),
     };
     verdict
@@ -241,19 +250,19 @@ fn notes_of(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String
     let mut notes = Vec::new();
     if let Some(noise) = noise.filter(|n| *n > BUSY) {
         notes.push(format!(
-            "The machine was busy: the rounds of a typical point vary by {:.0} % (interquartile range); repeat when it is idle, or \
-             with a larger --time",
+            "The machine was busy: repeated measurements of the same reads typically vary by {:.0} % (interquartile range); repeat when the \
+             machine is idle, or with a larger --time",
             noise * 100.0
         ));
     }
     if left_out > 0 {
         notes.push(format!(
-            "{left_out} points were left out: a single slice of each would have taken too long"
+            "{left_out} combinations of request size and queue depth were left out: measuring each even once would have taken too long"
         ));
     }
     if points.iter().any(|p| p.rounds < SPREAD_ROUNDS) {
         notes.push(
-            "The time was too short for three rounds of each point; use a larger --time"
+            "The time was too short to measure each combination of request size and queue depth three times; use a larger --time"
                 .to_string(),
         );
     }

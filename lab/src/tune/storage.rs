@@ -203,7 +203,7 @@ fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
     if let Some(CandidateFile { name, .. }) = of_trace {
         return Some((
             PathBuf::from(name),
-            format!("{name}, the file on this storage that was read most"),
+            format!("{name}, the file on this storage from which most bytes were read"),
         ));
     }
     let none = "no file of the trace on this storage has at least 8 MiB";

@@ -176,7 +176,7 @@ fn ready(wanted: &CellSelection) -> Result<(), LiveError> {
     let page = foreread_os::host::memory::page_bytes();
     if page != PAGE {
         return Err(LiveError::Cannot(format!(
-            "pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}"
+            "this kernel has pages of {page} bytes, but linux-6.18 is defined for pages of {PAGE} bytes"
         )));
     }
     if !wanted.what_there_is {

@@ -114,10 +114,10 @@ fn outside(cells: &[CellOutcome]) -> Vec<String> {
     );
     let differ = sum(|one| one.pressure_differences);
     let cut = (cut > 0).then(|| {
-        format!("{cut} episodes were cut short: something else removed their pages from the cache.")
+        format!("{cut} test sequences (episodes) were cut short: something else removed their pages from the cache.")
     });
     let pressed = (pressed > 0).then(|| {
-        format!("In {pressed} episodes the kernel was short of memory; {differ} of them differ, which proves nothing.")
+        format!("In {pressed} test sequences (episodes) the kernel was short of memory; {differ} of them differ, which proves nothing.")
     });
     cut.into_iter().chain(pressed).collect()
 }

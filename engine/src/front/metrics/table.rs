@@ -290,7 +290,7 @@ fn disk_cache(table: &mut Vec<Metric>, cache: &DiskCache) {
         disk_cache_hit [Bytes] = counts.hit_bytes, "Bytes read from the disk cache";
         disk_cache_misses = counts.misses, "Parts of fetches that were not in the disk cache, and were requested from the store";
         disk_cache_miss [Bytes] = counts.miss_bytes, "Bytes that were not in the disk cache, and were requested from the store";
-        disk_cache_writes = counts.written, "Writes to the disk cache, each of adjacent blocks of at most 1 MiB";
+        disk_cache_writes = counts.written, "Writes to the disk cache (a write stores adjacent blocks, at most 1 MiB)";
         disk_cache_written [Bytes] = counts.written_bytes, "Bytes written to the disk cache";
         disk_cache_dropped [Bytes] = counts.dropped_bytes, "Bytes not written to the disk cache because the disk did not keep up";
         disk_cache_refused_writes = counts.refused_writes, "Writes to the disk cache that failed or had no space";
@@ -317,7 +317,7 @@ fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
         auto_streams = tuning.streams, "Streams that continued recently";
         auto_wasted [Bytes] = tuning.wasted_bytes, "Bytes read ahead but never used, since the start";
         auto_credit [Bytes] = tuning.credit_bytes, "Further bytes that may be read ahead without being used";
-        auto_runs = tuning.runs, "Finished sequential runs of reads; older ones have less weight";
+        auto_runs = tuning.runs, "Finished sequential runs of reads; older runs have less weight";
         auto_runs_went_on = tuning.runs_went_on, "Finished sequential runs that continued after they were detected";
         auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the source when it is idle";
         auto_cache_share [Ratios] = tuning.cache_share as f64 / 64.0,

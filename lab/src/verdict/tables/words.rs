@@ -226,7 +226,7 @@ impl<'a> Tables<'a> {
 /// What no row shows of a walk through folders; a sentence without its end.
 pub(super) fn in_walk(report: &Report) -> String {
     format!(
-        "{} walks through folders, and no policy knows the next file; 'foreread run' does",
+        "{} reads folders file by file, and no policy knows the next file; 'foreread run' does",
         report.workload
     )
 }
