@@ -69,7 +69,7 @@ pub struct PartArgs {
 
 /// List the cached versions, by source
 ///
-/// 'part' is the cached share of the source. 'use' is 'again' for a version that was read after it was written.
+/// 'part' is the cached fraction of the source. 'use' is 'again' for a version that was read after it was written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
