@@ -1,8 +1,8 @@
 //! The input and output of the state machine: events and actions.
 //!
 //! Events and actions are plain values. The engine's driver writes events and actions to its event log; the simulator generates events.
-//! If a new machine gets the events of a log, it must return the actions of the log. Events and actions contain no file data, no handle
-//! and no clock.
+//! If a new state machine gets the events of a log, it must return exactly the actions that the log contains. Events and actions contain
+//! no file data, no handle and no clock.
 
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 

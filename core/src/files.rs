@@ -1,4 +1,4 @@
-//! The files that the machine knows, and the order in which a program is expected to read them.
+//! The files that the state machine knows, and the order in which a program is expected to read them.
 //!
 //! A file is known from the time when it is opened or listed ([`crate::event::Event::List`]), until the caller sends
 //! [`crate::event::Event::Forget`]. A listing also gives an order: which file a program reads next if it goes through a folder, a bucket
@@ -10,8 +10,8 @@
 //!   Forget 5                                        4     6          a reused number has no order
 //! ```
 //!
-//! Example: a folder has 5,000 files of 12 KiB. With its listing, a policy that sees files 4 and 5 opened one after the other can have
-//! file 6 fetched before file 6 is opened. Without the listing the policy does not know the next file.
+//! Example: a folder has 5,000 files of 12 KiB. If the folder was listed, a policy that sees files 4 and 5 opened one after the other can
+//! fetch file 6 before a program opens it. Without the listing the policy does not know the next file.
 //!
 //! Source: the project's own design.
 

@@ -1,4 +1,4 @@
-//! The state machine: it takes events and returns actions. Policy and cache interact only here.
+//! The state machine: it takes events and returns actions. Policy and cache interact only in this module.
 //!
 //! Call order: pass one event to [`Machine::handle`], then call [`Machine::poll`] until it returns `None`. No other call changes the
 //! decisions of the machine. The machine never waits, never loses a read, and never fails a read because a readahead fetch failed. Every
@@ -189,7 +189,7 @@ impl Stream {
     }
 }
 
-/// The state machine: it takes events and returns actions. Policy and cache interact only here.
+/// The state machine: it takes events and returns actions. Policy and cache interact only in this module.
 pub struct Machine {
     config: Config,
     spec: PolicySpec,

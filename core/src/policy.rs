@@ -1,9 +1,9 @@
 //! The interface of policies: questions and answers.
 //!
-//! Each policy is one file in this folder. A policy counts in bytes. An instance of a policy has the state of **one** open file
-//! description; of a file, if the original (librbd) has one detector for each image; or of a source ([`Scope`]). A policy sees the cache
-//! only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the machine decides which parts of the answer are
-//! fetched.
+//! Each policy is one file in this folder. A policy counts in bytes. An instance of a policy holds the state of **one** open file
+//! description, of one file (if the original, librbd, has one detector for each image), or of one source ([`Scope`]). A policy sees the
+//! cache only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the machine decides which parts of the answer
+//! are fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
@@ -17,9 +17,9 @@
 //! ```
 //!
 //! All policies of this crate can serve reads. Another crate may define a policy: the policy implements [`Policy`] and has an [`Info`],
-//! and [`PolicyDraft::parse_among`] parses its name. Everything that such a policy may need is public here: [`Ask`], [`Probe`],
-//! [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate `foreread-history` defines such
-//! policies.
+//! and [`PolicyDraft::parse_among`] parses its name. Everything that a policy of another crate may need is public here: [`Ask`],
+//! [`Probe`], [`Answer`], the arithmetic of Linux in [`ondemand`], and the rules' names in [`why`]. The crate `foreread-history` defines
+//! policies in this way.
 //!
 //! To add a policy to this crate, write its file, and add its name to both lists in this file. Also add a row for the policy to
 //! `docs/policies.md`, and a table of its expected decisions to `core/tests/golden`. Code that several policies share is in files that

@@ -1,7 +1,7 @@
 //! A group: the state of up to 64 adjacent pages, as bitmaps with one bit for each page.
 //!
 //! The enum [`Life`] lists the states of one page; the bitmaps of a group store this state for each of its pages. Each arrow of the
-//! drawing is a method that changes the bitmaps. A dropped page is absent again.
+//! drawing below is a method that changes the bitmaps. A dropped page is absent again.
 //!
 //! ```text
 //!            depart            land             touch

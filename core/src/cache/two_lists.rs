@@ -1,6 +1,6 @@
 //! The eviction order of a kernel's page cache: two lists, with a second chance for used pages.
 //!
-//! This file chooses the pages to evict, and the machine drops them.
+//! This file only chooses the pages to evict; the state machine (`machine.rs`) drops them.
 //!
 //! ```text
 //!            in ──► newest  inactive  oldest ──► out, unless used since it came here

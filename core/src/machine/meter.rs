@@ -16,21 +16,21 @@
 //! latency.
 //!
 //! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
-//! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, its bytes are treated as if they had arrived at
-//! a constant rate, and only those count that arrived during the fetch (`ArrivalHistogram`).
+//! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, the meter assumes that its bytes arrived at a
+//! constant rate, and counts only the bytes that arrived during the fetch (`ArrivalHistogram`).
 //!
 //! The latency may change, for example because of a new route. The meter notices this if eight consecutive fetches of a source that is
-//! not busy all take more than twice the latency, or all less than half of it. It then drops all samples and starts with the shortest of
-//! the eight times.
+//! not busy all take more than twice the latency, or all less than half of it. The meter then drops all samples and starts with the
+//! shortest of the eight times.
 //!
 //! The latency is measured on an idle source, so it does not include the queue that readahead creates. If a source is never idle, the
 //! meter corrects the latency with 16 fetches that were queued after others. Queueing can only increase the first-byte times of these
-//! fetches, so if their median is below the measured latency, the true latency is lower. (Their minimum cannot be used instead of their
-//! median: for a store with a median of 15 ms, the minimum is 5 ms, and windows would become too short.) To find an increase, the
-//! transfer times of the fetch itself and of the bytes in flight before it are subtracted from each first-byte time. If the minimum of
-//! the results is more than twice the measured latency, the true latency is higher. Without the subtraction, the meter would report 11 ms
-//! for a scan that keeps 700 KB in flight on a 62 MB/s link, instead of the round trip of 0.7 ms. The policy would then read ahead too
-//! far.
+//! fetches, so if their median is below the measured latency, the true latency is lower. (The minimum of these times cannot be used
+//! instead of the median: for a store whose median is 15 ms, the minimum is 5 ms, and windows would become too short.) To find an
+//! increase, the transfer times of the fetch itself and of the bytes in flight before it are subtracted from each first-byte time. If the
+//! minimum of these differences is more than twice the measured latency, the true latency is higher. Without the subtraction, the meter
+//! would report a latency of 11 ms for a scan that keeps 700 KB in flight on a 62 MB/s link, instead of the round trip of 0.7 ms. The
+//! policy would then read ahead too far.
 //!
 //! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016), of which the maximum over the latest rounds is used.
 

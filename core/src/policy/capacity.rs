@@ -10,9 +10,9 @@
 //!   window       4K   8K   16K   32K    64K    128K  256K  512K  1M          then every factor of 4 doubles it
 //! ```
 //!
-//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. A known fault of the original formula: it also limits devices that are small but
-//! fast. For a capacity below the smallest unit the result is the smallest window; the Linux patch got the same result, but by taking the
-//! logarithm of zero. The code uses only integer arithmetic.
+//! Source: [Wu 2010b], docs/spec/linux-readahead.md 2.6. The original formula has a known fault: it also limits devices that are small
+//! but fast. For a capacity below the smallest unit the result is the smallest window; the Linux patch got the same result, but by taking
+//! the logarithm of zero. The code uses only integer arithmetic.
 
 use super::ondemand::PAGE;
 

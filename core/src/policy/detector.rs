@@ -2,7 +2,7 @@
 //! policy.
 //!
 //! A read that begins exactly where the last read ended increases the count of consecutive reads; any other read resets the detector. The
-//! policy then decides how far a readahead request reaches: from the start of the request and the window, it computes the length.
+//! policy then computes the length of the readahead request from the start of the request and from the window.
 //!
 //! ```text
 //!    reads that counted          latest request

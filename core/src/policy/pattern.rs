@@ -1,7 +1,7 @@
 //! The seven access patterns by which the decisions of all policies are classified. This file is not a policy.
 //!
-//! Each rule by which a policy decides ([`Why`]) belongs to one pattern or to none. The machine counts decisions by pattern
-//! ([`crate::stats::Decisions`]), so that one line shows what readahead did, whatever the policy.
+//! Each rule by which a policy decides ([`Why`]) belongs to one pattern or to none. The state machine counts decisions by pattern
+//! ([`crate::stats::Decisions`]), so that one line of statistics shows what readahead did under any policy.
 //!
 //! ```text
 //!   initial      FileStart  Sequential  Triggered  Elsewhere     the first window of a stream

@@ -1,8 +1,8 @@
 //! `rbd-aligned`: librbd's readahead as it was merged in 2014, with the end of each request moved to a boundary.
 //!
-//! Like `rbd-plain`, but if the end of a request is near the end of an object set, a stripe or a stripe unit, the request ends there. The
-//! next request then starts on that boundary and touches one object less than without alignment. Only the end of the request moves, by
-//! less than half of the window; the window itself keeps its unaligned length.
+//! This policy decides like `rbd-plain`, but if the end of a request is near the end of an object set, a stripe or a stripe unit, the
+//! request ends there. The next request then starts on that boundary and touches one object less than without alignment. Only the end of
+//! the request moves, by less than half of the window; the window itself keeps its unaligned length.
 //!
 //! ```text
 //!                 window                 end

@@ -1,7 +1,7 @@
 //! The current settings and measurements of an adaptive policy, and what limits its readahead distance.
 //!
 //! Reports query these figures between two events ([`crate::machine::Machine::tuning`]); the figures influence no decision. Only an
-//! adaptive policy has such figures.
+//! adaptive policy has these settings and measurements.
 //!
 //! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The store's product of rate and latency is 5.7
 //! MB. The stream with the longest distance is 22.8 MB ahead. This distance is four times the product, which is the limit

@@ -1,10 +1,10 @@
 //! Asynchronous transfers: the requests submitted to the files' queues, and which thread reaps them.
 //!
 //! A fetch is submitted as one transfer for each group of pages. The pages of a fetch are stored in ascending order, as they arrive. If
-//! several callers wait for bytes of a file, one of them reaps the completions for all. When that caller has its own bytes, it wakes a
-//! sleeping caller to continue reaping. While no caller waits, a worker polls the queue, so that readahead continues. A transfer that the
-//! queue refuses, or for which it has no room, waits for a thread, like a fetch of a file without a queue. `queue/attend.rs` decides
-//! which thread or task reaps a queue.
+//! several callers wait for bytes of a file, one of them reaps the completions for all. When the reaping caller has its own bytes, it
+//! wakes a sleeping caller, which continues reaping. While no caller waits, a worker polls the queue, so that readahead continues. A
+//! transfer that the queue refuses, or for which it has no room, waits for a thread, like a fetch of a file without a queue.
+//! `queue/attend.rs` decides which thread or task reaps a queue.
 //!
 //! Example: three readers miss on one file with a queue of depth 16. The first reader submits all three transfers and reaps. The transfer
 //! of the second reader ends first, and the first reader's thread completes it. Then the first reader's own transfer ends, and its thread

@@ -1,7 +1,7 @@
 //! The state under the driver's lock: the machine, the cached bytes, and waiting reads and fetches.
 //!
 //! Every method is short, does not block, and applies all actions of the machine. The states of files, reads, queues, jobs, workers and
-//! notifications are separate types, each in its own file. This file connects them.
+//! notifications are separate types, each in its own file. This file connects these types.
 //!
 //! ```text
 //!   event ──► machine ──► Submit ──► jobs: demand, ahead      (a caller, a worker or a queue takes them)

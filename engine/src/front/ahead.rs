@@ -1,8 +1,8 @@
 //! Readahead for any object store: an `ObjectStore` (crate `object_store`) that wraps another `ObjectStore`.
 //!
-//! Reads of objects go through one engine, with its cache, policy and limits; all other operations are passed on. The first use of an
-//! object sends a `head`; the object stays open for later reads. Every later request is for the version that the `head` returned, so all
-//! bytes of one answer are of one version.
+//! Reads of objects go through one engine, with its cache, policy and limits; all other operations go directly to the wrapped store. The
+//! first use of an object sends a `head`; the object stays open for later reads. Every later request is for the version that the `head`
+//! returned, so all bytes of one answer are of one version.
 //!
 //! ```text
 //!   get, get_range, get_ranges ──► open, and just checked? ────yes──► Reader ──► engine ──► Object ──► the store, If-Match

@@ -1,7 +1,7 @@
 //! The content of a mount, independent of the kernel: inode numbers, attributes, handles and data.
 //!
-//! Every open handle is a separate open description, pinned to the version of its inode number. A read is answered in full or with an
-//! error: the kernel would take a short answer for the end of the file, and would cache the wrong end for every reader. The view never
+//! Every open handle is a separate open description, which reads only the version of its inode number. A read is answered in full or with
+//! an error: the kernel would take a short answer for the end of the file, and would cache the wrong end for every reader. The view never
 //! waits for the kernel, because it needs no invalidation: a changed file gets a new inode number. The view never opens a path that it
 //! has not checked.
 //!

@@ -1,13 +1,13 @@
-//! Records, for each object, which version was read last. When an object is opened by name, the request sends that version
-//! (If-None-Match). If the version is still current, the store replies 304 without a body, and the first bytes come from the disk.
+//! Records, for each object, which version was read last. When an object is opened by name, the request contains the recorded version
+//! (If-None-Match). If this version is still current, the store replies 304 without a body, and the first bytes come from the disk.
 //!
 //! ```text
 //!   open s3://b/k ──► latest/HASH(s3://b/k) ── "e1f0 4096", and its first bytes are on the disk ──► GET, If-None-Match: "e1f0"
 //!                       └─ no file, an invalid one, no bytes ──► GET                 304: that version │ 206: another, and its first bytes
 //! ```
-//! A file has one line, `HASH VERSION`. HASH is computed from the source's name and this version (hash.rs), so a file that is
-//! incomplete or belongs to another source is detected. An object that is opened from a listing needs no such file. The file is
-//! written by the cache's writer thread, never by the thread that opens the object.
+//! A file has one line, `HASH VERSION`. HASH is computed from the source's name and VERSION (hash.rs), so a file that is incomplete or
+//! belongs to another source is detected. An object that is opened from a listing needs no such file. The file is written by the cache's
+//! writer thread, never by the thread that opens the object.
 
 use super::folder::{CacheFolder, inside, is_abandoned};
 use super::hash::VersionHash;

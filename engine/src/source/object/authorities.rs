@@ -5,9 +5,9 @@
 //!   Mozilla's list of the build                                     if the system has none and neither variable is set
 //!   --ca-file, AWS_CA_BUNDLE                                        in addition
 //! ```
-//! Example: a minimal Debian container has no package ca-certificates. Without any list of authorities, the HTTP library
-//! (reqwest) cannot create a client there, not even for `http://`. With Mozilla's list, which is built in, `https://` works too.
-//! Mozilla's list is not used if an environment variable specifies other certificates.
+//! Example: a minimal Debian container has no package ca-certificates. Without any list of authorities, the HTTP library (reqwest) cannot
+//! create a client in such a container, not even for `http://`. With Mozilla's list, which is built in, `https://` works too. Mozilla's
+//! list is not used if an environment variable specifies other certificates.
 
 use crate::source::object::refusal::{Unfit, line_of};
 use foreread_os::open::read_small_text;

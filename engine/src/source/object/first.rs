@@ -1,8 +1,8 @@
 //! The first bytes of an object, which arrive with the reply that names its version.
 //!
-//! An object is opened by a request for its first bytes. The reply contains the version, and a reader that starts at the
-//! beginning has its bytes after one round trip instead of two. An object of up to [`FIRST_BYTES`] needs only that request.
-//! This module never keeps more than [`MAX_HELD`] bytes for all objects, and never returns a byte of another version.
+//! An object is opened by a request for its first bytes. The reply contains the version, and a reader that starts at the beginning has
+//! its bytes after one round trip instead of two. An object of up to [`FIRST_BYTES`] needs only this first request. This module never
+//! keeps more than [`MAX_HELD`] bytes for all objects, and never returns a byte of another version.
 //!
 //! ```text
 //!   open ──► held ──a fetch takes some bytes──► held

@@ -1,5 +1,5 @@
-//! The caller's order of files. Each name becomes an inode number that is linked after the previous one and kept until the file is
-//! opened.
+//! The caller's order of files. Each name of the caller's list becomes an inode number, which is linked after the inode number of the
+//! previous name and kept until the file is opened.
 //!
 //! `order.rs` then uses the caller's order, and announces these files to the engine as certain to be read ([`crate::Listing::Planned`]).
 //! A name costs at most one request; if that is a page of a listing, it also answers the look-ups of the names after it. A name is never

@@ -8,13 +8,13 @@
 //!                                              └─ expired ──► CreateToken with the refresh token; stored as the AWS tools store it
 //!             aws_access_key_id;  credential_process
 //! ```
-//! If an option selects a profile, the environment variables are skipped, as in the AWS CLI. If a place is configured but gives
-//! no valid credentials, the whole chain fails, because the next place could have credentials of another user. A profile with an
-//! unsupported kind of credentials (`aws login`) is an error, too. foreread never asks the user for an MFA code. foreread writes
-//! to `~/.aws` only if it renews a single sign-on token: it stores the new token, because the renewal may have made the old
-//! refresh token invalid. Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has an access key.
-//! That key signs one request to the token service, which returns credentials that are valid for an hour. Source: AWS SDKs and
-//! Tools reference guide, standardized credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
+//! If an option selects a profile, the environment variables are skipped, as in the AWS CLI. If a place is configured but gives no valid
+//! credentials, the whole chain fails, because the next place could have credentials of another user. A profile with an unsupported kind
+//! of credentials (`aws login`) is an error, too. foreread never asks the user for an MFA code. foreread writes to `~/.aws` only if it
+//! renews a single sign-on token: it stores the new token, because the renewal may have made the old refresh token invalid. Example:
+//! `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has an access key. The access key of `base` signs one request
+//! to the token service, which returns credentials that are valid for an hour. Source: AWS SDKs and Tools reference guide, standardized
+//! credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
 
 use super::hosts::Hosts;
 use super::profile::{self, ProfileInUse, Profiles, Section};

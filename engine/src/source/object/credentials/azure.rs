@@ -5,7 +5,7 @@
 //!   AZURE_STORAGE_KEY ──► AZURE_STORAGE_SAS_TOKEN ──► AZURE_STORAGE_CONNECTION_STRING ──► AZURE_CLIENT_SECRET
 //!     ──► AZURE_FEDERATED_TOKEN_FILE ──► IDENTITY_ENDPOINT ──► 169.254.169.254 ──► az account get-access-token ──► none
 //! ```
-//! A URL with a signature (`?sv=...&sig=...`) needs none of these. Tokens are valid for an hour or a day. Source: Microsoft
+//! A URL with a signature (`?sv=...&sig=...`) needs none of these credentials. Tokens are valid for an hour or a day. Source: Microsoft
 //! identity platform, client credentials flow; Azure managed identities, how to get a token; az account get-access-token.
 
 use super::web::{self, MachineService, Token};
