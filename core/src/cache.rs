@@ -77,7 +77,7 @@ pub struct Cache {
     /// The eviction order of single pages, if a kernel's page cache is simulated.
     lists: Option<PageLists>,
     ghosts: Ghosts,
-    /// Pages present or in flight.
+    /// The number of pages that are present or in flight.
     pages: u64,
     /// Of these, pages in flight.
     flight: u64,
@@ -117,12 +117,12 @@ impl Cache {
         self.page
     }
 
-    /// Pages present or in flight.
+    /// The number of pages that are present or in flight.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Pages in flight.
+    /// The number of pages in flight.
     pub fn pages_in_flight(&self) -> u64 {
         self.flight
     }

@@ -403,7 +403,8 @@ pub struct Window {
 }
 
 /// How soon a window is needed. If two streams wait to submit a fetch, the stream whose reader will reach its window much sooner submits
-/// first. Windows of one stream keep their order, and no window is submitted before an earlier window without an urgency.
+/// first. Windows of one stream keep their order. A window that has no urgency is never overtaken: windows planned after it are submitted
+/// after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Urgency {
     /// The stream within its file.
@@ -504,8 +505,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether the default of `max` is the readahead setting of the device. The answer is yes for the policies of Linux, except for one
-    /// that was published with another default.
+    /// Whether the default of `max` is the readahead setting of the device. This is true for the policies of Linux, except for one that
+    /// was published with another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
         self.params

@@ -19,10 +19,10 @@ use crate::system;
 use memmap2::{Advice, MmapMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a buffer for a group of 64 pages of 4 KiB each.
+/// The size of a buffer for a group of 64 pages of 4 KiB each.
 pub const GROUP_BYTES: usize = 256 << 10;
-/// Bytes of a buffer for one page: the size of a memory page on x86-64, and of a cache page unless the options set another size. On arm64
-/// a memory page may be larger.
+/// The size of a buffer for one page: the size of a memory page on x86-64, and of a cache page unless the options set another size. On
+/// arm64 a memory page may be larger.
 pub const PAGE_BYTES: usize = 4 << 10;
 /// A huge page of x86-64, and of arm64 with 4 KiB pages. With pages of 16 or 64 KiB, a huge page has 32 or 512 MiB, so no slab
 /// contains one. A buffer then has 16 or 4 pages, and the kernel may use smaller huge pages for it.

@@ -33,7 +33,7 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 /// **Errors.** A failed read returns a [`std::io::Error`] whose kind follows from the error number
 /// ([`ReadError::errno`](crate::ReadError::errno)): `NotFound` for `ENOENT`, `StaleNetworkFileHandle` for a source that has changed. The
 /// error contains the [`ReadError`](crate::ReadError), so that a program can match on its [`ErrorKind`](crate::ErrorKind) and find the
-/// error of the source. For such an error, `raw_os_error` returns `None`.
+/// error of the source. For the error of a failed read, `raw_os_error` returns `None`.
 ///
 /// ```
 /// use foreread::{ErrorKind, ReadError};
@@ -45,9 +45,9 @@ use std::io::{Error, ErrorKind, IoSliceMut, Read, Result, Seek, SeekFrom};
 /// # assert!(!has_changed(&std::io::Error::other("another")));
 /// ```
 ///
-/// **Two `read` methods.** The cursor implements `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. If both `Read`
-/// and `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import only one of the two traits, or call the method with
-/// its path: `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
+/// **The cursor has two `read` methods.** The cursor implements `std::io::Read` and, with the feature `tokio`, `tokio::io::AsyncRead`. If
+/// both `Read` and `AsyncReadExt` are in scope, `cursor.read(..)` is ambiguous (E0034). Import only one of the two traits, or call the
+/// method with its path: `AsyncReadExt::read(&mut cursor, &mut buf).await`, `std::io::Read::read(&mut cursor, &mut buf)`.
 ///
 /// ```
 /// use foreread::{Options, Reader, source::Mem};

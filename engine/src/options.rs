@@ -158,7 +158,8 @@ pub struct Storage {
 
 impl Storage {
     /// Sets those parameters of a policy that have no value yet. For a policy of Linux, `max` is the device's setting, or depends on the
-    /// kind of storage. For other policies, and for `linux-thrashsafe`, the default of `max` is the published value.
+    /// kind of storage. For other policies, and for `linux-thrashsafe`, the default of `max` is the value that was published with the
+    /// policy.
     ///
     /// # Errors
     /// Returns an error if a value depends on the size of the source and this size is unknown.

@@ -282,7 +282,7 @@ impl Reader {
     /// end of the source, and 0 beyond the end. The call blocks until the bytes are read. Any offset and length are allowed.
     ///
     /// # Errors
-    /// See [`ReadError`]. The content of `buf` is then unspecified.
+    /// See [`ReadError`]. After an error, the content of `buf` is unspecified.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         self.read(&mut ReadBuf::One(buf), offset, None)
     }

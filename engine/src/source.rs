@@ -68,10 +68,10 @@ pub use rbd::{
 
 /// Storage to read from: a file, an object, an image, or bytes that a program provides.
 ///
-/// Four methods are required: they return the size of the source, its bytes at an offset, its name, and its kind of storage. The
-/// engine calls these methods from several threads at once, and each call may block, so a source needs no threads. It needs no
-/// cache either, because the engine caches its bytes. A source that a program implements is read ahead like any other, if it is
-/// opened with [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open).
+/// Four methods are required: they return the size of the source, its bytes at an offset, its name, and its kind of storage. The engine
+/// calls these methods from several threads at once, and each call may block, so a source needs no threads. A source needs no cache
+/// either, because the engine caches its bytes. A source that a program implements is read ahead like any other, if it is opened with
+/// [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open).
 ///
 /// Implement `AsyncSource` for an async client; `from_async` (feature `tokio`) turns it into a source.
 ///
@@ -80,10 +80,10 @@ pub use rbd::{
 /// `check` must return [`SourceError::Changed`] until `accept` is called; `accept` switches to the version that is current at that
 /// time.
 ///
-/// **Drop.** A dropped reader discards fetches that have not started. When the last reader and the last clone of the engine are
-/// dropped, the drop waits for running fetches, so a call that hangs delays it. If calls may take long, the source should set a
-/// time limit on them, or should be a [`StreamingSource`], whose reads can be cancelled ([`Sink::is_cancelled`]). For an
-/// `AsyncSource`, the drop cancels its tasks instead of waiting.
+/// **Drop.** A dropped reader discards fetches that have not started. When the last reader and the last clone of the engine are dropped,
+/// the drop waits for running fetches, so a call that hangs delays the drop. If calls may take long, the source should set a time limit
+/// on them, or should be a [`StreamingSource`], whose reads can be cancelled ([`Sink::is_cancelled`]). For an `AsyncSource`, the drop
+/// cancels its tasks instead of waiting.
 ///
 /// ```
 /// use foreread::source::{Defaults, Source, SourceError};

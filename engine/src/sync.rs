@@ -1,5 +1,5 @@
-//! The locks, condition variables and threads of the driver. Normally these are the types of the standard library. In a build with `--cfg
-//! shuttle`, they are the types of shuttle, a scheduler for tests. Shuttle runs one thread at a time, and tries interleavings that a real
+//! The locks, condition variables and threads of the driver. A normal build uses the types of the standard library; a build with `--cfg
+//! shuttle` uses the types of shuttle, a scheduler for tests. Shuttle runs one thread at a time, and tries interleavings that a real
 //! scheduler produces once in a million runs.
 //!
 //! With shuttle, a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics are always

@@ -73,7 +73,7 @@ impl Group {
         self.present
     }
 
-    /// Pages in flight.
+    /// The pages in flight, as a mask.
     pub fn flight(&self) -> u64 {
         self.flight
     }

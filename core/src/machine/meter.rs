@@ -60,7 +60,7 @@ const PIECE: u64 = 1 << 19;
 const CLASSES: usize = 24;
 const FIRST_CLASS: u32 = 13;
 
-/// The measured figures of a source. A figure of zero is unknown.
+/// The measured figures of a source. A figure is 0 as long as it is not known.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     latencies: [u64; LATENCIES],

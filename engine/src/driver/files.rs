@@ -357,8 +357,9 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 ///                  └──► pinned to its size: Changed, now and ever after
 /// ```
 ///
-/// A pinned reader has reported a size to a client that has its own cache, such as an NBD client. A sample of a file's bytes cannot prove
-/// that the file was only appended to. So for a pinned reader, a file with another size is another version.
+/// A pinned reader (a reader that never changes to another version) has reported a size to a client that has its own cache, such as an
+/// NBD client. A sample of a file's bytes cannot prove that the file was only appended to. So for a pinned reader, a file with another
+/// size is another version.
 pub struct VersionCursor {
     version: AtomicU64,
     pin: Pin,

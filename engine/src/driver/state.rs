@@ -357,7 +357,7 @@ impl State {
     // ---- fetches ----
 
     /// Takes a job for a caller that waits for `range`. A streaming readahead fetch is left to a worker if a worker is available. A
-    /// caller that ran such a fetch would have to wait until the whole fetch ends, although it may need only the first bytes.
+    /// caller that ran a streaming fetch would have to wait until the whole fetch ends, although it may need only the first bytes.
     pub fn take_job(&mut self, file: FileId, range: ByteRange) -> Option<Job> {
         // Several jobs are better submitted together: the next `unlock` does that, demand first.
         if self.jobs.has_several_of(file) && self.queues.has_room_for_several(file) {

@@ -174,7 +174,8 @@ impl Workers {
     }
 
     /// How long a worker may sleep. At any time, one worker may poll the queues that no reader reaps. This worker starts polling when it
-    /// is notified to do so, and stops after [`LINGER`] ticks without a transfer. `quiet_ticks` counts these ticks if this worker polls.
+    /// is notified to do so, and stops after [`LINGER`] ticks without a transfer. If this worker polls, `quiet_ticks` is the number of
+    /// ticks without a transfer.
     pub fn pause(&mut self, quiet_ticks: &mut Option<u32>, unattended: bool) -> Duration {
         if self.idle_poll == IdlePoll::Called {
             (self.idle_poll, *quiet_ticks) = (IdlePoll::Kept, Some(0));
@@ -235,7 +236,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts a thread. Returns false if the system refuses.
+    /// Starts a thread. Returns false if the system refuses to start a thread.
     pub fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
         self.join_ended();
         if system::allowed(SystemRequest::Thread).is_err() {

@@ -41,7 +41,7 @@ impl Reader {
     /// [`Reader::flush`] makes them durable. Reads that start later, through any reader, see the new bytes.
     ///
     /// # Errors
-    /// See [`WriteError`]. The content of the range is then unspecified.
+    /// See [`WriteError`]. After an error, the content of the range is unspecified.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
         let stopped = |_| WriteError::Stopped;
         let SizedVersion { size, version } =
@@ -92,7 +92,7 @@ impl Reader {
     /// because the system does not report which bytes were lost. To flush again, open the source again.
     ///
     /// # Errors
-    /// See [`WriteError`]; the first error that occurred.
+    /// Returns the first error that occurred; see [`WriteError`].
     pub fn flush(&self) -> Result<(), WriteError> {
         self.flushes
             .run(|| guarded(|| source::writing_of(&*self.source)?.flush()))

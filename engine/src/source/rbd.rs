@@ -182,8 +182,8 @@ impl Rbd {
         })
     }
 
-    /// Passes one read to librbd exactly as requested, even if the read is empty or extends past the end of the image. Use it to
-    /// test the behaviour of librbd.
+    /// Passes one read to librbd exactly as requested, even if the read is empty or extends past the end of the image. Use this function
+    /// to test the behaviour of librbd.
     ///
     /// # Errors
     /// Returns an error if librbd refuses the read.

@@ -1,6 +1,6 @@
 //! The buffers of a group's pages.
 //!
-//! Segments are ordered by position and do not overlap. `store.rs` has a drawing.
+//! Segments are ordered by position and do not overlap. A drawing of the segments is in `store.rs`.
 //!
 //! Example: a chunk of 8 pages is stored at page 0, and pages 2 and 3 are dropped. Two segments remain, pages 0..2 and 4..8, both of
 //! the same chunk.

@@ -173,7 +173,7 @@ impl Queues {
         goes_on.unwrap_or(false)
     }
 
-    /// Reports that the reaper thread could not be started. From then on, tasks do not poll the queue; a worker's idle poll checks it
+    /// Reports that the reaper thread could not be started. After this call, tasks do not poll the queue; a worker's idle poll checks it
     /// once per tick, so no read depends on a task.
     pub fn thread_not_started(&mut self, key: QueueKey) {
         self.table.update_by_key(key, |queue| {

@@ -38,8 +38,8 @@ pub struct ReadPlace {
 /// The kernel's page cache requests at most `most` bytes at once. If a program reads `most` bytes from an offset that is not a multiple
 /// of the page size, the kernel sends two requests. The kernel sends the second request only after the answer to the first, so the
 /// program waits for the storage twice. So if a request of `most` bytes does not continue at the end of the latest request (a jump), the
-/// mount also fetches the next `most` bytes. The mount fetches these bytes only while at least half of the recent jumps were followed by
-/// such a second request.
+/// mount also fetches the next `most` bytes. The mount fetches these additional bytes only while at least half of the recent jumps were
+/// followed by a request for the bytes after them.
 ///
 /// Example: a read of 131072 bytes at 9000000 becomes a request for 131072 bytes at 8998912 and a request for the 126976 bytes after
 /// them.

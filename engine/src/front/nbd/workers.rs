@@ -151,7 +151,7 @@ impl Workers {
         }
     }
 
-    /// Counts the calling thread as at work again, after it has waited.
+    /// Counts the calling thread as working again, after it has waited.
     pub fn come_back(&self) {
         self.pool().at_work += 1;
     }

@@ -54,7 +54,7 @@ impl CachedVersion {
         after.is_none_or(|after| Instant::now() >= after)
     }
 
-    /// For this time from now on, reads of this version do not wait for other processes.
+    /// During this time, reads of this version do not wait for other processes.
     pub fn wait_after(&self, pause: Duration) {
         let after = Some(Instant::now() + pause);
         *self

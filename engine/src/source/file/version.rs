@@ -15,8 +15,8 @@
 //!   anything else differs ──► Changed
 //! ```
 //!
-//! The samples do not cover a read that was in flight while the file grew. So all bytes of such a read are compared with the file
-//! once more:
+//! The samples do not cover a read that was in flight while the file grew. So all bytes of a read that was in flight are compared with
+//! the file once more:
 //!
 //! ```text
 //!   read A: ── begin, growths 0 ── bytes of version 1 ─────────────────────── growths 1: compare ── different ► Changed

@@ -73,7 +73,7 @@ impl<C> FoundCredential<C> {
 /// The result of searching a credential chain: an error if a place in the chain is configured but gives no valid credentials.
 pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 
-/// The places in which foreread searches for the credentials of a kind of store, in this order.
+/// A list of places in which foreread searches for the credentials of one kind of store, from the first to the last.
 pub trait Chain<C>: Send + Sync {
     /// The credentials of the first configured link. Returns `None` if no link is configured.
     fn find(&self) -> BoxFuture<'_, ChainAnswer<C>>;

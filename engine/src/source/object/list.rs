@@ -1,10 +1,9 @@
 //! The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and prefixes of every other store that supports listings.
 //!
-//! A `/` in a key separates folders. If an object and a folder have the same name (`x` for the keys `d/x` and `d/x/y`), only the
-//! folder is shown, because its content would otherwise be unreachable. Such an object, and keys that cannot be file names
-//! ([`super::page`]), are left out of the tree. They are counted, and one warning lists them. This module never lists more than
-//! one folder at a time, and never exceeds its limits for the number of names and for their bytes
-//! ([`crate::source::tree::NameBytes`]).
+//! A `/` in a key separates folders. If an object and a folder have the same name (`x` for the keys `d/x` and `d/x/y`), only the folder
+//! is shown, because its content would otherwise be unreachable. Such an object, and keys that cannot be file names ([`super::page`]),
+//! are left out of the tree. The omitted keys are counted, and one warning lists them. This module never lists more than one folder at a
+//! time, and never exceeds its limits for the number of names and for their bytes ([`crate::source::tree::NameBytes`]).
 //!
 //! ```text
 //!   list(folder) ──► page ──► page ──► ... ──► names with versions, sorted     each page at most 1000 keys

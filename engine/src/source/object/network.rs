@@ -462,8 +462,8 @@ impl Hedges {
         Some(Duration::from_micros(u64::from(*time)))
     }
 
-    /// Records the time to the first byte of a reply, and allows more hedges (second copies of slow requests): `percent` of one
-    /// more hedge.
+    /// Records the time to the first byte of a reply. The reply adds `percent` % of one hedge (a second copy of a slow request) to the
+    /// allowance of hedges.
     pub fn answered(&self, time: Duration, percent: u32) {
         let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let mut state = self.lock();

@@ -1,10 +1,10 @@
 //! Parses a page of a listing (`ListObjectsV2`) from XML: keys that can be files and folders of a tree, and the next page.
 //!
-//! S3 allows keys that are not valid file names: an empty part (`dir//c`), `.` and `..`, control characters, parts of more than
-//! 255 bytes. This module separates such keys, so that one of them does not make a folder unreadable. The library object_store,
+//! S3 allows keys that are not valid file names: an empty part (`dir//c`), `.` and `..`, control characters, parts of more than 255
+//! bytes. This module separates the invalid keys, so that one invalid key does not make a folder unreadable. The library object_store,
 //! which signs and sends the request, would refuse the whole page. So object_store does not get this page: the check of replies
-//! ([`super::reply`]) reads it, and passes an empty page to object_store. A reply that is not a page of a listing, or that has
-//! fewer entries than it states, is refused: missing names would look like deleted files.
+//! ([`super::reply`]) reads it, and passes an empty page to object_store. A reply that is not a page of a listing, or that has fewer
+//! entries than it states, is refused: missing names would look like deleted files.
 //!
 //! ```text
 //!   Contents        dir/c, dir/d    ──► objects, with size, date and ETag

@@ -160,7 +160,7 @@ fn is_folder(headers: &HeaderMap) -> bool {
     .any(|(name, value)| header(headers, name).is_some_and(|own| own.eq_ignore_ascii_case(value)))
 }
 
-/// Checks that a 206 has the requested part. `known` is the size of the object, as far as it is known.
+/// Checks that a reply with status 206 has the requested part. `known` is the size of the object, as far as it is known.
 pub fn check_part(
     headers: &mut HeaderMap,
     (first, last): RequestRange,
@@ -241,7 +241,7 @@ pub fn empty(headers: &HeaderMap) -> Refusal {
     }
 }
 
-/// Takes the requested part out of a 200 reply with the whole object (see the module documentation).
+/// Takes the requested part out of a reply with status 200 that has the whole object (see the module documentation).
 pub async fn part_of_whole(
     mut reply: HttpResponse,
     (first, last): RequestRange,

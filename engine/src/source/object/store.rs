@@ -256,7 +256,7 @@ pub fn open_at<T, E>(
     Ok(first)
 }
 
-/// Returns true if a name is that of many objects: a bucket, or a prefix with `/` at its end.
+/// Returns true if a name refers to many objects: to a bucket, or to a prefix with `/` at its end.
 #[must_use]
 pub fn names_a_prefix(name: &SourceName) -> bool {
     parse(name).is_ok_and(|place| place.is_prefix())

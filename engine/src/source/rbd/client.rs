@@ -1,5 +1,5 @@
-//! Safe wrappers around librbd: a connection to a cluster, a pool, an open image. Each of these closes itself when it is dropped,
-//! in the order that librbd requires.
+//! Safe wrappers around librbd: a connection to a cluster, a pool, an open image. Each wrapper closes its object when it is dropped, in
+//! the order that librbd requires.
 //!
 //! ```text
 //!   Cluster ◄── Pool ◄── Image ◄── a read in progress

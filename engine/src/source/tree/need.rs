@@ -1,9 +1,9 @@
 //! Cancellation of tree operations: a waiting thread checks whether its answer is still needed.
 //!
 //! A program that lists a folder through a mount may be killed while the storage is slow, or the mount may be ended. With
-//! [`while_needed`], the thread that carries out a request defines how to check for this. A waiting source calls the check
-//! ([`needed`]) before it waits, and again every [`LOOKS_EVERY`]. The check only reports that the answer is no longer needed; the
-//! source must end its wait itself.
+//! [`while_needed`], the thread that carries out a request defines how to check whether its answer is still needed. A waiting source
+//! calls the check ([`needed`]) before it waits, and again every [`LOOKS_EVERY`]. The check only reports that the answer is no longer
+//! needed; the source must end its wait itself.
 //!
 //! ```text
 //!   front ──while_needed(need, ──► tree.list ──► source waits ──checks──► need() ── false ──► ECANCELED

@@ -18,10 +18,9 @@
 //! There is no retry, because each reader would then request yet another address from the hub, and the content network would
 //! refuse that as well.
 //!
-//! A mirror of the hub may send large files itself, with another kind of ETag than the hub, or without an ETag. This module
-//! replaces that ETag by the one that the mirror's API reports for the file at that commit. Every later reply must have the same
-//! ETag as the mirror's first reply. If neither the source's name nor the reply contains the commit, this module requests it from
-//! the API.
+//! A mirror of the hub may send large files itself, with another kind of ETag than the hub, or without an ETag. This module replaces the
+//! mirror's ETag by the ETag that the mirror's API reports for the file at the commit. Every later reply must have the same ETag as the
+//! mirror's first reply. If neither the source's name nor the reply contains the commit, this module requests it from the API.
 //!
 //! Example: eight parts of a file are requested, and the address has expired. The first of these requests that gets a 403
 //! requests a new address from the hub. The other seven requests wait for the new address, and then use it. The program that
