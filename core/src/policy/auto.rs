@@ -11,7 +11,7 @@
 //! start of the file. Nothing is known about the source yet, so the policy reads ahead as many bytes as the first read requested: 128 KiB.
 //! The second read reaches the mark of this readahead. By now the latency is known, and the policy reads ahead 31 times the 256 KiB read so
 //! far: 8 MiB. Whenever the reader reaches the mark of a window that is still in flight, the distance (how far ahead of the reader the
-//! policy reads) doubles, up to four times rate x latency. After four round trips it is 64 MiB.
+//! policy reads) doubles, up to four times rate x latency. After four round trips the distance is 64 MiB.
 //!
 //! | file | decides |
 //! |---|---|

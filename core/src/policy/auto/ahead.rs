@@ -8,17 +8,17 @@
 //!              safe + free credit / expected waste of a byte; a run that did not begin at the start of its file: a quarter of that credit
 //!   beside a reader at random   at most rate x latency, in two requests: each random read waits for at most one latency of readahead
 //! ```
-//! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again: even if
-//! the distance has shrunk below what is already ahead, it reads ahead half of the distance more.
+//! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again. Even if
+//! the distance is now shorter than what is already read ahead, the policy reads ahead another half of the distance.
 //!
-//! Readahead of idle streams is evicted before anything else, so it does not count towards the limit of half of the cache, as far as the
-//! credit (`credit.rs`) covers it. For strided reads, readahead is three times as long as the run of reads so far, up to 1 MiB; above 1
-//! MiB it is as long as that run.
+//! Readahead of idle streams is evicted before anything else. As far as the credit (`credit.rs`) covers this readahead, it does not count
+//! towards the limit of half of the cache. For strided reads, readahead is three times as long as the run of reads so far, up to 1 MiB;
+//! above 1 MiB it is as long as that run.
 //!
 //! The missing bytes are requested as several windows with a mark at the start of each, so that the policy is called again when the reader
 //! reaches the first mark. If the run of reads so far is shorter than the missing bytes, the first window is an eighth of the missing
 //! bytes, since the distance is about to grow. With many readers there is only one window; its mark is placed where the next window must
-//! be requested (the *lead*, see `distance.rs`). Windows end at multiples of the request length, rounded down to a power of two, so that
+//! be requested (the *lead*, see `distance.rs`). Windows end at multiples of the request length (rounded down to a power of two), so that
 //! requests do not cross the units of storage and buffers.
 //!
 //! Example: a reader has read 256 KiB sequentially, the distance is 8 MiB, and nothing has been read ahead: the windows are 1 MiB, 4 MiB
@@ -38,8 +38,8 @@ pub const MAX_LEVERAGE: u64 = 8;
 /// The first window of a short run is the missing bytes divided by this. Each next window may be longer by this factor.
 const FIRST_PART: u64 = 8;
 
-/// If a run did not begin at the start of its file, the expected waste of one readahead is at most the free credit divided by this.
-/// Without this limit, the first runs of a booting machine used up all credit, and later runs had none.
+/// If a run did not begin at the start of its file, the expected waste of one readahead is at most the free credit divided by this
+/// number. Without this limit, the first runs of a booting machine used up all credit, and later runs had none.
 pub const BET_PART: u64 = 4;
 
 /// A stride is read ahead by this multiple of its run, up to this number of bytes.

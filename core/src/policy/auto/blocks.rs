@@ -1,5 +1,5 @@
 //! Estimates what else will be read around the first read of a region. The block of the read is one half of a block twice as long, which is
-//! again one half of a longer block; for each level, this module estimates whether the other half will be read.
+//! again one half of a longer block; for each of these block sizes (levels), this module estimates whether the other half will be read.
 //!
 //! ```text
 //!   page 5 is read     level 0: page 4       before     level 1: pages 6..8     after
@@ -13,8 +13,8 @@
 //! bytes before it. In mapped files, they read 80 to 85 % of the 64 KiB after the first read, and 40 to 58 % of the halves farther away.
 //!
 //! Source: the prior chances are rounded means over the development half of the recorded programs. For files that are read by calls, the
-//! prior is below the mean, because most of the recorded files were read from the start. The other constants of this file were chosen by
-//! measuring on the same recordings.
+//! prior chance is below the mean of the recordings, because most of the recorded files were read from the start. The other constants of
+//! this file were chosen by measuring on the same recordings.
 
 use super::{Holding, survival};
 use core::ops::Range;
@@ -55,8 +55,9 @@ const READ_LARGE: Prior = Prior {
     before: [0; LEVELS],
 };
 
-/// Sums over regions, for each level and each side of the first read: the fraction of the other half that was read, and the number of
-/// halves, both times 64.
+/// Two sums over regions, for each block size (level) and each side of the first read. For each region, the first sum grows by 64 times
+/// the fraction that was read of the block's other half (the half without the first read), and the second sum grows by 64. The quotient
+/// of the sums is the mean fraction (both sums are halved now and then, so that recent regions count more).
 #[derive(Clone, Copy, Default)]
 pub struct Sums([[(u64, u64); LEVELS]; 2]);
 
@@ -72,7 +73,8 @@ impl Sums {
         }
     }
 
-    /// Returns the chance that the other half at this level is read. The chance `prior` has the weight of `weight` observed halves.
+    /// Returns the chance that the other half of a block of this size (level) is read. The chance `prior` has the weight of `weight`
+    /// observed halves.
     pub fn chance(&self, level: usize, is_after: bool, prior: u64, weight: u64) -> u64 {
         let (read, all) = self.0[usize::from(is_after)][level];
         (read * survival::ONE + 64 * weight * prior) / (all + 64 * weight)
@@ -107,7 +109,8 @@ impl Kind {
 }
 
 impl Kinds {
-    /// Returns the chance that the other half at this level is read in a file of this kind; `own` holds the counts of the file itself.
+    /// Returns the chance that, in a file of this kind, the other half of a block of this size (level) is read; `own` holds the counts of
+    /// the file itself.
     pub fn chance(&self, kind: Kind, own: &Sums, level: usize, is_after: bool) -> u64 {
         let Prior { after, before } = kind.prior();
         let prior = if is_after { after } else { before }[level] * survival::ONE / 100;

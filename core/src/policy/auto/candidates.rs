@@ -16,10 +16,11 @@
 //! displaced runs are remembered. If four of 256 reads continue at such an end, the tables double, up to 512 streams and 1,024 candidates,
 //! because more readers than entries read the file in turns.
 //!
-//! Example: reads of 128 KiB at 128K, 0, 384K and 256K. The second read ends where the first begins. The third begins 128 KiB after the end
-//! of the first, and so leaves a hole of a quarter. Now the reads are a stream, and the next read is expected at 512K. Another example: a
-//! reader visits 16 places of a file in turns. In its first round, each of the 16 reads misses. In the second round, the first three reads
-//! miss again; then the next three places are read ahead, one more read misses, and so on: 7 round trips instead of 16.
+//! Example: a program reads 128 KiB at each of the offsets 128K, 0, 384K and 256K. The second read ends where the first begins. The third
+//! begins 128 KiB after the end of the first, and so leaves a hole of a quarter. Now the reads are a stream, and the next read is expected
+//! at 512K. Another example: a reader visits 16 places of a file in turns. In its first round, each of the 16 reads misses. In the second
+//! round, the first three reads miss again; then the next three places are read ahead, one more read misses, and so on: 7 round trips
+//! instead of 16.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for tables that grow
 //! when displaced entries are needed again.
@@ -206,8 +207,8 @@ impl Candidates {
         }
     }
 
-    /// If the latest candidates became streams in the order in which they were found, removes the same number of next candidates, and
-    /// returns the end and the length of each.
+    /// If the latest candidates became streams in the order in which they were found, removes equally many of the candidates that follow,
+    /// and returns the end and the length of each.
     pub fn take_next(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let many = if self.in_turn >= MIN_IN_TURN {
             self.in_turn

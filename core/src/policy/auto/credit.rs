@@ -9,13 +9,14 @@
 //! ```
 //! The inequality in the second line always holds, even if all outstanding readahead is wasted; the only exception is the minimum readahead
 //! of a sequential run (the *floor*, see below). `part` is `max-overfetch` less one: at 2, the default, one byte may be wasted for each
-//! byte that is demanded. Below 1.25 the debt `d` shrinks with it, and at 1 nothing is read ahead. The bytes that hints request (`asked`)
-//! are not the policy's choice.
+//! byte that is demanded. If `max-overfetch` is below 1.25, the debt `d` shrinks with it; if it is 1, nothing is read ahead. The bytes that
+//! hints request (`asked`) are not the policy's choice.
 //!
 //! Each byte that a stream has read ahead is wasted with some chance (`survival.rs`). The number of bytes expected to be wasted is the
-//! stream's *bet*. A stream may make a bet only while there is free credit, and the more was wasted so far, the more likely its bytes must
-//! be to be used (the *price*). Each sequential run has a *floor*: `part` times its length, up to 512 KiB, may be read ahead regardless of
-//! the price and of earlier waste. So waste in other streams does not leave a sequential run without readahead.
+//! stream's *bet*. A stream may make a bet only while there is free credit. The more bytes were wasted so far, the higher must be the
+//! chance that the stream's bytes are used (the *price*). Each sequential run has a *floor*: `part` times its length, up to 512 KiB, may
+//! be read ahead regardless of the price and of earlier waste. So waste in other streams does not leave a sequential run without
+//! readahead.
 //!
 //! Example: of each of 100 files, a program reads only the first 64 KiB, in reads of 4 KiB. At the start of each file, 448 KiB more are
 //! read ahead. `max-overfetch` is 2 and the debt 4 MiB. Each file earns a credit of 64 KiB. After ten files the debt is used up: from then
@@ -23,7 +24,7 @@
 //!
 //! Source: the design of `auto`; competitive prefetching for one latency x bandwidth as the price of a bet. The floor's limit of 512 KiB is
 //! the largest window that is commonly set in kernels. The default was chosen on the development half of the recordings and on the baseline
-//! (decision 0318): with 1.5, 16 streams that are read in turns from a distant store take three times as long.
+//! (decision 0318): with 1.5 instead of 2, 16 streams that are read in turns from a distant store take three times as long.
 
 use super::{distance, survival};
 use crate::policy::SourceView;
@@ -110,8 +111,9 @@ impl Credit {
     }
 
     /// Returns how many bytes may be read ahead for a sequential run of `run` bytes without breaking the bound on waste, even if all
-    /// outstanding readahead is wasted. A run of 2 MiB or more may be ahead by up to its own length more, at most an eighth of the cache.
-    /// So a distant store is read at its full rate after some round trips, and when the run ends, it has wasted no more than it has read.
+    /// outstanding readahead is wasted. For a run of 2 MiB or more, the result is larger by up to the length of the run, but at most by
+    /// an eighth of the cache. So a distant store is read at its full rate after some round trips, and when the run ends, it has wasted
+    /// no more than it has read.
     pub fn left_of_run(&self, run: u64, source: &SourceView) -> u64 {
         let more = if run < LONG_RUN {
             0

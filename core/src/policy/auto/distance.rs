@@ -20,18 +20,18 @@
 //! all bytes would arrive at once, and each reader would wait for both.
 //!
 //! A longer distance can make the measured rate higher, which raises the limit again; this ends when the source delivers no more.
-//! `effort.rs` says when the limit is raised beyond that, and how much of the cache readahead may use.
+//! `effort.rs` decides when the limit is raised further, and how much of the cache readahead may use.
 //!
 //! If there are at least as many readers as readahead requests may be in flight, the source is always busy, and only longer requests help.
-//! Then all streams share the room (the bytes that may be read ahead in total): each requests its part, at least four reads, in one window,
-//! and requests the next window when only a small rest, its *lead*, is left. If the room is too small for all streams, the first streams
-//! get it. In this case the share of the cache that readahead may use shrinks only if more than an eleventh of the used bytes was evicted
-//! unread, since each reader loses some readahead by chance.
+//! Then all streams share the *room*, that is, the bytes that may be read ahead in total. Each stream requests its part of the room, at
+//! least four reads, in one window. It requests the next window when only a small rest, its *lead*, is left. If the room is too small for
+//! all streams, the first streams get it. With so many readers, the share of the cache that readahead may use shrinks only if the bytes
+//! evicted unread are more than an eleventh of the bytes used, because each reader loses some readahead by chance.
 //!
 //! Example: for a store with 15 ms latency that delivers 160 MB/s, the limit is 9.6 MB; for 1.1 GB/s it is 66 MB. With 16 streams, each
 //! stream's limit is then rate x latency, 16.5 MB, or 8 MiB if the cache has 256 MiB. If one fetch gets 100 MB/s, requests are 1.4 MiB
 //! long. Another example: 100 readers with reads of 32 KiB, on a disk with a cache of 256 MiB, start with a limit of 512 KiB each. While
-//! the rate grows, the limit rises to 1.3 MiB, each reader's part of the room; the lead is one read.
+//! the rate grows, the limit rises to 1.3 MiB, which is each reader's part of all bytes that may be read ahead; the lead is one read.
 //!
 //! Sources: lateness as the only reason to grow: PostgreSQL 19 read_stream, ZFS #13452, mountpoint-s3; doubling until the rate no longer
 //! grows: BBR; rate x latency: Little's law; a lead of rate x service time, and all other bytes in the window: AMP (Gill and Bathen, FAST

@@ -26,7 +26,7 @@ const PAUSE: u64 = 512;
 /// higher rate; then the source is at its limit. On a store whose requests take up to ten times the median, the gain of one more window
 /// seldom shows. Other streams get one raise.
 const FAILURES: u32 = 2;
-/// Decisions until the share of the cache may shrink again, and until it grows.
+/// The number of decisions after which the share of the cache may shrink again, and the number after which it grows.
 pub const SHRINKS_AFTER: u64 = 8;
 const GROWS_AFTER: u64 = 64;
 /// With many readers, the share shrinks only if more bytes are evicted unread than the used bytes divided by this.
@@ -51,7 +51,7 @@ pub struct Effort {
     used: u64,
 }
 
-/// The value of [`Effort::share`] for the whole room.
+/// The value of [`Effort::share`] if readahead may use all of its cache space, that is, half of the cache.
 pub const ALL: u64 = 64;
 
 impl Default for Effort {
@@ -75,7 +75,7 @@ impl Effort {
         self.raised
     }
 
-    /// The share of the room for readahead that is used, in 64ths.
+    /// The share of the cache space for readahead (half of the cache) that may be used, in 64ths.
     pub fn share(&self) -> u64 {
         self.share
     }
@@ -95,7 +95,7 @@ impl Effort {
         }
     }
 
-    /// Records a decision without evicted readahead. After 64 such decisions the share grows by a 64th of the room.
+    /// Records a decision without evicted readahead. After 64 decisions without evicted readahead, the share grows by 1/64.
     pub fn calm(&mut self, clock: u64) {
         if clock > self.changed + GROWS_AFTER && self.share < ALL {
             self.share += 1;

@@ -9,20 +9,21 @@
 //!   active, at most 64 or as many as fit into the cache     [######..##]  [#.........]  [####......]
 //!   over: the one whose last read is oldest               ──► counted for files of its kind (`blocks.rs`)
 //! ```
-//! If a read misses, the policy reads the block of that read. From short to long blocks, it adds each adjacent half that is likely enough
-//! to be read. The chance must be at least 9/20 (down to 1/4 on a disk), and at least the chance that `survival.rs` computes from the
-//! measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There are ten kinds of
-//! files: files that are read by calls and files that are mapped, each in five size classes. If a read in a file of at most 16 MiB is
-//! shorter than a page, the file is treated as mapped, because the loader of a library reads its header before it maps the file.
+//! If a read misses, the policy reads the block of that read. It goes from short to long blocks, and adds each adjacent half that is
+//! likely enough to be read. The chance must be at least 9/20 (down to 1/4 on a disk), and at least the chance that `survival.rs`
+//! computes from the measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There
+//! are ten kinds of files: files that are read by calls and files that are mapped, each in five size classes. If a read in a file of at
+//! most 16 MiB is shorter than a page, the file is treated as mapped, because the loader of a library reads its header before it maps the
+//! file.
 //!
 //! A mark is placed in the middle of what is read ahead. If nearly everything from the first read up to a mark or a miss was read, and this
 //! is 256 KiB or more, these reads become a sequential stream of that length.
 //!
 //! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after this page, the prior chances are 80 to 85 %
-//! up to 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before page 5, they are 50, 45 and 30 %.
-//! The policy reads pages 4 to 128. Another example: a booting virtual machine reads 90 % of each zone of 8 MiB in no particular order.
-//! After some regions, each miss makes the policy read its whole region. If a program reads random blocks of a large file, each region has
-//! only one read, so the chances are close to 0 and nothing is read ahead.
+//! up to 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before page 5, the prior chances are 50, 45
+//! and 30 %. The policy reads pages 4 to 128. Another example: a booting virtual machine reads 90 % of each zone of 8 MiB in no particular
+//! order. After some regions, each miss makes the policy read its whole region. If a program reads random blocks of a large file, each
+//! region has only one read, so the chances are close to 0 and nothing is read ahead.
 //!
 //! Source: spatial memory streaming (Somogyi et al., ISCA 2006), which remembers which parts of a region were read after its first read.
 //! The prior chances are means over 154 recordings, the development half of the recorded programs; the other constants of this file were
