@@ -1,7 +1,7 @@
 //! Buffers: aligned memory for up to one group of pages, shared by readers and reused.
 //!
 //! A buffer into which a device writes directly must have the alignment that the device requires. To align a buffer without `unsafe`, the
-//! pool allocates a little more than needed, and the buffer starts at the first aligned byte; the rest of the allocation is never
+//! pool allocates a little more than needed, and the buffer starts at the first aligned byte. The rest of the allocation is never
 //! touched. A reused buffer contains old bytes until it is filled; only bytes that have been written into it since then are returned.
 //! This module does not inspect the bytes, does not grow a buffer, and zeroes its memory at most once.
 //!

@@ -1,9 +1,9 @@
 //! Page faults and touches of memory-mapped pages. A fault is processed like a read of one page, but the machine asks the policy other
 //! questions about it.
 //!
-//! A fault maps the cached pages around it in an aligned block of 16 pages (x86's default of 64 KiB), if the policy models a kernel that
-//! does so ([`crate::policy::Wants::around`]). Pages with a readahead mark are not mapped, so that a later fault hits the mark. The
-//! driver tracks mapped pages: it calls [`Machine::around`] after it has served a fault.
+//! If the policy models a kernel with fault-around ([`crate::policy::Wants::around`]), a fault maps the cached pages around it, in an
+//! aligned block of 16 pages (64 KiB, the default on x86). Pages with a readahead mark are not mapped, so that a later fault hits the
+//! mark. The driver tracks mapped pages: it calls [`Machine::around`] after it has served a fault.
 //!
 //! ```text
 //!   Fault ──► page here or in flight: on_fault_hit ─┬─► served ──► on_mapped(pages around)

@@ -170,8 +170,8 @@ impl Jobs {
         self.ahead.retain(|job| !accept(job, Class::Ahead));
     }
 
-    /// Puts back jobs that were taken but not started. From then on, the jobs are treated as demand jobs, because a caller may wait for
-    /// them.
+    /// Puts back jobs that were taken but not started. The jobs that were put back are treated as demand jobs, because a caller may wait
+    /// for them.
     pub fn put_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.demand.extend(jobs);
     }

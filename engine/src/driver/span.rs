@@ -10,8 +10,8 @@
 //!   a subscriber of TRACE  ──► begin ──► the read, in the span ──► end: bytes and parts, then the source
 //! ```
 //!
-//! Example: a read of 8 KiB whose first page is cached has `hit_bytes` 4096 and `missed_bytes` 4096. Its field `stall_ns` is the time
-//! until the second page arrived.
+//! Example: a read of 8 KiB whose first page is cached has `hit_bytes` 4096 and `missed_bytes` 4096. The field `stall_ns` of this span is
+//! the time until the second page arrived.
 
 use super::files::OpenFile;
 use crate::error::{Fault, Place, ReadError};

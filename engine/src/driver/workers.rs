@@ -5,7 +5,7 @@
 //! `reaping.rs`.
 //!
 //! Example: the limit is 4, one worker is idle, and a window has 3 fetches. [`Workers::call`] returns: notify 1, start 2. All three
-//! workers are counted as `called` until they look for work, so the next thread that releases the lock does not call a fourth worker.
+//! workers are counted as `called` until they check for work, so the next thread that releases the lock does not request a fourth worker.
 //!
 //! ```text
 //!   started ──► called ──► running jobs: demand first, then ahead ──none left──► idle ──notified──► called

@@ -212,8 +212,8 @@ impl DiskCache {
         Ok(DiskCache { disk, parts })
     }
 
-    /// Opens a source by its name. The request for an object is conditional if the cache has the first bytes of the version that
-    /// was read last: if that version is still current, the store answers 304 and sends no bytes.
+    /// Opens a source by its name. The request for an object is conditional if the cache has the first bytes of the version that was read
+    /// last. If that version is still current, the store answers 304 and sends no bytes.
     ///
     /// # Errors
     /// See [`source::open`](super::open).

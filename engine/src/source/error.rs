@@ -1,5 +1,5 @@
-//! Errors from opening and reading sources. Each error has a message of one line and an errno. Its cause is the error of the
-//! client library, if there is one.
+//! Errors from opening and reading sources. Each error has a message of one line and an errno. The cause of such an error is the error of
+//! the client library, if there is one.
 //!
 //! Example: a client's error `server said 503` is the cause of a [`SourceError::Other`], and the message of the failed read
 //! contains both.

@@ -38,9 +38,9 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 ///
 /// **When a queue is used.** If a source has a queue, its fetches are submitted to that queue.
 /// [`Source::read_at`](super::Source::read_at) is still needed. A blocking caller uses `read_at` on its own thread for a single miss.
-/// Worker threads use `read_at` for transfers beyond [`Queue::depth`], for all transfers after the queue has refused or panicked once,
-/// and if the program requests [`Io::Threads`] or has a disk cache. For a client whose calls are futures, you need not write a queue: use
-/// `from_async` (feature `tokio`).
+/// Worker threads use `read_at` in three cases: for transfers beyond [`Queue::depth`]; for all transfers after the queue has refused or
+/// panicked once; and if the program requests [`Io::Threads`] or has a disk cache. For a client whose calls are futures, you need not
+/// write a queue: use `from_async` (feature `tokio`).
 ///
 /// **Memory.** A [`Transfer`] owns its buffers. The queue owns the transfer from [`Queue::submit`] until [`Queue::reap`]
 /// returns it; a reader that cancels its read, or is dropped, does not take it away. Each transfer is returned once.

@@ -15,7 +15,7 @@ use std::fmt;
 /// All metrics with their present values, as OpenMetrics text.
 ///
 /// # Panics
-/// It never panics, because writing to a string cannot fail.
+/// This function never panics, because writing to a string cannot fail.
 #[must_use]
 pub fn text(engine: &Engine, front: FrontView) -> String {
     let mut registry = Registry::with_prefix(PREFIX);

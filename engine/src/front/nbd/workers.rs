@@ -1,7 +1,7 @@
 //! The threads that serve clients: about as many threads work at a time as the machine has cores, however many clients there are.
 //!
 //! Requests are taken in order of arrival, so that clients get equal shares. With one thread per client, the system's scheduler would
-//! decide which client is served: when this was tried with 256 clients, some got four to nine times as many bytes as others. A thread
+//! decide which client is served. When this was tried with 256 clients, some got four to nine times as many bytes as others. A thread
 //! that must wait (for the source, or for a slow client) first releases its slot, so that another thread polls the sockets. A thread that
 //! has just answered polls for a moment before it sleeps. Putting a thread to sleep and waking it on another core took 50 us, a cached
 //! read only 12 us (measured). This module does not interpret requests. Only one thread at a time polls the sockets.
@@ -139,7 +139,7 @@ impl Workers {
     }
 
     /// Releases the calling thread's slot, because the thread has to wait. If no thread remains at work, or a client is ready to be
-    /// served, another thread is called.
+    /// served, another thread is woken, or the caller must start one.
     pub fn yield_slot(&self) -> WorkerStep {
         let mut pool = self.pool();
         pool.at_work -= 1;

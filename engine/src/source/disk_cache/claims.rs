@@ -1,10 +1,10 @@
 //! Claims (file locks on ranges): if several processes share a cache folder, only one of them fetches each byte.
 //!
-//! A process that is about to fetch a range locks it, and unlocks each part once that part is written. Another process that wants
-//! the same range finds it locked, waits for the lock, and then finds the bytes on disk. All locks are byte-range locks on one
-//! empty file: the hash of the version determines an offset in this file, and from there on, the lock on one byte covers 1 MiB of
-//! the object. Two versions whose hashes give the same offset sometimes wait for each other needlessly. When a process ends, the
-//! kernel releases its locks.
+//! A process that is about to fetch a range locks it, and unlocks each part once that part is written. Another process that wants the
+//! same range finds it locked, waits for the lock, and then finds the bytes on disk. All locks are byte-range locks on one empty file.
+//! The hash of the version determines an offset in this file; from this offset on, the lock on each byte covers 1 MiB of the object. Two
+//! versions whose hashes give the same offset sometimes wait for each other needlessly. When a process ends, the kernel releases its
+//! locks.
 //!
 //! ```text
 //!   hash of the version (38 bits) | megabyte of the object (24 bits)        a byte of `claims`

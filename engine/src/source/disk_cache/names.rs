@@ -10,8 +10,8 @@
 //!     4096 > 1795750000 > "e1f0" 4096 > a.bin    a file: size, seconds since 1970, version, name. `>` is a tab
 //!     / > > > sub                                a folder
 //! ```
-//! All files together use at most a 32nd of the cache's limit. To make room for a new file, files that were not written for 30
-//! days are removed, then the oldest. If several processes write the same file at once, the file of the last writer remains.
+//! All files together use at most a 32nd of the cache's limit. To make room for a new file, foreread first removes the files that were
+//! not written for 30 days, then the oldest files. If several processes write the same file at once, the file of the last writer remains.
 //!
 //! Every file is validated when it is read. A file is ignored if it is incomplete, too long, or of another folder or format, or if
 //! it has a time in the future, an invalid entry or unsorted names. A listing that the file format cannot represent is not cached.

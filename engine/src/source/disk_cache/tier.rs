@@ -6,7 +6,7 @@
 //!        │                 └─ BucketTier: keys below a prefix     shared by machines
 //!        └─► Writer ──► Tier
 //! ```
-//! A cache has one tier on this machine (local tier). There may be a shared tier below it: data missing in the local tier is
+//! A cache has one tier on this machine (local tier). Below the local tier, there may be a shared tier: data missing in the local tier is
 //! requested from the shared tier, and data missing there is requested from the store.
 
 use super::claims::Claim;

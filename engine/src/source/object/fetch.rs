@@ -9,9 +9,9 @@
 //!                       └──── transient ── Refusal ── permanent, or too often ──► the read fails
 //!   received bytes are kept: the next try continues after them, with the same If-Match
 //! ```
-//! If a reply has another version, or is a 412, the request is sent once more without `If-Match`: some servers refuse the ETags
-//! that they have sent themselves, and a single reply may be wrong. The second reply decides whether the object has changed. If the
-//! second reply has the accepted version, requests to that server no longer carry `If-Match` (`network.rs`). `Retry-After` is
+//! If a reply has another version, or is a 412, the request is sent once more without `If-Match`. The reason is that some servers refuse
+//! the ETags that they have sent themselves, and a single reply may be wrong. The second reply decides whether the object has changed. If
+//! the second reply has the accepted version, requests to that server no longer carry `If-Match` (`network.rs`). `Retry-After` is
 //! respected if the total time allows it; otherwise the read fails at once.
 
 use super::body::{Body, BodyError, BodyRequest, Head};

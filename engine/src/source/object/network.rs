@@ -43,9 +43,9 @@ pub struct Server {
     pub conditions: Conditions,
 }
 
-/// The conditions (`If-Match`, `If-Unmodified-Since`) that a server answers wrongly: with 412, although it has the version. Some
-/// servers compare ETags including their quotes, or dates including fractions of a second. Such a server gets no more requests
-/// with this condition; the version in each reply is checked anyway.
+/// The conditions (`If-Match`, `If-Unmodified-Since`) that a server answers wrongly: with 412, although it has the version. Some servers
+/// compare ETags including their quotes, or dates including fractions of a second. A server that answers a condition wrongly gets no more
+/// requests with this condition; the version in each reply is checked anyway.
 #[derive(Debug, Default)]
 pub struct Conditions {
     refused: AtomicBool,
