@@ -47,7 +47,7 @@ const FIRST_STRIDE: u64 = 3;
 const MAX_FIRST_STRIDE: u64 = 1 << 20;
 
 /// If more streams than this are active, the distance of a slow reader is not limited (`pace.rs`), because it may only seem slow while it
-/// waits in another stream: with the limit, 16 streams that were read in turns took 1.08 times as long.
+/// waits in another stream. With the limit, 16 streams that were read in turns took 1.08 times as long.
 pub const FEW: u64 = 4;
 
 /// The other readers of the source, and what this stream holds.

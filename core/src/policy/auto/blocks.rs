@@ -1,5 +1,5 @@
 //! Estimates what else will be read around the first read of a region. The block of the read is one half of a block twice as long, which is
-//! again one half of a longer block; for each of these block sizes (levels), this module estimates whether the other half will be read.
+//! again one half of a longer block. For each of these block sizes (levels), this module estimates whether the other half will be read.
 //!
 //! ```text
 //!   page 5 is read     level 0: page 4       before     level 1: pages 6..8     after

@@ -13,8 +13,8 @@
 //!        ──► none of these: a new candidate       the oldest candidate goes, and the place where it ended is remembered
 //! ```
 //! At first the tables hold 16 streams and 32 candidates. If a table is full, a new entry displaces an old one; the ends of the last 512
-//! displaced runs are remembered. If four of 256 reads continue at such an end, the tables double, up to 512 streams and 1,024 candidates,
-//! because more readers than entries read the file in turns.
+//! displaced runs are remembered. If four of 256 reads continue at such an end, more readers than the table has entries read the file in
+//! turns. Then the tables double, up to 512 streams and 1,024 candidates.
 //!
 //! Example: a program reads 128 KiB at each of the offsets 128K, 0, 384K and 256K. The second read ends where the first begins. The third
 //! begins 128 KiB after the end of the first, and so leaves a hole of a quarter. Now the reads are a stream, and the next read is expected

@@ -23,8 +23,8 @@
 //! on, only 64 KiB are read ahead in each file.
 //!
 //! Source: the design of `auto`; competitive prefetching for one latency x bandwidth as the price of a bet. The floor's limit of 512 KiB is
-//! the largest window that is commonly set in kernels. The default was chosen on the development half of the recordings and on the baseline
-//! (decision 0318): with 1.5 instead of 2, 16 streams that are read in turns from a distant store take three times as long.
+//! the largest window that is commonly set in kernels. The default, 2, was chosen on the development half of the recordings and on the
+//! baseline (decision 0318). With 1.5 instead of 2, 16 streams that are read in turns from a distant store take three times as long.
 
 use super::{distance, survival};
 use crate::policy::SourceView;

@@ -2,8 +2,8 @@
 //! than the source can use.
 //!
 //! A new stream gets the distance that `survival.rs` finds worthwhile. If a read reaches a mark (the first page of a window) whose page is
-//! still in flight, the readahead was late, and the distance doubles. It does not double again before the reader has passed all bytes that
-//! were read ahead by then. The limits are:
+//! still in flight, the readahead was late, and the distance doubles. The distance does not double again before the reader has passed all
+//! bytes that were read ahead when it last doubled. The limits are:
 //!
 //! ```text
 //!   most    = 4 x rate x latency, at least 512 KiB and 4 reads; active streams share it if the source answers fetches
@@ -12,7 +12,7 @@
 //!             distance, at least 128 KiB
 //! ```
 //! Twice rate x latency keeps the source busy; four times covers requests that take longer than the median. If a request has the length
-//! `rate of one fetch x latency`, the transfer of its bytes takes as long as its latency: shorter requests spend more time on latency,
+//! `rate of one fetch x latency`, the transfer of its bytes takes as long as its latency. Shorter requests spend more time on latency,
 //! longer requests use less of the source's concurrency. If one fetch in 20 takes longer than four latencies, a quarter of the time of such
 //! a slow fetch replaces the latency in both formulas, except for a disk.
 //!
@@ -24,9 +24,9 @@
 //!
 //! If there are at least as many readers as readahead requests may be in flight, the source is always busy, and only longer requests help.
 //! Then all streams share the *room*, that is, the bytes that may be read ahead in total. Each stream requests its part of the room, at
-//! least four reads, in one window. It requests the next window when only a small rest, its *lead*, is left. If the room is too small for
-//! all streams, the first streams get it. With so many readers, the share of the cache that readahead may use shrinks only if the bytes
-//! evicted unread are more than an eleventh of the bytes used, because each reader loses some readahead by chance.
+//! least four reads, in one window. The stream requests the next window when only a small rest, its *lead*, is left. If the room is too
+//! small for all streams, the first streams get it. With so many readers, each reader loses some readahead by chance. Therefore the share
+//! of the cache that readahead may use shrinks only if the bytes evicted unread are more than an eleventh of the bytes used.
 //!
 //! Example: for a store with 15 ms latency that delivers 160 MB/s, the limit is 9.6 MB; for 1.1 GB/s it is 66 MB. With 16 streams, each
 //! stream's limit is then rate x latency, 16.5 MB, or 8 MiB if the cache has 256 MiB. If one fetch gets 100 MB/s, requests are 1.4 MiB

@@ -82,7 +82,7 @@ impl Effort {
 
     /// Records that a reader missed bytes which had been read ahead for it, and shrinks the share of the cache for all streams by an
     /// eighth. If `are_many` is true (the readers alone keep the source busy), the share shrinks only if many bytes were evicted unread
-    /// since it last shrank; otherwise the readahead was refused, or such misses are rare.
+    /// since it last shrank. If only few bytes were evicted, the missed readahead was refused, or such misses are rare.
     pub fn thrashed(&mut self, clock: u64, are_many: bool, source: &SourceView) {
         let (unused, used) = (
             source.unused_bytes.saturating_sub(self.unused),

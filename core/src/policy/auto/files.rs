@@ -1,8 +1,8 @@
 //! Readahead across files: if a program reads files in the order of a listing, reads the next files before the program opens them.
 //!
 //! A *walk* is a reader that opens one file after the other in listing order. The *rate* of a source says how often files are opened in
-//! this order: it is the fraction of opened files whose predecessor in the listing was among the last 16 files opened, estimated by the
-//! rule of succession. The formulas are:
+//! listing order. The rate is the fraction of opened files whose predecessor in the listing was among the last 16 files opened, estimated
+//! by the rule of succession. The formulas are:
 //!
 //! ```text
 //!   each    = (run + 2 x rate) / (run + 2)         the chance that the next file is opened, after `run` files opened in a row;

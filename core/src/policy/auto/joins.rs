@@ -9,9 +9,9 @@
 //!   [=== A ==[= B =>======>       B is behind A, and everything between them is cached: they become one stream
 //!   [=== A ===>  .  .  .  [S]     A has read two steps of the stride S, which began there: S was the first reads of pieces
 //! ```
-//! Of two streams that are merged, the one with the longer run stays. If a read reaches a mark that stream A has already passed, and
-//! everything from there to A's position is cached, the read is from a thread that has not finished its piece yet. Such a read starts no
-//! new stream.
+//! Of two streams that are merged, the one with the longer run stays. Suppose that a read reaches a mark that stream A has already
+//! passed, and that everything from there to A's position is cached. Then the read is from a thread that has not finished its piece yet,
+//! and starts no new stream.
 //!
 //! Example: eight threads take pieces of 1 MiB. The first reads are at 0, 1M and 2M: the start of the file, and a stride of 1M. After 2 MiB
 //! of the file, these reads are one stream, whose readahead is as long as for a single reader: 24 MB.

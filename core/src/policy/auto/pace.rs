@@ -1,9 +1,9 @@
 //! Limits readahead for a reader that is slower than its source.
 //!
 //! A distance grows whenever its reader waits, and never shrinks by itself. A reader that reads 20 MB/s from a source of 200 MB/s waits
-//! only at its start, but its readahead would stay 24 MB ahead until its end. That costs memory, and bytes that nothing reads if the reader
-//! stops. Therefore the *pace* of each reader, the bytes that it reads in two latencies, is measured over periods (*spans*) that begin and
-//! end when the policy is called:
+//! only at its start, but its readahead would stay 24 MB ahead until its end. Readahead that is longer than needed costs memory, and
+//! fetches bytes that nothing reads if the reader stops. Therefore the *pace* of each reader, the bytes that it reads in two latencies, is
+//! measured over periods (*spans*) that begin and end when the policy is called:
 //!
 //! ```text
 //!   span     two latencies or longer, at least 12 ms

@@ -1,5 +1,5 @@
-//! Reads ahead around the first read in a part of a file, before and after it: for example the rest of a small file, of a mapped library,
-//! or of a part of a boot image.
+//! Reads ahead before and after the first read in a part of a file, for example the rest of a small file, of a mapped library, or of a
+//! part of a boot image.
 //!
 //! A file is divided into regions of 1 MiB. The first read in a region, unless it continues a stream, makes the region *active*. From then
 //! on, one bit for each page of 4 KiB records what is read. The block of the first read is one half of a block twice as long, and so on up
@@ -9,15 +9,15 @@
 //!   active, at most 64 or as many as fit into the cache     [######..##]  [#.........]  [####......]
 //!   over: the one whose last read is oldest               ──► counted for files of its kind (`blocks.rs`)
 //! ```
-//! If a read misses, the policy reads the block of that read. It goes from short to long blocks, and adds each adjacent half that is
-//! likely enough to be read. The chance must be at least 9/20 (down to 1/4 on a disk), and at least the chance that `survival.rs`
+//! If a read misses, the policy reads the block of that read. The policy goes from short to long blocks, and adds each adjacent half that
+//! is likely enough to be read. The chance must be at least 9/20 (down to 1/4 on a disk), and at least the chance that `survival.rs`
 //! computes from the measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There
 //! are ten kinds of files: files that are read by calls and files that are mapped, each in five size classes. If a read in a file of at
 //! most 16 MiB is shorter than a page, the file is treated as mapped, because the loader of a library reads its header before it maps the
 //! file.
 //!
 //! A mark is placed in the middle of what is read ahead. If nearly everything from the first read up to a mark or a miss was read, and this
-//! is 256 KiB or more, these reads become a sequential stream of that length.
+//! range is 256 KiB or longer, these reads become a sequential stream of that length.
 //!
 //! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after this page, the prior chances are 80 to 85 %
 //! up to 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before page 5, the prior chances are 50, 45

@@ -290,8 +290,8 @@ impl Streams {
         Some((at, i64::try_from(step(&self.all[at])?).ok()?))
     }
 
-    /// Adds a stream. Returns its index, and the stream that it displaces, if any: one that never continued, otherwise the one that
-    /// continued longest ago.
+    /// Adds a stream. Returns the index of the new stream, and the displaced stream, if any: a stream that never continued, otherwise the
+    /// stream that continued longest ago.
     pub fn add(&mut self, mut stream: Stream) -> (usize, Option<Stream>) {
         self.made = self.made.wrapping_add(1);
         stream.id = self.made;
