@@ -124,7 +124,7 @@ impl Pool {
         })
     }
 
-    /// From now on also aligns new buffers to `align` bytes. Buffers that were allocated before are not reused.
+    /// Aligns all new buffers also to `align` bytes. Buffers that were allocated before this call are not reused.
     pub fn align_to(&self, align: usize) {
         let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {

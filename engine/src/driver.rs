@@ -1,10 +1,10 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
 //! Only this module reads the clock and waits. The driver decides which thread does which work. The calling thread serves a hit itself:
-//! it takes the lock twice for a short time and copies in between, or it takes no lock (`read.rs`). The calling thread also runs the
-//! fetch of a single miss itself. Worker threads run readahead fetches, and also demand fetches whose waiting callers are busy running
-//! another fetch. Progress never depends on workers: a waiting caller runs the jobs that it waits for. The driver does not decide what to
-//! read, and does not inspect data.
+//! it takes the lock twice for a short time and copies the bytes in between, or it takes no lock (`read.rs`). The calling thread also
+//! runs the fetch of a single miss itself. Worker threads run readahead fetches, and also demand fetches whose waiting callers are busy
+//! running another fetch. Progress never depends on workers: a waiting caller runs the jobs that it waits for. The driver does not decide
+//! what to read, and does not inspect data.
 //!
 //! # Threads and locks
 //! ```text

@@ -1,7 +1,7 @@
 //! Log lines of the engine through `tracing`, rate limited.
 //!
 //! If a source fails, usually every read fails and would write a log line. So the same log line is written only once a minute, with the
-//! number of times that it occurred. No line contains a secret: sources are named by `SourceName`.
+//! number of times that it occurred. No line contains a secret, because `SourceName` writes the name of a source without its secrets.
 //!
 //! ```text
 //!   error ──text──► reported less than a minute ago? ── no ──► tracing::warn!(times = 1 + suppressed)

@@ -35,8 +35,8 @@ pub struct SettledGroup {
 impl Machine {
     // ---- getters ----
 
-    /// The group of `pages`, if all of them are in one group and settled. Returns `None` if they are not, or if the policy must also be
-    /// asked about reads of present pages.
+    /// The group of `pages`, if all of them are in one group and settled. Returns `None` if the pages are not settled or not in one
+    /// group, or if the policy must also be asked about reads of present pages.
     #[must_use]
     pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<SettledGroup> {
         let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;

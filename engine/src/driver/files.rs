@@ -69,7 +69,7 @@ pub enum OpenAttempt {
     NoReader,
 }
 
-/// The file of a changed source that must be asked for its size, and its new version number.
+/// A file whose source has changed and must be asked for its size, and the file's new version number.
 pub struct NewVersion {
     pub source: Remote<dyn Source>,
     pub version: u64,
@@ -309,8 +309,8 @@ impl Files {
         true
     }
 
-    /// The source that must be asked for its size after a change, and its new version number. Only the first call returns the source; the
-    /// calling thread must ask it for its size.
+    /// Returns a changed source that must be asked for its size, and the file's new version number. Only the first call after a change
+    /// returns the source; the calling thread must ask the source for its size.
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self
             .get_mut(file)

@@ -2,7 +2,7 @@
 //!
 //! Example: a thread that holds the lock passes a `Read` to the machine, and the read misses. The machine submits one demand fetch and
 //! four readahead fetches. `unlock` releases the lock, submits as many fetches as the file's queue has room for, and notifies or starts a
-//! worker for each of the others. `unlock` returns an [`Outside`], with which the thread may read the source.
+//! worker for each of the other fetches. `unlock` returns an [`Outside`], with which the thread may read the source.
 //!
 //! ```text
 //!   Outside ──lock──► Guard ──unlock──► Outside: wakes threads and tasks, submits batches, drops closed sources

@@ -232,7 +232,7 @@ impl Mount {
         move || view.counts()
     }
 
-    /// A planner, with which the caller announces which files it will open, in this order.
+    /// A planner, with which the caller announces which files it will open, and in which order.
     #[must_use]
     pub fn planner(&self) -> Planner {
         Planner::new(Arc::clone(&self.view), &self.dir)

@@ -94,7 +94,7 @@ pub fn make_room(clients: u32) -> u32 {
         .min(clients)
 }
 
-/// Counters since the server was created, except where they say "now".
+/// Counters since the server was created. If the description of a counter says "now", the counter is a current value instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCounts {

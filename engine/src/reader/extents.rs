@@ -24,7 +24,7 @@ impl Reader {
     /// may end beyond `end`. For a source that does not know its holes, the result is one extent of data.
     ///
     /// # Errors
-    /// See [`Reader::read_at`]: the call asks the source, which may fail or may have changed.
+    /// Returns the errors of [`Reader::read_at`]: the call asks the source, which may fail or may have changed.
     pub fn extents(&self, offset: u64, end: u64, most: usize) -> Result<Vec<Extent>, ReadError> {
         let failed = |fault| self.explain(fault, 0, offset);
         let SizedVersion { size, version } =

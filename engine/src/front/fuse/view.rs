@@ -64,7 +64,7 @@ pub struct LookedUpName {
 /// An error number (errno) for the kernel.
 pub type KernelErrno = i32;
 
-/// Counters since the mount was created, except where they say "now".
+/// Counters since the mount was created. If the description of a counter says "now", the counter is a current value instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MountCounts {

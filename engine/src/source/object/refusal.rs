@@ -215,7 +215,7 @@ pub fn refuse(refusal: Refusal) -> HttpError {
 /// The words before the missing permission in a message of Amazon; the name of the user before them may be long.
 const NOT_AUTHORIZED: &str = "not authorized to perform";
 
-/// Returns the first line of a server's message, unless the error code already says the same.
+/// Returns the first line of a server's message, unless the error code already has the same meaning.
 pub fn message_beside(code: &str, message: &str) -> String {
     let is_known = [&PLAIN_CODES[..], &EXPIRED_CODES, &PASSING_CODES]
         .concat()

@@ -1,7 +1,7 @@
 //! The XML of a listing: elements with their texts, in a document with one root.
 //!
-//! A web server that is not a store may reply with an unrelated page, and a failing store may send half of a listing. If such a
-//! reply were parsed as a listing, the folder would seem empty. So the root element is checked first; if it is not that of a
+//! A web server that is not a store may reply with an unrelated page, and a failing store may send half of a listing. If such a reply
+//! were parsed as a listing, the folder would seem empty. So the root element is checked first; if it is not the root element of a
 //! listing, the error contains its name. A truncated document is an error.
 //!
 //! ```text

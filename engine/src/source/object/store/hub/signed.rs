@@ -14,9 +14,9 @@
 //!                      content network ── 400, 401, 403, 410 ──► request a new address; if this one is new: an error
 //!                          └──► 206 + the hub's ETag
 //! ```
-//! If the content network refuses an address that the hub has just issued, and that was never accepted before, the read fails.
-//! There is no retry, because each reader would then request yet another address from the hub, and the content network would
-//! refuse that as well.
+//! If the content network refuses an address that the hub has just issued, and that was never accepted before, the read fails. There is
+//! no retry, because each reader would then request yet another address from the hub, and the content network would refuse that address
+//! as well.
 //!
 //! A mirror of the hub may send large files itself, with another kind of ETag than the hub, or without an ETag. This module replaces the
 //! mirror's ETag by the ETag that the mirror's API reports for the file at the commit. Every later reply must have the same ETag as the
