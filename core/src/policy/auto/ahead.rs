@@ -9,7 +9,7 @@
 //!   beside a reader at random   at most rate x latency, in two requests: each random read waits for at most one latency of readahead
 //! ```
 //! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again. Even if
-//! the distance is now shorter than what is already read ahead, the policy reads ahead another half of the distance.
+//! more bytes are already read ahead than the distance now allows, the policy reads ahead another half of the distance.
 //!
 //! Readahead of idle streams is evicted before anything else. As far as the credit (`credit.rs`) covers this readahead, it does not count
 //! towards the limit of half of the cache. For strided reads, readahead is three times as long as the run of reads so far, up to 1 MiB;

@@ -81,7 +81,7 @@ impl Sums {
     }
 }
 
-/// Counts of what was read in the regions of files, for each kind of file.
+/// For each kind of file: how much of the regions of such files was read.
 #[derive(Default)]
 pub struct Kinds([[Sums; SIZES.len()]; 2]);
 
@@ -218,7 +218,7 @@ pub fn halves(pages: Range<u64>, len: u64) -> impl Iterator<Item = (usize, Half)
     })
 }
 
-/// Limits for what is read ahead around a read.
+/// Limits for the readahead around a read.
 pub struct Purse {
     /// Halves that are less likely to be read are left out.
     pub least: u64,

@@ -171,7 +171,8 @@ impl Credit {
         (self.allowed(source) + more).saturating_sub(out)
     }
 
-    /// Starts a decision: what was planned before is now included in the counts that the source reports, so it is no longer added to them.
+    /// Starts a decision. Readahead that was planned before is now included in the counts that the source reports, so it is no longer
+    /// added to these counts.
     pub fn begin_answer(&mut self) {
         self.planned = 0;
     }

@@ -103,8 +103,8 @@ impl Effort {
         }
     }
 
-    /// Records that a reader had to wait for readahead although its distance is at the limit. `is_proven` says that it is the only reader,
-    /// and has used at least as many bytes as the limit.
+    /// Records that a reader had to wait for readahead although its distance is at the limit. `is_proven` says that this reader is the
+    /// only one, and has used at least as many bytes as the limit.
     pub fn late(&mut self, rate: u64, clock: u64, active: u64, is_proven: bool) {
         if clock < self.until {
             return;

@@ -16,8 +16,8 @@
 //! most 16 MiB is shorter than a page, the file is treated as mapped, because the loader of a library reads its header before it maps the
 //! file.
 //!
-//! A mark is placed in the middle of what is read ahead. If nearly everything from the first read up to a mark or a miss was read, and this
-//! range is 256 KiB or longer, these reads become a sequential stream of that length.
+//! A mark is placed in the middle of the pages that are read ahead. If nearly everything from the first read up to a mark or a miss was
+//! read, and this range is 256 KiB or longer, these reads become a sequential stream of that length.
 //!
 //! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after this page, the prior chances are 80 to 85 %
 //! up to 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before page 5, the prior chances are 50, 45
