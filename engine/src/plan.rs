@@ -74,7 +74,7 @@ impl ReadPlan<'_> {
     /// the source ends within the range. Returns `None` after the last range. After an error, the next call tries the same range again.
     ///
     /// # Errors
-    /// See [`Reader::read_at`].
+    /// Returns the errors of [`Reader::read_at`].
     pub fn read_next(&mut self, buf: &mut Vec<u8>) -> Result<Option<Range<u64>>, ReadError> {
         let Some(range) = self.ranges.get(self.next).cloned() else {
             return Ok(None);

@@ -186,7 +186,7 @@ impl Reader {
     /// Opens a file or a block device by its path, even if the path looks like the name of another kind of source.
     ///
     /// # Errors
-    /// See [`Reader::open`].
+    /// Returns the errors of [`Reader::open`].
     pub fn open_file(path: impl AsRef<Path>, options: Options) -> Result<Reader, OpenError> {
         let mut name = OsString::from("file:");
         name.push(path.as_ref());
@@ -290,7 +290,7 @@ impl Reader {
     /// Like [`Reader::read_at`], but fills several buffers in their order, as one read.
     ///
     /// # Errors
-    /// See [`Reader::read_at`].
+    /// Returns the errors of [`Reader::read_at`].
     pub fn read_vectored_at(
         &self,
         bufs: &mut [IoSliceMut<'_>],

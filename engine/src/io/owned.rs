@@ -21,7 +21,7 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// See [`Reader::read_at`].
+    /// Returns the errors of [`Reader::read_at`].
     pub fn read_bytes_at(&self, offset: u64, len: usize) -> Result<Bytes, ReadError> {
         let mut buf = self.room(offset, len);
         let read = self.read_at(&mut buf, offset)?;
@@ -32,7 +32,7 @@ impl Reader {
     /// Like [`Reader::read_bytes_at`], but asynchronous, like [`Reader::read_at_async`].
     ///
     /// # Errors
-    /// See [`Reader::read_at`].
+    /// Returns the errors of [`Reader::read_at`].
     pub async fn read_bytes_at_async(&self, offset: u64, len: usize) -> Result<Bytes, ReadError> {
         let mut buf = self.room(offset, len);
         let read = self.read_at_async(&mut buf, offset).await?;

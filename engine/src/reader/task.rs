@@ -34,7 +34,7 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// See [`Reader::read_at`].
+    /// Returns the errors of [`Reader::read_at`].
     pub fn read_at_async<'a>(&'a self, buf: &'a mut [u8], offset: u64) -> ReadAt<'a> {
         ReadAt {
             reader: self,

@@ -152,7 +152,7 @@ impl DiskCache {
     /// Like [`DiskCache::open`], but accesses a shared bucket with these settings instead of those of the environment.
     ///
     /// # Errors
-    /// See [`DiskCache::open`].
+    /// Returns the errors of [`DiskCache::open`].
     #[cfg(feature = "object")]
     pub fn open_with(
         settings: DiskCacheSettings,
@@ -216,7 +216,7 @@ impl DiskCache {
     /// last. If that version is still current, the store answers 304 and sends no bytes.
     ///
     /// # Errors
-    /// See [`source::open`](super::open).
+    /// Returns the errors of [`source::open`](super::open).
     pub fn open_source(&self, name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
         #[cfg(feature = "object")]
         if super::is_object(name) {
@@ -229,7 +229,7 @@ impl DiskCache {
     /// Like [`DiskCache::open_source`] for an object, but with these settings instead of those of the environment.
     ///
     /// # Errors
-    /// See [`Object::open_with`](super::Object::open_with).
+    /// Returns the errors of [`Object::open_with`](super::Object::open_with).
     #[cfg(feature = "object")]
     pub fn open_object(
         &self,
@@ -248,7 +248,7 @@ impl DiskCache {
     /// request if the listing of the root folder is cached.
     ///
     /// # Errors
-    /// See [`source::open_tree`](super::open_tree).
+    /// Returns the errors of [`source::open_tree`](super::open_tree).
     pub fn open_tree(&self, name: &SourceName) -> Result<Arc<dyn Tree>, SourceOpenError> {
         #[cfg(feature = "object")]
         if super::object::names_a_prefix(name) {
@@ -260,7 +260,7 @@ impl DiskCache {
     /// Like [`DiskCache::open_tree`] for a prefix, but with these settings instead of those of the environment.
     ///
     /// # Errors
-    /// See [`Prefix::open_with`](super::object::Prefix::open_with).
+    /// Returns the errors of [`Prefix::open_with`](super::object::Prefix::open_with).
     #[cfg(feature = "object")]
     pub fn open_prefix(
         &self,
@@ -319,7 +319,7 @@ impl DiskCache {
     /// error.
     ///
     /// # Errors
-    /// See [`DiskCache::named`].
+    /// Returns the errors of [`DiskCache::named`].
     pub fn if_usable(text: &str) -> Result<Option<DiskCache>, SourceOpenError> {
         use rustix::io::Errno;
         DiskCache::named(text).or_else(|error| {

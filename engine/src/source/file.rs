@@ -104,7 +104,7 @@ impl FileSource {
     /// Like [`FileSource::open`], with a chosen I/O method.
     ///
     /// # Errors
-    /// See [`FileSource::open`].
+    /// Returns the errors of [`FileSource::open`].
     pub fn open_by(path: impl AsRef<Path>, io: Io) -> Result<FileSource, SourceOpenError> {
         let core = Arc::new(Core::open(path.as_ref())?);
         let way = match io {

@@ -65,7 +65,7 @@ impl Nbd {
     /// added to the time limit.
     ///
     /// # Errors
-    /// See [`Nbd::open`].
+    /// Returns the errors of [`Nbd::open`].
     pub fn open_within(
         name: impl Into<SourceName>,
         silence: Duration,

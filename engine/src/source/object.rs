@@ -100,7 +100,7 @@ impl Object {
     /// Opens an object with the settings of the environment ([`VARIABLE`], [`VARIABLES`]).
     ///
     /// # Errors
-    /// See [`Object::open_with`].
+    /// Returns the errors of [`Object::open_with`].
     pub fn open(name: impl Into<SourceName>) -> Result<Object, SourceOpenError> {
         let name = name.into();
         let settings = settings(&name)?;

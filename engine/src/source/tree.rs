@@ -127,7 +127,7 @@ pub trait Tree: Send + Sync {
     /// Like [`Tree::list`], but returns all names at once, without duplicates, and sorted if [`Tree::lists_versions`].
     ///
     /// # Errors
-    /// See [`Tree::list`]; also `EOVERFLOW` if there is not enough memory for all names.
+    /// Returns the errors of [`Tree::list`], and `EOVERFLOW` if there is not enough memory for all names.
     fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         let (mut names, mut whole) = (FolderNames::default(), true);
         self.list(folder, &mut |entry| {
@@ -176,7 +176,7 @@ pub trait Tree: Send + Sync {
     /// Opens a file that was opened before, and that [`Tree::names_exactly`]. Every read of another version fails.
     ///
     /// # Errors
-    /// See [`Tree::open`].
+    /// Returns the errors of [`Tree::open`].
     fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         self.open_listed(path, meta)
     }
@@ -190,7 +190,7 @@ pub trait Tree: Send + Sync {
     /// Like [`Tree::look`], but the same reply may also contain later names in the folder: `each` is called with their paths.
     ///
     /// # Errors
-    /// See [`Tree::look`].
+    /// Returns the errors of [`Tree::look`].
     fn look_ahead(
         &self,
         path: &Path,
@@ -204,7 +204,7 @@ pub trait Tree: Send + Sync {
     /// the file has changed since, that read fails with [`SourceError::Changed`].
     ///
     /// # Errors
-    /// See [`Tree::open`]; also [`SourceError::Changed`] if the file is known to have another version now.
+    /// Returns the errors of [`Tree::open`], and [`SourceError::Changed`] if the file is known to have another version now.
     fn open_listed(
         &self,
         path: &Path,

@@ -191,7 +191,7 @@ impl KeptTree {
     /// Opens a prefix with cached listings. No request is sent if the listing of its root folder is cached.
     ///
     /// # Errors
-    /// See [`Prefix::open_with`].
+    /// Returns the errors of [`Prefix::open_with`].
     pub fn open(
         cache: &DiskCache,
         name: SourceName,

@@ -666,7 +666,7 @@ impl<'s> SinkRange<'s> {
     /// Passes on the first bytes of the range, which an earlier request has fetched.
     ///
     /// # Errors
-    /// See [`Take::put`].
+    /// Returns the errors of [`Take::put`].
     pub fn put_at_hand(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.sink.at_hand();
         self.put(bytes)

@@ -77,7 +77,7 @@ impl Prefix {
     /// Opens a prefix with the settings in environment variables.
     ///
     /// # Errors
-    /// See [`Prefix::open_with`].
+    /// Returns the errors of [`Prefix::open_with`].
     pub fn open(name: impl Into<SourceName>) -> Result<Prefix, SourceOpenError> {
         let name = name.into();
         let settings = super::settings(&name)?;
