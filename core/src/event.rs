@@ -6,7 +6,7 @@
 
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 
-/// An input of the machine: something that happened outside, such as a read or the end of a fetch.
+/// An input of the state machine: something that happened outside, such as a read or the end of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Event {
@@ -96,8 +96,8 @@ pub enum Event {
     Timer,
 }
 
-/// An output of the machine: something that the caller must do, such as submit a fetch. The caller must execute actions in the order in
-/// which they are returned.
+/// An output of the state machine: something that the caller must do, such as submit a fetch. The caller must execute actions in the
+/// order in which they are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Action {

@@ -18,7 +18,7 @@
 use crate::units::FileId;
 use alloc::vec::Vec;
 
-/// What the machine knows about a file.
+/// What the state machine knows about a file.
 #[derive(Clone, Debug, Default)]
 pub struct KnownFile {
     /// Size in bytes.
@@ -45,7 +45,7 @@ pub struct NextFile {
     pub planned: bool,
 }
 
-/// The files that the machine knows, each with its neighbours in a listing.
+/// The files that the state machine knows, each with its neighbours in a listing.
 #[derive(Clone, Debug, Default)]
 pub struct FileTable(Vec<Option<KnownFile>>);
 

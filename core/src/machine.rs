@@ -1,9 +1,9 @@
 //! The state machine: it takes events and returns actions. Policy and cache interact only in this module.
 //!
 //! Call order: pass one event to [`Machine::handle`], then call [`Machine::poll`] until it returns `None`. No other call changes the
-//! decisions of the machine. The machine never waits, never loses a read, and never fails a read because a readahead fetch failed. Every
-//! read ends with a last [`Action::Serve`] or one [`Action::Fail`], provided that the driver answers every submitted fetch and releases
-//! every lease.
+//! decisions of the state machine. The state machine never waits, never loses a read, and never fails a read because a readahead fetch
+//! failed. Every read ends with a last [`Action::Serve`] or one [`Action::Fail`], provided that the driver answers every submitted fetch
+//! and releases every lease.
 //!
 //! ```text
 //!   Read ──► [starved] ──► look-up ──► waiting ──► leased ──► (next piece) ──► gone
@@ -64,7 +64,7 @@ pub const MAX_IDS: u32 = 1 << 20;
 /// Demand reads that may wait at the same time; an additional read fails with [`Error::Limit`].
 pub const MAX_READS: usize = 1 << 16;
 
-/// The size limits of a machine.
+/// The size limits of a state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Size of a cache page.
@@ -108,8 +108,8 @@ impl Config {
         .bounded()
     }
 
-    /// Makes the machine behave like the kernel's page cache and request queue, which submits all fetches of a window in order and at
-    /// once.
+    /// Makes the state machine behave like the kernel's page cache and request queue, which submits all fetches of a window in order and
+    /// at once.
     #[must_use]
     pub fn as_kernel(self) -> Config {
         Config {
@@ -252,7 +252,7 @@ struct AskedFor {
 }
 
 impl Machine {
-    /// Creates a machine with an empty cache. Values of the configuration outside their limits are corrected.
+    /// Creates a state machine with an empty cache. Values of the configuration outside their limits are corrected.
     #[must_use]
     pub fn new(config: Config, policy: PolicySpec) -> Machine {
         let config = config.bounded();
@@ -362,7 +362,7 @@ impl Machine {
         self.cache.slot(file, number)
     }
 
-    /// The page index of the machine, for tests and reports.
+    /// The page index of the state machine, for tests and reports.
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache

@@ -2,8 +2,8 @@
 //!
 //! Each policy is one file in this folder. A policy counts in bytes. An instance of a policy holds the state of **one** open file
 //! description, of one file (if the original, librbd, has one detector for each image), or of one source ([`Scope`]). A policy sees the
-//! cache only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the machine decides which parts of the answer
-//! are fetched.
+//! cache only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the state machine decides which parts of the
+//! answer are fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
@@ -150,7 +150,7 @@ pub trait Policy: Send {
     fn on_timer(&mut self, _now: Nanos) {}
 }
 
-/// How the machine fetches the missing pages of a demand read: all at once, or one page after the other.
+/// How the state machine fetches the missing pages of a demand read: all at once, or one page after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandMode {
     /// One fetch for each missing run, all submitted at once.
@@ -159,7 +159,7 @@ pub enum DemandMode {
     PageSerial,
 }
 
-/// Declares which optional questions the machine must ask a policy.
+/// Declares which optional questions the state machine must ask a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Ask [`Policy::on_read`].
@@ -200,7 +200,7 @@ pub struct Ask<'a> {
     pub probe: Probe<'a>,
 }
 
-/// The properties of the source, and the machine's limits, that a policy may use.
+/// The properties of the source, and the state machine's limits, that a policy may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceView {
     /// Time from a fetch to its first bytes on an idle source in nanoseconds; 0: not known.
@@ -323,7 +323,7 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// An answer. The machine owns one `Answer` and clears it between questions.
+/// An answer. The state machine owns one `Answer` and clears it between questions.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Ranges to have in the cache, most important first.

@@ -1,4 +1,4 @@
-//! Every counter of the machine, each with its definition. The lab computes ratios and percentiles from the counters.
+//! Every counter of the state machine, each with its definition. The lab computes ratios and percentiles from the counters.
 //!
 //! A byte that was read ahead is *used* once a demand read touches its page for the first time; whole pages are counted. At any moment
 //! `ra_bytes = used_bytes + unused_bytes + ra_failed_bytes + unresolved_bytes`. Unresolved bytes have been read ahead and are cached or
@@ -42,7 +42,7 @@ impl Decisions {
 /// Lists each counter once, and makes of the list both the struct and the names of its fields.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters since the machine was created. Byte counters count whole pages, clipped to the end of the file, unless stated
+        /// Counters since the state machine was created. Byte counters count whole pages, clipped to the end of the file, unless stated
         /// otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]

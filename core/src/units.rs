@@ -195,15 +195,15 @@ pub struct FileId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpenId(pub u32);
 
-/// One demand read. The caller chooses the number, and the machine's answer contains it.
+/// One demand read. The caller chooses the number, and the state machine's answer contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 
-/// One fetch, numbered by the machine.
+/// One fetch, numbered by the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(pub u64);
 
-/// One served piece of a read, numbered by the machine; `Event::Release` returns it.
+/// One served piece of a read, numbered by the state machine; `Event::Release` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u32);
 

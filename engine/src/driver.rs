@@ -1,4 +1,4 @@
-//! The driver: turns the machine's actions into I/O and completions into events.
+//! The driver: turns the state machine's actions into I/O and completions into events.
 //!
 //! Only this module reads the clock and waits. The driver decides which thread does which work. The calling thread serves a hit itself:
 //! it takes the lock twice for a short time and copies the bytes in between, or it takes no lock (`read.rs`). The calling thread also
@@ -90,8 +90,8 @@ use std::task::Poll;
 use std::time::Instant;
 use workers::Threads;
 
-/// Turns the machine's actions into I/O, on threads that the driver manages. Dropping the driver discards jobs that have not started, and
-/// waits for running jobs.
+/// Turns the state machine's actions into I/O, on threads that the driver manages. Dropping the driver discards jobs that have not
+/// started, and waits for running jobs.
 pub struct Driver {
     shared: Arc<DriverShared>,
 }

@@ -1,8 +1,8 @@
-//! The event log: a driver's events and the machine's actions, as text.
+//! The event log: a driver's events and the state machine's actions, as text.
 //!
-//! [`check_log`] passes the events of a log to a new machine, which must answer with the actions in the log. With the log, a live run can
-//! be examined later, and a test can check that the engine decides as the simulator does. The log contains no data bytes and no file
-//! names.
+//! [`check_log`] passes the events of a log to a new state machine, which must answer with the actions in the log. With the log, a live
+//! run can be examined later, and a test can check that the engine decides as the simulator does. The log contains no data bytes and no
+//! file names.
 //!
 //! ```text
 //!   foreread-events 1

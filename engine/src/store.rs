@@ -1,8 +1,8 @@
-//! The store: the data of the cached pages. The store has one entry for each group of the machine's page index, under the group's slot
-//! number.
+//! The store: the data of the cached pages. The store has one entry for each group of the state machine's page index, under the group's
+//! slot number.
 //!
-//! The machine, not the store, decides which pages are kept. The store does not read sources, and does not wait. The store uses positions
-//! within a group, not file offsets. Leased bytes stay readable through their `Arc` after the page is dropped.
+//! The state machine, not the store, decides which pages are kept. The store does not read sources, and does not wait. The store uses
+//! positions within a group, not file offsets. Leased bytes stay readable through their `Arc` after the page is dropped.
 //!
 //! ```text
 //!   slot ──► segments, ordered, disjoint:  [at 0, 8 pages]──┐     [at 40, 24 pages]──┐

@@ -1,5 +1,5 @@
-//! Page faults and touches of memory-mapped pages. A fault is processed like a read of one page, but the machine asks the policy other
-//! questions about it.
+//! Page faults and touches of memory-mapped pages. A fault is processed like a read of one page, but the state machine asks the policy
+//! other questions about it.
 //!
 //! If the policy models a kernel with fault-around ([`crate::policy::Wants::around`]), a fault maps the cached pages around it, in an
 //! aligned block of 16 pages (64 KiB, the default on x86). Pages with a readahead mark are not mapped, so that a later fault hits the

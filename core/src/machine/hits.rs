@@ -1,8 +1,8 @@
-//! Reads of cached pages: the fast path through the machine, and the path that avoids the machine.
+//! Reads of cached pages: the fast path through the state machine, and the path that avoids the machine.
 //!
 //! A page is settled if it is present in the cache, was read before and has no readahead mark. A read of settled pages needs no decision
 //! of the policy and changes no page. A read of settled pages only updates the eviction order, the counters and, if the policy needs it,
-//! the position at which the last read ended. So a driver may serve the read without the machine, and report it afterwards
+//! the position at which the last read ended. So a driver may serve the read without the state machine, and report it afterwards
 //! ([`crate::event::Event::Hit`]). The driver may report several reads at a time, but must keep the order of each thread's reads. A
 //! report of a hit never causes a fetch.
 //!
@@ -19,7 +19,7 @@ use super::{MAX_READS, Machine, Verdict};
 use crate::cache::{GROUP_PAGES, one_group};
 use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
 
-/// A group with pages that may be read without an event to the machine, until one page of the group is replaced or dropped.
+/// A group with pages that may be read without an event to the state machine, until one page of the group is replaced or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettledGroup {
     /// The file.

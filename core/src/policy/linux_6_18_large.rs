@@ -2,8 +2,8 @@
 //!
 //! The policy keeps its own index of the folios that are large or have a readahead mark. If one page of a folio is no longer cached, the
 //! policy treats the whole folio as evicted. A readahead mark applies to the whole folio. The cache marks only the folio's first page;
-//! when that page is read, the machine asks the policy what to read next. Folios have the sizes that the kernel chooses for a file system
-//! with blocks of one page. The driver, not this policy, does fault-around.
+//! when that page is read, the state machine asks the policy what to read next. Folios have the sizes that the kernel chooses for a file
+//! system with blocks of one page. The driver, not this policy, does fault-around.
 //!
 //! ```text
 //!   KernelReader (of an open description) ─► window ─► placement ─► folios ─┬─► index of the file

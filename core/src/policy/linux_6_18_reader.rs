@@ -332,7 +332,7 @@ impl Sight for &Ask<'_> {
     }
 }
 
-/// The page fault about which the machine asks the policy.
+/// The page fault about which the state machine asks the policy.
 pub fn touch_of(ask: &Ask<'_>, map: &Mapping) -> Touch {
     Touch {
         page: ask.at / PAGE,

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of pages in a group of the machine's page index.
+/// Number of pages in a group of the state machine's page index.
 pub const GROUP_PAGES: u64 = foreread_core::machine::GROUP_PAGES;
 
 /// A fetch that waits for a thread that runs it.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Example: a thread reads 4 KiB of a page that is cached but has not been read yet (later reads of the page take no lock, see
-//! `read_hit`). The thread takes the lock, passes the event `Read` to the machine and gets the bytes. The thread copies the bytes without
-//! the lock, and takes the lock again to pass the event `Release`. `docs/architecture.md` has the example of a miss.
+//! `read_hit`). The thread takes the lock, passes the event `Read` to the state machine and gets the bytes. The thread copies the bytes
+//! without the lock, and takes the lock again to pass the event `Release`. `docs/architecture.md` has the example of a miss.
 
 use super::files::{self, Admission, OpenFile, SizeQuestion, VersionCursor};
 use super::lock::{self, WAKEUP_TIMEOUT};

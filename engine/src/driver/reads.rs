@@ -30,7 +30,7 @@ use std::task::Waker;
 const SLOT_BITS: u32 = 16;
 const _: () = assert!(MAX_READS <= 1 << SLOT_BITS);
 
-/// A piece of a read that the machine has served and the caller can copy.
+/// A piece of a read that the state machine has served and the caller can copy.
 pub struct Ready {
     pub lease: LeaseId,
     pub range: ByteRange,
@@ -427,7 +427,7 @@ pub struct Hit {
 #[derive(Default)]
 struct List(Mutex<Vec<Hit>>);
 
-/// Reads of cached pages that were served without the lock and have not been reported to the machine yet.
+/// Reads of cached pages that were served without the lock and have not been reported to the state machine yet.
 #[derive(Default)]
 pub struct NotedHits {
     /// Bit `n` is set if list `n` is not empty.

@@ -1,4 +1,4 @@
-//! Reaping a queue: a thread takes completed transfers, reports them to the machine, and lets another thread reap.
+//! Reaping a queue: a thread takes completed transfers, reports them to the state machine, and lets another thread reap.
 //!
 //! Example: a caller waits for page 7 and reaps. The queue returns transfers for pages 7 and 9. The caller stores the bytes of both
 //! transfers. The read of this caller now has the bytes of page 7, and the next thread that releases the lock wakes the caller that waits

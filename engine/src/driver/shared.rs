@@ -1,8 +1,8 @@
 //! State shared by all threads of a driver. A thread that releases the lock also wakes and starts threads and submits fetches.
 //!
-//! Example: a thread that holds the lock passes a `Read` to the machine, and the read misses. The machine submits one demand fetch and
-//! four readahead fetches. `unlock` releases the lock, submits as many fetches as the file's queue has room for, and notifies or starts a
-//! worker for each of the other fetches. `unlock` returns an [`Outside`], with which the thread may read the source.
+//! Example: a thread that holds the lock passes a `Read` to the state machine, and the read misses. The state machine submits one demand
+//! fetch and four readahead fetches. `unlock` releases the lock, submits as many fetches as the file's queue has room for, and notifies
+//! or starts a worker for each of the other fetches. `unlock` returns an [`Outside`], with which the thread may read the source.
 //!
 //! ```text
 //!   Outside ──lock──► Guard ──unlock──► Outside: wakes threads and tasks, submits batches, drops closed sources
@@ -110,7 +110,7 @@ impl<'a> Outside<'a> {
     }
 
     /// Like [`Outside::lock`], for a caller that can continue without the lock. If the lock is taken, the recorded hits are first
-    /// reported to the machine.
+    /// reported to the state machine.
     #[inline]
     pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
         let Outside { shared, unlocked } = self;

@@ -1,7 +1,7 @@
-//! The state under the driver's lock: the machine, the cached bytes, and waiting reads and fetches.
+//! The state under the driver's lock: the state machine, the cached bytes, and waiting reads and fetches.
 //!
-//! Every method is short, does not block, and applies all actions of the machine. The states of files, reads, queues, jobs, workers and
-//! notifications are separate types, each in its own file. This file connects these types.
+//! Every method is short, does not block, and applies all actions of the state machine. The states of files, reads, queues, jobs, workers
+//! and notifications are separate types, each in its own file. This file connects these types.
 //!
 //! ```text
 //!   event ──► machine ──► Submit ──► jobs: demand, ahead      (a caller, a worker or a queue takes them)
@@ -9,8 +9,8 @@
 //!      └─► log ◄──┘  └──► Drop ──► store;  Cancel ──► a job not started is answered;  WakeAt ──► the workers' timer
 //! ```
 //!
-//! Example: a thread passes the event `Read` for a cached page. The machine answers with one `Serve`; the store leases the bytes, and
-//! they are in the slot of the read when `feed` returns.
+//! Example: a thread passes the event `Read` for a cached page. The state machine answers with one `Serve`; the store leases the bytes,
+//! and they are in the slot of the read when `feed` returns.
 
 use super::files::{FileKey, Files, OpenAttempt};
 use super::jobs::{self, Job, Jobs, Part, TransferReport};
@@ -235,7 +235,7 @@ impl State {
 
     // ---- events in, actions out ----
 
-    /// Passes one event to the machine and applies the actions that it returns.
+    /// Passes one event to the state machine and applies the actions that it returns.
     pub fn feed(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         if let Some(log) = &mut self.log {
@@ -334,8 +334,8 @@ impl State {
         self.store.show(settled, self.files.known(settled.file));
     }
 
-    /// Reports to the machine the reads that were served without the lock. These reads are reported with the time of the latest event,
-    /// because no measurement uses the time of a hit.
+    /// Reports to the state machine the reads that were served without the lock. These reads are reported with the time of the latest
+    /// event, because no measurement uses the time of a hit.
     #[cold]
     pub fn report_hits(&mut self, noted: &NotedHits) {
         let mut scratch = std::mem::take(&mut self.hits);
@@ -346,7 +346,7 @@ impl State {
         self.hits = scratch;
     }
 
-    /// Passes the event `Timer` to the machine, if the time has come for which the machine has requested it.
+    /// Passes the event `Timer` to the state machine, if the time has come for which the machine has requested it.
     #[inline]
     pub fn ring_timer(&mut self, now: Nanos) {
         if self.workers.take_due_timer(now) {
@@ -386,7 +386,7 @@ impl State {
         );
     }
 
-    /// Ends a job: stores its bytes, and reports the result to the machine.
+    /// Ends a job: stores its bytes, and reports the result to the state machine.
     pub fn complete(
         &mut self,
         now: Nanos,
@@ -594,7 +594,7 @@ impl State {
 
 const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();
 
-/// Converts an error of a source to the error type of the machine's events.
+/// Converts an error of a source to the error type of the state machine's events.
 pub fn event_error(error: &SourceError) -> Error {
     match error {
         SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => Error::Io(*errno),

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Example: a read of 4 KiB reaches past the known end of a log file. `check` asks the source for its size, which has grown by 1 MiB; the
-//! machine learns the new size, and the read is served. If a source panics, the panic is reported as an error of that source.
+//! state machine learns the new size, and the read is served. If a source panics, the panic is reported as an error of that source.
 
 use super::files::NewVersion;
 use super::jobs::{CancelFlag, Job, Part, TransferReport};

@@ -209,7 +209,7 @@ impl Workers {
         }
     }
 
-    /// Whether the machine's timer is due. Returns true only once for each timer.
+    /// Whether the state machine's timer is due. Returns true only once for each timer.
     #[inline]
     pub fn take_due_timer(&mut self, now: Nanos) -> bool {
         let due = self.wake_at.is_some_and(|at| at <= now);

@@ -1,4 +1,4 @@
-//! Replays the events of a log on a new machine and compares its actions one by one.
+//! Replays the events of a log on a new state machine and compares its actions one by one.
 //!
 //! The content of the log is not trusted. Lines have a maximum length and numbers have limits, so that a short log cannot take much
 //! memory (at most 1 GiB). Any fault in the log is reported as an error with its line number.
@@ -89,7 +89,7 @@ pub enum ReplayError {
 /// Checks a log of one of the policies that serve reads.
 ///
 /// # Errors
-/// Returns an error for the first line that is malformed, or whose actions differ from those of the machine.
+/// Returns an error for the first line that is malformed, or whose actions differ from those of the state machine.
 pub fn check_log(log: impl BufRead) -> Result<LogCheck, ReplayError> {
     check_log_among(log, &[ALL], None)
 }
