@@ -135,7 +135,7 @@ impl Cache {
             + self.evictor.bytes()
     }
 
-    /// The slot of group `number`, if the group is known.
+    /// The slot (index in the table of groups) of group `number`, if the group is known.
     pub fn slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {
         self.find(file, number).map(GroupSlot)
     }

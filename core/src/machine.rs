@@ -355,8 +355,8 @@ impl Machine {
         })
     }
 
-    /// The slot of the group of 64 pages from page `64 * number` of this file. Returns `None` if none of these pages is present, in
-    /// flight or waited for.
+    /// The slot (index in the table of groups) of the group of 64 pages from page `64 * number` of this file. Returns `None` if none of
+    /// these pages is present, in flight or waited for.
     #[must_use]
     pub fn group_slot(&self, file: FileId, number: u64) -> Option<GroupSlot> {
         self.cache.slot(file, number)

@@ -1,9 +1,10 @@
 //! Measures the cost of reading a local file through foreread and by other means such as `pread`, alternating within one process.
 //!
-//! Usage: `local ROW FILE [TURNS [SIDE]]`. Prints a line of JSON for each round: reads per second, and CPU time and context switches per
-//! read, for foreread and for each alternative. If SIDE is given (`ours`, `pread`, ...), only this way of reading is measured, for
-//! example to profile it. `bench/local-vs-peers` runs this program for every kind of read (ROW) and takes medians. A virtual machine's
-//! host may cache FILE, so FILE is read once before the measurement, and each round finds the same state.
+//! Usage: `local ROW FILE [TURNS [SIDE]]`, with the kind of read (ROW, see the table), a file, and the number of rounds (TURNS). Prints a
+//! line of JSON for each round: reads per second, and CPU time and context switches per read, for foreread and for each alternative. If
+//! SIDE is given (`ours`, `pread`, ...), only this way of reading is measured, for example to profile it. `bench/local-vs-peers` runs
+//! this program for every kind of read (ROW) and takes medians. A virtual machine's host may cache FILE, so FILE is read once before the
+//! measurement, and each round finds the same state.
 //!
 //! | row | `ours` | peers |
 //! |---|---|---|

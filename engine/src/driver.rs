@@ -429,7 +429,7 @@ impl Driver {
 
     /// Reads into `buf` from `offset`. `seen` is the version that the reader knows: if there is a newer version, the read fails and
     /// `seen` is set to that version. `waits` is called before the first wait, if there is one. `looked_up` is set to the numbers of
-    /// bytes that were hits, late or missed.
+    /// bytes that were in the cache (hits), in flight (late) or absent (missed).
     #[inline]
     pub fn read(
         &self,

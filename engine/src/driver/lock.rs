@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Example: a thread finds a fetch to run. The thread clones the `Remote` of the source under the lock, releases the lock, and reads the
-//! source through `at`. Then the thread takes the lock again to report the result.
+//! source through the method `at` of the `Remote`. Then the thread takes the lock again to report the result.
 //!
 //! The compiler cannot check [`UnlockedProof::enter`], which creates the proof at the start of each thread and of each external call. A
 //! debug build panics if a thread that holds the lock calls `enter`, or drops the last reference to a source.

@@ -72,7 +72,7 @@ pub struct ReadStep<'a> {
 
 /// Reads `range` into `buf`; a part of the range beyond the end of the file is left out. `seen` is the version that the reader knows: if
 /// there is a newer version, the read fails and `seen` is set to that version. `waits` is called before the first wait, if there is one.
-/// `looked_up` is set to the numbers of bytes that were hits, late or missed.
+/// `looked_up` is set to the numbers of bytes that were in the cache (hits), in flight (late) or absent (missed).
 pub fn read(
     shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,

@@ -564,7 +564,7 @@ impl State {
             .task_waits(file, slot, now, &mut self.notifications)
     }
 
-    /// Ends the read of this slot, whose task then no longer polls.
+    /// Ends the read of the task in this slot; the task then no longer polls the file's queue.
     pub fn end_poll(&mut self, file: FileId, slot: u32) {
         self.queues.end_poll(
             file,

@@ -37,7 +37,7 @@ pub struct Workers {
     /// Notified workers that do not look for work yet.
     called: u32,
     closing: bool,
-    /// The time for which the machine has requested its next `Timer`.
+    /// The time for which the state machine has requested its next `Timer`.
     wake_at: Option<Nanos>,
     /// Whether that time has changed, so that a worker must check it.
     timer_moved: bool,
@@ -193,7 +193,7 @@ impl Workers {
 
     // ---- the timer ----
 
-    /// The time for which the machine has requested its next `Timer`.
+    /// The time for which the state machine has requested its next `Timer`.
     pub fn timer(&self) -> Option<Nanos> {
         self.wake_at
     }

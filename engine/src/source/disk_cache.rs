@@ -243,8 +243,8 @@ impl DiskCache {
         super::Object::open_unless(name, settings, &held)
     }
 
-    /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before
-    /// the first file of such a folder is opened, the listing is checked with the store ([`KeptNames`]). This function sends no
+    /// Opens a source as a tree. Folders of a prefix that an earlier mount has listed are shown from the cached listing. Before the first
+    /// file of a folder with a cached listing is opened, the listing is checked with the store ([`KeptNames`]). This function sends no
     /// request if the listing of the root folder is cached.
     ///
     /// # Errors

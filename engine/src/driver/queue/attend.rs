@@ -243,8 +243,9 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 /// runtime can run other tasks on the thread. Tasks do not poll if there is only one core, or if earlier polling found nothing because
 /// the storage takes longer than [`MOMENT`].
 ///
-/// Example: tasks A and B miss on one file. A polls the queue; B registers its waker and waits. A finds B's completion and wakes B. A
-/// checks again, finds its own completion, and ends. If task C also waits, it is woken and polls from then on.
+/// Example: tasks A and B miss on one file. Task A polls the queue; task B registers its waker and waits. Task A finds the completion of
+/// task B and wakes task B. Then task A checks again, finds its own completion, and ends. If task C also waits, it is woken and polls
+/// from then on.
 ///
 /// A transfer for a task is submitted at once. In a measurement, 32 tasks that read concurrently reached 81 % of the throughput of 32
 /// threads. When the polling task submitted the transfers of all tasks together, the tasks reached only 66 %.

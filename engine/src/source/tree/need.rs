@@ -2,8 +2,8 @@
 //!
 //! A program that lists a folder through a mount may be killed while the storage is slow, or the mount may be ended. With
 //! [`while_needed`], the thread that carries out a request defines how to check whether its answer is still needed. A waiting source
-//! calls the check ([`needed`]) before it waits, and again every [`LOOKS_EVERY`]. The check only reports that the answer is no longer
-//! needed; the source must end its wait itself.
+//! calls the check ([`needed`]) before it waits, and then again at intervals of [`LOOKS_EVERY`]. The check only reports that the answer
+//! is no longer needed; the source must end its wait itself.
 //!
 //! ```text
 //!   front ──while_needed(need, ──► tree.list ──► source waits ──checks──► need() ── false ──► ECANCELED

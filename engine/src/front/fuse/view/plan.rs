@@ -57,8 +57,9 @@ impl Planner {
 }
 
 impl FileOrder {
-    /// Declares that the program will open this file after those declared before. The name is relative to the mount point, or a full
-    /// path. A name that is not a file is counted as unknown. Returns false if the file was not added because the list is too long.
+    /// Declares that the program will open this file after the files that were declared before. The name is relative to the mount point,
+    /// or a full path. A name that is not a file is counted as unknown. Returns false if the file was not added because the list is too
+    /// long.
     ///
     /// # Errors
     /// Returns an error if the look-up of the file in the storage fails.
