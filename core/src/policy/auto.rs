@@ -5,7 +5,7 @@
 //!   mark ──► the stream continues          ──► distance: was it late? then twice as far ──► top up
 //! ```
 //! The readahead of a stream is split into several windows. The first page of each window is a *mark*: when the reader reaches it, the
-//! policy is called again. A read of cached bytes does not call the policy.
+//! policy is called again. Apart from that, a read of cached bytes does not call the policy.
 //!
 //! Example: a file of 128 MiB in a store with 15 ms latency and 1.25 GB/s, read sequentially in reads of 128 KiB. The first read is at the
 //! start of the file. Nothing is known about the source yet, so the policy reads ahead as many bytes as the first read requested: 128 KiB.

@@ -235,7 +235,7 @@ pub struct Block {
 
 impl Block {
     /// Chooses what to read around `pages` in a region of `len` pages: adds each adjacent half that is likely enough to be read. `chance`
-    /// returns this chance for a level and a side (true: after the read).
+    /// returns the chance that a half is read, for its level and its side (true: after the read).
     pub fn around(
         pages: Range<u64>,
         len: u64,

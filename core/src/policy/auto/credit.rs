@@ -10,7 +10,7 @@
 //! The inequality in the second line always holds, even if all outstanding readahead is wasted; the only exception is the minimum readahead
 //! of a sequential run (the *floor*, see below). `part` is `max-overfetch` less one: at 2, the default, one byte may be wasted for each
 //! byte that is demanded. If `max-overfetch` is below 1.25, the debt `d` shrinks with it; if it is 1, nothing is read ahead. The bytes that
-//! hints request (`asked`) are not the policy's choice.
+//! hints request (`asked`) raise the bound, because they are not the policy's choice.
 //!
 //! Each byte that a stream has read ahead is wasted with some chance (`survival.rs`). The number of bytes expected to be wasted is the
 //! stream's *bet*. A stream may make a bet only while there is free credit. The more bytes were wasted so far, the higher must be the
@@ -68,8 +68,8 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// Creates the credit of a source of which nothing was read yet. For 1000 demanded bytes, at most `max_overfetch` bytes may be fetched,
-    /// in addition to the debt.
+    /// Creates the credit of a source of which nothing was read yet. For each 1000 bytes that reads demand, at most `max_overfetch` bytes
+    /// may be fetched, in addition to the debt.
     pub fn new(max_overfetch: u64) -> Credit {
         Credit {
             held: 0,
@@ -92,7 +92,7 @@ impl Credit {
         self.asked += bytes;
     }
 
-    /// The present price of readahead, and how many bytes may be read ahead.
+    /// The present price of readahead (how likely a byte must be to be read), and how many bytes may be read ahead.
     pub fn price(&mut self, source: &SourceView) -> Price {
         let product = distance::product(source);
         // The debt never shrinks: an idle source shows a low rate, and with a smaller debt earlier waste would exceed the bound.
@@ -177,7 +177,7 @@ impl Credit {
         self.planned = 0;
     }
 
-    /// Replaces what a stream has read ahead and its expected waste in the sums of all streams.
+    /// In the sums over all streams, replaces the bytes that one stream has read ahead, and their expected waste, by new values.
     pub fn change(&mut self, before: Holding, after: Holding) {
         self.planned += after.held.saturating_sub(before.held);
         self.held = self.held.saturating_sub(before.held) + after.held;

@@ -194,8 +194,8 @@ pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Optio
     })
 }
 
-/// Returns whether one fetch alone gets nearly the whole rate of the source, although the distance allows four fetches at a time: then more
-/// requests in flight do not arrive sooner.
+/// Returns whether one fetch alone gets nearly the whole rate of the source, although the distance allows four fetches at a time. If so,
+/// bytes do not arrive sooner with more requests in flight.
 pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
     let single = source.single_rate;
     let was_room = distance / PRODUCTS >= bytes(single, source.latency_ns);

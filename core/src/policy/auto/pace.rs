@@ -61,13 +61,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Returns whether the reader has been slower than the source for long enough to have a limit.
+    /// Returns whether the reader has been slower than the source for so long that its readahead is now limited.
     pub fn is_slow(&self) -> bool {
         self.limit > 0
     }
 
     /// Records that the reader has read `run` bytes of its stream by the time `ns`. `has_waited` says whether the reader has waited for
-    /// data since the last call. Returns how far ahead of the reader is enough, at least `least`.
+    /// data since the last call. Returns how far ahead of the reader the readahead needs to be, at least `least`.
     pub fn at(
         &mut self,
         (run, ns): (u64, u64),

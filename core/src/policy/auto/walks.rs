@@ -28,7 +28,7 @@ const RECENT: usize = 16;
 /// A walk has ended if it continued with none of this number of files opened last.
 const IDLE_OPENS: u64 = 256;
 
-/// A file that was read ahead for a walk.
+/// A file that was read ahead for a walk (a reader that opens files in listing order).
 pub struct WalkFile {
     pub walk: u32,
     /// The number of its first bytes that were planned, and how many of them no read has demanded.
@@ -75,7 +75,7 @@ impl Walk {
     }
 }
 
-/// The walks of a source.
+/// The walks of a source: its readers that open files in listing order.
 #[derive(Default)]
 pub struct Walks {
     pub all: Vec<Walk>,
@@ -102,12 +102,13 @@ impl Walks {
         ((run * survival::ONE + 2 * rate) / (run + 2)).min(rate.max(own))
     }
 
-    /// The number of walks that have read ahead files which are not opened yet.
+    /// The number of walks (readers in listing order) for which files were read ahead that are not opened yet.
     pub fn active(&self) -> u64 {
         self.all.iter().filter(|walk| walk.files > 0).count() as u64
     }
 
-    /// Returns whether the bytes at the offset `start` of this file are among those that were planned to be read ahead for a walk.
+    /// Returns whether the bytes at the offset `start` of this file are among the bytes that were planned to be read ahead for a walk (a
+    /// reader in listing order).
     pub fn has(&self, file: FileId, start: u64) -> bool {
         self.listed
             .get(&file.0)
@@ -118,7 +119,7 @@ impl Walks {
         self.all.iter_mut().find(|walk| walk.number == number)
     }
 
-    /// Returns the index of the walk for which this file was read ahead, or whose reader opened it last.
+    /// Returns the index of the walk (reader in listing order) for which this file was read ahead, or whose reader opened it last.
     pub fn position(&self, file: FileId) -> Option<usize> {
         let number = self.listed.get(&file.0).map(|listed| listed.walk);
         self.all
