@@ -147,7 +147,7 @@ impl Files {
             .map(|now| now.file)
     }
 
-    /// The number of the file, if it still exists and still has its first version.
+    /// The number of the file, if it still exists and still has the version with which it was added.
     pub fn unchanged(&self, key: FileKey) -> Option<FileId> {
         self.number(key)
             .filter(|file| self.known(*file).version == key.first_version)
