@@ -11,8 +11,8 @@
 //!                                   ◄─────┤               then of units: the first that is near enough
 //! ```
 //!
-//! Source: [Crume 2014] (Crume, 2014; strategy "aligned"), docs/spec/rbd-readahead.md 2, 3 and 5; that text was checked against librbd
-//! 16.2.15. The defaults are those of the experiment of 2014; current librbd uses `max=512K,disable-after=50M`.
+//! Source: [Crume 2014] (Crume, 2014; strategy "aligned"), docs/spec/rbd-readahead.md 2, 3 and 5; the text of docs/spec was checked
+//! against librbd 16.2.15. The defaults are those of the experiment of 2014; current librbd uses `max=512K,disable-after=50M`.
 
 use super::{
     Answer, Ask, Info, Param, Policy, Scope, Unit, Wants,

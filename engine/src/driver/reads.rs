@@ -1,7 +1,7 @@
 //! Reads in progress. Each read has a slot that contains the data served so far, and how its caller waits.
 //!
 //! A caller waits in one of three ways: a thread sleeps on the condvar of its slot, a thread reaps a queue, or a task has stored its
-//! waker. A thread that has an answer notifies all three, so it need not know which of them applies.
+//! waker. A thread that has an answer notifies the caller in all three ways, so it need not know in which of them the caller waits.
 //!
 //! Example: two threads miss on one page. The thread in slot 0 runs the fetch; the thread in slot 1 sleeps. When the fetch completes,
 //! both slots get a piece, and the condvar of slot 1 is added to the notifications.

@@ -1,6 +1,6 @@
 //! Folders of a mount: handles and listings.
 //!
-//! A folder is listed when a program reads its handle from the start. Later reads of the handle continue in that listing, so that the
+//! A folder is listed when a program reads its handle from the start. Later reads of the handle continue in the same listing, so that the
 //! program gets each name once. A memory limit applies to the total of all listings. A partial listing is never returned as if it were
 //! complete.
 //!
