@@ -12,8 +12,9 @@
 
 use super::disk::{CheckedRate, StorageCosts};
 use foreread_os::host::Host;
+use foreread_os::open;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ impl KeptMeasurement {
     }
 
     fn read(path: &Path, has_bytes: Option<u64>) -> Option<KeptMeasurement> {
-        let file = File::open(path).ok()?;
+        let file = open::regular(path).ok()?;
         let age = SystemTime::now().duration_since(file.metadata().ok()?.modified().ok()?);
         let age = age.ok().filter(|age| *age < KEPT)?;
         let mut text = String::new();
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(find(Some(2 << 20)), None, "another readahead");
         let set = |ago: u64| {
             let then = SystemTime::now() - Duration::from_secs(ago);
-            let file = File::options()
+            let file = std::fs::File::options()
                 .append(true)
                 .open(&path)
                 .expect("it is there");
