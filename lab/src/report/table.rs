@@ -509,7 +509,7 @@ boot-ide on model:rbd (0.690 ms a read, 62.5 MB/s): 5 runs, cache 64M, page 4K, 
         );
         assert!(
             text.contains("\nNothing is marked: no test was possible. ")
-                && text.contains("Note: one run"),
+                && text.contains("Note: only one run"),
             "{text}"
         );
     }

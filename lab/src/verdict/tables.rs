@@ -622,7 +622,7 @@ mod tests {
         let text = said(&[fast, random(1.2)]);
         // What the others lose on random is more than they gain on boot-ide.
         let start = "On model:rbd use auto for boot-ide, 4.05 times as fast (11.42 s instead of 46.20 s); no readahead (none) for \
-            random; as one setting for all, linux-6.18 (boot-ide x0.28 of the time of none).";
+            random; as one setting for all workloads, use linux-6.18 (boot-ide x0.28 of the time of none).";
         assert!(text.starts_with(start), "{text}");
         assert!(
             text.contains("takes 20 % longer than none on random."),
