@@ -8,7 +8,7 @@
 //!   pool       the threads of run and warm that wait for storage
 //!   watch      reports at an interval what disks read, with the verdict of doctor
 //! ```
-//! The system calls are in `foreread-pagecache`. Errors never reach the program.
+//! The system calls are in `foreread-pagecache`. Errors of foreread never reach the program.
 
 #![cfg_attr(
     test,

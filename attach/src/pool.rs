@@ -5,11 +5,11 @@
 //!     ├─ wait: until a task has ended, or the queue was changed
 //!     └─ end: the thread ends
 //! ```
-//! If storage does not answer, the thread that reads from it stays blocked in the kernel until the process ends. So
-//! dropping a pool does not wait for its threads.
+//! If storage does not answer, the thread that reads from it stays blocked in the kernel until the process ends. So the code that drops a
+//! pool does not wait for the pool's threads.
 //!
 //! Threads are used instead of io_uring: opening a cold file also waits for the storage, and readahead(2) has no asynchronous form.
-//! A thread that waits for work takes no processor time.
+//! A thread that waits for work uses no CPU time.
 
 use foreread_os::threads::{END_PATIENCE, spawn_with_stack};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

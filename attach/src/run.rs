@@ -27,7 +27,7 @@
 //! | `command.rs` | the loop |
 //! | `page.rs` | the result as a page |
 //!
-//! Errors never reach the command, no setting of a device is changed, and tracing never outlives the run.
+//! Errors of foreread never reach the command, no setting of a device is changed, and tracing never outlives the run.
 
 mod ahead;
 pub mod command;

@@ -6,8 +6,8 @@
 //!   /proc/vmstat          refaults of files               ├── now - before ──► WatchSample
 //!   /proc/PID/io          bytes read from storage         ┘
 //! ```
-//! This module changes no setting and records nothing. Disks are measured as `doctor` does: at the start, and again
-//! when a `read_ahead_kb` has changed.
+//! This module changes no setting and records nothing. Disks are measured in the same way as by `doctor`: at the start, and again when a
+//! `read_ahead_kb` has changed.
 
 use crate::doctor::verdict::DeviceVerdict;
 use crate::doctor::{self, DoctorOptions};

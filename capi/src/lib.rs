@@ -1,8 +1,8 @@
 //! foreread for C. The header `include/foreread.h` documents the functions; this file implements them.
 //!
-//! No panic crosses into C, no pointer of a caller is kept after the call, and every failure sets errno and stores a
-//! one-line message. If a caller breaks the rules of the header, for example by passing a closed reader or a buffer
-//! that is too small, the behaviour is undefined; no function can detect this.
+//! No panic crosses into C, no pointer of a caller is kept after the call, and every failure sets errno and stores a one-line error
+//! message. If a caller breaks the rules of the header, for example by passing a closed reader or a buffer that is too small, the behaviour
+//! is undefined; no function can detect this.
 //!
 //! ```text
 //!   C ──► null and range checks ──► foreread::Reader ──► value, or errno + foreread_error()

@@ -1,7 +1,6 @@
 //! Compares our decisions with the recorded decisions of a real system.
 //!
-//! Changes to the cache that do not come from readahead (pages that a hint dropped) are taken from the recording;
-//! everything else is predicted.
+//! Pages that the real system dropped because of a hint are taken from the recording; all other changes to the cache are predicted.
 
 mod cursor;
 pub mod linux;

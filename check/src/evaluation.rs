@@ -1,10 +1,10 @@
 //! The evaluation of policies: simulates many workloads on many devices, and compares each policy with the best of its
 //! opponents (other policies).
 //!
-//! A *cell* is a workload, a device and a size of the cache. Every policy runs in every cell with several seeds, on the
-//! same device with the same random numbers. The best opponent of a cell is chosen by runs with some seeds, and
-//! compared with the policy by runs with other seeds: if both used the same seeds, the comparison would favour the
-//! opponent. A policy loses a cell if it is clearly slower than that opponent.
+//! A *cell* is a workload, a device and a size of the cache. Every policy runs in every cell with several seeds. With the same seed, the
+//! device draws the same random numbers for all policies. The best opponent of a cell is chosen by runs with some seeds, and compared with
+//! the policy by runs with other seeds: if both used the same seeds, the comparison would favour the opponent. A policy loses a cell if it
+//! is clearly slower than that opponent.
 //!
 //! ```text
 //!   cells.rs ──┐

@@ -6,7 +6,7 @@
 //! Each row has a [`FigureKind`], which says what an agreement with the published figure proves, and an id,
 //! `number/table/row/column` in lower case with dashes.
 //!
-//! Every result is computed anew by each run of the command, and no row is left out because it disagrees.
+//! Each run of the command computes every result anew, and no row is left out because it disagrees.
 
 mod experiment;
 pub mod published;

@@ -9,7 +9,7 @@
 //! ```
 //! Example: `s3://bucket/big.bin` of 3 GB with a limit of 256 MiB. The test reads 128 MiB sequentially from the start;
 //! 32 pieces at random positions, first one after the other and then again with eight threads; the last byte; and a
-//! range beyond the end. Then it requests the version a second time.
+//! range beyond the end. After these reads, the test requests the object's version a second time.
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
 use foreread::source::tree::{Kind, Tree};

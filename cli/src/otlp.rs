@@ -1,5 +1,5 @@
-//! Sends telemetry of `serve`, `mount` and `run` with OpenTelemetry's SDK: spans of reads, and the same metrics as on
-//! the Prometheus page.
+//! Sends telemetry of `serve`, `mount` and `run` with OpenTelemetry's SDK: spans of reads, and the metrics that are also on the Prometheus
+//! page.
 //!
 //! Telemetry is sent if `OTEL_EXPORTER_OTLP_ENDPOINT` (or the variable for traces or metrics only) names a receiver;
 //! the SDK reads the other variables. No read waits for the receiver, because spans go into a bounded queue. Before the

@@ -1,7 +1,7 @@
 //! Destinations of results: stdout, or the file of `--json`, `--svg` or `--html`.
 //!
-//! A file is checked before the measurement starts. An existing file is replaced only with `--force`, and only by a complete result
-//! ([`foreread_os::output`]). A closed pipe is not an error (`foreread list policies | head -1`).
+//! Whether a file can be written is checked before the measurement starts. An existing file is replaced only with `--force`, and only by a
+//! complete result ([`foreread_os::output`]). A closed pipe is not an error (`foreread list policies | head -1`).
 
 use crate::args::global;
 use crate::fail::Fail;

@@ -1,8 +1,8 @@
-//! Parses `--policy a,b:key=value,key=value,...|all`.
+//! Parses the value of `--policy`: `a,b:key=value,key=value,...|all`.
 //!
 //! Commas separate both policies and parameters: a part without `:` that contains `=` is a parameter of the policy
-//! before it. The policies keep the order in which they are listed. If `none` is missing it is added in front, because
-//! the other policies are compared with it.
+//! before it. The policies keep the order in which they are listed. If `none` is missing, it is added as the first policy, because the
+//! other policies are compared with it.
 
 use crate::fail::Fail;
 use foreread_core::policy::{PolicyDraft, PolicySpec};

@@ -1,4 +1,4 @@
-//! `--record TRACE` of `serve` and `mount`: a trace of all reads, started before any client can connect.
+//! `--record TRACE` of `serve` and `mount`: writes a trace of all reads; recording starts before any client can connect.
 //!
 //! The trace file gets its final name only when it is complete. An existing file is replaced only with `--force`.
 

@@ -9,8 +9,8 @@
 //! While a command shuts down, it may block on a file system that does not answer. The user must be able to end a
 //! blocked command with a signal, so no handler stays installed longer than needed.
 //!
-//! A closed terminal sends SIGHUP. If `nohup` made this process ignore SIGHUP, foreread installs no handler for it:
-//! exec resets handlers to the default action, which would end CMD, but leaves ignored signals ignored.
+//! A closed terminal sends SIGHUP. If `nohup` made this process ignore SIGHUP, foreread installs no handler for it: exec resets handlers to
+//! the default action, so SIGHUP would end CMD, but ignored signals stay ignored.
 
 use crate::fail::Fail;
 use foreread_os::threads;

@@ -1,6 +1,6 @@
 //! Opens traces with a progress bar, and writes them atomically.
 //!
-//! An incomplete file never gets the final name, and a file is replaced only with --force.
+//! An incomplete file never gets the final name, and an existing file is replaced only with --force.
 
 use crate::fail::{Fail, one_line};
 use crate::out;

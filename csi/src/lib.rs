@@ -9,9 +9,9 @@
 //!   NodePublishVolume   bind mount .../globalmount on the pod's folder        read-only
 //! ```
 //! Each call reads the current mounts from the kernel's mount table, so the plugin may be killed and restarted at any
-//! time. The process that serves a mount is not a child of the plugin, and continues if the plugin ends.
+//! time. The process that serves a mount is not a child of the plugin, and continues to run if the plugin ends.
 //!
-//! Source: Container Storage Interface specification 1.11 (`proto/csi.proto`); docs/kubernetes.md says how it is used.
+//! Source: Container Storage Interface specification 1.11 (`proto/csi.proto`); docs/kubernetes.md explains how to use the plugin.
 
 mod arguments;
 mod command;

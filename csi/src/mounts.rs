@@ -1,12 +1,12 @@
-//! Checks, bind-mounts and unmounts the mounts of foreread on this node, each within a time limit. Which mounts exist
-//! is read from the kernel's mount table and stored nowhere else.
+//! Checks, bind-mounts and unmounts the mounts of foreread on this node, each within a time limit. The list of mounts is read from the
+//! kernel's mount table and stored nowhere else.
 //!
 //! ```text
 //!   mountinfo   0:52 / .../globalmount  fuse.foreread s3://models/      the mount that `foreread mount` made
 //!               0:52 / .../pods/.../mount fuse.foreread s3://models/    a bind mount of it: the same device
 //! ```
 //! A system call on a hung mount may never return. Therefore each call runs on a separate thread, which is abandoned
-//! after a time limit. While a path has an abandoned thread, no second thread is started for it.
+//! after a time limit. While an abandoned thread still works on a path, no second thread is started for this path.
 
 use crate::refusal::{one_line, refused};
 use crate::state::Claims;

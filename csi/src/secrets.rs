@@ -1,4 +1,4 @@
-//! Passes the keys of a request's Kubernetes Secret to the process that mounts: each in a file or in an environment
+//! Passes the keys of a request's Kubernetes Secret to the process that mounts the volume: each key in a file or in an environment
 //! variable.
 //!
 //! ```text
@@ -7,10 +7,10 @@
 //!   key.json                       ──► STATE/NAME/key.json, 0600    GOOGLE_APPLICATION_CREDENTIALS names it
 //!   AWS_REGION, AZURE_STORAGE_KEY, ... ──► the same                 in the environment of `foreread mount`
 //! ```
-//! If a store refuses the old keys, the process reads the file again, but its environment cannot change. Therefore a
-//! running mount picks up changed keys if they are in a file, but not if they are in its environment.
+//! If a store refuses the old keys, the process reads the key file again, but its environment cannot change. Therefore a running mount
+//! picks up changed keys if they are in a file, but not if they are in its environment.
 //!
-//! A name that is not in the table is refused, so that a Secret cannot set PATH or LD_PRELOAD of a node's process.
+//! A name that is not in the table is refused, so that a Secret cannot set PATH or LD_PRELOAD of a process on the node.
 //!
 //! Values never appear in messages, logs, arguments or `Debug` output.
 

@@ -1,5 +1,5 @@
-//! Stores what the mount table does not contain about a mount: files with its keys, the address of its metrics, and the
-//! origin of its keys.
+//! Stores what the mount table does not contain about a mount: the files with its keys, the address of its metrics page, and the origin of
+//! its keys.
 //!
 //! ```text
 //!   STATE/                 0700, best on a tmpfs

@@ -7,7 +7,7 @@
 //! Any user who may create a pod chooses the attributes of its inline volumes. Therefore an inline volume must not use
 //! a local folder or a disk cache, and must either have credentials in its own Secret or read public data.
 //!
-//! Unknown attributes are refused; they are never passed on.
+//! Unknown attributes are refused, and never passed on.
 
 use crate::arguments::{Arguments, quantity};
 use crate::refusal::{invalid, one_line};

@@ -2,8 +2,7 @@
 //! to 2013, policies of other programs, and the workloads of publications.
 //!
 //! These policies and workloads use only the public interfaces of `foreread-core` and `foreread-sim`. A program that compares these
-//! policies and workloads parses their names with the functions of this crate, not with those of `foreread-core` and
-//! `foreread-sim`:
+//! policies and workloads must parse their names with the functions of this crate, not with those of `foreread-core` and `foreread-sim`:
 //!
 //! ```text
 //!   PolicyDraft::parse ──► core's policies ────────────────────────────────────► engine: serve, mount, C, Python

@@ -1,4 +1,5 @@
-//! Workloads of publications that published no trace; foreread generates them so that they match the published figures.
+//! Workloads of publications that did not publish their traces; foreread generates these workloads so that they match the published
+//! figures.
 //!
 //! `population` and `volume` are shared code, not workloads.
 

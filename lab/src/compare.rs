@@ -1,10 +1,10 @@
-//! `compare`: does the same reads under several policies, on a file or on a device model, so that run `i` of one policy
-//! can be compared with run `i` of another.
+//! `compare`: does the same reads under several policies, on a file or on a device model, so that each run of one policy can be compared
+//! with the same run of every other policy.
 //!
 //! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file, each round runs
 //! every policy once and starts with a different policy, so that a short disturbance of the storage affects all
-//! policies equally. This module only measures: the module `report` interprets the figures, and the commands print
-//! them. A scratch file has no name in the file system, so the kernel deletes it even if the process is killed.
+//! policies equally. This module only measures: the module `report` interprets the figures, and the commands print the results. A scratch
+//! file has no name in the file system, so the kernel deletes it even if the process is killed.
 //!
 //! ```text
 //!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table

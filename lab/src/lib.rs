@@ -1,4 +1,4 @@
-//! The crate that **measures**: compares policies, replays traces, explains runs, tunes settings, probes storage.
+//! The crate that **measures**: it compares policies, replays traces, explains runs, tunes settings and probes storage.
 //!
 //! On device models it runs the simulator of `foreread-sim`, on real storage the engine `foreread`, and it reports the
 //! results of both in the same format. Traces come from `foreread-trace`. This crate prints nothing.

@@ -1,5 +1,5 @@
-//! `probe`: measures storage with several request sizes and queue depths, fits a device model to the results, and
-//! reports how much readahead is enough.
+//! `probe`: measures storage with several request sizes and queue depths, fits a device model to the results, and reports how much
+//! readahead is sufficient.
 //!
 //! ```text
 //!   source ──grid, rounds──► points ──► fit ──► FILE.toml ──► compare --on model:FILE.toml

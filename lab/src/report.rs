@@ -6,9 +6,8 @@
 //!   several Reports ────►  series::Series ►  reports for a parameter that varies, and a chart
 //!   all of these ────────►  page            a single HTML file
 //! ```
-//! The table and the verdict are made only from the [`Report`], which is also the JSON, so that no text contains a
-//! figure that the JSON lacks. This module runs no measurement, prints nothing, and uses neither a clock nor
-//! environment variables.
+//! The table and the verdict are made only from the [`Report`], which is also the JSON, so that the text contains no figure that is missing
+//! from the JSON. This module runs no measurement, prints nothing, and uses neither a clock nor environment variables.
 
 mod fill;
 mod kind;
@@ -154,7 +153,7 @@ pub struct ReplayPace {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    //! Invented runs, with which the submodules are tested.
+    //! Runs with invented figures, with which the submodules are tested.
 
     use super::{PolicyRuns, RowKind, RunResult, Table};
     use foreread_core::stats::Stats;

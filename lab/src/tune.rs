@@ -11,7 +11,7 @@
 //! recommended if it saves at least 10 % of the time. A gain is only reported if it is significant (by a test that is
 //! corrected for the number of policies), and each recommended setting is shown with its gain.
 //!
-//! Schema `foreread.tune/1`: keys are only ever added. Undefined values are null.
+//! Schema `foreread.tune/1`: new keys may be added. Undefined values are null.
 
 mod candidates;
 mod choose;

@@ -1,6 +1,6 @@
-//! The advice of all commands as one type: the readahead that a disk or a source has, the readahead that it should
-//! have, why, and how much each step gains. `doctor`, `watch`, `probe`, `tune`, `compare`, `run` and `explain` use this
-//! module for their advice, so that they never advise different values.
+//! The advice of all commands as one type: the readahead that a disk or a source has now, the readahead that it should have, the reason,
+//! and how much each step gains. `doctor`, `watch`, `probe`, `tune`, `compare`, `run` and `explain` use this module for their advice, so
+//! that they never advise different values.
 //!
 //! ```text
 //!   disk     cost of its reads, checked by sequential reads   doctor, watch, probe; an extra step in tune and compare
@@ -10,7 +10,7 @@
 //! ```
 //! Example: on a disk with a latency of 5 ms and a readahead of 128 KiB, `doctor` advises 2 MiB. For a program that
 //! reads sequentially, `tune` advises the same value: if several settings are equally fast for the program, `tune`
-//! chooses the one that `doctor` advises for the disk. If the program's reads need another value than the disk, the
+//! chooses the one that `doctor` advises for the disk. If the best value for the program's reads is not the best value for the disk, the
 //! advice states both values in one sentence.
 
 pub mod disk;

@@ -1,11 +1,12 @@
-//! Records what a command reads, from the kernel's tracepoints; or the reads for which it waits, by sampling (`sampled.rs`).
+//! Records what a command reads, from the kernel's tracepoints; or records only the reads for which the command waits, by sampling
+//! (`sampled.rs`).
 //!
 //! ```text
 //!   active: instance, command ──► drain: raw events      ──► follow, twice ──► items ──► a trace in foreread's format
 //!           tracefs               one file for each CPU          names between the two
 //! ```
-//! Tracing needs root and tracefs, but no eBPF toolchain and no kernel module. No tracepoint stays switched on
-//! afterwards, and lost events are always reported.
+//! Tracing needs root and tracefs, but no eBPF toolchain and no kernel module. No tracepoint stays enabled afterwards, and lost events are
+//! always reported.
 
 pub mod active;
 pub mod drain;

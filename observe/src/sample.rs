@@ -8,10 +8,10 @@
 //!   /proc/PID/pagemap            which pages of a mapping were touched; a thread that is blocked outside a call waits for a fault
 //! ```
 //! A read from slow storage is observed because it blocks. A read that the page cache serves is not observed, but the kernel counts its
-//! bytes. If a thread reads sequentially, and has read as many bytes as there are between two positions where it blocked, it has read
-//! exactly those bytes. Between two samples, the thread's position is estimated from the number of bytes that it has read. The estimate
-//! goes at most [`threads::MAX_GUESSED_BYTES`] beyond the last observed position, multiplied by the number of times that the sequential
-//! run was observed.
+//! bytes. If a thread reads sequentially, and has read as many bytes as there are between two positions where it blocked, then it has read
+//! exactly the bytes between these positions. Between two samples, the thread's position is estimated from the number of bytes that it has
+//! read. The estimate goes beyond the last observed position by at most [`threads::MAX_GUESSED_BYTES`], multiplied by the number of times
+//! that the sequential run was observed.
 //!
 //! The sampler must run as the same user, with Yama's ptrace_scope at 0, or at 1 if foreread is the program's parent.
 //! The sampler cannot observe programs that other processes may not inspect (setuid, `PR_SET_DUMPABLE` 0), reads that never

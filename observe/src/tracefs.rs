@@ -6,7 +6,7 @@
 //!   or ours    after a kill, by its guard or by the next run
 //! ```
 //!
-//! No event is switched on outside this instance, the mount of tracefs ends with the process, and no kprobe is used.
+//! No event is enabled outside this instance, the mount of tracefs ends with the process, and no kprobe is used.
 
 use foreread_os::failure::Failure;
 pub use instance::{Instance, Stats};

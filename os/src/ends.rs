@@ -5,8 +5,8 @@
 //!   waits_for("the recording")         the next step: from the start
 //!   is_over()                          no more reports
 //! ```
-//! Before each step of its shutdown that may wait for storage, the kernel or another process, a command tells this module what
-//! the step waits for. If the thread that reports cannot be started, nothing is reported.
+//! Before a step of its shutdown that may wait for storage, the kernel or another process, a command registers with this module what the
+//! step waits for. If the thread that reports cannot be started, nothing is reported.
 
 use crate::threads;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -4,7 +4,7 @@
 //!   bad model file: disk.toml, line 3: "fast" is not a number; write one from 0 to 1000
 //!   ── what ─────   ── place ───────   ── why ──────────────   ── remedy ────────────
 //! ```
-//! The crate that detects an error sets its kind; the command turns it into a line and an exit code in one place. Parts that are
+//! The crate that detects an error sets its kind; the command converts the error to a line and an exit code in one place. Parts that are
 //! empty are left out of the message.
 
 use std::error::Error;

@@ -1,5 +1,4 @@
-//! Facts about the host from `/proc` and `/sys`. Other modules read files in these folders only to observe processes and to use
-//! tracefs.
+//! Facts about the host from `/proc` and `/sys`. Other modules read files in these folders only to observe processes and to use tracefs.
 //!
 //! ```text
 //!   backing        disks and mounts that read ahead, with their attributes

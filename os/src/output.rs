@@ -3,8 +3,8 @@
 //! ```text
 //!   create ──► unnamed file in the same folder ──► write ──► keep: it gets its name (with force, replaces a file)
 //! ```
-//! The unnamed file disappears if the process ends early, even by SIGKILL. If the file system does not support unnamed files
-//! (O_TMPFILE), a temporary file in the same folder is used, which remains after SIGKILL.
+//! The new file has no name until it is complete, so it disappears if the process ends early, even by SIGKILL. If the file system does not
+//! support unnamed files (O_TMPFILE), a temporary file in the same folder is used, which remains after SIGKILL.
 //!
 //! | at the path is | without force | with force |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | a FIFO, a terminal, `/dev/null`, `/dev/stdout`, `/dev/fd/3` | written as it is | the same |
 //! | a folder, a disk, a socket | refused | refused |
 //!
-//! An existing file is kept until the new one is complete.
+//! An existing file is kept until the new file is complete.
 
 use crate::open::kind_in_words;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};

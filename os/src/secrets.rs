@@ -1,4 +1,4 @@
-//! Removes secrets from names of sources: one rule for all code that prints, logs or passes on a name.
+//! Removes secrets from names of sources: all code that prints, logs or passes on a name uses this rule.
 //!
 //! ```text
 //!   https://USER:PASSWORD@host:1/a/b?token=T#x     is shown as    https://host:1/a/b?...

@@ -3,9 +3,8 @@
 //! `std::thread::spawn` and `Scope::spawn` panic if the system refuses a thread (`ulimit -u`, `pids.max` of a control group); clippy.toml
 //! forbids them. The functions of this module return an error with a remedy instead.
 //!
-//! A thread that reads files of users may never end: a file system that does not answer (NFS, FUSE) keeps it in the kernel, and no signal
-//! but SIGKILL reaches it. Work that a command must wait for when it ends runs as a [`Task`]: after a time limit, its thread is
-//! abandoned.
+//! A thread that reads files of users may never end: if a file system (NFS, FUSE) does not answer, the thread stays in the kernel, and only
+//! SIGKILL ends it. Work that a command must wait for when it ends runs as a [`Task`]: after a time limit, its thread is abandoned.
 //!
 //! ```text
 //!   Task::start ──► thread: stat, open, read ... ──► result          within(5 s): the result, or `None`, and the process can end

@@ -1,4 +1,4 @@
-//! Unmounts FUSE mounts with the system's commands (fusermount3 or umount): systems with FUSE have at least one of them, and they
+//! Unmounts FUSE mounts with the system's commands (fusermount3 or umount): systems with FUSE have at least one of these commands, and they
 //! may unmount for any user.
 
 use std::path::Path;

@@ -4,9 +4,9 @@
 //! ```text
 //!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
 //! ```
-//! Only headers are read. A header may be hostile, so its size is limited, the memory for its contents is part of the
-//! plan's memory limit, and each part must be within the file. Headers are read through the trait [`ReadAt`], so that
-//! files of other sources can be used too.
+//! This module reads only headers. A header may be malicious, so its size is limited, the memory for its contents is part of the plan's
+//! memory limit, and each part must be within the file. Headers are read through the trait [`ReadAt`], so that files of other sources can
+//! be used too.
 
 use crate::runs::{Account, Full};
 use std::fs::File;

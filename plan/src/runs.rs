@@ -1,16 +1,16 @@
 //! Merges several recorded runs into one plan.
 //!
-//! Of each run, only the first read of each page is used, because the page is cached afterwards. The plan starts with
-//! the ranges of the first run; additional ranges of later runs are inserted next to their neighbours:
+//! Of each run, only the first read of each page is used, because the page is cached afterwards. The plan starts with the ranges of the
+//! first run; additional ranges of later runs are inserted next to the ranges that they follow or precede in their run:
 //!
 //! ```text
 //!   run 1   a 0..64K at 0 ms     b 0..8K at 20 ms                          c 0..4K at 30 ms
 //!   run 2   a 0..64K at 5 ms     b 0..8K at 45 ms     d 0..4K at 46 ms     c 0..4K at 60 ms
 //!   plan    a at 0, 2 runs       b at 20, 2 runs      d at 21, 1 run       c at 30, 2 runs
 //! ```
-//! Metadata reads of a block device are merged by offset. With `at_least`, the plan contains only ranges that occur in
-//! at least this number of runs. With `max_bytes`, the ranges that save the least waiting time per byte are left out,
-//! until the remaining ranges have at most this many bytes.
+//! Metadata reads of a block device are merged by offset. If `at_least` is set, the plan contains only ranges that occur in at least this
+//! number of runs. If `max_bytes` is set, the ranges that save the least waiting time per byte are left out, until the remaining ranges
+//! have at most this many bytes.
 
 use crate::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use std::collections::{BTreeMap, HashMap};

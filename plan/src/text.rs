@@ -12,9 +12,9 @@
 //!   r 1 0 8192 21800000 0 20000000 1 0               needed 20 ms after range 0 had arrived
 //!   end
 //! ```
-//! Sizes are bytes, times are nanoseconds. The field `at` is the time since the start of the program. Unknown keys
-//! before the first `f` line are ignored. Another version, a missing `end`, or a number of files or ranges other than
-//! stated is an error.
+//! Sizes are in bytes, times in nanoseconds. The field `at` is the time since the start of the program. Unknown keys before the first `f`
+//! line are ignored. A text with another version, without `end`, or with another number of files or ranges than it states, is refused with
+//! an error.
 
 use crate::runs::Account;
 use crate::{MAX_END, MAX_FILES, MAX_PATH_BYTES, MAX_RANGES, Plan, PlanFile, PlanRange};

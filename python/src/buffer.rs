@@ -1,9 +1,9 @@
 //! Gives the engine access to memory of Python objects, so that a read can fill it: through Python's buffer protocol,
 //! which is in the limited API since Python 3.11.
 //!
-//! Python 3.10 exports the same `PyObject_GetBuffer` and `Py_buffer` (docs.python.org, "Buffer Protocol"), but not in
-//! its limited API, so this file declares them. While a [`WritableBuffer`] exists, Python neither frees the memory nor
-//! changes its size: a `bytearray` refuses to grow, and a `memoryview` refuses to be released.
+//! Python 3.10 exports `PyObject_GetBuffer` and `Py_buffer` with the same definitions (docs.python.org, "Buffer Protocol"), but not in its
+//! limited API, so this file declares them. While a [`WritableBuffer`] exists, Python neither frees the memory nor changes its size: a
+//! `bytearray` refuses to grow, and a `memoryview` refuses to be released.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Runs the command `foreread` in the Python process; `foreread/__main__.py`, which the installed script `foreread`
-//! executes, calls it.
+//! Runs the command `foreread` in the Python process. The installed script `foreread` executes `foreread/__main__.py`, which calls this
+//! code.
 //!
 //! ```text
 //!   foreread tune -- CMD ──► python ──► __main__.main ──► command ──► foreread_cli::main ──► exit code

@@ -1,7 +1,7 @@
-//! Converts errors of the engine to Python exceptions: `OSError` with errno, text and name, or `ValueError` for invalid arguments.
+//! Converts errors of the engine to Python exceptions: `OSError` with errno, text and file name, or `ValueError` for invalid arguments.
 //!
-//! [`guarded`] turns a panic into an `OSError` with EIO. Without this function, PyO3 would raise an exception that
-//! `except Exception` does not catch.
+//! [`guarded`] converts a panic to an `OSError` with EIO. Without [`guarded`], PyO3 would raise an exception that `except Exception` does
+//! not catch.
 
 use foreread::{ErrorKind, OpenError, ReadError};
 use pyo3::exceptions::{PyOSError, PyValueError};

@@ -1,8 +1,8 @@
 //! A source that reads through a Python function: `fetch(start, end)` returns the bytes of that range.
 //!
 //! Several threads of the engine may call the function at the same time. A thread attaches to the interpreter for the
-//! call, and detaches from it while it copies the bytes. Without a GIL the calls run in parallel. If the function
-//! raises an exception, the reads that need these bytes fail, and raise the same exception.
+//! call, and detaches from it while it copies the bytes. In Python without a GIL, the calls run in parallel. If the function raises an
+//! exception, the reads that need these bytes fail, and raise the same exception.
 
 use crate::calls::Call;
 use foreread::source::{Defaults, Source, SourceError};

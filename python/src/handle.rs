@@ -4,9 +4,9 @@
 //!   call ──► lend: the reader, or ValueError (closed), or a new one (this is a forked child)
 //!        ──► wait::read without the interpreter ──► bytes, or the exception of the fetch, or OSError
 //! ```
-//! A thread detaches from the interpreter before it calls the engine. Without a GIL, a fork or a garbage collection
-//! must first stop all attached threads, so an attached thread that waited for a lock of the engine would block the
-//! fork or the garbage collection.
+//! A thread detaches from the interpreter before it calls the engine. In Python without a GIL, a fork or a garbage collection must first
+//! stop all attached threads. An attached thread that waited for a lock of the engine would therefore block the fork or the garbage
+//! collection.
 
 use crate::buffer::{WritableBuffer, new_bytes};
 use crate::error::{guarded, invalid};

@@ -1,7 +1,7 @@
 //! foreread for Python: the extension module `foreread._native`. The package `foreread` builds its Python objects on it.
 //!
-//! No thread waits while it is attached to the interpreter, no panic crosses into Python, and a forked child does not
-//! use the engines of its parent.
+//! No thread waits while it is attached to the interpreter, no panic reaches Python, and a forked child does not use the engines of its
+//! parent.
 //!
 //! ```text
 //!   foreread/_file.py: File(io.RawIOBase) ──► Handle ──► foreread::Reader ──► engine of its kind (process.rs)

@@ -1,19 +1,20 @@
-//! State shared by the files of a process: an engine for each kind of storage and setting, the defaults, and fork handling.
+//! State shared by the files of a process: an engine for each kind of storage and each group of settings, the defaults, and the handling of
+//! forks.
 //!
 //! The policy `auto` adapts to the storage that its engine reads, so a local file and an object have separate engines,
 //! but a thousand objects share one engine. After the last file of an engine is closed, the engine is kept for the next
-//! file. If there are more than [`MAX_ENGINES`] engines, those without open files are dropped.
+//! file. If there are more than [`MAX_ENGINES`] engines, the engines without open files are dropped.
 //!
 //! ```text
 //!   open ──► kind, policy, cache ──► the existing engine, or a new one
 //!   fork ──► parent: nothing changes
 //!        └─► child:  generation + 1; old engines and readers are neither used nor dropped
 //! ```
-//! The state is locked only briefly, by a thread that is attached to the interpreter. Before a thread calls the engine,
-//! it unlocks the state and detaches from the interpreter. Therefore the state is consistent during a fork: with a GIL
-//! no other thread is attached, and without a GIL Python first stops all attached threads (`PyOS_BeforeFork`). An
-//! attached thread must not block, because a fork waits for all attached threads. The fork would wait forever if such a
-//! thread waited for a lock that the forking thread holds: `Fork::prepare` locks the state that engines share.
+//! The lock of this state is held only briefly, by a thread that is attached to the interpreter. Before a thread calls the engine, it
+//! unlocks the state and detaches from the interpreter. Therefore the state is consistent during a fork: with a GIL no other thread is
+//! attached, and without a GIL Python first stops all attached threads (`PyOS_BeforeFork`). An attached thread must not block, because a
+//! fork waits for all attached threads. The fork would wait forever if an attached thread waited for a lock that the forking thread holds:
+//! `Fork::prepare` locks the state that engines share.
 
 use crate::calls;
 use crate::fetcher;

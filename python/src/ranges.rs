@@ -1,5 +1,4 @@
-//! Reads the ranges of a list one after the other, and prefetches the next ranges, as far as they fit into a window of
-//! limited size.
+//! Reads the ranges of a list one after the other, and prefetches the next ranges as far as they fit into a window of limited size.
 //!
 //! ```text
 //!   ranges:  [read] [read] [next] [wanted] [wanted] [ ... ]

@@ -1,8 +1,8 @@
 //! Converts the counters of a file or an engine to a Python dict and to text.
 //!
 //! The keys of the dict are the field names of `foreread_core::stats::Stats`, which defines each counter. The last word
-//! of a key is its unit (`bytes`, `ns`); a key without a unit counts events. The dict of a file omits counters of
-//! things that are not caused by a single file.
+//! of a key is its unit (`bytes`, `ns`); a key without a unit counts events. The dict of a file omits counters of events that are not
+//! caused by a single file.
 
 use foreread::policy::{Limit, Tuning};
 use foreread::{Reader, Stats, readahead_state, why_no_readahead};

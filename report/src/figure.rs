@@ -1,5 +1,4 @@
-//! The data of a chart: lines over an axis, or bars with their names. `draw.rs` draws charts as SVG, with the crate
-//! `plotters`.
+//! The data of a chart: lines over an axis, or bars with their names. `draw.rs` draws the charts as SVG, with the crate `plotters`.
 //!
 //! Series are told apart by colour and by the shape of their markers. The colours are those of Okabe and Ito, which
 //! people with colour blindness can tell apart, with grey instead of yellow. The text of a chart has the same colour as

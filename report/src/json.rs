@@ -1,4 +1,4 @@
-//! Writes JSON in the form that all commands use: indented, with every digit, and a newline at the end.
+//! Writes JSON in the form that all commands use: indented, with all digits of every number, and with a newline at the end.
 
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Escapes untrusted text for an HTML page, such as names of traces, files and policies.
 //!
-//! The escaped text contains no characters that could end an element, a script or an attribute. It also contains no
+//! The escaped text contains no characters that could end an element, a script or an attribute. The escaped text also contains no
 //! characters that XML forbids or that change the text direction.
 
 /// Escapes `text` so that it can be put into an element or an attribute of HTML and XML.

@@ -1,5 +1,5 @@
-//! Formats numbers for tables and sentences with few digits. Rounding never makes a number say more than is true: "100
-//! %" is shown only if it is exactly 100 %. The JSON output has all digits.
+//! Formats numbers for tables and sentences with few digits. Rounding never makes a number look better than it is: "100 %" is shown only if
+//! the value is exactly 100 %. The JSON output has all digits.
 
 /// Formats a size with all its digits and in the notation of policy parameters: `512K`, `1000`.
 pub use foreread_core::units::format_size as exact_size;

@@ -1,7 +1,7 @@
 //! The trait through which a long measurement reports its progress.
 //!
-//! The measurements of the crate `lab` call it between runs, and the command line implements it. The trait is never
-//! called during a timed run, because the time for printing would then be measured too.
+//! The measurements of the crate `lab` call this trait between runs, and the command line implements it. The trait is never called during a
+//! timed run, because the time for printing would then be measured too.
 
 /// Receives the progress of a measurement: the start of each stage, and the steps that the stage has done.
 pub trait Progress {

@@ -1,10 +1,10 @@
 //! Storage models: predict the cost of reads on a disk, a volume or an object store.
 //!
-//! A device uses its owner's virtual clock: it accepts commands, returns the time of its next event, and, when this
-//! time is reached, returns the bytes that have arrived. The bytes of a command arrive from its start to its end, in
-//! one or more parts, so a reader may continue before a long command is complete.
+//! A device uses its owner's virtual clock. It accepts commands and returns the time of its next event; when this time is reached, it
+//! returns the bytes that have arrived. The bytes of a command arrive from its start to its end, in one or more parts, so a reader may
+//! continue before a long command is complete.
 //!
-//! Devices use no real time and no real data, and never fail. Their random numbers do not depend on the order of calls
+//! Devices use no real time and no real data, and never fail. The random numbers of a device do not depend on the order of calls
 //! ([`crate::rng`]).
 //!
 //! ```text

@@ -1,8 +1,8 @@
 //! Two limits for the times in a comparison of policies: a lower bound for the time of any run, and the best schedule that a search
 //! with perfect foresight finds (the oracle). Every policy's time is above the bound. The oracle's time is normally between the
-//! bound and the times of the policies. A policy can beat the oracle if it finds a schedule that the search does not (see
-//! `lab/tests/limits/search.rs`), or if it happens to get shorter random latencies. Random latencies depend on the requests, and
-//! each policy sends different requests. `foreread compare` marks the rows of policies that beat the oracle.
+//! bound and the times of the policies. A policy can beat the oracle if it finds a better schedule than the search (see
+//! `lab/tests/limits/search.rs`), or if it happens to get shorter random latencies. Random latencies depend on the requests, and each
+//! policy sends different requests. `foreread compare` marks the rows of policies that beat the oracle.
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `future.rs` | all future reads, cut into extents, with the next use of each |
 //! | `oracle/` | the search among schedules, on the same device with the same random numbers |
 //!
-//! Because the code of these limits knows future reads, it is only used to judge policies, and never to serve reads.
+//! Because the code of these limits knows future reads, it is used only to judge policies, and never to serve reads.
 
 pub mod bound;
 mod future;

@@ -6,7 +6,7 @@
 //! change the meaning of a seed.
 //!
 //! The generator uses no system entropy, no time and no threads. Whole numbers and uniform random numbers are the same on every
-//! machine. Normal and lognormal ones use the platform's `ln`, `cos` and `exp`, which may differ in the last bit.
+//! machine. Normal and lognormal random numbers use the platform's `ln`, `cos` and `exp`, which may differ in the last bit.
 //!
 //! ```text
 //!   seed ──► state ──(+ GOLDEN)──► state ──(+ GOLDEN)──► ...

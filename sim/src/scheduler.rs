@@ -1,10 +1,10 @@
-//! The job scheduler decides which job issues which request, and when. The simulator, the oracle and the live reader of
-//! `foreread-lab` carry out its decisions. The scheduler does no I/O and reads no clock.
+//! The job scheduler decides which job issues which request, and when. The simulator, the oracle and the reader of `foreread-lab` for real
+//! storage carry out its decisions. The scheduler does no I/O and reads no clock.
 //!
-//! A job has `depth` slots, and a slot has at most one outstanding request. After its request is served, a slot waits
-//! for the rest of its batch, then for the think time of the job's next request, and then issues that request. In a timed job (one
-//! that issues requests at recorded times), one slot waits for the time of the next request; when it issues the request, another
-//! slot takes over that wait.
+//! A job has `depth` slots, and a slot has at most one outstanding request. After its request is served, a slot waits for the rest of its
+//! batch, then for the think time before the job's next request, and then issues that request. In a timed job (a job that issues requests
+//! at recorded times), one slot waits for the time of the next request; when it issues the request, another slot starts to wait for the
+//! request after that.
 //!
 //! ```text
 //!   slot:   waits for a time ──expire──► ready ──poll──► Step::Issue ──► in service ──served──► ready, or its batch
@@ -12,10 +12,10 @@
 //!              └────── think time ─────────┘                         skip ────┘ (a hint: nothing to wait for)
 //! ```
 //!
-//! Example: one job of depth 2 has the requests a, b and c, and request c has a think time of 10 ns. `poll(0)` gives `Open`;
-//! `expire(0)` and `poll(0)` give a for slot 0, and again b for slot 1. `served(5, 0)` and `poll(5)` give nothing: slot 0 waits
-//! until time 15 (think time). After `served(9, 1)`, slot 1 waits until time 19. `expire(15)` and `poll(15)` give c for slot 0; at
-//! time 19 there is no request left for slot 1. `served(20, 0)` and `poll(20)` give `Close`.
+//! Example: one job of depth 2 has the requests a, b and c, and request c has a think time of 10 ns. `poll(0)` returns `Open`; `expire(0)`
+//! and `poll(0)` return request a for slot 0, and when called again, request b for slot 1. `served(5, 0)` and `poll(5)` return nothing:
+//! slot 0 waits until time 15 (think time). After `served(9, 1)`, slot 1 waits until time 19. `expire(15)` and `poll(15)` return request c
+//! for slot 0; at time 19 there is no request left for slot 1. `served(20, 0)` and `poll(20)` return `Close`.
 //!
 //! Call order: after `new`, and after every `expire`, `served` and `skip`, call `poll` until it returns `None`.
 

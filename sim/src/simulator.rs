@@ -1,8 +1,8 @@
 //! The simulator: the engine's state machine on a virtual clock and a device model.
 //!
-//! It is a discrete event simulation: readers issue requests, and the device answers. The state machine is the one that also serves
-//! live reads; here it runs without real time and data. Only devices and workloads use random numbers, each computed from its own
-//! keys ([`crate::rng`]).
+//! It is a discrete event simulation: readers issue requests, and the device answers. The state machine is the same code that serves live
+//! reads; here it runs without real time and data. Only devices and workloads use random numbers, each computed from separate keys
+//! ([`crate::rng`]).
 //!
 //! ```text
 //!   workload ──requests──► slot of a job ──Read, Fault, Advise──► machine ──Submit──► device
@@ -10,8 +10,7 @@
 //!      └── think, copy ──────┘  └───────────────Serve───────────────┘  └──Done─────────┘
 //! ```
 //!
-//! Opening a file, a hint, and a touch of a mapped page take no time. A page fault costs the host as much time as a read of one
-//! page.
+//! Opening a file, a hint, and a touch of a mapped page take no time. A page fault takes the host as much time as a read of one page.
 
 use crate::device::{Arrival, Command, Device};
 use crate::scheduler::{Issue, JobScheduler, Step};

@@ -1,8 +1,8 @@
 //! The statistics of a comparison: a confidence interval for a mean, a significance test for a difference, and the correction for
 //! multiple comparisons.
 //!
-//! Runs are paired: run `i` of every policy uses the same trace, seed and storage in the same minute. So the test uses the
-//! differences within these pairs. Undefined results are `None`, never NaN.
+//! Runs are paired: run `i` of every policy uses the same trace and seed, and real storage is measured for all policies at nearly the same
+//! time. So the test uses the differences within these pairs. Undefined results are `None`, never NaN.
 
 use crate::rng::Rng;
 use hdrhistogram::Histogram;

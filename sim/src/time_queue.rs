@@ -1,4 +1,4 @@
-//! A queue of items, each with a time on a virtual clock at which it is due; the earliest comes first.
+//! A queue of items, each with a time on a virtual clock at which it is due; the item with the earliest time comes first.
 
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::Machine;

@@ -1,8 +1,8 @@
-//! Workloads: the reads of a program, in order, for each of its readers (jobs).
+//! Workloads: the reads of a program in the order in which each of its readers (jobs) issues them.
 //!
-//! A workload is a list of jobs. A job issues its requests in order, with at most `depth` of them outstanding
-//! (`model.rs`). A workload is written as `NAME:key=value,...`; its size and a seed turn it into a list of requests.
-//! The same text, size and seed give the same requests on every machine.
+//! A workload is a list of jobs. A job issues its requests one after the other, with at most `depth` of them outstanding (`model.rs`). A
+//! workload is written as `NAME:key=value,...`; its size and a seed turn it into a list of requests. The same text, size and seed give the
+//! same requests on every machine.
 //!
 //! A workload has no writes, no data and no clock, and no request beyond the end of its file.
 //!

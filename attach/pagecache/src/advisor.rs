@@ -12,8 +12,8 @@
 //! waits until the first byte is in the cache, 1.3 ms later. Now the decision core knows the latency of the device, and for the
 //! second read it returns a readahead job of 4 MiB.
 //!
-//! If the bytes were already in the kernel's cache, the job ends at once ([`Outcome::AtHand`]), and its duration says nothing
-//! about the storage.
+//! If the bytes were already in the kernel's cache, the job ends at once ([`Outcome::AtHand`]), so its duration says nothing about the
+//! speed of the storage.
 //!
 //! The advisor does no I/O, never waits, and uses no clock.
 

@@ -5,9 +5,9 @@
 //!   nohup, a shell ──► foreread: SIGPIPE ignored by Rust's start code, before main ──► CMD: std sets SIGPIPE to its default, and blocks nothing
 //!                        └── recorded before that ───────────────────────────────────► keep(&mut command): both restored
 //! ```
-//! Other ignored signals stay ignored over fork and exec, as long as no handler is set for them. A child process that
-//! outlives foreread inherits none of its open files: otherwise the child would hold a lock (flock(1)) or a pipe of the
-//! calling script open.
+//! Signals other than SIGPIPE that are ignored stay ignored over fork and exec, as long as no handler is set for them. A child process that
+//! outlives foreread inherits no file that foreread has opened: otherwise the child would hold a lock (flock(1)) or a pipe of the calling
+//! script open.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Tests whether a file system keeps the cached pages of a file when the file is opened again.
 //!
 //! If a FUSE server does not set `FOPEN_KEEP_CACHE` (rclone, s3fs, nbdfuse), the kernel drops the pages of a file at
-//! each open. So data that was read ahead for another program is lost when that program opens the file, and if foreread
-//! opens the file, the data that the program has read is lost:
+//! each open. So the pages that foreread reads ahead are dropped when the program opens the file, and if foreread opens the file, the pages
+//! that the program has read are dropped:
 //!
 //! ```text
 //!   grep -r over rclone mount, 150 files, 33 ms each:   5.4 s; 5.3 s if all of them are read ahead in time
@@ -10,7 +10,7 @@
 //! The test reads one byte of a file (unless another program has just read some bytes), opens the file again, and asks the kernel
 //! whether the page is still cached. File systems other than FUSE keep the pages, and are not tested.
 //!
-//! This module opens only files on FUSE.
+//! This module opens only files on FUSE file systems.
 
 use crate::resident;
 use foreread_os::open::{descriptor_path, is_on_fuse};

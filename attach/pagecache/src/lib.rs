@@ -11,8 +11,8 @@
 //!   inherited   signals that child commands get as foreread got them
 //!   program     starts this program again, and commands of the user
 //! ```
-//! Example: reading 64 MiB of a file on a disk with a `read_ahead_kb` of 8192 takes eight calls of readahead(2). A
-//! single call for all 64 MiB would cache the first 8 MiB and report success.
+//! Example: reading 64 MiB of a file on a disk with a `read_ahead_kb` of 8192 takes eight calls of readahead(2). A single call for all 64
+//! MiB would read the first 8 MiB, and still report success.
 //!
 //! This crate does not decide what is read, uses no clock, and writes to no file.
 

@@ -1,8 +1,8 @@
 //! Starts the running program again, as a child process, and finds its executable file.
 //!
 //! The command `foreread` starts itself again for `tune` (which runs `record` as a child), and for the guard processes
-//! of tracefs and of `watch`. If foreread is a library in another program, the executable of the process is that
-//! program's: in Python it is the interpreter. Such a program tells foreread with [`set`] which command to start.
+//! of tracefs and of `watch`. If foreread is a library in another program, the executable of the process is that program's: for example,
+//! the Python interpreter. Such a program tells foreread with [`set`] which command to start.
 //!
 //! ```text
 //!   foreread         /proc/self/exe record ...

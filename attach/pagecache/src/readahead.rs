@@ -6,9 +6,9 @@
 //! ```text
 //!   start(file, 1M..20M, piece 8M)   readahead 1M+8M, 9M+8M, 17M+3M
 //! ```
-//! The call returns when the requests have been submitted to the device, not when the bytes have arrived. The call
-//! waits for the file system's metadata (which says where the bytes of the file are), and while the queue of the device
-//! is full. Cached pages are not read again.
+//! The call returns when the requests have been submitted to the device, not when the bytes have arrived. The call waits while the file
+//! system reads its metadata (which says where the bytes of the file are), and while the queue of the device is full. Cached pages are not
+//! read again.
 
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;

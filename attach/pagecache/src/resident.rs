@@ -1,14 +1,14 @@
-//! Which bytes of a file are in the page cache, by cachestat(2) (Linux 6.5).
+//! Determines which bytes of a file are in the page cache, with cachestat(2) (Linux 6.5).
 //!
-//! A page counts as cached once its read has begun, so a range that was just requested counts as cached, and need not
-//! be requested again. [`pages`] says whether the bytes have arrived.
+//! cachestat counts a page as cached once its read has begun, so a range that was just requested counts as cached, and need not be
+//! requested again. The function [`pages`] says whether the bytes have arrived.
 //!
 //! ```text
 //!   cached(file, 0..16M)   Some(16M): everything    Some(4M): a part    None: the kernel does not say
 //!   absent(file, 0..16M)   [8M..16M]                                    the ranges that are worth a call
 //! ```
-//! The kernel answers for files that the caller owns or may write. For other files cachestat fails with EPERM, and mincore(2) claims
-//! that every page is cached: in both cases the result is `None`, and the caller reads everything.
+//! The kernel answers for files that the caller owns or may write. For other files cachestat fails with EPERM, and mincore(2) claims that
+//! every page is cached: then the result is `None`, and the caller reads everything.
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

@@ -12,8 +12,8 @@
 //! the meantime, that value is kept, and so are lines that an administrator added to the file. The lock is a separate
 //! file that only root may open, because every user could lock a file that is readable for all.
 //!
-//! Without --force, a value that another file sets is not changed. The file of udev rules is never half written. The readahead of
-//! a mount without a disk, such as NFS, is never set, because such a mount gets another device number each time it is mounted.
+//! If another file also sets the value, it is changed only with --force. The file of udev rules is never half written. The readahead of a
+//! mount without a disk, such as NFS, is never set, because such a mount gets another device number each time it is mounted.
 
 use super::identity::{condition, pattern};
 use super::pins::Pin;

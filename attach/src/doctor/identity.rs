@@ -1,4 +1,4 @@
-//! Finds a permanent identity of a disk for a udev rule: udev must know it when it processes the rules with number 61.
+//! Finds a permanent identity of a disk for a udev rule; udev must know this identity when it processes rule files whose number is 61.
 //!
 //! ```text
 //!   disk          ENV{ID_SERIAL}, ID_WWN, ID_PATH         60-persistent-storage.rules, at `add`

@@ -1,4 +1,4 @@
-//! Measures a disk briefly, if that is permitted and disturbs nothing.
+//! Measures a disk briefly, if the user permits it and no other program is disturbed.
 //!
 //! ```text
 //!   a command measured it in the last half hour ──► its figures

@@ -1,12 +1,11 @@
-//! The readahead that the kernel chooses for a device: a table of kernel versions, each row with its source.
+//! Determines the readahead that the kernel chooses for a device, from a table of kernel versions; each row names its source.
 //!
 //! ```text
 //!   kernel 6.18, disk, rotational 1, optimal_io_size 0, max_sectors_kb 4096   ──► 2 x 4 MiB   since 6.17
 //!   kernel 6.18, disk, rotational 0, optimal_io_size 0                        ──► 128 KiB
 //! ```
-//! A distribution may have backported a newer rule: if only a newer rule gives the device's value, the value is
-//! explained by that rule. Every rule has a source in the kernel's history. Devices that are not in the table have no
-//! known rule.
+//! A distribution may have backported a rule of a newer kernel: if only such a rule gives the device's value, the value is explained by
+//! that rule. Every rule has a source in the kernel's history. Devices that are not in the table have no known rule.
 
 use super::look::{DeviceFacts, StorageKind};
 use foreread_os::host::KernelVersion;

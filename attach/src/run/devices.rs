@@ -1,11 +1,11 @@
-//! The state of each storage device in a run: it is examined, read ahead from, or ignored for a while.
+//! The state of each storage device in a run: whether it is being examined, is used for readahead, or is ignored for a while.
 //!
 //! ```text
 //!   examined ──slow──► read ahead from ──nothing gained──► ignored for 0.25 s, then examined again
 //!       └─────fast────────────────────────────────────► 0.5 s, 1 s, 2 s, 5 s, 5 s, ...
 //! ```
-//! So if a command begins to read from slow storage, foreread notices this after at most 5 s. If the command never
-//! reads from slow storage, one examination every 5 s has no measurable cost.
+//! An ignored device is examined again every 5 s, so if a command begins to read from slow storage, foreread notices this after at most 5
+//! s. If the command never reads from slow storage, these examinations have no measurable cost.
 
 use super::gain::Reason;
 use super::waits::Waits;

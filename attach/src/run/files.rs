@@ -1,14 +1,14 @@
-//! The files that the command reads: their device and inode numbers, their numbers in the decision core, and how foreread opens them.
+//! The files that the command reads: their device and inode numbers, their file numbers in the decision core, and how foreread opens them.
 //!
 //! ```text
 //!   unknown ──► search: found ──► known ──► read to its end, others since ──► forgotten
 //!      │            └─► not found three times, or completely cached: ignored for a while
 //!      └── listed in a folder ──► known at its first read
 //! ```
-//! A file is ignored for [`IGNORED`] if all of it was already in the page cache when the run began, because nothing can
-//! be gained. For most commands this applies to all shared libraries.
+//! A file is ignored for [`IGNORED`] if all of it was already in the page cache when the run began, because readahead could gain nothing.
+//! For most commands this applies to all shared libraries.
 //!
-//! This module keeps no file open.
+//! This module keeps no files open.
 
 use super::find::Way;
 use super::jobs::Access;

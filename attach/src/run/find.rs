@@ -13,8 +13,8 @@
 //! foreread closes the file again after a moment, because an open file keeps its file system mounted, keeps the bytes of a deleted file on
 //! disk, and prevents a write lease. So foreread stores only how the file can be opened again (its [`Way`]).
 //!
-//! foreread opens only the file in the event, and only if it is a regular file. A file for which a program holds a
-//! write lease is never opened, because that would break the lease.
+//! foreread opens only the file that the event names, and only if it is a regular file. A file for which a program holds a write lease is
+//! never opened, because that would break the lease.
 
 use super::leases;
 use foreread_observe::record::names::file_key;

@@ -1,5 +1,5 @@
-//! Decides whether storage is slow enough for readahead by another process, from the times of the kernel's events
-//! alone: no file is opened for this.
+//! Decides whether storage is so slow that readahead by another process gains time. The decision uses only the times of the kernel's
+//! events: no file is opened for it.
 //!
 //! The kernel emits one event when it allocates a page for a read, and another when the read gets its pages. Between these two events
 //! the thread waits for storage:
@@ -9,10 +9,11 @@
 //!   thread 8   fault 512    add_to_page_cache 496 ... 527    map_pages 512..527      1.2 ms: slow
 //!   thread 9   add_to_page_cache 64 ... 95    get_pages 40..43        read ahead by the kernel: no wait
 //! ```
-//! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, there is nothing to gain; this is known within
-//! a few milliseconds. Reads in the meantime are stored, and passed on if the storage is slow, so that the first reads are not lost.
+//! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, readahead can gain nothing; foreread knows this
+//! within a few milliseconds. Until the decision, reads are stored; if the storage is slow, they are then passed on, so that the first
+//! reads are not lost.
 //!
-//! The decision is made within [`MAX_TIME_NS`]; if the events are not sufficient by then, [`super::gain`] decides.
+//! The decision is made within [`MAX_TIME_NS`]; if there are not enough events by then, [`super::gain`] decides.
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
 use super::waits::{WaitUnion, Waits};

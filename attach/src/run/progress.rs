@@ -1,12 +1,12 @@
-//! Estimates how many files of a folder listing a command has read, if reads that do not block cannot be observed.
+//! Estimates how many files of a folder listing a command has read, if foreread cannot observe reads that do not block.
 //!
 //! ```text
 //!   listing    a 4K   b 8K   c 2K   d 6K   e 4K   ...
 //!   seen       a, and then d blocks: 14 KiB were read in between, the size of a, b and c, so these were read
 //!   guessed    20 KiB more were read since, unobserved: d, e, ... as far as the bytes go
 //! ```
-//! The number of bytes is what the process has read by system calls. If a program skips files of the listing, it reads fewer bytes than
-//! the skipped files have, and then only files with observed reads are counted.
+//! The estimate uses the number of bytes that the process has read by system calls. If a program skips files of the listing, it reads fewer
+//! bytes than all files up to its position have; then only files with observed reads are counted.
 
 /// Files after the last observed one count as read up to this many bytes, for each time that the files between two
 /// observed ones had been read.

@@ -9,7 +9,7 @@
 //! are not slowed down. If all data is cached, tracing slows down only the command's reads. A lost event costs only one
 //! readahead decision.
 //!
-//! The kernel filters out events of storage on which there is nothing to gain.
+//! The kernel filters out events of storage on which readahead can gain nothing.
 //!
 //! Events of different CPUs are not sorted by time; the order within each CPU is enough for readahead.
 

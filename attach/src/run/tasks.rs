@@ -1,9 +1,10 @@
-//! Threads that carry out tasks in order and wake the run whenever one has ended.
+//! Threads that carry out tasks in the order of submission, and wake the main thread of the run whenever a task has ended.
 //!
 //! ```text
 //!   the run ──Tasks::add──► queue ──► a thread: TaskKind::carry_out ──► ended, and `wake` is signalled ──► the run: Tasks::ended
 //! ```
-//! The run never waits for one of these threads. A thread that is blocked by storage ends when the storage answers, or with the process.
+//! The main thread never waits for one of these threads. A thread that is blocked by storage ends when the storage answers, or with the
+//! process.
 
 use crate::pool::{Next, Pool, Work};
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Lists the files that a command will read next if it goes through folders: their names, inode numbers and sizes, in
-//! the order of the folders.
+//! Lists the files that a command will read next if it reads folder after folder: their names, inode numbers and sizes, in the order of the
+//! folders.
 //!
 //! ```text
 //!   the command reads src/a, then src/b      two files of one folder: list it from there on
@@ -7,11 +7,11 @@
 //!   lib/h lib/i                              then the folders after src, in the order of the parent folder
 //! ```
 //! The files are in the order of readdir(3), in which programs also read them unless they sort. The decision core decides whether the
-//! command follows this order: a listed file is read ahead only if the command seems to go through the listing. The listing stays at
-//! most [`MAX_LEAD`] files ahead of the command. The stat call on a listed file also loads its inode, for which the command would
-//! otherwise wait.
+//! command follows this order: a listed file is read ahead only if the command seems to read the files in this order. The listing stays at
+//! most [`MAX_LEAD`] files ahead of the command. The stat call on a listed file also loads its inode, for which the command would otherwise
+//! wait.
 //!
-//! The listing follows no links, does not enter other file systems, and has a limited number of files.
+//! The listing follows no links, does not enter other file systems, and contains a limited number of files.
 
 use foreread_observe::record::names::file_key;
 use foreread_os::threads;

@@ -6,7 +6,7 @@
 //! | observes | every read and fault of files | reads that block, and what was read between them |
 //! | costs | half a microsecond per read | at most two thousand samples a second while a thread waits |
 //!
-//! Both ways have three levels: observe everything, only whether anything is read from storage, or nothing.
+//! Each of these two ways has three levels: observe every read, observe only whether anything is read from storage, or observe nothing.
 
 use super::devices::Devices;
 use super::tap::{Level, Tap};

@@ -4,9 +4,8 @@
 //!   group of 512 MiB, 20 MiB used ──► 492 MiB free, 64 MiB reserve ──► 428 MiB
 //!   all of it fetched ──► wait until the program reads the first range that was not ──► 214 MiB more
 //! ```
-//! When the program itself reads the first range that was not fetched, it has used the ranges before it, which the kernel
-//! may now evict. Only half of the size of these ranges is added to the budget, because the program may read in another
-//! order than the plan.
+//! If the program itself reads the first range of the plan that was not fetched, it has used the ranges before it, and the kernel may now
+//! evict them. Only half of the size of these ranges is added to the budget, because the program may read in another order than the plan.
 
 use foreread_os::host::Host;
 use foreread_os::host::memory::Room;

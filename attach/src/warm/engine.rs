@@ -1,9 +1,9 @@
-//! Reads a plan into the cache of foreread's own engine: the ranges of one source, in order, as far as they fit into the cache.
+//! Reads a plan into the cache of foreread's own engine: the ranges of one source, in the plan's order, as far as they fit into the cache.
 //!
 //! ```text
 //!   cache 256 MiB ──► at most 64 MiB of the plan are in flight or unused ──► clients read some ──► the next ranges
 //! ```
-//! The engine fetches each range like any readahead: a read for which a client waits has priority.
+//! The engine treats these fetches like any readahead: a read for which a client waits has priority.
 
 use foreread::Reader;
 use foreread_os::threads::{END_PATIENCE, Task};

@@ -1,5 +1,4 @@
-//! Reads a plan into the page cache: threads of the pool fetch it piece by piece, as fast as the storage allows and as
-//! far as memory allows.
+//! Reads a plan into the page cache: threads of the pool fetch it in parts, as fast as the storage allows and as far as memory allows.
 //!
 //! ```text
 //!   FillState ──next piece──► a thread: opens, readahead(2), waits ──► FillState

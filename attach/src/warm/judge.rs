@@ -1,12 +1,12 @@
-//! Rates how useful reading a plan was: compares what was fetched with the reads of the program in a recording.
+//! Rates how useful it was to read a plan ahead: compares the fetched ranges with the reads of the program in a recording.
 //!
 //! ```text
 //!   fetched  a 0..1M, arrived 5 ms      b 0..64K, arrived 9 ms      c 0..4K, arrived 9 ms
 //!   read     a 0..1M at 7 ms            b 0..64K at 8 ms
 //!   ──►      a used                     b used, and late            c unused
 //! ```
-//! The clocks of the fetches and of the recording start at most a few milliseconds apart, which limits the accuracy of the
-//! share of late bytes. For a page fault, all pages that the kernel mapped are counted as read.
+//! The clocks of the fetches and of the recording start at most a few milliseconds apart, which limits the accuracy of the fraction of
+//! bytes that came too late. For a page fault, all pages that the kernel mapped count as read by the program.
 
 use super::filler::FillReport;
 use super::state::Fetch;

@@ -1,4 +1,4 @@
-//! Files that are not read, and why.
+//! The files of a plan that are not read, each with the reason.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The state of reading a plan into the page cache: which piece is fetched next, and what has arrived.
+//! The state of reading a plan into the page cache: which part is fetched next, and which parts have arrived.
 //!
 //! ```text
 //!   next range, offset in it ──next──► in flight ──finished──► counts, meter ──► the depth

@@ -8,10 +8,10 @@
 //! If the benchmark is stopped after 1,000 runs, 38 cells are complete and are reported. The same command with the same
 //! `--resume FILE` then executes the remaining runs.
 //!
-//! The result of a run depends only on the run's key: cell, policy, seed, and the recording that it reads. For a judged
-//! policy such as `auto`, the key also includes the build of foreread: if the code has changed, `auto` runs again, but
-//! its opponents do not. To check that the change did not affect the opponents, one run of each opponent (the run in
-//! the file with the fewest requests) is repeated, and the file is refused unless every figure is the same.
+//! The result of a run depends only on the run's key: cell, policy, seed, and the recording that it reads. For a judged policy such as
+//! `auto`, the key also includes the build of foreread: if the code has changed, the runs of `auto` are repeated, but those of its
+//! opponents are not. To check that the change of the code did not affect the opponents, one run of each opponent (the stored run with the
+//! fewest requests) is repeated. If any figure differs, the file is refused.
 
 mod report;
 

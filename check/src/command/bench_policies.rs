@@ -1,9 +1,9 @@
 //! `foreread check bench policies`: checks its options, runs the benchmark, and prints the results as text or writes
 //! them as JSON.
 //!
-//! The first signal stops the schedule: running simulations finish, complete cells are reported, and the exit code is
-//! 128 plus the number of the signal. The second signal ends the process at once. With `--resume`, no finished run is
-//! lost in either case.
+//! The first signal stops the benchmark: no new simulation starts, running simulations finish, complete cells are reported, and the exit
+//! code is 128 plus the number of the signal. The second signal ends the process at once. With `--resume`, finished runs are kept after the
+//! first and after the second signal.
 
 use crate::bench::policies::{self, BenchOptions, CellFilter};
 use crate::evaluation::{Design, verdict};

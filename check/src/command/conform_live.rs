@@ -1,7 +1,7 @@
 //! `foreread check conform linux` without a recording: compares the running kernel's decisions with ours, as a table or as JSON.
 //!
-//! The check leaves no device, mount or file on the machine. The first signal (Ctrl-C, for example) ends the check
-//! after the current episode (some sixty operations); the second signal ends it at once.
+//! The check leaves no device, mount or file on the machine. The first signal (Ctrl-C, for example) ends the check after the current
+//! episode (about sixty operations); the second signal ends it at once.
 
 use crate::conform::live::{CellOutcome, CellOutcomes, CellSelection, FileSystem, check, table};
 use clap::ValueEnum;

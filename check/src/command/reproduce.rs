@@ -1,5 +1,5 @@
-//! `foreread check reproduce`: recomputes published tables, prints them, and fails if one of our figures disagrees with
-//! the published figure and this is not a known miss.
+//! `foreread check reproduce`: recomputes published tables and prints them. The command fails if one of our figures disagrees with the
+//! published figure, unless the row is marked as a known miss.
 
 use crate::reproduce::published::{PAPERS, Paper};
 use crate::reproduce::{self, Options, show};

@@ -1,16 +1,16 @@
-//! Compares a recording of a running kernel's readahead (docs/spec/linux-readahead.md 5) with `linux-6.18`.
+//! Compares a recording of a running kernel's readahead (docs/spec/linux-readahead.md 5) with the decisions of the policy `linux-6.18`.
 //!
 //! | level | operations are executed by | compared after each operation |
 //! |---|---|---|
 //! | *full* | [`Worlds`]: the policy's decisions and folios | calls, folios in order, marks, the descriptor's state |
 //! | *pages* | [`PageMachine`]: the machine with the policy, as readers use it | the pages brought in, the marks |
 //!
-//! Level *full* works for every recording, and determines whether a page is cached as the kernel does, which can be
-//! inexact for large folios. Level *pages* works for recordings without large folios and page faults, and knows exactly
-//! which pages are cached. After a difference, the rest of the episode (a short sequence of operations on one file) is
-//! not compared, because the two caches differ from then on. Each prediction continues from the state that our own code
-//! has reached, not from the recorded state. If the recorder marked an episode as being under memory pressure, its
-//! differences are counted separately, because they do not show that a rule is wrong.
+//! The level *full* works for every recording. It determines whether a page is cached by the same look-ups as the kernel, which can be
+//! inexact for large folios. The level *pages* works only for recordings that have no large folios and no page faults, and knows exactly
+//! which pages are cached. After a difference, the rest of the episode (a short sequence of operations on one file) is not compared,
+//! because the predicted cache then differs from the recorded cache. Each prediction continues from the state that our own code has
+//! reached, not from the recorded state. If the recorder marked an episode as being under memory pressure, the differences in it are
+//! counted separately, because they do not show that a rule is wrong.
 //!
 //! ```text
 //!   recording ──op──► ours ──┬─► equal? count the kernel's decisions, else a divergence: the next episode

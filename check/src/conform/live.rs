@@ -1,5 +1,5 @@
-//! Tests the running kernel: executes seeded operations on a temporary file system, records the kernel's decisions from
-//! tracepoints, and compares the recording.
+//! Tests the running kernel: executes operations from a seeded generator on a temporary file system, records the kernel's decisions from
+//! tracepoints, and compares them with ours.
 //!
 //! The test uses only its own device, files and tracing instance, and removes all of them, however the process ends.
 //!

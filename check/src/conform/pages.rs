@@ -1,8 +1,7 @@
-//! The level *pages* of `conform linux`: executes an episode on the engine's state machine, with a cache that is empty
-//! at first and never evicts.
+//! The level *pages* of `conform linux`: executes an episode on the engine's state machine, with a cache that is empty at the start and
+//! never evicts.
 //!
-//! This level does not compare a policy's decisions, but only their results: the fetched pages and the marks in the
-//! cache.
+//! This level does not compare a policy's decisions, but only their results: the fetched pages and the readahead marks in the cache.
 //!
 //! ```text
 //!   op ──► event ──► machine ──► Submit (answered at once): pages added     marks: the machine's cache

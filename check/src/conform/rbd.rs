@@ -1,8 +1,8 @@
-//! Compares librbd with the policy `rbd-aligned`: on a real Ceph cluster, librbd executes the same reads as our policy.
+//! Compares librbd with the policy `rbd-aligned`: both execute the same reads, librbd on a real Ceph cluster.
 //!
-//! librbd logs and counts its decisions; foreread's state machine returns ours. The two lists of extents must be equal,
-//! and so must the counters. foreread's predictions do not use librbd's answers. The check reads only images that it
-//! has created.
+//! librbd logs and counts its decisions; foreread's state machine returns ours. The extents that librbd logged must be equal to those of
+//! the policy, and so must the counters. foreread's predictions do not use what librbd logged or counted. The check reads only images that
+//! it has created itself.
 //!
 //! ```text
 //!   Case ──► machine with rbd-aligned ─────────► windows, ra_planned ─┐

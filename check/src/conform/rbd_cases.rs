@@ -1,6 +1,6 @@
 //! Test reads for librbd and `rbd-aligned`: those of the published tables, and any number of random sequences.
 //!
-//! No read begins beyond the end, because librbd refuses such a read before it looks for a sequence.
+//! No test read begins beyond the end of the image, because librbd refuses such a read before its readahead code sees it.
 
 use foreread_core::policy::PolicySpec;
 use foreread_sim::rng::{Rng, mix};

@@ -1,5 +1,5 @@
-//! A model of the kernel's state of one recorded file: folios, descriptors, mappings. The code of the policy
-//! `linux-6.18` makes the decisions and places the folios; this file models read calls, page faults and page tables.
+//! A model of the kernel's state of one recorded file: folios, descriptors, mappings. The code of the policy `linux-6.18` makes the
+//! decisions and chooses the folios; this file models read calls, page faults and page tables.
 //!
 //! ```text
 //!   read   ─► folios from page i ─► none: sync ─► (still none: one folio) ─► marked: async ─► go on behind them
@@ -10,7 +10,7 @@
 //! From the recording, the model takes the operations and the folios that the kernel evicted, but none of the kernel's
 //! decisions.
 //!
-//! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
+//! Source: docs/spec/linux-readahead.md 4.2 and 4.10, and 4.8 for hints.
 
 use super::cursor::Cursor;
 use super::recording::{Act, Call, Episode, Header, Op, PAGE, Pre, StreamState, TABLE};

@@ -10,7 +10,7 @@
 //! On a page fault, the kernel maps all cached pages of a block that is aligned by virtual address (fault-around).
 //! Therefore the position of a mapping within its page table decides which pages are mapped
 //! (docs/spec/linux-readahead.md 4.10). Only the 16 positions within a block are tried; where page tables end is not
-//! varied. Whether the neighbours of a page have arrived when its fault is retried depends on timing ([`World::play`]).
+//! varied. If a fault on a page is retried, it depends on timing whether the neighbours of the page have arrived ([`World::play`]).
 
 use super::recording::{Act, Op, TABLE};
 use super::world::{EpisodeEffects, FAULT_AROUND, World};

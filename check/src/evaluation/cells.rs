@@ -3,7 +3,7 @@
 //!
 //! `baseline` is every valid combination of 7 devices, 21 workloads and 2 cache sizes: 290 cells. `fractional` has so
 //! many workloads and devices that running all combinations would take too long, so each workload runs on only a few
-//! devices. A fixed rule chooses the devices, so that each device gets about the same number of workloads.
+//! devices. A fixed rule chooses the devices, so that each device is combined with about the same number of workloads.
 //!
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M

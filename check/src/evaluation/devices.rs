@@ -1,5 +1,4 @@
-//! Devices of the evaluation: the preset models, and five more devices whose speed changes during the run or is
-//! limited.
+//! Devices of the evaluation: the preset models, and five more devices whose speed changes or is limited during the run.
 //!
 //! A setting that is right for a device may be wrong after the device has changed. An adaptive policy must therefore
 //! also be tested on devices that change. The five devices use one network model of 200 MB/s:
@@ -12,9 +11,8 @@
 //!   throttle    15 ms, and at most 100 requests per second, 50 at once: a further request waits
 //! ```
 //! Example: a workload of 128 MiB on `step`. Requests for the first 64 MiB take 1 ms each, all later requests take 100
-//! ms each. Stores that answer 503 instead of delaying requests are not modelled, because requests never fail in the
-//! simulator. Source: the evaluation plan of `auto`; the figures are chosen within the range that users of object
-//! stores report.
+//! ms each. Stores that answer 503 instead of delaying requests are not modelled, because no request fails in the simulator. Source: the
+//! evaluation plan of `auto`; the figures are chosen within the range that users of object stores report.
 
 use foreread_core::policy::SpecError;
 use foreread_sim::device::net::{CHUNK_BYTES, NetModel};

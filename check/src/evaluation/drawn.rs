@@ -1,14 +1,14 @@
-//! Randomly generated devices, for which no constant of a policy was tuned.
+//! Randomly generated devices; no constant of a policy was tuned for them.
 //!
 //! ```text
 //!   drawn-SEED-N ──► keyed random numbers ──► a network, in three of four cases                a cache of 16M to 1G
 //!                                         └─► a mechanical disk, in one of four
 //! ```
 //! Each figure of a device is drawn uniformly on a log scale. The latency of a network is 0.05 to 300 ms, with a 99th
-//! percentile of 1.5 to 30 times the latency. A network has 1 to 128 concurrent requests. One connection has 5 to 2,000
-//! MB/s; the shared link has at least the rate of one connection and at least 20 MB/s, and at most 5,000 MB/s. Half of
-//! the networks also limit the number of requests per second, to 100 to 10,000. A mechanical disk has 3,600 to 15,000
-//! revolutions per minute, 30 to 300 MB/s at its outer edge, and a queue depth of 1 to 32.
+//! percentile of 1.5 to 30 times the latency. A network allows 1 to 128 concurrent requests. One connection has 5 to 2,000 MB/s. All
+//! connections share a link of 20 to 5,000 MB/s that is at least as fast as one connection. Half of the networks also limit the request
+//! rate, to 100 to 10,000 requests per second. A mechanical disk has 3,600 to 15,000 revolutions per minute, 30 to 300 MB/s at its outer
+//! edge, and a queue depth of 1 to 32.
 //!
 //! Example: `drawn-1-0` is the first device of seed 1. The same name gives the same device in every run and on every
 //! machine.

@@ -5,8 +5,8 @@
 //! ```
 //! The limits are those of `compare` on a model: as many requests in flight as the device accepts, and at most half of
 //! them readahead. The size of a cache page is that of the policy or, if the policy does not set it, that of the
-//! workload. If the policy is `oracle`, the result is the best schedule found with perfect foresight; of its figures,
-//! only the time can be compared with a policy's.
+//! workload. If the policy is `oracle`, the result is the best schedule found with perfect foresight; only its time can be compared with
+//! that of a policy.
 
 use super::watcher::Watcher;
 use super::{Cell, devices, opponents, workloads};

@@ -1,8 +1,7 @@
 //! The opponents, that is, the policies with which a judged policy is compared; also creates a policy from its name.
 //!
-//! `BASELINE` contains the settings that a user of foreread could choose before the policy `auto` existed, and the
-//! imitation of another program's readahead that wins most often. `EIGHT` contains four of these settings, the
-//! imitation, and three adaptive policies.
+//! `BASELINE` contains the settings that a user of foreread could choose before the policy `auto` existed, and that imitation of another
+//! program's readahead that wins most often. `EIGHT` contains four of these settings, the imitation, and three adaptive policies.
 //!
 //! If a parameter of a policy depends on the capacity of the device, the capacity of the device model is used.
 

@@ -1,20 +1,19 @@
 //! AMP's experiment: 100 concurrent sequential readers, by cache size and think time.
 //!
-//! With 100 streams, a cache has room for only some hundred KiB of each stream. If readahead is too long, it evicts
-//! pages that other streams have not read yet; if it is too short, the disk seeks for every small request. AMP was
-//! designed for this case, so `auto` must reach at least 0.98 of AMP's throughput in each cell.
+//! With 100 streams, a cache can hold only a few hundred KiB of each stream. If the readahead windows are too long, they evict pages that
+//! other streams have not read yet; if they are too short, the disk seeks for every small request. AMP was designed for this case, so
+//! `auto` must reach at least 0.98 of AMP's throughput in each cell.
 //!
 //! ```text
 //!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
 //!             164, 655, 2621 KiB per stream   demand: all that the disk delivers, 164 MB/s, 16 MB/s
 //! ```
-//! Example: a cache of 16 MiB has no room for 100 windows of 4 MiB: most windows are refused, or evicted before they
-//! are read.
+//! Example: a cache of 16 MiB cannot hold 100 windows of 4 MiB: most windows are refused, or evicted before they are read.
 //!
-//! The disk is `hdd-7200`; the publication had five SCSI disks. Each of the 100 readers reads a file of 4 MiB. AMP's
-//! degree of readahead grows by the size of one read for each prefetched part. In a file of 4 MiB it reaches its final
-//! value with the two smaller caches. Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared
-//! Cache", FAST 2007, for the 100 concurrent streams; the sizes are our choice.
+//! The disk is the model `hdd-7200`; the publication used five SCSI disks. Each of the 100 readers reads a file of 4 MiB. AMP's degree of
+//! readahead grows by the size of one read for each prefetched part. In a file of 4 MiB, the degree reaches its final value with the two
+//! smaller caches. Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, for the 100 concurrent
+//! streams; the sizes are our choice.
 
 use super::measure::{Figures, Key, is_within_credit, simulate};
 use super::verdict::JUDGED;

@@ -7,9 +7,9 @@
 //! of 42 such cells, 1.031 bytes are fetched for each demanded byte, so the target is missed, and the report names that
 //! cell.
 //!
-//! A target whose cells were not run has no value, and is neither met nor missed. If only a part of the cells was run,
-//! targets for means are not judged. Source of the targets: issue 18. The targets for live sources are not here,
-//! because a simulation cannot judge them.
+//! If none of the cells of a target were run, the target has no value, and is neither met nor missed. If only some of the cells were run,
+//! targets for means are not judged. Source of the targets: issue 18. The targets for live sources are not here, because a simulation
+//! cannot judge them.
 
 use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, geometric, is_judged};
 use super::{Cell, Design};

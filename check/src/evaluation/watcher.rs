@@ -1,5 +1,5 @@
-//! Takes measurements during a run: how many bytes that were read ahead are in the cache unread, and how long a random
-//! reader waits.
+//! Takes measurements during a run: how many bytes that were read ahead are in the cache but not yet read, and how long a random reader
+//! waits.
 //!
 //! ```text
 //!   held    integral of (bytes planned - bytes touched - bytes that left unused) over time

@@ -14,8 +14,8 @@
 //!   antagonist        a random reader next to a scan; only the random reader's latency counts
 //!   streams-100       100 concurrent readers, one file each (AMP, FAST 2007)
 //! ```
-//! All other workloads of the evaluation are those of [`foreread_sim::workload`]. Sources: the named projects. We chose
-//! the sizes so that the simulation of a run takes well under a second.
+//! All other workloads of the evaluation are those of [`foreread_sim::workload`]. Sources: the projects named in this list. We chose the
+//! sizes so that the simulation of a run takes well under a second.
 
 use super::devices;
 use foreread_core::policy::SpecError;

@@ -8,9 +8,9 @@
 //!   window 2 linux-2.6.31:max=128K 0+1024,1536+16384  what a policy decides, without time
 //!   left_out usb-2g 4K                                a model fitted to the other rows
 //! ```
-//! A device is given as the name of a preset model, with changes after `+`: `eva+slices` adds an I/O scheduler with the
-//! time slices of CFQ, `x25-m+command=167000` adds 167,000 ns to each command, and `disk-2003+hit=50000` sets the time
-//! for a page from the drive's buffer to 50,000 ns.
+//! A device is given as the name of a preset model, with changes after `+`. For example, `eva+slices` adds an I/O scheduler with the time
+//! slices of CFQ, `x25-m+command=167000` adds 167,000 ns to each command, and `disk-2003+hit=50000` sets the time for a page from the
+//! drive's buffer to 50,000 ns.
 
 use super::published::{self, Experiment};
 use super::{Options, ReproduceError, asked, bytes, rules, sweep};

@@ -1,4 +1,4 @@
-//! The published figures: one CSV file for each paper with a row for each figure, and files for shared fields.
+//! The published figures: for each paper, one CSV file with a row for each figure; other files contain the fields that several rows share.
 //!
 //! ```text
 //!   PAPER.csv        table, row, column, published, ours, kind, holds, known, reason
@@ -7,9 +7,9 @@
 //!
 //!   sequential readers on HP EVA | 4 readers, 128K | KB/s | 132351 | kib_s readers 4 128K eva | fit | 0.06
 //! ```
-//! `ours` is an expression ([`super::experiment`]). `holds` is the target ([`super::verdict::Target`]). If `known` is
-//! `miss`, it is known that our figure disagrees: the row is listed as a miss, but only other misses make the command
-//! fail.
+//! The column `ours` of PAPER.csv is an expression ([`super::experiment`]) that computes our figure for the row. The column `holds` is the
+//! target: how closely our figure must agree ([`super::verdict::Target`]). If the column `known` is `miss`, it is known that our figure
+//! disagrees: the row is listed as a miss, but only other misses make the command fail.
 //!
 //! The CSV files contain none of our results.
 

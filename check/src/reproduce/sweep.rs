@@ -1,6 +1,6 @@
-//! Reproduces the measurements of [Wu 2010b], in which `dd` reads a device with one readahead size after the other.
-//! Compares the model of the device with all rows of the table; also fits the same kind of model without one row, and
-//! compares its prediction for this row.
+//! Reproduces the measurements of [Wu 2010b], in which `dd` reads a device several times, each time with another readahead size. Compares
+//! the model of the device with all rows of the table. Also fits the same kind of model to all rows but one, and compares its prediction
+//! with the omitted row.
 //!
 //! ```text
 //!   rows ── all ──► the preset (fitted once, for good) ──► rows of the kind fit
@@ -10,9 +10,8 @@
 //! [Wu 2010a] for the same runs, have 4, 16, 32 KiB. A model with one command at a time fits the rows only with the
 //! sizes of the script (`check/tests/device_fits.rs`), so these sizes are used.
 //!
-//! **The marks** (`==>`) of the posting, at the sizes that it prints, follow one rule: they are at the first row whose
-//! throughput is at least a certain fraction of the best row's. The fraction is derived from the marks of the other
-//! devices.
+//! **The marks** (`==>`) in the posting refer to the sizes that it prints, and follow one rule: a mark is at the first row whose throughput
+//! is at least a certain fraction of the best row's. The fraction for a device is derived from the marks of the other devices.
 
 use super::published::Paper;
 use super::verdict::FigureKind;

@@ -10,7 +10,7 @@
 //! Only figures of these four kinds can pass or fail. The scores of different kinds are never added up, because
 //! agreement with a published formula does not show that a model predicts well.
 //!
-//! A figure used to fit a model or a workload never counts as a check, because that would be circular.
+//! A figure to which a model or a workload was fitted never counts as a check, because that would be circular.
 
 use super::Row;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! `foreread check` runs another program, `foreread-check`, found as cargo and git find their subcommands:
-//! beside this program, then on the PATH. The other program replaces this process (exec).
+//! `foreread check` runs another program, `foreread-check`, which it finds as cargo and git find their subcommands: in the folder of this
+//! program, then on the PATH. `foreread-check` replaces this process (exec).
 //!
 //! ```text
 //!   foreread check reproduce all ──► foreread-check reproduce all

@@ -1,9 +1,9 @@
 //! `foreread compare`: checks its options, lets the crate `lab` measure, and prints the advice, the tables and the
 //! JSON.
 //!
-//! The text is printed at the end, and starts with the verdict over all tables. If there are several tables, a line on
-//! stderr reports each table once it is complete. After Ctrl-C or an error of the source, the results so far are
-//! printed. Nothing is printed while a run is measured, because printing could disturb it.
+//! The text is printed when all measurements have ended, and starts with the verdict over all tables. If there are several tables, a line
+//! on stderr reports each table once it is complete. After Ctrl-C or an error of the source, the results so far are printed. Nothing is
+//! printed while a run is measured, because printing could disturb it.
 
 use crate::args::values::{page_size, size, time};
 use crate::config;

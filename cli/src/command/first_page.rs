@@ -7,8 +7,8 @@
 //!   doctor   ...
 //! Also: sweep, completions, man
 //! ```
-//! A command without a group is listed after `Also`; a command that this build lacks is left out. The line of a command
-//! is the first line of the command's own help.
+//! A command without a group is listed after `Also`; a command that this build does not include is left out. The line of a command is the
+//! first line of the command's own help.
 
 use clap::Command;
 use std::sync::LazyLock;

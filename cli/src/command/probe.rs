@@ -1,5 +1,5 @@
-//! `foreread probe`: measures a source, prints how much readahead is enough, and writes the fitted device model and the
-//! results as JSON. The source is only read.
+//! `foreread probe`: measures a source, prints how much readahead is sufficient, and writes the fitted device model and the results as
+//! JSON. Nothing is written to the source.
 
 use crate::args::values::{measuring, size};
 use crate::fail::Fail;

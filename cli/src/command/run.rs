@@ -1,4 +1,4 @@
-//! `foreread run`: runs a command with readahead; prints on stderr what was read ahead and how long the command waited.
+//! `foreread run`: runs a command with readahead, and prints on stderr what was read ahead and how long the command waited.
 //!
 //! ```text
 //!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end

@@ -1,6 +1,6 @@
 //! `foreread umount`: unmounts mounts of foreread, and names the programs that keep a mount busy.
 //!
-//! The command never unmounts a file system that is not foreread's.
+//! The command unmounts only file systems of foreread.
 
 use crate::fail::{Fail, note, one_line};
 use crate::out;

@@ -1,8 +1,8 @@
 //! `amp`: adaptive multi-stream prefetching (Gill and Bathen, 2007).
 //!
-//! Each stream has a degree `p`, the size of a readahead, and a trigger distance `g`: when the reader is `g` before the
-//! end of the readahead, the next part is requested. In theory, with a request rate `r`, `p` should be `r` times the
-//! lifetime of an unread page in the cache, and `g` should be `r` times the latency of the storage.
+//! Each stream has a degree `p`, the size of a readahead window, and a trigger distance `g`: when the reader is `g` before the end of the
+//! window, the next window is requested. In theory, with a request rate `r`, `p` should be `r` times the lifetime of an unread page in the
+//! cache, and `g` should be `r` times the latency of the storage.
 //!
 //! ```text
 //!      pos                    tag = end - 4K - g       end
@@ -13,9 +13,9 @@
 //!   a read waits for the first page of a part                    g += size of the read
 //!   unread pages are evicted                                     p -= their size, but at least a read; g stays below p
 //! ```
-//! Example: sequential reads of 128 KiB. The second read starts the stream: p = 128 KiB, and the page that triggers the next
-//! readahead (the tag) is 12 KiB before the end. The third read reaches the tag and the end of the readahead: p = 256 KiB. This
-//! read waits for that readahead, so g = 136 KiB. From then on, the next readahead is requested when half of the current one is
+//! Example: sequential reads of 128 KiB. The second read starts the stream: p = 128 KiB, and the page that triggers the next readahead (the
+//! tag) is 12 KiB before the end of the window. The third read reaches the tag and the end of the window: p = 256 KiB. The third read waits
+//! for readahead that is still in flight, so g = 136 KiB. From then on, the next window is requested when half of the current window is
 //! left.
 //!
 //! Differences from the publication: an unread page at the end of the LRU list gets no second chance, because a policy cannot see

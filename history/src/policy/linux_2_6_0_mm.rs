@@ -1,16 +1,15 @@
 //! `linux-2.6.0-mm`: the experimental `-mm` kernel tree of August 2003, which passes a whole request to readahead before it reads
 //! the pages.
 //!
-//! Like `linux-2.6.0`, but readahead first sees all pages of the request; then they are read page by page.
+//! This kernel works like `linux-2.6.0`, but readahead first sees all pages of the request; only then are they read, page by page.
 //!
 //! ```text
 //!   look(first) look(first+1) .. look(last-1)   then   page, wait, page, wait, ..
 //!   ├── windows that these start ──┤                   while it is off: each page alone
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch fixes). A known fault
-//! of the original: once the window has shrunk to zero, a request is read one page at a time, although the kernel knows the whole
-//! request.
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.3, and [Bhattacharya 2003], whose patch fixes this version. A known fault of the original:
+//! once the window has shrunk to zero, a request is read one page at a time, although the kernel knows the whole request.
 
 use super::two_windows::{MIN, Reader, WindowVariant};
 use foreread_core::policy::{

@@ -1,17 +1,17 @@
-//! `linux-2.6.0-mm-fix`: the kernel of `linux-2.6.0-mm` with the patch of [Bhattacharya 2003]: even when readahead is off, a
-//! request is read in one piece.
+//! `linux-2.6.0-mm-fix`: the kernel of `linux-2.6.0-mm` with the patch of [Bhattacharya 2003]: even when readahead is off, all pages of a
+//! request are read together.
 //!
-//! Like `linux-2.6.0-mm`, but if the window is zero after readahead has seen all pages of the request, they all count as missed and
-//! are read together. This read does not change the windows.
+//! This kernel works like `linux-2.6.0-mm`, but if the window is zero after readahead has seen all pages of the request, all these pages
+//! count as missed and are read together. This read does not change the windows.
 //!
 //! ```text
 //!   look(first) .. look(last-1)    off?   missed(first) .. missed(last-1)    ├── first .. last: one read ──┤
 //! ```
 //!
-//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` selects an
-//! alternative that the author of the patch mentions but never wrote. In our interpretation, a large request turns readahead on
-//! again at once. With this option, absent pages of such a request are not taken for evicted pages, and a single page that is
-//! missed while readahead is off does not count towards the consecutive pages that turn it on again.
+//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` selects an alternative that
+//! the author of the patch mentions but never implemented. In our interpretation of this alternative, a large request turns readahead on
+//! again at once. With this option, absent pages of a large request are not taken for evicted pages. A single page that is missed while
+//! readahead is off does not count towards the consecutive pages that turn it on again.
 
 use super::two_windows::{MIN, Reader, TwoWindows, WindowVariant, start_reading};
 use foreread_core::policy::{

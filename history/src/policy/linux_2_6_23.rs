@@ -9,9 +9,9 @@
 //!     request     ▲◄───────── async ─────────►│
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults are as in section 2.5, although that describes 2.6.31. Known
-//! bugs of the original, reproduced here: if a read is larger than the maximum window, the mark is on the window's first page, so
-//! the same read reaches it at once. The hint RANDOM makes every read proceed page by page.
+//! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults follow section 2.5, although that section describes 2.6.31. Known bugs of
+//! the original, reproduced here: if a read is larger than the maximum window, the readahead mark is on the window's first page, so the
+//! same read reaches it at once. The hint RANDOM makes every read proceed page by page.
 
 use super::{
     marks::{Quirks, Rule, State, Stream, Touch},

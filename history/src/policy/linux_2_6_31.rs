@@ -1,9 +1,9 @@
 //! `linux-2.6.31`: on-demand readahead of Linux from 2009 (2.6.31) to 3.11. If a stream's state is lost, this policy recognises
 //! the stream by the pages that it left in the cache.
 //!
-//! At a miss that does not continue a read, the cached pages just before it are counted. A single such page is enough to start a
-//! window of the ramp-up size (context readahead). If the mark is on the first page of a window, so that the read would start the
-//! next window at once, both windows are merged.
+//! At a miss that does not continue a read, the cached pages just before it are counted. A single cached page before the miss is enough to
+//! start a window of the ramp-up size (context readahead). If the mark is on the first page of a window, so that the read would start the
+//! next window at once, the two windows are merged.
 //!
 //! ```text
 //!    history      off=start                              merged with the next at once

@@ -1,8 +1,8 @@
-//! `linux-3.12`: context readahead that requires more cached pages before a miss than the request has (2013), and the three
-//! variants with which this version was compared when it was proposed.
+//! `linux-3.12`: context readahead of 2013, which requires more cached pages before a miss than the request has. Its parameter also selects
+//! the three variants with which this version was compared when it was proposed.
 //!
-//! Like `linux-2.6.31`, but a miss after cached pages starts a window only if there are more of these pages than the request has.
-//! The length of this window is at most the number of these cached pages plus the length of the request.
+//! This policy works like `linux-2.6.31`, but a miss after cached pages starts a window only if the number of these pages is larger than
+//! the number of requested pages. The length of this window is at most the number of these cached pages plus the number of requested pages.
 //!
 //! ```text
 //!      history        off=start

@@ -1,8 +1,8 @@
 //! `linux-thrashsafe`: context readahead that adapts when its pages are evicted before use (a patch series of 2010, never merged).
 //!
-//! If a read inside the stream's own window misses, its pages were evicted before use. The stream then continues with half the
-//! window, and protects the remaining pages from the next eviction. From then on, the number of pages before the read that are
-//! still cached limits the size of its windows.
+//! If a read misses inside the stream's own window, its pages were evicted before use. The stream then continues with half the window, and
+//! protects the remaining pages from the next eviction. From then on, the number of pages before the read that are still cached limits the
+//! size of the stream's windows.
 //!
 //! ```text
 //!    history tt     off    A                      one reader, more history: a larger window

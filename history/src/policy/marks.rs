@@ -1,8 +1,8 @@
 //! The code that the policies `linux-2.6.23` to `linux-3.12` share: on-demand readahead with a mark. Each version adds its own
 //! rule. This file is not a policy.
 //!
-//! Each version implements [`Rule::demand`]: given a page that is absent or has the mark, and the number of pages requested from it
-//! on, it returns what to read. This module holds the code that calls [`Rule::demand`], and handles hints and page faults.
+//! Each version implements [`Rule::demand`]: for a page that is absent or has the mark, and the number of pages that are requested from
+//! this page on, it returns what to read. This module holds the code that calls [`Rule::demand`], and handles hints and page faults.
 //!
 //! ```text
 //!   start                                 start+size
@@ -11,8 +11,8 @@
 //!                       mark: its first demand touch plans the next window
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 2 (head), 2.1 and 2.5. This code does not limit readahead if memory is short or the device
-//! is congested, because a policy does not know this.
+//! Source: docs/spec/linux-readahead.md 2 (introduction), 2.1 and 2.5. This code does not limit readahead if memory is short or the device
+//! is congested, because a policy has no information about this.
 
 use super::pages::{force, hole_after};
 use foreread_core::event::{Advice, Mapping};

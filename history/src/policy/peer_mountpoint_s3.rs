@@ -1,10 +1,10 @@
 //! `peer-mountpoint-s3`: the prefetcher of Mountpoint for Amazon S3, as in version 0.11.0 of its library mountpoint-s3-fs.
 //!
 //! Each open file has one request in flight. The first window of a request is 1,152 KiB (1 MiB + 128 KiB). Whenever the reader
-//! has consumed half of the window, the request is extended until the window is full again. The window doubles only if the reader
-//! had to wait for data. If a read skips up to 16 MiB forward, the request continues: the reader waits, and the skipped bytes are
-//! fetched, too. A read up to 1 MiB back is served from bytes that are still in memory. Any other read ends the request and
-//! begins a new one.
+//! has consumed half of the window, the request is extended until the window is full again. The window doubles only if the reader has to
+//! wait for data. If a read skips up to 16 MiB forward, the request continues: the reader waits, and the skipped bytes are also fetched. A
+//! read at most 1 MiB before the current position is served from bytes that are still in memory. Any other read ends the request and begins
+//! a new one.
 //!
 //! ```text
 //!             back 1M          position                        forward 16M
@@ -12,12 +12,12 @@
 //!                                ◄── window: filled up at half ──►
 //! ```
 //!
-//! Source: descriptions of mountpoint-s3 at that version, 2026. A known fault of the original: if several streams read through
-//! one open file, each ends the other's request. Reproduced: the size of the first request, the growth of the window when the
-//! reader waits, the refill, and the forward and backward distance within which a seek keeps the request. Not reproduced: a
-//! memory limit, which halves the window in the original (here, foreread limits readahead to half of the cache). Not reproduced
-//! either: a single request up to the end of the object, with flow control (here, each refill of the window is a request). Here
-//! the data of a request that is ended still arrives, and stays in the cache.
+//! Source: descriptions of this version of mountpoint-s3, 2026. A known fault of the original: if several streams read through one open
+//! file, each ends the other's request. Reproduced: the size of the first request, the growth of the window when the reader waits, the
+//! refill, and the forward and backward distance within which a seek keeps the request. Not reproduced: a memory limit, which halves the
+//! window in the original (here, readahead is limited to half of foreread's cache). Not reproduced either: the original sends a single
+//! request up to the end of the object, with flow control (here, each refill of the window is a separate request). Here, if a request is
+//! ended early, its data still arrives and stays in the cache.
 
 use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants};
 

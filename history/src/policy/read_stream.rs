@@ -1,10 +1,9 @@
 //! `read-stream`: the readahead of the read streams in PostgreSQL 19.
 //!
 //! A stream has two numbers, both in blocks of 8 KiB: the combine size and the distance. The *combine* size is the maximum length
-//! of a request; it doubles with each request up to `combine`, because a long first request takes longer than a short one. The
-//! *distance* is how far ahead of the consumer requests are sent; it doubles only if the consumer had to wait. If as many
-//! consecutive blocks were already cached as the maximum distance has, each further cached block lowers the distance by one
-//! block.
+//! of a request; it doubles with each request up to `combine`, because a long first request takes longer than a short one. The *distance*
+//! is how far ahead of the consumer blocks are requested; it doubles only if the consumer had to wait. If the number of consecutive blocks
+//! that were already cached reaches the maximum distance, each further cached block lowers the distance by one block.
 //!
 //! ```text
 //!   waited                      distance x 2, up to max             hold-off = blocks of max
@@ -19,9 +18,9 @@
 //! The second read waits as well, so the distance becomes 64 blocks, and four requests of 16 blocks are sent. Once reads no
 //! longer wait, the distance stays constant.
 //!
-//! Differences from the original: PostgreSQL gets a list of blocks from its caller, but a policy sees reads. So here each open file
-//! description is one stream, which consists of the blocks that follow the last read. Nothing is read ahead before the second
-//! sequential read. A read at any other offset restarts the stream.
+//! Differences from the original: PostgreSQL's read stream gets a list of blocks from its caller, but a policy only sees reads. So here
+//! each open file description is one stream, which consists of the blocks that follow the last read. Nothing is read ahead before the
+//! second sequential read. A read at any other offset restarts the stream.
 //!
 //! Sources: the commit messages of "read_stream: Only increase distance when waiting for IO", "read_stream: Prevent distance from
 //! decaying too quickly" and "read stream: Split decision about look ahead for AIO and combining" (Andres Freund, pgsql-hackers,

@@ -1,9 +1,9 @@
 //! The code that the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its ahead window.
 //! This file is not a policy.
 //!
-//! This code sees one page at a time and does not know the size of a request. Each sequential page makes the next window two pages
-//! larger, and each other page makes it two pages smaller, until readahead is off. Readahead is turned on again when enough
-//! consecutive pages have been read.
+//! This code processes one page at a time and does not know the size of a request. Each sequential page makes the next window two pages
+//! larger, and each other page makes it two pages smaller, until readahead is off. Readahead is turned on again when enough consecutive
+//! pages have been read.
 //!
 //! ```text
 //!   start            start+size = astart        astart+asize
@@ -11,7 +11,7 @@
 //!       current: being read   ahead: requested when reading of the current one began
 //! ```
 //!
-//! A version decides when the windows see a page: [`WindowVariant`]. Hints work the same in all three policies (section 1.4):
+//! The three policies differ in when the windows see a page: [`WindowVariant`]. Hints work the same in all three policies (section 1.4):
 //! WILLNEED reads its range, all other hints are ignored, and no hint changes `max`.
 //!
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.4. This code does not stop readahead if the device is congested, and does not

@@ -1,8 +1,8 @@
 //! `zfetch`: the speculative prefetcher of ZFS as of 2022.
 //!
 //! A read that continues a stream is a hit, and reads ahead up to the stream's distance. The distance is initially the
-//! size of the read, and doubles with each hit up to `min`. Beyond that it grows by an eighth, up to `max`, but only
-//! after a prefetch that came too late for its read.
+//! size of the read, and doubles with each hit up to `min`. Beyond `min`, the distance grows by an eighth, up to `max`, but only after a
+//! prefetch that came too late for its read.
 //!
 //! ```text
 //!   hit        1     2     3  ...   6    7    8 (late)  9   10 (late)
@@ -24,8 +24,8 @@
 //! Example: one program reads randomly, another sequentially. Each random read then replaces a stream that was never hit, so the
 //! sequential reader keeps its stream.
 //!
-//! Differences from the original: a read that misses fetches its pages and not its whole record; indirect blocks are
-//! not prefetched; and the doubling does not stop if requests in flight take a large part of the cache.
+//! Differences from the original: a read that misses fetches only its pages and not its whole record; indirect blocks are not prefetched;
+//! and the distance keeps doubling even if requests in flight take a large part of the cache.
 //!
 //! Source: openzfs pull request 13452, "More speculative prefetcher improvements" (Alexander Motin, 2022); names and defaults from
 //! the manual page zfs(4) (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB, `zfetch_max_streams` 8, `zfetch_min_sec_reap`

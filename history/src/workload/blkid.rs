@@ -1,10 +1,10 @@
-//! The two reads with which `blkid` recognises a small device: 1 KiB at 0, then 16 KiB at 1536.
+//! The two reads with which `blkid` recognises the content of a small device: 1 KiB at offset 0, then 16 KiB at offset 1536.
 //!
-//! The first read looks like the start of a file and the second like its continuation, so the kernel of 2010 read 48 KiB instead
-//! of the requested 17 KiB. On a slow device, this readahead costs seconds. The remedy at that time was `advice=random`: the hint
-//! RANDOM on the whole device before the first read.
+//! The first read is at the start of the device and the second looks like its continuation, so the kernel of 2010 read 48 KiB instead of
+//! the requested 17 KiB. On a slow device, this readahead costs seconds. The remedy at that time was `advice=random`: the hint RANDOM on
+//! the whole device before the first read.
 //!
-//! There are no other reads.
+//! The workload has no other reads.
 //!
 //! ```text
 //!   |--1024--|  512  |------------------- 16384 -------------------|   not needed, partly read ahead ...

@@ -1,7 +1,7 @@
 //! The reads of a virtual machine that boots from an IDE disk: 57,516 reads, 407 MB, nearly all of a single sector.
 //!
 //! This workload replaces the trace `boot-ide` of Adam Crume's posting on RBD readahead (ceph-devel, 2014), which was not
-//! published. The posting gives counts, and this list was generated to match them; it is not a recording.
+//! published. The posting gives counts, and these reads were generated to match the counts; they are not a recording.
 //!
 //! ```text
 //!   boot loader   kernel and initrd                 the system
@@ -15,9 +15,9 @@
 //! single-sector reads" (50,002 here, so that all other reads can be whole pages of 4 KiB).
 //!
 //! **Fitted**: the lengths of runs and streams ([`RUNS`], [`STREAMS`]) and the size of a read in a stream were chosen so that the
-//! posting's readahead variant `plain` makes 281 requests with 201 MB in total (published: 281 requests, 203 MB). When we chose,
-//! we knew the published times. We also tested streams with reads of 128 KiB: they matched the counts less well, and the boot
-//! took 0.4 s longer.
+//! posting's readahead variant `plain` makes 281 requests with 201 MB in total (published: 281 requests, 203 MB). When we chose these
+//! values, we knew the published times. We also tested streams with reads of 128 KiB: they matched the counts less well, and the boot took
+//! 0.4 s longer.
 //!
 //! **Predicted**: mean of 20 seeds on a file of 1 GiB, with a cache that never evicts; the published values are in
 //! brackets (`compare boot-ide --on model:rbd --size 1G --memory 2G --policy none,rbd-plain,rbd-aligned,rbd-eager`).
@@ -32,11 +32,11 @@
 //! Without readahead the boot takes 46.20 s (published: 46.22 s), but the device model `rbd` was fitted to this and one other
 //! published time.
 //!
-//! **Assumed**, with nothing in the posting to check it: queue depth 1 (the posting only says that IDE and virtio differ in how
-//! many requests may be pending); no byte is read twice; the groups of reads; the sizes of reads outside streams; the order of
-//! all reads; positions evenly spread over the file. The seed determines the order and positions of reads; their numbers and
-//! lengths are fixed. In a larger file the same reads are farther apart, so later reads use less of what was read ahead beyond a
-//! stream: `plain` takes 12.4 s at the file size that `compare` uses, and 12.9 s from 8 GiB on.
+//! **Assumed**, because the posting says nothing about it: queue depth 1 (the posting only says that IDE and virtio differ in how many
+//! requests may be pending); no byte is read twice; the groups of reads; the sizes of reads outside streams; the order of all reads;
+//! positions evenly spread over the file. The seed determines the order and positions of reads; their numbers and lengths are fixed. In a
+//! larger file the same reads are farther apart, so later reads use less of what was read ahead beyond a stream: `plain` takes 12.4 s at
+//! the file size that `compare` uses, and 12.9 s from 8 GiB on.
 //!
 //! Consecutive reads inside a run, stream or group have no gap between them; between two runs, streams or groups there is always a
 //! gap.

@@ -1,8 +1,8 @@
 //! Page faults in mapped files, while programs on a text console are started and used.
 //!
-//! Like `mmap-desktop`, but for the text console that the same posting measured: there are fewer files, and so few consecutive
-//! pages are used that even a small read-around reads mostly unused pages. The files and the pages that programs touch were
-//! **fitted** to the MB published for two sizes of read-around; everything else about them is invented (`population.rs`):
+//! Like `mmap-desktop`, but for the text console that the same posting measured: there are fewer files, and programs use so few consecutive
+//! pages that even a small read-around reads mostly unused pages. The files and the pages that programs touch were **fitted** to the MB
+//! published for two sizes of read-around; everything else about them is invented (`population.rs`):
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | 512 KiB | | 29.5 of 58.9 MB = 50 % |
 //! | 1 MiB | 30 of 59 MB = 51 % | 29.5 of 59.4 MB = 50 % |
 //!
-//! There are no read calls. Kernels of that time had no fault-around, and the simulator maps one page for each fault.
+//! The workload has no read calls. Kernels of that time had no fault-around, and the simulator maps one page for each fault.
 
 use super::population::{build, bytes, gap, long_gap, long_share, processes, stretch};
 use foreread_sim::workload::Info;

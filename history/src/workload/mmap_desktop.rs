@@ -1,9 +1,9 @@
 //! Page faults in mapped files, while programs on a desktop are started and used.
 //!
-//! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under X. This
-//! ratio is the share of touched pages among all pages that were read around faults, the faulting pages included. The machine of
-//! that measurement no longer exists, so the files and the pages that programs touch are invented (`population.rs`). These files
-//! and pages were **fitted** to the MB published for three sizes of read-around:
+//! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under X. This ratio is the
+//! number of touched pages divided by the number of all pages that were read at faults, including the faulting pages. The machine of that
+//! measurement no longer exists, so the files and the pages that programs touch are invented (`population.rs`). These files and pages were
+//! **fitted** to the MB published for three sizes of read-around:
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|
@@ -11,11 +11,11 @@
 //! | 512 KiB | 138 of 248 MB = 55 % | 137 of 250 MB = 55 % |
 //! | 1 MiB | 130 of 253 MB = 51 % | 137 of 255 MB = 54 % |
 //!
-//! Here programs touch the same pages at all sizes of read-around, because they do not need fewer pages if more were read. The
-//! number of touched pages is the mean of the three published values. The posting says that these data are less stable than those
-//! of the text console (`mmap-console`), for which the used MB are the same at both published sizes.
+//! In this workload, programs touch the same pages at all sizes of read-around, because the programs do not need fewer pages if more were
+//! read. The number of touched pages is the mean of the three published values. The posting says that these data are less stable than those
+//! of the text console (`mmap-console`), for which the MB of used pages are the same at both published sizes.
 //!
-//! There are no read calls. Kernels of that time had no fault-around, and the simulator maps one page for each fault.
+//! The workload has no read calls. Kernels of that time had no fault-around, and the simulator maps one page for each fault.
 
 use super::population::{build, bytes, gap, long_gap, long_share, processes, stretch};
 use foreread_sim::workload::Info;

@@ -1,22 +1,23 @@
-//! A population of mapped files and programs that touch them, shared by `mmap-desktop` and `mmap-console`. Not a
+//! A population of mapped files and of programs that touch the pages of these files, shared by `mmap-desktop` and `mmap-console`. Not a
 //! workload.
 //!
-//! **Everything is invented.** For mmap read-around at three sizes, the posting gives only the share of pages that were used (see
-//! the two workloads), but no trace and no list of files. This is the simplest population found that comes near those figures:
+//! **Everything is invented.** For three sizes of mmap read-around, the posting gives only the fraction of pages that were used (see the
+//! two workloads), but no trace and no list of files. This is the simplest population that we found whose figures are close to the
+//! published ones:
 //!
 //! ```text
 //!   a file   ....#######..####....########..............####...      # touched stretches, . gaps of two kinds
 //!                   2        4          1                 3          in which order: drawn
 //! ```
 //!
-//! - Files (executables, libraries, fonts, caches) are whole pages, lognormal with a median of 512 KiB; one in a
-//!   hundred is larger than 8 MiB. Two in three files contain executable code.
+//! - The size of a file (an executable, library, font or cache) is a whole number of pages, with a lognormal distribution and a median of
+//!   512 KiB; one in a hundred files is larger than 8 MiB. Two in three files contain executable code.
 //! - Programs touch a file in stretches of consecutive pages, with gaps between them; the lengths of both are exponentially
-//!   distributed. Some gaps are long: they are parts of a file that the program never needs. The length of these gaps determines
-//!   how fast the used share falls as the read-around grows; the lengths of stretches and of short gaps determine the used share
-//!   of a small read-around.
-//! - The files are divided equally among the processes, by count. A process goes through all stretches of all its files
-//!   in random order; within a stretch it touches each page once, from first to last.
+//!   distributed. Some gaps are long: they are parts of a file that the program never needs. The length of these gaps determines how fast
+//!   the used fraction falls as the read-around grows; the lengths of stretches and of short gaps determine the used fraction of a small
+//!   read-around.
+//! - Each process gets the same number of files. A process goes through all stretches of all its files in random order; within a stretch it
+//!   touches each page once, from first to last.
 //!
 //! No page is touched twice, no file belongs to two processes, and there are no read calls and no pauses.
 

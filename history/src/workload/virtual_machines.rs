@@ -1,10 +1,10 @@
 //! Three of the four virtual machines of Adam Crume's posting on RBD readahead (ceph-devel, 2014): `boot-virtio`, `grep-ide` and
 //! `grep-virtio`. The fourth of these machines is in `boot_ide.rs`.
 //!
-//! The traces were not published. The posting gives counts, and these lists were generated to match them; they are not
-//! recordings. `volume.rs` explains what streams, groups and zones are.
+//! The traces were not published. The posting gives counts, and these reads were generated to match the counts; they are not recordings.
+//! `volume.rs` explains what streams, groups and zones are.
 //!
-//! **Stated in the posting, matched exactly**: the reads and their bytes.
+//! **Stated in the posting, matched exactly**: the number of reads and of their bytes.
 //!
 //! | | reads | MB | taken as blocks of 4 KiB |
 //! |---|---|---|---|
@@ -18,9 +18,8 @@
 //! `boot-virtio` (requests of `eager`). The streams are in four classes, for which `plain` makes 1, 2, 3 or 4 requests.
 //!
 //! Results on `model:rbd`, mean of 20 seeds (`compare NAME --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), with
-//! the published values in brackets. The row `none` of `grep-ide` is one of the two published times that the device model was
-//! fitted to. For `grep-virtio`, if the published times of two policies differ by more than their margins, the same policy is
-//! faster here.
+//! the published values in brackets. The row `none` of `grep-ide` is one of the two published times to which the device model was fitted.
+//! For `grep-virtio`, if the published times of two policies differ by more than their margins, the same policy of the two is faster here.
 //!
 //! | | detector | seconds | requests | MB |
 //! |---|---|---|---|---|
@@ -37,8 +36,8 @@
 //! | | aligned | 121.9 (123.32 ± 1.29) | 1195 (1139) | 1519 (1409) |
 //! | | eager | 123.3 (127.75 ± 1.32) | 873 (842) | 2415 (2218) |
 //!
-//! **Assumed**, with nothing in the posting to check it: the depth (1 for IDE, 4 for virtio), no byte is read twice, the sizes of reads outside
-//! streams, and which reads are submitted together.
+//! **Assumed**, because the posting says nothing about it: the queue depth (1 for IDE, 4 for virtio), no byte is read twice, the sizes of
+//! reads outside streams, and which reads are submitted together.
 
 use super::volume::Shape;
 use foreread_core::policy::spec::SpecError;

@@ -1,8 +1,8 @@
 //! Generates the reads of a guest system on a volume from published counts. `virtual_machines.rs` and `boot_ide.rs` share this
 //! code.
 //!
-//! This file is not a workload itself. A [`Shape`] gives the number of reads and blocks, which reads follow each other in streams
-//! that readahead detects, and how many reads may be outstanding.
+//! This file is not a workload itself. A [`Shape`] gives the number of reads and blocks, which reads are consecutive in streams that
+//! readahead detects, and how many reads may be outstanding.
 //!
 //! ```text
 //!   reads, in order    ├─stream─┤ ├grp┤ ├g┤ ├─grp─┤ | ├g┤ ├──stream──┤ ├grp┤ | ...
@@ -15,12 +15,12 @@
 //!
 //! **Batches** model dependencies between reads. Even a replay at full speed issues a read only after the reads on which it
 //! depended in the recording, so fewer reads are outstanding than the depth allows. Here reads are submitted in batches, and the
-//! next batch begins when the previous one has arrived completely. In a stream, a batch has `depth` reads, because a guest that
-//! reads ahead itself sends several; some of the other groups have such batches, too; all other batches have one read. If
+//! next batch begins when the previous one has arrived completely. In a stream, a batch has `depth` reads, because a guest that reads ahead
+//! itself sends several reads at once. Some of the groups outside streams also have such batches; all other batches have one read. If
 //! readahead makes reads faster, the next batch begins sooner, as in a replay.
 //!
-//! No byte is read twice, every read is whole blocks, there is no gap inside an extent, and there is a gap between two
-//! extents.
+//! No byte is read twice, every read consists of whole blocks, the reads of an extent have no gaps between them, and two extents always
+//! have a gap between them.
 
 use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;

@@ -1,4 +1,4 @@
-//! The errors of a comparison, whose messages are one line each.
+//! The errors of a comparison; each message is one line.
 
 use crate::live;
 use foreread_core::policy::SpecError;

@@ -1,7 +1,7 @@
 //! The settings that a comparison takes from the machine on which it runs: the administrator's settings, and the folder
 //! for event logs.
 //!
-//! The caller reads the settings and passes them in the plan, so that the results depend only on the plan.
+//! The caller reads these settings and passes them in the plan, so that the results depend only on the plan.
 
 use super::targets::Target;
 use super::{CompareError, ComparePlan};

@@ -5,8 +5,8 @@
 //!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
 //!                                                            rows, run ◄──┘
 //! ```
-//! To add a kind, add a file in `targets/` and a row to [`KINDS`]. All other code asks a target for its properties,
-//! never for its kind. A scratch file has no name in the file system, and exists as long as its target.
+//! To add a kind of target, add a file in `targets/` and a row to [`KINDS`]. All other code asks a target for its properties, never for its
+//! kind. A scratch file has no name in the file system, and is deleted together with its target.
 
 mod file;
 mod model;

@@ -1,6 +1,6 @@
 //! The policies that a comparison uses if the user names none.
 //!
-//! On a model, and on a source over a network, the list also has the kernel's policy with larger windows.
+//! For a model, and for a source over a network, the list also contains the kernel's policy with larger windows.
 
 use super::ComparePlan;
 use super::targets::Description;

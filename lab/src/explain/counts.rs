@@ -1,4 +1,4 @@
-//! Counters of one file's reads and readahead, or of all files together.
+//! Counters of the reads and the readahead of one file, or of all files together.
 
 use foreread_core::machine::Verdict;
 use foreread_core::stats::Stats;

@@ -1,9 +1,9 @@
 //! Does the reads of a comparison through librbd, with librbd's own cache and readahead, for the rows of librbd in the
 //! table of an RBD image.
 //!
-//! Each run has a new client, so its cache is empty. How much librbd read ahead is read from librbd's counters, through
-//! its admin socket. In these rows, foreread's counters are missing. The settings below have the listed values,
-//! whatever Ceph's configuration says.
+//! Each run has a new client, so its cache is empty. The amount that librbd read ahead comes from librbd's counters, which are read through
+//! its admin socket. In these rows, foreread's counters are missing. The settings listed here always have these values, even if Ceph's
+//! configuration sets others.
 //!
 //! | row | settings |
 //! |---|---|

@@ -1,8 +1,7 @@
 //! Measures one point (request size and queue depth) on a real source, with threads that read for a while.
 //!
-//! Reads go through the engine's [`Source`], as the engine's own reads do, with one thread for each read in flight.
-//! The buffers are aligned, so that no read is split or copied, and their memory is faulted in before the measurement.
-//! Nothing is written to the source.
+//! Reads go through the engine's [`Source`], as the engine's own reads do, and each read in flight has its own thread. The buffers are
+//! aligned, so that no read is split or copied, and their memory is faulted in before the measurement. Nothing is written to the source.
 
 pub mod small_files;
 

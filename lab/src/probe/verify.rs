@@ -1,6 +1,6 @@
 //! `probe --verify`: does the same reads on the source and on the model fitted to it, and compares the times.
 //!
-//! On a slow source, fewer reads are done; the source and the model always do the same reads.
+//! On a slow source, fewer reads are done; the source and the model always get the same reads.
 
 use crate::compare::{self, CompareError, CompareOn, ComparePlan};
 use crate::report::{PolicyRuns, Table};

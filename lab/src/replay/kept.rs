@@ -1,4 +1,4 @@
-//! The compact form in which a replay keeps a record of a trace in memory.
+//! The compact form in which a replay keeps each record of a trace in memory.
 
 use foreread_core::event::Advice;
 use foreread_trace::After;

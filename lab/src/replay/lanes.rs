@@ -1,5 +1,5 @@
-//! Builds the readers of a replay in the modes asap and closed: one reader for each thread of the trace, or for each
-//! open file description if the trace has no threads. A reader starts each read after its previous read.
+//! Builds the readers of a replay in the time modes asap and closed: one reader for each thread of the trace, or for each open file
+//! description if the trace has no threads. A reader starts each read after its previous read.
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each series with the same open
@@ -7,9 +7,9 @@
 //!   several at once, closed    a chain for each; the next read goes to the chain that was idle for the shortest time
 //! ```
 //!
-//! In mode closed, a later reader starts after the last read of any reader that had ended before it. For example, a
-//! shell starts a program after the previous program has ended: if the reads of the first program get faster, the
-//! second program starts earlier.
+//! In mode closed, a reader starts only after the last of the other readers' reads that had ended before its first read in the trace. For
+//! example, a shell starts a program after the previous program has ended: if the reads of the first program get faster, the second program
+//! starts earlier.
 //!
 //! A replay never has more reads in flight than the trace.
 

@@ -1,6 +1,6 @@
 //! Fills a report from raw runs: rows, comparisons and notes. `row.rs` defines each field of the report.
 //!
-//! Ratios are never averaged: the values are first summed over the runs, and then divided once.
+//! Ratios are never averaged: the values are first summed over the runs, and then the sums are divided.
 
 use super::row::{Comparison, NOTE_OF_UNUSED, OracleBeaten, Report, Row, SCHEMA, Time};
 use super::tests_of_pairs::{PairTests, WORTH_SAYING};

@@ -1,8 +1,7 @@
 //! The report of a comparison: its fields, with their definitions, are the keys of the JSON.
 //!
-//! Schema `foreread.compare/1`: keys are only ever added. If a key is renamed, removed or redefined, the schema becomes
-//! `/2`. Undefined values are null. MB is 10^6 bytes. If a comparison has several tables, the JSON is an array with a
-//! report for each table.
+//! Schema `foreread.compare/1`: new keys may be added. If a key is renamed, removed or redefined, the schema becomes `/2`. Undefined values
+//! are null. MB is 10^6 bytes. If a comparison has several tables, the JSON is an array with a report for each table.
 //!
 //! Times are stored for every run. Counters are means over the runs, rounded to whole numbers; ratios are computed from
 //! the sums over all runs, before any rounding.

@@ -2,7 +2,7 @@
 //! and tables for the terminal and the HTML page.
 //!
 //! Schema `foreread.vary/1`: `reports` holds a report of schema `foreread.compare/1` for each value, in the order of
-//! the values, with its rows in the same order. Every figure shown comes from these reports.
+//! the values, with its rows in the same order. Every figure that is shown comes from these reports.
 
 use super::row::{Report, Row};
 use super::table;

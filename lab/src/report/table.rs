@@ -1,5 +1,5 @@
-//! Formats a report as blocks of text and tables for the terminal and the HTML page: its table, the legend, the limits
-//! and the notes.
+//! Formats a report as blocks of text and tables for the terminal and the HTML page: the table of policies, the legend, the limits and the
+//! notes.
 //!
 //! The caller passes the capabilities of the terminal ([`Style`]); this module does not query them.
 

@@ -1,9 +1,8 @@
-//! The policies that `tune` compares, and for each policy what the user has to do to get it: turn readahead off, change
-//! a setting of the kernel, or use foreread.
+//! The policies that `tune` compares, and for each policy what the user has to do to use it: turn readahead off, change a setting of the
+//! kernel, or use foreread.
 //!
-//! Example: `linux-6.18:max=2M` is the kernel with `read_ahead_kb` at 2048, so the user can set it in `/sys`. The
-//! policy `linux-6.18:max=2M,folios=on` has the same maximum, but large folios cannot be set in the kernel, so foreread
-//! has to run this policy.
+//! Example: `linux-6.18:max=2M` is the kernel's readahead with `read_ahead_kb` at 2048, so the user can set it in `/sys`. The policy
+//! `linux-6.18:max=2M,folios=on` has the same maximum, but large folios cannot be set in the kernel, so foreread has to run this policy.
 
 use foreread_core::policy::{DEFAULT, PolicyDraft};
 

@@ -1,13 +1,12 @@
-//! Chooses the best policy among those that are significantly faster than today's setting (by a test that is corrected
-//! for the number of policies). If several policies are equally good, the setting that `doctor` advises for the disk is
-//! chosen if it is among them, otherwise the smallest window.
+//! Chooses the best policy among those that are significantly faster than the current setting (by a test that is corrected for the number
+//! of policies). If several policies are equally good, the choice is the setting that `doctor` advises for the disk, or, if that is not
+//! among them, the policy with the smallest window.
 //!
-//! Example: the reads take 4 s with today's setting, 2.04 s with 512K and 2 s with 8M. Then 512K is chosen if it counts
-//! as equal to 8M, that is, if the confidence interval of the ratio of their times is within 5 %. Today's setting
-//! itself cannot be chosen, and a policy that saves less than 10 % of today's time does not count as a gain. Among
-//! equal policies the smaller window wins, because a larger window costs memory and evicts other readers' pages, and a
-//! model is not exact. If the runs do not show which of two policies is faster, the policy with the shorter mean time
-//! is preferred.
+//! Example: the reads take 4 s with the current setting, 2.04 s with a window of 512 KiB and 2 s with 8 MiB. Then 512 KiB is chosen if it
+//! counts as equal to 8 MiB, that is, if the confidence interval of the ratio of their times is within 5 %. The current setting itself
+//! cannot be chosen, and a policy that saves less than 10 % of the time does not count as a gain. Among equal policies the smaller window
+//! wins, because a larger window costs memory and evicts other readers' pages, and a model is not exact. If the runs do not show which of
+//! two policies is faster, the policy with the shorter mean time is preferred.
 
 use super::candidates::{Candidate, Choice};
 use super::{MIN_GAIN, MIN_SAVED_S};

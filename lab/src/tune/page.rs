@@ -1,4 +1,5 @@
-//! The HTML page of `tune`: the verdict, the times and the table of the compared policies, the storage, and the settings to change.
+//! The HTML page of `tune`: the verdict, the times and the table of the compared policies, the measured storage, and the settings to
+//! change.
 //!
 //! All figures come from [`TuneReport`].
 

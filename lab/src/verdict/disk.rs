@@ -5,10 +5,9 @@
 //!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it
 //!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one sequential reader: two windows are in flight
 //! ```
-//! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A
-//! device that serves these two windows one after the other reaches only the rate of one window. Therefore the value is
-//! chosen by the rate of one window, which is reached in any case, but its gain is computed with the rate of two
-//! windows.
+//! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A device that serves
+//! these two windows one after the other delivers only the rate of one window. Therefore the value is chosen by the rate of one window,
+//! which every device reaches, but its gain is computed with the rate of two windows.
 //!
 //! The exponent 1.5 describes how much the reads of two windows overlap. It is between two limits: an exponent of 1
 //! means no overlap, and 2 fits the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048
@@ -17,9 +16,9 @@
 //!
 //! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. A
 //! smaller value is advised if sixteen streams would need more than a quarter of memory, or if a large part of the
-//! reads are page faults. Before a value is advised, windows of 128 KiB, 512 KiB, 2 MiB and of the current size are
-//! read in three rounds. The advice is then the smallest window that no larger window beats by 25 % in the median of
-//! the three rounds. A device that does not rotate never gets a value above 2 MiB.
+//! reads are page faults. Before a value is advised, sequential reads are measured with windows of 128 KiB, 512 KiB, 2 MiB and the current
+//! size, in three rounds. The advice is then the smallest window for which no larger window is more than 25 % faster in the median of the
+//! three rounds. A device that does not rotate never gets a value above 2 MiB.
 
 use super::kept::KeptMeasurement;
 use super::{Confidence, Standing, Step, Verdict, to_set};

@@ -1,13 +1,12 @@
-//! The advice that follows from the tables of one source: use a policy that gains, keep the kernel's own readahead,
-//! turn readahead off, or make more runs.
+//! The advice that follows from the tables of one source: use a policy that makes the reads faster, keep the kernel's own readahead, turn
+//! readahead off, or make more runs.
 //!
 //! A gain or a loss is reported only if it is significant after the correction for the number of tests in its table.
 //! Two policies count as equal only if the confidence interval of the ratio of their times is within 5 %. Several
 //! workloads are combined by the geometric mean of the ratios of their times to the time without readahead. If the
-//! default policy is within 5 % of the best policy for every workload, the advice is to change nothing. If the kernel's
-//! own readahead was measured, gains are stated relative to it, because programs use it today. Example: "Use rbd-plain
-//! on model:rbd: it makes boot-ide 4.05 times as fast (11.42 s instead of 46.20 s)." A single run never leads to
-//! advice.
+//! default policy is within 5 % of the best policy for every workload, the advice is to change nothing. If the kernel's own readahead was
+//! measured, gains are stated relative to it, because it is what programs use without foreread. Example: "Use rbd-plain on model:rbd: it
+//! makes boot-ide 4.05 times as fast (11.42 s instead of 46.20 s)." A single run never leads to advice.
 
 mod words;
 

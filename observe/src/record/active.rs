@@ -1,12 +1,11 @@
-//! Runs a command, or attaches to a process, with the tracepoints switched on.
+//! Runs a command, or attaches to a process, with the tracepoints enabled.
 //!
 //! ```text
 //!   a thread follows itself ──► starts the command (its children are followed) ──► ends
 //!   a second thread takes events from the kernel; a third examines open files, because a file system may block it forever
 //! ```
-//! All threads are started before the command: if the system refuses one, no command is left behind. The command is
-//! followed from its first instruction on, without an intermediate process. No decision depends on a clock; times are
-//! only reported.
+//! All threads are started before the command: if the system refuses to start a thread, no command is left running. The command is traced
+//! from its first instruction on, without an intermediate process. No decision depends on a clock; times are only written to the report.
 
 use super::drain::Spill;
 use super::event::{Decoder, NEEDED, enable_workers};

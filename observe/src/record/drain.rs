@@ -4,12 +4,11 @@
 //!   cpu0: ring ──half full──► file ┐
 //!   cpu1: ring ──half full──► file ┴─ after the end ──► decoded, merged by time
 //! ```
-//! Events are decoded only after the command has ended, because on a small machine decoding would take processor time
-//! from the command. The files have no names, so a run that is killed leaves no files behind.
+//! Events are decoded only after the command has ended, because on a small machine decoding would take CPU time from the command. The files
+//! for the events have no names, so a run that is killed leaves no files behind.
 //!
-//! A second tracefs instance records what the io_uring workers of all programs read: the kernel itself starts these threads,
-//! so tracing of the command does not include them. Of these events, only those of workers that a traced thread has started
-//! are kept.
+//! A second tracefs instance records what the io_uring workers of all programs read: the kernel itself starts these threads, so tracing the
+//! command does not cover them. Of these events, only those of workers that a traced thread has started are kept.
 
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};

@@ -1,6 +1,6 @@
 //! Processes, their threads, and their open files.
 //!
-//! All data is read from /proc and may change while it is read: a process that has ended has no data.
+//! All data is read from /proc and may change while it is read: for a process that has ended, there is no data.
 
 use super::Before;
 use crate::sample::{place_of_descriptor, process_of};

@@ -1,4 +1,4 @@
-//! The system call that blocks a thread, from `/proc/PID/task/TID/syscall`.
+//! Reads which system call blocks a thread, from `/proc/PID/task/TID/syscall`.
 //!
 //! ```text
 //!   running                                                    on a CPU, or ready for one

@@ -6,8 +6,8 @@
 //!   sweep         all pages, when a thread waits for a fault and no end has moved: finds new runs
 //! ```
 //! The kernel maps the pages of 64 KiB around a fault, so accesses are visible only in blocks of that size: sixteen
-//! pages of 4 KiB. Checking all pages of a mapping of 2 GiB takes 3 ms, so each such sweep is followed by a pause of
-//! thirty times its duration.
+//! pages of 4 KiB. Checking all pages of a mapping of 2 GiB takes 3 ms, so each such check is followed by a pause of thirty times its
+//! duration.
 
 use super::StorageUse;
 use crate::touch::{Touch, TouchKind};

@@ -5,9 +5,9 @@
 //!   rchar      1.0M            1.5M           2.2M           3.0M
 //!   touches    read 1M..       read ..1.5M    read ..2.2M    read ..3M, read 3M..      2 MiB were read in between: the run continued
 //! ```
-//! A run is a sequence of sequential reads of one file; only its end is stored. If a thread blocks at a position after the end of a
-//! run, the position belongs to the run if the thread has read at least the bytes in between since the run was last observed. If a
-//! thread has several runs, the bytes that it has read are divided among the runs.
+//! A run is a sequence of sequential reads of one file; only its end is stored. If a thread blocks at a position after the end of a run,
+//! the position may belong to this run: it does if, since the run was last observed, the thread has read at least the bytes in between. If
+//! a thread has several runs, the bytes that it has read are divided among the runs.
 
 use super::StorageUse;
 use super::calls::{Doing, ReadCall, parse};

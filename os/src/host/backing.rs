@@ -5,7 +5,7 @@
 //!   sys/class/bdi/0:44   0:44   read_ahead_kb; mountinfo: nfs4 at /mnt
 //!   sys/class/bdi/btrfs-1       read_ahead_kb; the mount of that kind, if there is only one
 //! ```
-//! No device is opened. A value that is not a number is treated as absent.
+//! This module opens no device. A value that is not a number is treated as absent.
 
 use super::devices::entries;
 use super::{DeviceNumber, Host, Mount, number, text};

@@ -1,8 +1,8 @@
 //! The memory of the machine, and the limits of a process's control groups.
 //!
-//! `/proc/PID/cgroup` names the groups; `mountinfo` says where the hierarchy is mounted and which part of it. Limits of parent groups apply
-//! too. The page cache is charged to the control group of the reading process. Version 2 has `memory.max`, `memory.high` and
-//! `memory.current`, version 1 `memory.limit_in_bytes` and `memory.usage_in_bytes`.
+//! `/proc/PID/cgroup` names the groups; `mountinfo` says where their hierarchy is mounted, and which part of the hierarchy. Limits of
+//! parent groups also apply. The page cache is charged to the control group of the reading process. Control groups of version 2 have
+//! `memory.max`, `memory.high` and `memory.current`; those of version 1 have `memory.limit_in_bytes` and `memory.usage_in_bytes`.
 //!
 //! ```text
 //!   machine   MemAvailable 20 GiB                  ┐

@@ -8,7 +8,7 @@
 //!   tuned/active_profile ──► its tuned.conf, after the profiles that it includes
 //!   run/udev/data/b8:0                                                   E:ID_SERIAL=... S:disk/by-id/...
 //! ```
-//! Files over 1 MiB are skipped, as are files that mention neither readahead nor a script that does.
+//! Files over 1 MiB are skipped, and so are files that mention neither readahead nor a script that sets it.
 
 use super::devices::entries;
 use super::{DeviceNumber, Host};

@@ -5,8 +5,8 @@
 //!   pair:   key, type u32, value                       only general.alignment is used
 //!   tensor: name, dimensions u32, u64 for each, type u32, offset u64      from the start of the data
 //! ```
-//! A tensor is assumed to end where the next tensor begins, so its size need not be computed from its type. Versions 2
-//! and 3 are supported, little-endian only. Source: the format's public description (ggml, docs/gguf.md).
+//! A tensor is assumed to end where the next tensor begins, so its size need not be computed from its type. Versions 2 and 3 are supported,
+//! and only little-endian files. Source: the format's public description (ggml, docs/gguf.md).
 
 use super::{LayoutError, MAX_HEADER_BYTES, MAX_PARTS, Parts, ReadAt, Window};
 

@@ -4,10 +4,10 @@
 //!   [header, name, extra][bytes] ...   [46 bytes, name, extra, comment] for each   [zip64: end, locator]   [end: 22 bytes, comment]
 //!   entries                            directory                                   only in large files
 //! ```
-//! The directory is read in chunks, and only the name and range of each entry are stored. Bytes in front of the archive
-//! (such as a self-extracting program) shift all offsets. An archive that was written to a pipe may refer to a zip64
-//! end record that does not exist, or contain such a record without its locator. In these cases the entries of the
-//! directory are searched backwards from its end: each entry ends where the next one begins.
+//! The directory is read in chunks, and only the name and the range of each entry are stored. Bytes in front of the archive (such as a
+//! self-extracting program) shift all offsets. An archive that was written to a pipe may refer to a zip64 end record that does not exist,
+//! or contain such a record without its locator. In these cases the entries of the directory are searched backwards from its end: each
+//! entry ends where the next one begins.
 //!
 //! Source: APPNOTE.TXT 6.3 of PKWARE, 4.3 and 4.4.
 

@@ -1,8 +1,8 @@
 //! Shows all values of a JSON document as HTML tables, with all their digits.
 //!
-//! The values of an object are listed one below the other, and so are the words of a list. A list of objects becomes a
-//! table with one column for each object (if there are few objects with many keys) or with one row for each object. No
-//! value is left out, rounded or renamed.
+//! The values of an object are listed one below the other, and so are the strings of a list. A list of objects becomes a table with one
+//! column for each object (if there are few objects with many keys) or with one row for each object. No value is left out, rounded or
+//! renamed.
 
 use super::Grid;
 use serde_json::Value;

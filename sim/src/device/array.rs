@@ -1,17 +1,16 @@
-//! A disk array behind one link. Interference between disks is modelled as one overhead, which depends on the number of
-//! readers.
+//! A disk array behind one link. Interference between disks is modelled as a single overhead, which depends on the number of readers.
 //!
 //! ```text
 //!   T(S) = o(readers) + S / B        one command after the other, B shared by all
 //! ```
 //!
 //! An array reads ahead and sorts requests, so a command has an overhead of a fraction of a millisecond, while a single disk needs
-//! about eight milliseconds. The remaining seek cost grows with the number of streams; this is the overhead `o`.
+//! about eight milliseconds. The remaining seek cost grows with the number of streams; this cost is the overhead `o`.
 //!
 //! A stream is a sequence of commands on one file, each of which begins where the previous one ended. The number of readers is the
-//! number of streams that issued at least one of the last [`RECENT`] commands. Each random read begins a new stream, so a single
-//! reader that reads at random has the effect of many readers, as on a real array. [`super::sliced`] also models an I/O scheduler
-//! with time slices, and the long waits that they cause.
+//! number of streams that issued at least one of the last [`RECENT`] commands. Each random read begins a new stream, so a single reader
+//! that reads at random slows the array down as much as many readers, as on a real array. [`super::sliced`] adds an I/O scheduler with time
+//! slices, and the long waits that these cause.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
-//! The named device models: their parameters, the sources of these figures, and the measured errors of the models.
+//! The named device models: their parameters, the sources of the parameters, and the measured errors of the models.
 //!
-//! A preset that was fitted to measurements states its error. Any other preset is marked as generic: it only shows trends and
-//! orders of magnitude, and its results must not be quoted as those of a product. `sim/tests/cited.rs` compares generic presets,
-//! and presets made from documentation, with published figures.
+//! A preset that was fitted to measurements states its error. Any other preset is marked as generic: it only shows trends and orders of
+//! magnitude, and its results must not be quoted as results of a product. `sim/tests/cited.rs` compares generic presets, and presets made
+//! from documentation, with published figures.
 //!
-//! Every parameter has a source.
+//! Every parameter of a preset has a source.
 //!
 //! Units: KiB is 1024 bytes, MB/s is 10^6 bytes per second.
 

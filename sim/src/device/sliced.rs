@@ -10,12 +10,12 @@
 //! Each command takes the same time as in the model [`super::array`]. Each file with a queued command counts as one reader. The
 //! time of a slice starts when the reader's first command ends, so a reader is served for the slice and one more command. Example:
 //! four readers share 300 ms, so each slice is 75 ms. Between two slices, a reader waits for three slices and three commands, that
-//! is, 225 ms and the time of three commands. Without slices the reader would wait only for three commands.
+//! is, 225 ms and the time of three commands. Without time slices the reader would wait only for three commands.
 //!
-//! Slices change the order of commands but not their number or their time, so rates are nearly the same as without slices. Not
-//! modelled: writes, priorities, several concurrent commands of one reader, and the end of a slice when its reader has no more
-//! commands. Source: Linux, Documentation/block/cfq-iosched.txt (slice_sync 100 ms, slice_idle 8 ms, target_latency 300 ms with
-//! low_latency, which is on by default); the smallest slice is twice slice_idle.
+//! Slices change the order of commands but not their number or duration, so rates are nearly the same as without slices. Not modelled:
+//! writes, priorities, several concurrent commands of one reader, and the end of a slice when its reader has no more commands. Source:
+//! Linux, Documentation/block/cfq-iosched.txt (slice_sync 100 ms, slice_idle 8 ms, target_latency 300 ms with low_latency, which is on by
+//! default); the smallest slice is twice slice_idle.
 
 use super::array::ArrayModel;
 pub use super::array::Slices;

@@ -17,10 +17,9 @@
 //! queue depth: these rates result from the three queues. A flash page is read as a whole, but only the requested bytes are
 //! transferred.
 //!
-//! Reads do not change the state of the drive: a translation table, garbage collection, a cache, writes and wear are not modelled.
-//! Other activity of the drive is modelled as a tail of the latencies: a die may take longer, and occasionally a read waits for a
-//! running program or erase operation. The random numbers for these delays depend only on the seed and the command
-//! ([`crate::rng`]).
+//! Reads do not change the state of the drive: the model has no translation table, garbage collection, cache, writes or wear. Other
+//! activity of the drive is modelled as a tail of the latencies: a die may take longer, and occasionally a read waits until a program or
+//! erase operation of its die has ended. The random numbers for these delays depend only on the seed and the command ([`crate::rng`]).
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};

@@ -1,4 +1,4 @@
-//! A request rate limit in front of any device: a cloud volume, or a store that throttles its clients.
+//! A limit on the request rate in front of any device, as for a cloud volume or a store that throttles its clients.
 //!
 //! The limit is a token bucket. A command takes one token for each `request_bytes` bytes of its length, rounded up. If there are
 //! too few tokens, commands wait in FIFO order. A command is passed to the device as soon as there are enough tokens for it. The

@@ -1,5 +1,5 @@
-//! Computes a time that no run can beat, whatever it fetches and when (a lower bound). The bound serves as a consistency check for
-//! the simulator.
+//! Computes a time that no run can beat, whatever it fetches and when it fetches it (a lower bound). The bound serves as a consistency
+//! check for the simulator.
 //!
 //! ```text
 //!   bound = max( device: the minimum time in which the model reads the distinct pages
@@ -7,14 +7,14 @@
 //!                path: the minimum time until a read has its bytes, plus the later thinking and copying )
 //! ```
 //!
-//! The device must deliver each page at least once, in the best case with one command for all pages. Even if everything is cached,
-//! a reader needs its think time and the time to copy data. A hint (such as WILLNEED) costs no time. If a program touches several
-//! pages of one block of 16 pages (64 KiB) through a mapping, the bound counts only the first touch, because the page fault of
-//! this touch may map the other pages. A run ends with its last read, so think time after a job's last read is included only if
-//! another job follows. If a run takes less time than this bound, the simulator, the oracle or the device model has a bug.
+//! The device must deliver each page at least once, in the best case with a single command for all pages. Even if everything is cached, a
+//! reader needs its think time and the time to copy data. A hint (such as WILLNEED) costs no time. If a program touches several pages of
+//! one block of 16 pages (64 KiB) through a mapping, the bound counts only the first touch, because the page fault of this touch may map
+//! the other pages. A run ends with its last read, so think time after a job's last read is included only if another job follows. If a run
+//! takes less time than this bound, the simulator, the oracle or the device model has a bug.
 //!
-//! The bound does not estimate how fast a run can really be. If round trips are random, the bound for the device uses the shortest
-//! possible round trip; the bound for the path uses the shortest one that this run can get for a page.
+//! The bound does not estimate how fast a run can really be. If latencies are random, the bound for the device uses the shortest possible
+//! latency; the bound for the path uses the shortest latency that this run can get for a page.
 
 use super::future::begin_ns;
 use super::path;

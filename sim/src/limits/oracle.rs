@@ -1,12 +1,12 @@
-//! The oracle: the best schedule found by a search that knows all future reads, with the same cache, the same
-//! device and the same readers.
+//! The oracle: the best schedule found by a search that knows all future reads, and uses the same cache, the same device and the same
+//! readers as the policies.
 //!
 //! An *extent* is a group of pages that are always read together. A schedule fetches the absent extent that is needed soonest,
-//! together with neighbours that it would fetch soon anyway. It evicts the extent that is needed last (Belady 1966), and readahead
-//! never evicts an extent that is needed sooner than the new one (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A
-//! [`Rule`] sets the order, length and number of fetches, and whether gaps are read too. The best rule depends on the device and
-//! the reads. So the search first simulates a few rules, and a run without readahead. Then it changes the fastest rule, one
-//! parameter at a time, until it has done [`MAX_COST`] times the work of one run, or has reached the lower bound.
+//! together with neighbours that it would fetch soon anyway. It evicts the extent that is needed last (Belady 1966). Readahead never evicts
+//! an extent that is needed sooner than the new extent (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A [`Rule`] sets the order,
+//! length and number of fetches, and whether gaps between extents are read too. The best rule depends on the device and the reads. So the
+//! search first simulates a few rules, and a run without readahead. Then it changes the fastest rule, one parameter at a time, until it has
+//! done [`MAX_COST`] times the work of one run, or has reached the lower bound.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -15,10 +15,10 @@
 //! ```
 //!
 //! The oracle's time is achievable; normally it is between the lower bound (`bound.rs`), which may not be achievable, and the times
-//! of the policies. The oracle is neither the optimum nor a bound. Finding the optimum is hard even for one disk, and a policy may
-//! find a better schedule by chance; `lab/tests/limits.rs` searches for results in which a policy does, and counts them. If each
-//! request has a random latency, the requests of a policy get other latencies than those of the oracle. For example, on a store
-//! where a few requests take 500 ms, with some seeds a policy needs only half of the oracle's time.
+//! of the policies. The oracle's schedule is not always the optimum, and its time is not a lower bound. Finding the optimum is hard even
+//! for one disk, and a policy may find a better schedule by chance; `lab/tests/limits.rs` searches for such results, and counts them. If
+//! each request has a random latency, the requests of a policy get other latencies than those of the oracle. For example, on a store where
+//! a few requests take 500 ms, with some seeds a policy needs only half of the oracle's time.
 //!
 //! The oracle does not use the results of policies, and is not a candidate when `compare` recommends a policy.
 

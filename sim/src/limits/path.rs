@@ -1,4 +1,4 @@
-//! The minimum time that one reader needs in any run: the wait for all bytes up to some read, plus the time to think and copy from
+//! Computes the minimum time that one reader needs in any run: the wait for all bytes up to some read, plus the time to think and copy from
 //! that read on.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The bound uses two more facts that are true for every schedule. First, a device with one head or one queue either passes over
-//! each gap or begins a new command after it. Second, a fetch of page `p` begins at most [`Config::max_fetch_bytes`] before the end
-//! of `p`. So the first byte of `p` arrives no earlier than the shortest random first-byte time of all these start positions. (A
-//! second fetch from the same position begins only after the first has delivered its data.)
+//! each gap or begins a new command after it. Second, a fetch that contains page `p` begins at most [`Config::max_fetch_bytes`] before the
+//! end of `p`. So the first byte of `p` arrives no earlier than the shortest random first-byte time of all possible start positions. (A
+//! second fetch from the same position begins only after the first fetch has delivered its data.)
 //!
-//! The time does not include waiting for another job, or for requests that a job keeps outstanding at the same time.
+//! The time does not include a wait for another job, or for requests that a job keeps outstanding at the same time.
 
 use crate::device::presets::{Model, Preset};
 use crate::rng;

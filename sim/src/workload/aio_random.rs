@@ -1,21 +1,20 @@
-//! Large random records, many outstanding at once: `aio-stress` as it was run in 2003.
+//! Reads of large random records, of which many are outstanding at the same time: `aio-stress` as it was run in 2003.
 //!
-//! This workload checks that a policy which has stopped reading ahead still reads each request in one piece. The published run has
-//! a file of 1 GiB, records of 64 KiB and depth 64, and reads each record once.
+//! This workload checks that a policy still reads each request in one piece after it has stopped reading ahead. The published run has a
+//! file of 1 GiB, records of 64 KiB and depth 64, and reads each record once.
 //!
-//! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended before the next
-//! began. For the results of this kernel, run the workload with `depth=1`; for those of the patched kernels, with the default
-//! depth.
+//! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended before the next call
+//! began. For the results of this kernel, run the workload with `depth=1`; for those of the patched kernels, with the default depth.
 //!
-//! The original program submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight have ended,
-//! eight more are submitted, so 56 to 64 are outstanding. `batch=8` does the same; by default each request is submitted when
-//! another ends.
+//! The original program submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight requests have ended, it
+//! submits eight more, so 56 to 64 are outstanding. The parameter `batch=8` does the same; by default a request is submitted whenever
+//! another request ends.
 //!
-//! With `places=again` a read begins at any page of the file, independently of the others. aio-stress draws its reads in this way
-//! (general knowledge of the program; the posting does not mention it). Then reads overlap, and a cache that holds the file serves
-//! some of the reads; this is not possible in a run that bypasses the cache.
+//! If `places=again` is set, a read begins at any page of the file, independently of other reads. aio-stress chooses its reads in this way
+//! (general knowledge of the program; the posting does not mention it). Then reads overlap, and a cache that holds the file serves some of
+//! the reads; this is not possible in a run that bypasses the cache.
 //!
-//! Unless `places=again`, no record is read twice, and the rest of the file after the last whole record is not read.
+//! Unless `places=again` is set, no record is read twice, and the rest of the file after the last whole record is not read.
 //!
 //! ```text
 //!   |   |-2-|   |   |-65|   |-1-|   |-4-|   |-3-| ...      1 to 64 are submitted together, 65 when the first of them ends

@@ -1,9 +1,9 @@
 //! One reader reads a file from its end to its start.
 //!
-//! Programs that read like this are `tac`, a search for the last entries of a log, and a reader of an index at the end of a
+//! Programs that read like this are `tac`, a search for the last entries of a log, and a program that reads an index at the end of a
 //! container file. All data is needed, but not in the order that readahead expects.
 //!
-//! Records have no gaps and do not overlap.
+//! Records have no gaps between them and do not overlap.
 //!
 //! ```text
 //!   |--3--|--2--|-1-|

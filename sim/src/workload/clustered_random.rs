@@ -1,16 +1,16 @@
-//! One reader reads random records of one cluster, then of another: random reads whose neighbours are soon read, too.
+//! One reader reads random records of one cluster, then of another: random reads whose neighbours are also read soon.
 //!
-//! Wu Fengguang's posting of 2013 states that in this case context readahead helps on a disk: "actually benefits
-//! clustered random reads on HDD whose seek cost is pretty high". The posting gives no figures and names no program.
-//! Examples are reads of a table's rows by key range, and of the files of a directory.
+//! Wu Fengguang's posting of 2013 states that context readahead helps such reads on a disk: "actually benefits clustered random reads on
+//! HDD whose seek cost is pretty high". The posting gives no figures and names no program. Examples are reads of a table's rows by key
+//! range, and of the files of a directory.
 //!
 //! ```text
 //!   cluster   |--3--|     |--1--|--5--|     |--4--|--2--|     |      next, anywhere   |     |--6--|--8--| ...
 //!             └────── `percent` of its records, any order ────┘
 //! ```
 //!
-//! With the defaults, a cluster of 256 KiB has 64 records of 4 KiB, of which 32 are read. One in ten of the file's
-//! clusters is visited. Each record is read at most once, and each cluster is visited at most once.
+//! With the defaults, a cluster of 256 KiB has 64 records of 4 KiB, of which 32 are read. The reader visits one in ten of the file's
+//! clusters. Each record is read at most once, and each cluster is visited at most once.
 //!
 //! Nothing is fitted: the defaults are round figures that were chosen before the first run.
 

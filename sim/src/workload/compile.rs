@@ -1,6 +1,6 @@
 //! A program is compiled: a new process compiles each source file (unit), one after the other. The compiler's code and libraries
-//! are read by page faults, headers and sources by read calls. The pages that one unit brings in are needed again by the next one,
-//! if they are still cached.
+//! are read by page faults, headers and sources by read calls. The pages that are read for one unit are needed again for the next unit, if
+//! they are still cached.
 //!
 //! actions/runner-images #13938 reports builds on machines with little memory. The readahead window of the disk had become 4 MiB,
 //! and each page fault in the compiler's code or in a library evicted pages that the next unit needed.
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Each process maps and opens all files again, so the readahead windows of the files start small again. The sizes of files are
-//! those of the workload `tree`. All other figures are invented and round; nothing is fitted to measurements. There are no writes
+//! those of the workload `tree`. All other figures are invented and round; nothing is fitted to measurements. The workload has no writes
 //! and no pauses, and only one process runs at a time.
 
 use super::tree::{sizes, whole};

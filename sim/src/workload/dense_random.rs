@@ -1,4 +1,4 @@
-//! One reader reads random records until a given share of the file has been read; each read may be of any record, with the same
+//! One reader reads random records until a given fraction of the file has been read; each read may be of any record, with the same
 //! probability.
 //!
 //! The reads are purely random, but so dense that the record before a read is sometimes cached by chance. Context readahead then
@@ -9,14 +9,14 @@
 //!             └── ? ──┘  is 4 the second read of a stream, or only chance?
 //! ```
 //!
-//! **With replacement**: the workload models the queries of a database (Taobao's, in Wu Fengguang's posting of 2013).
-//! Queries are independent of each other, and some need a record that was read before. In contrast, the workload `random` reads
-//! each record at most once; its parameter `count` sets what `density` sets here.
+//! **With replacement**: the workload models the queries of a database (that of Taobao, in Wu Fengguang's posting of 2013). Queries are
+//! independent of each other, and some need a record that was read before. In contrast, the workload `random` reads each record at most
+//! once; its parameter `count` sets how much is read, as `density` does here.
 //!
-//! **The density** is the share of the records that have been read at least once when the workload ends (rounded up to a whole
-//! record). During a run, the share of records that were read grows from 0 to the density. A density of 25 % takes 0.29 reads per
-//! record of the file: 0.25 are the first read of a record, and 0.04 are repeated reads. Context readahead depends on how much of
-//! the file is cached, so with a small cache, a higher density has no effect on context readahead.
+//! **The density** is the fraction of the records that have been read at least once when the workload ends (rounded up to a whole record).
+//! During a run, the fraction of records that were read grows from 0 to the density. To reach a density of 25 %, 0.29 reads per record of
+//! the file are needed: 0.25 are the first read of a record, and 0.04 are repeated reads. Context readahead depends on how much of the file
+//! is cached, so with a small cache, a higher density has no effect on context readahead.
 //!
 //! **Fitted**: the default density was fitted to one of the three published ratios, that of `slow-ramp`. The table shows queries
 //! per second relative to `linux-3.12:context=off` on `model:x25-m`, for a file of 1 GiB and a cache of 256 MiB (mean of 20 seeds):
@@ -28,7 +28,7 @@
 //! | original | 0.741 | 0.712 | 0.575 | 0.538 | 0.524 |
 //!
 //! With a cache of 256 MiB, the order of the four variants is the same at every density from 1 to 99 %. With a cache that holds the
-//! whole file, the order is the same up to a density of 60 %. From 65 % on, `original` is faster than `slow-ramp`, and from 85 % on
+//! whole file, the order is the same up to a density of 60 %. From 65 % on, `original` is faster than `slow-ramp`, and from 85 % on it is
 //! faster than `off`: for very dense reads, readahead helps.
 //!
 //! No density fits all three ratios: with 25 %, `original` is 23 % slower than published. `reproduce wu-2013` uses a density of 8

@@ -1,7 +1,7 @@
-//! A program that first reads random data, for which readahead is wasted, and then reads parts of mapped libraries, page by page.
+//! A program that first reads random data, for which readahead is wasted, and then reads parts of mapped libraries page by page.
 //!
-//! The random data are pages of a large mapping. If a policy limits wasted readahead, it has reached its limit after these pages.
-//! But it should still read ahead in the libraries, because their parts are touched sequentially.
+//! The random data are pages of a large mapping. After these random pages, a policy that limits wasted readahead has reached its limit. But
+//! the policy should still read ahead in the libraries, because the program touches their parts sequentially.
 //!
 //! ```text
 //!   data        |4|      |1|     |3|  |2|                `waste` pages, drawn

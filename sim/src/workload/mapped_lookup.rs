@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The positions of the hot and inner pages are chosen at random once, because in a tree that has grown, the upper pages may be
-//! anywhere in the file. There are no read calls.
+//! anywhere in the file. The workload has no read calls.
 
 use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
 use super::random::distinct;

@@ -1,16 +1,15 @@
 //! One program that touches random pages of a mapped file. For such a program, a large readahead window does the most harm.
 //!
-//! A fault in a mapping reads a whole window around the page, even if the program needs only that page. User reports of 2025 and
-//! 2026 are about such programs: they read randomly through mappings, on virtual disks whose readahead window had become 4 or 64
-//! MiB (Azure/AKS #5743, actions/runner-images #13938). If `run` is more than 1, the program touches `run` consecutive pages at
-//! each position.
+//! For each fault in a mapping, the kernel reads a whole window around the page, even if the program needs only that page. User reports of
+//! 2025 and 2026 are about such programs: they read randomly through mappings, on virtual disks whose readahead window had become 4 or 64
+//! MiB (Azure/AKS #5743, actions/runner-images #13938). If `run` is more than 1, the program touches `run` consecutive pages at each
+//! position.
 //!
 //! ```text
 //!   |        |--2--|            |--4--|--1--|              |--3--|        each --n-- is `run` pages, touched in order
 //! ```
 //!
-//! **With replacement**: touches are independent, and some are of pages that were touched before. There are no read
-//! calls.
+//! **With replacement**: touches are independent, and some touch a page that was touched before. The workload has no read calls.
 
 use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
 use super::whole_records;

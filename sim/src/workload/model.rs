@@ -11,7 +11,7 @@
 //!                 └ request, request, ...               read, touch of a mapped page, hint
 //! ```
 //!
-//! There are no writes, no data, and no clock. No request goes beyond the end of its file.
+//! A workload has no writes, no data, and no clock. No request goes beyond the end of its file.
 
 use super::PAGE_BYTES;
 use foreread_core::event::{Advice, Mapping};

@@ -1,14 +1,14 @@
 //! One program that reads new files completely, one after the other. A policy can apply what it has learned about the storage to
 //! each new file.
 //!
-//! No file is in a listing, so the next file is unknown until it is opened. A policy that keeps its state separately for each
-//! file begins with small windows in each file.
+//! No file is in a folder listing, so the next file is unknown until it is opened. A policy that keeps its state separately for each file
+//! begins with small windows in each file.
 //!
 //! ```text
 //!   file 0  |--|--|--| ... |   file 1  |--|--|--| ... |   file 2 ...
 //! ```
 //!
-//! Loaders of training data (shards) read like this, and so do merges of sorted runs.
+//! Loaders of training data (in shards) read like this, and so do merges of sorted runs.
 
 use super::{Info, Job, Request, Workload, bytes, check_reads, equal_files, given, record, whole_records};
 use foreread_core::policy::Param;

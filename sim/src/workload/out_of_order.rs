@@ -1,11 +1,10 @@
-//! One file is read sequentially, except that in each group of reads, the last read arrives first. Storage sees this order if
-//! several threads or clients pass on the reads of one sequential reader.
+//! One file is read sequentially, except that in each group of reads, the last read arrives first. The storage receives reads in this order
+//! if several threads or clients pass on the reads of one sequential reader.
 //!
-//! The program itself reads sequentially; the changed order is what a server, a FUSE daemon or an image library receives. For a
-//! readahead policy that expects each read to begin where the last one ended, every group has two breaks.
+//! The program itself reads sequentially; the changed order is what a server, a FUSE daemon or an image library receives. For a readahead
+//! policy that expects each read to begin where the last read ended, the sequence breaks twice in every group.
 //!
-//! Reads have no gaps and do not overlap. The group at the end of the file may be shorter; its last read still comes
-//! first.
+//! Reads have no gaps between them and do not overlap. The group at the end of the file may be shorter; its last read still comes first.
 //!
 //! ```text
 //!   distance 1    |--2--|--1--|--4--|--3--|-5-|

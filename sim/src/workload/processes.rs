@@ -12,7 +12,7 @@
 //! file sizes of the workload `tree`. All processes start at the same time, and each reads all of its data. A random process reads
 //! as many records as fit in a quarter of a sequential file, and reads each record at most once.
 //!
-//! There are no pauses, and no two processes share an open file description.
+//! The workload has no pauses, and no two processes share an open file description.
 
 use super::random::distinct;
 use super::tree::{sizes, whole};

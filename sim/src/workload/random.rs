@@ -1,7 +1,7 @@
 //! One reader reads random records, each at most once.
 //!
-//! For such reads, readahead can only do harm, because a read does not help to predict the next read. All records are distinct,
-//! so no policy gains by caching. Without readahead, exactly the requested bytes are fetched.
+//! For such reads, readahead can only do harm, because a read does not help to predict the next read. All records are distinct, so caching
+//! gains nothing for any policy. Without readahead, exactly the requested bytes are fetched.
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 //!

@@ -1,6 +1,6 @@
 //! One reader reads a file from the first byte to the last.
 //!
-//! Readahead exists for such reads, and must not make them slower. Records have no gaps and do not overlap.
+//! Readahead exists for such reads, and must not make them slower. Records have no gaps between them and do not overlap.
 //!
 //! ```text
 //!   |--record--|--record--|--record--|-rest-|

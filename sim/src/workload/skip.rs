@@ -1,4 +1,4 @@
-//! One reader that reads sequentially, skips some records, and reads on: a program that leaves out parts of its input.
+//! One reader that reads sequentially, skips some records, and reads on, as a program does that leaves out parts of its input.
 //!
 //! The reads are nearly sequential. A policy that gives up the stream at a skip loses the data that it has read ahead, and starts
 //! with a small window each time.

@@ -1,9 +1,9 @@
-//! Patterns of shells and udev, and whether a path with patterns refers to a disk.
+//! Matches the patterns of shells and udev, and decides whether a path with patterns refers to a disk.
 //!
 //! ```text
 //!   /sys/block/sd*/queue/read_ahead_kb     /sys/class/bdi/8:0/read_ahead_kb     /dev/sd[a-c]     /dev/disk/by-id/ata-X
 //! ```
-//! An unknown part of a path is `*`.
+//! `*` replaces a part of a path that is not known.
 
 /// The names of a disk, or of a mount without a disk.
 #[derive(Clone, Debug, Default)]

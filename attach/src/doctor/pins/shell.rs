@@ -1,13 +1,11 @@
-//! Finds the readahead to which a script, or a command in a unit or rule, sets a disk. The script is interpreted, but
-//! never run.
+//! Finds the readahead that a script, or a command in a systemd unit or udev rule, sets for a disk. The script is parsed, but never run.
 //!
 //! ```text
 //!   for d in /sys/block/sd?; do echo 4096 > $d/queue/read_ahead_kb; done      d is /sys/block/sd?: sda has 4096
 //!   blockdev --setra 8192 /dev/$(basename $x)                                  x is unknown, so it may be any disk
 //! ```
-//! An unknown part of a word becomes `*`. Every condition is assumed to hold; a variable that is set again under a
-//! condition has both values; a setting whose value is not a single number has no value. Sectors of blockdev and hdparm
-//! have 512 bytes.
+//! An unknown part of a word becomes `*`. Every condition is assumed to hold. A variable that is set again under a condition has both
+//! values. A setting whose value is not a single number has no value. blockdev and hdparm count in sectors of 512 bytes.
 
 use super::pattern::{DiskNames, MAX_WORDS, braces};
 use super::words::{Piece, Token, of_command, of_script};

@@ -1,4 +1,4 @@
-//! Finds the readahead to which the active profile of tuned sets a disk.
+//! Finds the readahead that the active profile of tuned sets for a disk.
 //!
 //! ```text
 //!   [variables]                [disk_data]                 [sysfs]
@@ -6,8 +6,8 @@
 //!                              devices=sd*,!sda
 //!                              readahead=>${ra}            at least 4096 KiB; `8192 s` counts sectors
 //! ```
-//! Sections with the same name in several files are merged, and later values win. The section that applies to a disk
-//! is one whose `devices` include the disk, or else one without `devices`.
+//! Sections with the same name in several files are merged, and later values win. The section that applies to a disk is the section whose
+//! `devices` include the disk; if there is none, it is the section without `devices`.
 //!
 //! Source: the documentation of tuned, "Plug-ins".
 

@@ -1,4 +1,4 @@
-//! Finds the readahead to which the rules of udev set a disk: all files are read in order, for the disk's `add` and
+//! Finds the readahead that the rules of udev set for a disk: all rule files are evaluated, in udev's order, for the disk's `add` and
 //! `change` events.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //!   KERNEL!="nvme*", GOTO="end"            RUN+="/sbin/blockdev --setra 8192 /dev/%k"            LABEL="end"
 //!   ─────── conditions ────────            ──── runs after all rules have been read ────
 //! ```
-//! The rules are evaluated for the events of the disk, of its partitions (a command on a partition's node may set the whole
-//! disk), and of its backing device. A condition that cannot be evaluated (the output of a program, a tag) is assumed to hold.
+//! The rules are evaluated for the events of the disk, of its partitions (a command on a partition's device node may set the whole disk),
+//! and of its backing device. A condition that cannot be evaluated (the output of a program, a tag) is assumed to hold.
 //!
 //! Source: udev(7).
 

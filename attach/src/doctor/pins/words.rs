@@ -4,7 +4,7 @@
 //!   for d in /sys/block/sd?; do echo 4096 > $d/queue/read_ahead_kb; done   # a comment
 //!   [for] [d] [in] [/sys/block/sd?] ; [do] [echo] [4096] > [{d} /queue/read_ahead_kb] ; [done]
 //! ```
-//! There are no errors: an unclosed quote or substitution ends at the end of the text.
+//! The parser returns no errors: an unclosed quote or substitution ends at the end of the text.
 
 /// A part of a shell word: text, a variable, or a command substitution.
 #[derive(Clone, Debug, PartialEq, Eq)]

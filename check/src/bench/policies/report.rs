@@ -6,7 +6,7 @@
 //!   x1.31   1.29 to 1.33  sequential   object-near  256M   linux-6.18:max=64M  x1.31 linux-6.18:max=64M
 //! ```
 //! The reason for a lost cell compares the figures of the policy with those of the best opponent, and names each figure
-//! that differs by more than its limit. It shows differences, which need not be the cause of the loss:
+//! that differs by more than its limit. The report shows differences, which need not be the cause of the loss:
 //!
 //! ```text
 //!   auto made 3 times as many requests and read ahead less far: it held 0.2 MiB unread on average, linux-6.18:max=4M 3.1 MiB.

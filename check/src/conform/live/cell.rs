@@ -1,12 +1,12 @@
-//! Checks one combination of file system, `read_ahead_kb` and access (reads or mappings): one thread records the
-//! kernel, and other threads compare the recording at the same time.
+//! Checks one combination of file system, `read_ahead_kb` and access method (reads or mappings): one thread records the kernel, and other
+//! threads compare the recording at the same time.
 //!
 //! ```text
 //!   recorder, on one CPU ──► Tee ─┬─pipe─► check, level full
 //!                                 ├─pipe─► check, level pages     (if there are neither large folios nor faults)
 //!                                 └──────► DIR/ext4-128-SEED-reads.jsonl.gz
 //! ```
-//! A recording is compared while it is made, so it is never kept in memory as a whole.
+//! A recording is compared while it is made, so the whole recording is never in memory.
 
 use super::LiveError;
 use super::disk::Disk;

@@ -1,12 +1,11 @@
-//! A temporary file system: a loop device in memory, mounted without a mount point in the directory tree.
+//! A temporary file system on a loop device in memory, mounted without a mount point in the directory tree.
 //!
 //! ```text
 //!   memfd ◄── /dev/loopN (detaches itself) ◄── ext4 or xfs, read-only ◄── a mount without a place, held by a descriptor
 //!   0.5 GiB, sparse     │ read_ahead_kb          5 files of known sizes          reached as /proc/PID/fd/N
 //! ```
-//! The files are written while the file system is mounted for the first time. It is then mounted again read-only for
-//! the test, so that no journal, time stamp or write-back affects the page cache. Existing devices and files are never
-//! used.
+//! The files are written while the file system is mounted for the first time. The file system is then mounted again read-only for the test,
+//! so that no journal, time stamp or write-back affects the page cache. Existing devices and files are never used.
 
 use super::file_system::{BTRFS_UUID, Driver, FileSystem, run};
 use super::{LiveError, RETRY, began};

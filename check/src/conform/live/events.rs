@@ -1,7 +1,7 @@
 //! Parses lines of the kernel's trace into readahead decisions, and into pages that were added to or removed from the
 //! cache.
 //!
-//! A line that cannot be parsed is an error and is never skipped. Events that the kernel lost are reported, too.
+//! A line that cannot be parsed is an error and is never skipped. Events that the kernel lost are also reported.
 //!
 //! ```text
 //!   foreread-811   [001] .....  91.5: page_cache_ra_order: dev=7:1 ino=c index=0 order=0 size=4 async_size=3 ra_pages=32

@@ -1,10 +1,9 @@
-//! Executes the steps of an episode: reads and posix_fadvise in this process, mappings and readahead(2) in a small
-//! Python process.
+//! Executes the steps of an episode: reads and posix_fadvise in this process; accesses to mappings and readahead(2) in a small Python
+//! process.
 //!
-//! `foreread-check` has no `unsafe`, but touching a mapping of a file needs it. Python is available on nearly every
-//! system, and its ctypes can map at a chosen address and read one byte. Each episode is executed by only one of the
-//! two processes, so file descriptors need not be shared. Without Python, patterns that need mappings or readahead(2)
-//! are left out, and the report lists them.
+//! Touching a mapping of a file needs `unsafe`, which `foreread-check` does not use. Python is available on nearly every system, and its
+//! ctypes can map a file at a chosen address and read one byte. Each episode is executed by only one of the two processes, so file
+//! descriptors need not be shared. Without Python, patterns that need mappings or readahead(2) are left out, and the report lists them.
 //!
 //! ```text
 //!   Step ─┬─► Native: pread, posix_fadvise

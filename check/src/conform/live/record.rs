@@ -5,9 +5,8 @@
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of new folios ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
-//! If an episode is disturbed from outside (the kernel reclaimed pages, or the trace lost events), the recorded episode
-//! ends before the disturbed step, and is counted as disturbed. A written line contains only what the kernel did, and
-//! no prediction.
+//! If an episode is disturbed from outside (the kernel reclaimed pages, or trace events were lost), the recording of the episode ends
+//! before the disturbed step, and the episode is counted as disturbed. A written line contains only what the kernel did, and no prediction.
 
 use super::LiveError;
 use super::disk::{Disk, SIZES};

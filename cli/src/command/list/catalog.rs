@@ -1,4 +1,4 @@
-//! Prints the entries of `policies`, `models` and `workloads`, as text or as JSON.
+//! Prints the entries of `list policies`, `list models` and `list workloads`, as text or as JSON.
 //!
 //! Schemas `foreread.policies/1`, `foreread.models/1` and `foreread.workloads/1`: `{"schema":..,"KIND":[{"name",
 //! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. The entries come from the

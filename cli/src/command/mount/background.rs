@@ -6,7 +6,7 @@
 //!     └─ returns 0; the background process has its own session, and its later messages are lost
 //! ```
 //! The background process keeps none of the caller's files open. It reads its arguments from stdin, so that ps shows no
-//! secrets. If mounting fails, no process is left behind.
+//! secrets. If mounting fails, the background process ends too.
 
 use crate::fail::{Fail, say};
 use foreread_os::secrets;

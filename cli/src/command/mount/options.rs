@@ -1,4 +1,4 @@
-//! `-o OPTIONS` of mount(8) and /etc/fstab: each becomes an option of `mount`, before the command line is parsed.
+//! `-o OPTIONS` as in mount(8) and /etc/fstab: each becomes an option of `mount`, before the command line is parsed.
 //!
 //! ```text
 //!   -o ro,allow_other,_netdev,cache=1G,env=/etc/foreread/data.env

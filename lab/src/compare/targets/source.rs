@@ -1,6 +1,6 @@
-//! A target that is a source of the engine other than a file, such as an S3 object or an RBD image. All runs share one
-//! connection, because a new connection for each run would not empty the caches of the storage anyway. In addition to
-//! the rows for policies, the table of an RBD image has rows for librbd.
+//! A target that is a source of the engine other than a file, such as an S3 object or an RBD image. All runs share one connection, because
+//! a new connection for each run would not empty the caches of the storage. In addition to the rows for policies, the table of an RBD image
+//! has rows for librbd.
 
 use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
 use crate::compare::CompareError;

@@ -1,4 +1,4 @@
-//! The HTML page of `compare`: the advice, the times of all tables, then the bytes, latencies and rows of each table.
+//! The HTML page of `compare`: the advice, the times of all tables, then the bytes, the latencies and the rows of each table.
 
 use super::times::times;
 use crate::report::row::{Report, Row, to_json};

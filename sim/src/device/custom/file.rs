@@ -1,5 +1,5 @@
-//! The keys of a model file, and conversions from and to a preset. The name of each key contains its unit; the functions below
-//! check the ranges.
+//! The keys of a model file, and conversions from and to a preset. The name of each key contains its unit; the functions in this file check
+//! the ranges.
 
 use super::SCHEMA;
 use crate::device::array::{ArrayModel, Overhead};

@@ -1,7 +1,7 @@
 //! The buffer of a hard disk: it holds data that the head has read for commands, and data that the disk reads ahead by itself.
 //!
 //! The buffer has several segments, each with consecutive bytes of one file. The segment that was used last may be *live*: the head
-//! is at the end of the segment's data and continues to read. The head stops when the segment holds `segment_bytes` that no command
+//! is at the end of the segment's data and continues to read. The head stops when the segment holds `segment_bytes` bytes that no command
 //! has requested yet, or when a command moves the head. The buffer only holds data that has passed under the head.
 //!
 //! ```text

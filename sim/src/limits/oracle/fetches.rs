@@ -1,5 +1,5 @@
-//! The oracle's fetches: which extent is fetched next, together with which neighbours, what is evicted for it, and which readers
-//! wait for it.
+//! The oracle's fetches: which extent is fetched next, which neighbours are fetched with it, what is evicted for it, and which readers wait
+//! for it.
 //!
 //! A fetch never evicts an extent that is needed sooner, unless a reader waits for the fetch.
 

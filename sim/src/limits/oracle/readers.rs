@@ -9,7 +9,7 @@
 //!        └── hint, touch of a mapped page: skip
 //! ```
 //!
-//! This file starts no fetch: it lists what readers request, and `fetches.rs` handles that list first.
+//! This file starts no fetch: it lists what readers request, and `fetches.rs` fetches the extents of that list first.
 
 use super::{ExtentPlace, Oracle, ReadOutcome, RequestSlot};
 use crate::limits::future::Extent;

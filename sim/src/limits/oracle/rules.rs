@@ -1,4 +1,5 @@
-//! The schedules that the oracle tries: a rule sets the order, length and depth of fetches, and whether they include gaps.
+//! The schedules that the oracle tries: a rule sets the order, the length and the number of fetches in flight, and whether fetches include
+//! gaps.
 //!
 //! ```text
 //!   start points (of the kind of device) ──► the fastest ──► one parameter changed ──► faster? keep it ──► ...
