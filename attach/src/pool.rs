@@ -90,8 +90,8 @@ impl<W: Work> Pool<W> {
         self.shared.wake.notify_all();
     }
 
-    /// Calls `add`, which adds tasks to the queue and returns the number of waiting tasks. Then wakes a waiting thread,
-    /// or starts another thread if there are fewer than `max_threads`.
+    /// Calls `add`, which adds tasks to the queue and returns the number of tasks that wait in it. Then wakes a waiting thread, or starts
+    /// another thread if there are fewer than `max_threads`.
     #[cfg(feature = "lab")]
     pub fn add(&self, max_threads: usize, add: impl FnOnce(&mut W::Queue) -> usize) {
         let mut state = self.shared.lock();
@@ -120,7 +120,8 @@ impl<W: Work> Pool<W> {
         spawn_with_stack(self.name, STACK_BYTES, move || thread.0.run()).map(drop)
     }
 
-    /// Waits until all threads have ended. While `is_hurried` returns true, it waits at most 1.5 s after a thread last made progress.
+    /// Waits until all threads have ended. While `is_hurried` returns true, this function waits at most 1.5 s after a thread last made
+    /// progress.
     pub fn join(&self, is_hurried: impl Fn() -> bool) {
         let PoolShared { wake, .. } = &*self.shared;
         let mut state = self.shared.lock();

@@ -169,15 +169,15 @@ impl RunReport {
         }
     }
 
-    /// Returns whether the run gained nothing because no policy can predict the command's next read. In this case, a plan of a recorded
-    /// run can still help.
+    /// Returns whether readahead gained nothing in this run because no policy can predict the command's next read. In this case, a plan
+    /// made from a recorded run can still help.
     #[must_use]
     pub fn has_no_pattern(&self) -> bool {
         self.nothing() == Some(NO_PATTERN)
     }
 
-    /// If the run gained nothing because the file system drops the pages that were read ahead, returns the type of the file system. A
-    /// foreread mount of the same data may keep such pages.
+    /// Returns the type of the file system if readahead gained nothing in this run because the file system drops the pages that were read
+    /// ahead. A foreread mount of the same data may keep such pages.
     #[must_use]
     pub fn is_dropped_by(&self) -> Option<&str> {
         let is_dropped = self.nothing() == Some(DROPPED);
@@ -216,7 +216,8 @@ impl RunReport {
         }
     }
 
-    /// The reason if nothing was gained, that is, if almost no byte was cached before the command requested it; otherwise `None`.
+    /// Returns why the run gained nothing, that is, why almost no byte was cached before the command requested it; `None` if it gained
+    /// something.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
         let is_mostly_used = self.reason.is_none() || self.in_time_bytes >= self.unused_bytes;

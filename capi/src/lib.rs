@@ -99,7 +99,7 @@ fn boxed(reader: Reader) -> *mut Handle {
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `source` and `policy` are NULL or point to a string that ends with a zero byte.
+/// `source` and `policy` must each be NULL or point to a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_open(
     source: *const c_char,
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn foreread_open(
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `from` is NULL, or a reader from this library that is not closed.
+/// `from` must be NULL, or a reader from this library that is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_dup(from: *const Handle) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
@@ -164,7 +164,7 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `from` is NULL, or a reader from this library that is not closed; `buf` has room for `len` bytes.
+/// `from` must be NULL, or a reader from this library that is not closed; `buf` must have room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_pread(
     from: *mut Handle,
@@ -184,8 +184,8 @@ pub unsafe extern "C" fn foreread_pread(
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `from` is NULL, or a reader from this library that is not closed; `iov` points to `iovcnt` entries, and each entry
-/// points to a buffer of at least the entry's length.
+/// `from` must be NULL, or a reader from this library that is not closed; `iov` must point to `iovcnt` entries, and each entry to a buffer
+/// of at least the entry's length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_preadv(
     from: *mut Handle,
@@ -292,7 +292,7 @@ pub struct CStats([u64; 11]);
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `from` is NULL, or a reader from this library that is not closed; `stats` has room for `size` bytes.
+/// `from` must be NULL, or a reader from this library that is not closed; `stats` must have room for `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_get_stats(
     from: *const Handle,
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn foreread_get_stats(
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `from` is NULL, or a reader from this library that is not closed and that no other thread uses in a call.
+/// `from` must be NULL, or a reader from this library that is not closed and that no other thread is using.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_close(from: *mut Handle) {
     guarded((), || {

@@ -1,7 +1,8 @@
-//! An S3 and HTTP server for one bucket in memory: paged listings, ranges, conditions, and a count of its requests.
+//! An S3 and HTTP server for one bucket in memory: it supports paged listings, byte ranges and conditional requests, and counts its
+//! requests.
 //!
-//! A real server over a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), and does not count its
-//! requests by kind. This server accepts any bucket name, and does not check signatures. The server has no TLS and no writes, and
+//! A real server that stores its objects in a folder cannot hold every key that S3 allows (`dir//c`, `dir/..`, a newline), and does not
+//! count its requests by kind. This server accepts any bucket name, and does not check signatures. The server has no TLS and no writes, and
 //! is for tests and benchmarks only.
 //!
 //! ```text

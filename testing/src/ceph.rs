@@ -2,8 +2,8 @@
 //! process that created it ends.
 //!
 //! The script `ceph-dev-cluster` is next to this file and is compiled into the binary. A guard process removes the cluster even if
-//! this process is killed: it waits on a pipe that the kernel closes when this process ends. This module only touches a cluster
-//! that it has created, needs no password, and leaves no daemon behind.
+//! this process is killed: it waits on a pipe that the kernel closes when this process ends. This module only uses a cluster that it has
+//! created, needs no password, and leaves no daemon running.
 //!
 //! ```text
 //!   up ──► script up ──► cluster            this process ──pipe── guard

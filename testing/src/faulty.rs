@@ -1,6 +1,6 @@
 //! Wraps any source so that its reads fail as a test requires.
 //!
-//! A rule decides what happens to a read, from the read and the number of reads before it. If a read does not fail, its bytes are
+//! A rule decides what happens to a read, from the read itself and the number of reads before it. If a read does not fail, its bytes are
 //! passed on unchanged. The same rule and seed give the same result for the same sequence of reads.
 //!
 //! ```text

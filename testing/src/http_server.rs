@@ -1,5 +1,5 @@
-//! An HTTP server: the code that all servers of this crate share. A function that the test provides makes the answers. A test can
-//! also request wrong answers.
+//! An HTTP server: the code that all servers of this crate share. A function that the test provides returns the replies. A test can also
+//! make the server send wrong replies.
 //!
 //! The server has one thread for each connection, and no async runtime. The server ends when it is dropped. The server has no
 //! TLS; use it only for tests and benchmarks.

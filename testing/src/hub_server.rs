@@ -1,8 +1,8 @@
 //! A Hugging Face Hub in memory: a server with repositories, and a content server to which it redirects with signed URLs.
 //!
 //! `engine/tests/hub.rs` checks this server with the client library `huggingface_hub`. Each of the two servers records all its
-//! requests, so a test can show that no credential reached the content server. Signed URLs expire when a test calls a function, at
-//! a certain age, or after a number of uses. The server has no TLS and no uploads, and is for tests and benchmarks only.
+//! requests, so a test can show that no credential reached the content server. Signed URLs expire when a test calls a function, when they
+//! reach a certain age, or after a number of uses. The server has no TLS and no uploads, and is for tests and benchmarks only.
 //!
 //! ```text
 //!   /USER/REPO/resolve/REV/PATH   a large file  ──► 302, Location: http://CONTENT/SHA256?Expires=..., X-Linked-Etag, X-Linked-Size

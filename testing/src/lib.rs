@@ -1,8 +1,7 @@
-//! Test sources: sources whose bytes identify their offset, sources that fail or hang, and servers that give wrong answers. This
-//! crate is for foreread's own tests, and for tests of sources that other projects implement. No shipped crate depends on this
-//! one.
+//! Test sources: sources whose bytes identify their offset, sources that fail or hang, and servers that send wrong replies. This crate is
+//! for foreread's own tests, and for tests of sources that other projects implement. No crate that users install depends on this crate.
 //!
-//! Example: `Faulty::nth(source, 3)` fails the fourth read with EIO, and `check` reports which byte is at the wrong offset.
+//! Example: `Faulty::nth(source, 3)` makes the fourth read fail with EIO, and `check` reports which byte is at the wrong offset.
 //!
 //! ```text
 //!   pattern   bytes that identify their own offset and version, so that a misplaced byte is detected

@@ -1,7 +1,7 @@
 //! Test data in which every byte is computed from its offset and its version.
 //!
 //! Each group of eight bytes encodes (offset / 8, version) reversibly, so the original offset of misplaced bytes can be computed.
-//! There is no randomness: the same offset and version always give the same byte.
+//! The data is not random: the same offset and version always give the same byte.
 //!
 //! ```text
 //!   offset / 8 + version * 2^48  ──× odd──► ──swap bytes──► ──× odd──►  8 bytes, little-endian

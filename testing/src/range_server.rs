@@ -1,4 +1,4 @@
-//! An HTTP server for one object: ranges, ETags and conditions.
+//! An HTTP server for one object, with byte ranges, ETags and conditional requests.
 //!
 //! ```text
 //!   GET /object ──► 206, 200, 404, 412, 416

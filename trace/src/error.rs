@@ -1,4 +1,4 @@
-//! Errors in traces. An error message is one line that says which record is wrong, why, and what to do.
+//! Errors that are found in traces. An error message is one line that says which record is wrong, why, and what to do.
 //!
 //! The message does not quote a whole record, which may contain megabytes of user data.
 

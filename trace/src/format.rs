@@ -1,8 +1,8 @@
 //! The description of a trace format: name, keys, detection, and the functions that read and write it.
 //!
-//! Each file of `formats/` has a `static FORMAT: Format`; `catalog` lists them all. Example: the `FORMAT` of `csv` has
-//! the name "csv", its keys, a `detect` that returns [`Fit::Maybe`] for a line of numbers, and an importer function. An
-//! importer removes the keys that it knows from its [`Pairs`] and refuses the rest.
+//! Each file of `formats/` has a `static FORMAT: Format`; `catalog` lists all of them. Example: the `FORMAT` of `csv` has the name "csv",
+//! its keys, a `detect` that returns [`Fit::Maybe`] for a line of numbers, and an importer function. An importer removes the keys that it
+//! knows from its [`Pairs`] and refuses all other keys.
 
 use super::error::TraceError;
 use super::input::Input;

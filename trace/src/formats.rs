@@ -1,8 +1,7 @@
 //! The trace formats, and code shared by several of them.
 //!
-//! A new format needs a file in the folder `formats/`, and two lines in this file: `mod` and a row in [`ALL`]. A
-//! published table whose columns `preset` can describe needs a row in `published` and a row in [`ALL`]. No other code
-//! refers to a format by name.
+//! A new format needs a file in the folder `formats/`, and two lines in this file: `mod` and a row in [`ALL`]. A published table that
+//! `preset` can describe by its columns needs only a row in `published` and a row in [`ALL`]. No other code refers to a format by name.
 
 mod biosnoop;
 mod blkparse;

@@ -1,4 +1,5 @@
-//! Requirements of every importer for arbitrary bytes: no panic, a one-line error without control characters, termination.
+//! Requirements that every importer must meet for arbitrary bytes: it does not panic, its errors are one line without control characters,
+//! and it terminates.
 //!
 //! The mutation tests in `tests/formats/mutants.rs` and the fuzz target in `fuzz/` use this module. This module does not check
 //! whether the imported items are correct: the tests with golden files do that.

@@ -5,8 +5,8 @@
 //!                      ├─ chains of reads (streams)
 //!                      └─ blocks read again (reuse)
 //! ```
-//! The trace is read once, in bounded memory; each part documents what it estimates if the trace exceeds its limits.
-//! Values that the trace does not contain are null.
+//! The trace is read once, in bounded memory; each part of this module documents what it estimates if the trace exceeds its limits. Values
+//! that the trace does not contain are null.
 
 use super::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use serde::Serialize;

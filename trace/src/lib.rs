@@ -1,16 +1,16 @@
 //! Traces: recorded reads of programs.
 //!
-//! A trace file of any format is converted to a stream of [`Item`]s: records, and descriptions of files when they first
-//! appear. An importer converts one format to items, and an exporter converts items to one format. Importers and
-//! exporters hold only a few items at a time, so a trace may be larger than memory.
+//! A trace file of any format is converted to a stream of [`Item`]s, which are records, and descriptions of files when they first appear.
+//! An importer converts one format to items, and an exporter converts items to one format. Importers and exporters hold only a few items at
+//! a time, so a trace may be larger than memory.
 //!
 //! ```text
 //!   input (unpacked)        ──► catalog::detect ─► importer ──items──► check ──► exporter, info, replay
 //!                               by content          one file a format   limits, order
 //! ```
 //!
-//! Units are never guessed: the user must give a missing unit, or it stays unknown. File contents are not stored, and no
-//! record is changed without a note in the [`Header`].
+//! Units are never guessed: the user must give a missing unit, or the unit stays unknown. File contents are not stored, and no record is
+//! changed without a note in the [`Header`].
 
 #![warn(missing_docs)]
 

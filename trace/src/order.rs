@@ -5,10 +5,10 @@
 //!                     queue, late ones      a queue: its front leaves when it is done, or when too many wait behind it
 //! ```
 //!
-//! A [`Sorter`] is for nearly sorted input: events of several CPUs in one file, or, with [`by_start`], records that were written
-//! when they ended. [`HeldRecords`] is for records whose end is a later entry of the trace: a record keeps the position that belongs
-//! to its start until its end is known. The number of held entries is limited, and no entry is lost: an entry that comes too late is
-//! an error.
+//! A [`Sorter`] is for nearly sorted input, such as the events of several CPUs in one file, or (with [`by_start`]) records that were
+//! written when they ended. [`HeldRecords`] is for records whose end is a later entry of the trace: a record keeps the position that
+//! belongs to its start until its end is known. The number of held entries is limited, and no entry is lost: an entry that is too late to
+//! be sorted is an error.
 
 use super::error::{TraceError, TracePosition};
 use super::{Item, Items, Record};

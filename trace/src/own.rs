@@ -5,9 +5,9 @@
 //!   magic + version   header (JSON)   block  block  block ...  end (JSON: counts)
 //!                     length, crc     └─ head: length packed and plain, items, crc; then a zstd frame of items
 //! ```
-//! Blocks are decoded independently, except for the numbers of files and records. Blocks are small, so reading a terabyte takes as
-//! much memory as reading a kilobyte. A truncated file has no end marker, so reading it ends with an error at the place where the
-//! file stops. Every length is compared with its limit before it is used, and every item is covered by a checksum.
+//! Blocks are decoded independently, except for the numbers of files and records. Blocks are small, so reading a terabyte needs as much
+//! memory as reading a kilobyte. A truncated file has no end marker, so reading it ends with an error at the place where the file stops.
+//! Every length is compared with its limit before it is used, and every item is covered by a checksum.
 
 use super::format::{Fit, Format};
 pub use read::import;

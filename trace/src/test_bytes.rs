@@ -1,4 +1,4 @@
-//! A file in memory for the tests of this crate: one clone is written, another is inspected afterwards.
+//! A file in memory for the tests of this crate: the test writes to one clone and inspects another clone afterwards.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

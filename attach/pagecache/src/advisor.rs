@@ -30,7 +30,7 @@ const MAX_AHEAD: u32 = 32;
 /// Largest readahead request: if it is larger, it is noticed late that its first part has arrived.
 const MAX_FETCH_BYTES: u64 = 4 << 20;
 
-/// A task that the decision core gives to the caller: wait for the bytes of a program's read, or read ahead.
+/// A task that the decision core gives to the caller: to wait for the bytes of a program's read, or to read ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Identifies the job in the answer.
@@ -123,7 +123,7 @@ impl Advisor {
         );
     }
 
-    /// Records that a file has grown.
+    /// Records that a file has grown to a new size.
     pub fn grew(&mut self, now: Nanos, file: FileId, size: u64) {
         self.handle(now, Event::Grown { file, size });
     }

@@ -37,8 +37,8 @@ impl Dropping {
         self.known().get(&dev) == Some(&true)
     }
 
-    /// Like [`Dropping::is`], but tests the file system with `file` if it was not tested before. The file must just have been opened;
-    /// `read` is a range that another program has read from the file, if known. May wait for the FUSE server.
+    /// Like [`Dropping::is`], but tests the file system on `file` if it was not tested before. The file must just have been opened; `read`
+    /// is a range that another program has read from the file, if known. This function may wait for the FUSE server.
     pub fn look(&self, dev: u64, file: &File, read: Option<&Range<u64>>) -> bool {
         if let Some(known) = self.known().get(&dev) {
             return *known;
@@ -69,7 +69,7 @@ fn is_dropped(file: &File, read: &Range<u64>) -> Option<bool> {
 }
 
 /// Whether opening this file drops its cached pages. Returns `None` if the kernel does not report cached pages, or if
-/// the file is empty. Waits until one byte of the file is read.
+/// the file is empty. This function waits until one byte of the file is read.
 #[must_use]
 pub fn is_dropped_by_open(file: &File) -> Option<bool> {
     if !is_on_fuse(file) {

@@ -38,7 +38,7 @@ pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
 /// This program, even if its file has been replaced in the meantime (proc(5)).
 const OWN: &str = "/proc/self/exe";
 
-/// How to start the command `foreread` from a process in which foreread is only a library.
+/// How the command `foreread` is started from a process in which foreread is only a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The program and its first arguments.
@@ -120,8 +120,8 @@ pub fn tune_heap() {
 #[cfg(not(target_env = "gnu"))]
 pub fn tune_heap() {}
 
-/// Sets the name of this process to that of the command: a process that was started by [`again`] would otherwise be
-/// named "exe", after the link in /proc.
+/// Sets the name of this process to that of the command: a process that was started by [`again`] would otherwise be named "exe", after the
+/// link /proc/self/exe.
 pub fn take_name() {
     let _ = rustix::thread::set_name(c"foreread");
 }
@@ -139,10 +139,9 @@ pub fn leave_terminal() {
     let _ = rustix::process::setsid();
 }
 
-/// Returns a command that starts this program as a guard: a process that cleans up if its owner (this process) is
-/// killed. `word` selects the kind of guard. The guard notices the end of its owner because the pipe between them
-/// closes. Ctrl-C does not reach the guard, and the guard does not keep the file system of the owner's working
-/// directory busy.
+/// Returns a command that starts this program as a guard: a process that cleans up if this process (its owner) is killed. `word` selects
+/// the kind of guard. The guard notices the end of its owner because the pipe between them closes. Ctrl-C does not reach the guard, and the
+/// guard does not keep the file system of the owner's working directory busy.
 pub fn guard(word: &str) -> Command {
     let mut command = again_behind();
     command
@@ -154,7 +153,7 @@ pub fn guard(word: &str) -> Command {
     command
 }
 
-/// The executable or library file that contains foreread.
+/// Returns the executable or library file that contains foreread.
 pub fn file() -> &'static Path {
     SET.get().map_or(Path::new(OWN), |program| &program.file)
 }

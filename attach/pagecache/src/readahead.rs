@@ -17,7 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Maximum bytes per call if the device's setting cannot be read: Linux' default for `read_ahead_kb`.
+/// Maximum number of bytes per call if the device's setting cannot be read: Linux' default for `read_ahead_kb`.
 pub const DEFAULT_PIECE_BYTES: u64 = 128 << 10;
 
 /// Returns the largest number of bytes that one call of readahead(2) reads from a file on this device.
@@ -40,11 +40,12 @@ pub fn piece_bytes(file: impl AsFd) -> u64 {
     device.map_or(DEFAULT_PIECE_BYTES, |device| piece_of(&device))
 }
 
-/// Starts to read `range`, in pieces of at most `piece` bytes ([`piece_bytes`]). Returns the number of calls of readahead(2).
+/// Starts to read `range`, with calls of readahead(2) for at most `piece` bytes each ([`piece_bytes`]). Returns the number of calls of
+/// readahead(2).
 ///
 /// # Errors
-/// Returns an error if the file is not open for reading, or if its file system has no page cache (EINVAL: a pipe, a socket,
-/// some pseudo files).
+/// Returns an error if the file is not open for reading, or if its file system has no page cache (EINVAL for a pipe, a socket and some
+/// pseudo files).
 #[allow(unsafe_code)] // rustix has no readahead.
 pub fn start(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<u64> {
     let (file, piece) = (file.as_fd().as_raw_fd(), piece.max(crate::page_bytes()));
@@ -80,11 +81,11 @@ pub fn only_as_asked(file: impl AsFd) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::Random)?)
 }
 
-/// Waits until `range`, which [`start`] has begun to read, has arrived, by reading one byte in each MiB and the last
-/// one. Bytes that are not cached (because they were evicted or never requested) are read by this call.
+/// Waits until `range`, which [`start`] has begun to read, has arrived, by reading one byte in each MiB and the last byte. Bytes that are
+/// not cached (because they were evicted or never requested) are read by this call.
 ///
 /// # Errors
-/// Returns an error if the storage fails. If the file ends within the range, this is not an error.
+/// Returns an error if the storage fails. It is not an error if the file ends within the range.
 pub fn wait(file: impl AsFd, range: &Range<u64>) -> io::Result<()> {
     let mut byte = [0];
     let mut at = range.start;

@@ -70,8 +70,8 @@ pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     }
 }
 
-/// Returns how many bytes of `range` are in the page cache; `None` if the kernel does not report it. The result is the whole length
-/// only if every page is cached; a page that is only partly in the range may count with all its bytes.
+/// Returns how many bytes of `range` are in the page cache, or `None` if the kernel does not report this. The result is the whole length
+/// only if every page is cached; a page that is only partly in the range may be counted with all its bytes.
 ///
 /// # Errors
 /// Returns an error if the kernel cannot be queried about this file at all.
@@ -111,7 +111,7 @@ fn may_ask(file: impl AsFd) -> bool {
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Returns whether the byte at the offset `at` is in memory; `None` if the kernel does not report it.
+/// Returns whether the byte at the offset `at` is in memory, or `None` if the kernel does not report this.
 #[must_use]
 pub fn is_there(file: impl AsFd, at: u64) -> Option<bool> {
     let pages = may_ask(&file).then(|| pages(&file, &(at..at + 1)))?;
@@ -149,7 +149,8 @@ pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
     done.map(|()| pages.into_iter().map(|page| page & 1 == 1).collect())
 }
 
-/// Starts to read the parts of `range` that are not in the page cache, in calls of at most `piece` bytes. Returns the parts.
+/// Starts to read the parts of `range` that are not in the page cache, in calls of at most `piece` bytes. Returns the parts that were not
+/// cached.
 ///
 /// # Errors
 /// Returns an error in the same cases as [`absent`] and [`crate::readahead::start`].

@@ -58,7 +58,7 @@ pub struct FixOutcome {
     pub lines: Vec<String>,
 }
 
-/// What `--fix` needs to know about a disk.
+/// The facts about a disk that `--fix` needs.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskToFix<'a> {
     pub device: &'a BackingDevice,

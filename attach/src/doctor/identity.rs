@@ -22,7 +22,7 @@ const ATTRIBUTES: [&str; 3] = ["loop/backing_file", "md/uuid", "bcache/backing_d
 /// Links that rules before 61 create.
 const LINKS: [&str; 2] = ["zvol/", "rbd/"];
 
-/// Returns the condition of a udev rule that matches only this disk; `None` if the disk has no permanent identity besides its name.
+/// Returns the condition of a udev rule that matches only this disk, or `None` if the disk has no permanent identity except its name.
 #[must_use]
 pub fn condition(host: &Host, device: &BackingDevice) -> Option<String> {
     let own = host.sys_device(&format!("block/{}", device.name));

@@ -166,8 +166,8 @@ impl DeviceFacts {
         !self.device.is_disk || self.device.size.is_some_and(|size| size > 0)
     }
 
-    /// Returns whether the device's own readahead setting has no effect on files, because files are only on devices that are built on
-    /// top of it (such as LVM volumes).
+    /// Returns whether the device's own readahead setting has no effect on files, because files are only on devices that are built on it
+    /// (such as LVM volumes).
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         !self.used_by.is_empty() && self.device.mounts.is_empty() && !self.device.is_swap

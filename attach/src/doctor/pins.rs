@@ -63,7 +63,7 @@ impl Settings {
         Settings { files, links }
     }
 
-    /// Returns the configuration file that sets the readahead of a device, if there is one.
+    /// Returns the configuration file that sets the readahead of a device, or `None` if no file sets it.
     #[must_use]
     pub fn pin(&self, host: &Host, facts: &DeviceFacts) -> Option<Pin> {
         if self.files.is_empty() {

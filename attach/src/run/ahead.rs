@@ -81,8 +81,8 @@ fn is_local(dev: u32) -> bool {
 }
 
 impl Ahead {
-    /// Creates the readahead for the command `pid`, which began at this time. If `sees_hits` is true, reads that do not wait for
-    /// storage are observed as well. The threads of the readahead signal `wake` when they have results.
+    /// Creates the readahead for the command `pid`, which began at this time. If `sees_hits` is true, reads that do not wait for storage
+    /// are also observed. The threads of the readahead signal `wake` when they have results.
     pub fn new(
         policy: PolicySpec,
         pid: u32,

@@ -190,8 +190,8 @@ impl RunningCommand {
         }
     }
 
-    /// Waits until the command ends. For a process that foreread did not start, and whose exit code is therefore
-    /// unknown, the wait also ends when `enough` is set.
+    /// Waits until the command ends. For a process that foreread did not start, and whose exit code is therefore unknown, the wait also
+    /// ends when the flag `enough` is set.
     ///
     /// # Errors
     /// Returns an error if the system does not report how the command ended.
@@ -201,7 +201,7 @@ impl RunningCommand {
         Ok(status)
     }
 
-    /// Stops watching. Waits at most 1.5 s for a file system that does not answer.
+    /// Stops watching. This function waits at most 1.5 s for a file system that does not answer.
     #[must_use]
     pub fn finish(self) -> RunReport {
         // The write cannot fail: nothing else writes to it.

@@ -12,7 +12,7 @@ use super::waits::Waits;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a storage device is ignored; the time gets longer with each examination that finds it fast.
+/// How long a storage device is ignored; the time gets longer with each examination that finds the device fast.
 pub const SLEEPS: [Duration; 5] = [
     Duration::from_millis(250),
     Duration::from_millis(500),
@@ -53,7 +53,7 @@ impl Devices {
         self.0.entry(dev).or_insert(new)
     }
 
-    /// Adds waits for a storage device that were observed during an examination.
+    /// Adds observed waits of threads for a storage device that is being examined.
     pub fn waited(&mut self, dev: u32, waits: Waits) {
         self.device(dev).waits.add(waits);
     }
@@ -69,14 +69,14 @@ impl Devices {
         (device.slept, device.reason) = (0, None);
     }
 
-    /// Ignores the storage device for a while, because there is nothing to gain.
+    /// Ignores the storage device for a while, because readahead can gain nothing on it.
     pub fn pass_over(&mut self, dev: u32, reason: Option<Reason>, now: Instant) {
         let device = self.device(dev);
         device.watch = Watch::PassedOver(now + SLEEPS[device.slept.min(SLEEPS.len() - 1)]);
         (device.slept, device.reason) = (device.slept + 1, reason);
     }
 
-    /// Starts to examine the ignored devices whose pause has ended. Returns whether there are any such devices.
+    /// Starts to examine the ignored devices whose pause has ended. Returns whether there are such devices.
     pub fn wake(&mut self, now: Instant) -> bool {
         let ready =
             |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);
@@ -95,7 +95,7 @@ impl Devices {
         self.is(dev, |watch| watch == Watch::Active)
     }
 
-    /// Returns whether the storage device is being examined; true for an unknown device.
+    /// Returns whether the storage device is being examined; the result is true for an unknown device.
     pub fn is_looked_at(&self, dev: u32) -> bool {
         !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
     }

@@ -129,7 +129,7 @@ impl Files {
         self.entries.insert(key, Entry::Sought(times));
     }
 
-    /// Processes the result of a search. Returns `None` if the file is not worth watching.
+    /// Processes the result of a search for a file. Returns `None` if readahead can gain nothing for the file.
     pub fn found(&mut self, search: FinishedSearch, now: Instant) -> Option<WatchedFile> {
         let FinishedSearch {
             key,

@@ -47,7 +47,7 @@ pub struct FoundFile {
     pub way: Way,
 }
 
-/// How to open a file again.
+/// How a file can be opened again.
 #[derive(Clone, Debug)]
 pub enum Way {
     /// By its inode, on the file system mounted here.
@@ -57,7 +57,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Opens the file; returns `None` if the file at this place is no longer `wanted`.
+    /// Opens the file, or returns `None` if the file at this place is no longer the `wanted` file.
     pub fn open(&self, wanted: FileKey) -> Option<File> {
         let is_it = |file: &File| key_of(file).is_some_and(|(key, _)| key == wanted);
         match self {
@@ -75,7 +75,7 @@ impl Way {
     }
 }
 
-/// Returns the device and inode numbers and the size of an open file; `None` if it is not a regular file.
+/// Returns the device and inode numbers and the size of an open file, or `None` if it is not a regular file.
 pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
     let stat = fstat(file).ok()?;
     let is_file =
@@ -114,7 +114,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Finds the file that this thread reads. May wait for an unresponsive file system.
+    /// Finds the file that this thread reads. This function may wait for a file system that does not respond.
     pub fn find(&self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<FoundFile> {
         let folder = PathBuf::from(format!("/proc/{thread}"));
         let by_descriptor = || in_folder(&folder.join("fd"), wanted);
@@ -135,8 +135,8 @@ impl Finder {
         self.dropping.is(u64::from(of.dev))
     }
 
-    /// Like [`Self::is_dropping`], but tests the file system with `file` if it was not tested before. `read` is the
-    /// range that was read from the file, if known. May wait for a file system.
+    /// Like [`Self::is_dropping`], but tests the file system on `file` if it was not tested before. `read` is the range that was read from
+    /// the file, if known. This function may wait for a file system that does not respond.
     pub fn look(&self, of: FileKey, file: &File, read: Option<&Range<u64>>) -> bool {
         self.dropping.look(u64::from(of.dev), file, read)
     }

@@ -16,15 +16,16 @@ use foreread_pagecache::page_bytes;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Minimum latency of storage for readahead by another process: faster storage answers the command before foreread can read ahead.
+/// The minimum latency of storage on which readahead by another process gains time: faster storage answers the command before foreread can
+/// read ahead.
 pub const MIN_LATENCY: Duration = Duration::from_micros(400);
 /// A sample that comes later than this after a read says nothing about the storage's speed.
 const MAX_LATE_NS: u64 = 1_000_000;
-/// After this number of reads, foreread decides whether the storage is fast: then at most one in this number of reads waits.
+/// The number of reads after which foreread decides whether the storage is fast: it is fast if at most one of these reads waits.
 pub const MIN_WAITS: usize = 8;
 /// Number of latencies that are kept.
 const SAMPLES: usize = 32;
-/// The rate from which a disk counts as fast.
+/// The rate from which a disk is treated as fast.
 pub const FAST_BYTES_PER_NS: u64 = 1;
 /// Bytes that may arrive together with the first byte of a request: the largest request of a disk.
 const FIRST_BYTES: u64 = 1 << 20;
@@ -129,7 +130,7 @@ impl Gain {
     }
 
     /// Records that the bytes of the command's read were already cached when foreread checked, `after_ns` nanoseconds after the
-    /// read began. If foreread checked late, this says nothing about the storage.
+    /// read began. If foreread checked late, the result says nothing about the storage.
     pub fn at_hand(&mut self, after_ns: u64) {
         if self.sees_hits && after_ns < MAX_LATE_NS {
             self.sample(Duration::ZERO);
@@ -157,7 +158,7 @@ impl Gain {
         }
     }
 
-    /// Records the total time that the command has waited for storage, as observed by samples; jobs do not measure this time.
+    /// Records the total time that the command has waited for storage, as observed by samples, because jobs do not measure this time.
     pub fn has_waited(&mut self, waited: Duration) {
         self.waited = self.waited.max(waited);
     }
@@ -205,7 +206,7 @@ impl Gain {
         self.fetches.len() >= MIN_WAITS && 4 * quick >= self.fetches.len()
     }
 
-    /// Decides from the latest observation whether readahead is worthwhile.
+    /// Decides from the latest observation whether readahead gains time.
     pub fn judge(&mut self, stats: &Stats, now: Instant) -> Judgement {
         let waits = self.waits - self.waits_before;
         let used = stats.used_bytes.saturating_sub(stats.late_bytes);

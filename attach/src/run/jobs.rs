@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 /// If bytes have not arrived by then, they are given up.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How a job opens its file, and the identity that the file must have.
+/// How a job opens its file, and the device and inode numbers that the file must have.
 #[derive(Clone)]
 pub struct Access {
     pub way: Arc<Way>,

@@ -5,8 +5,8 @@ use foreread_report::figure::{Bar, Bars, Figure};
 use foreread_report::number::{amount, count, latency_us, size, span_s};
 use foreread_report::page::{Grid, Page, Section, fact};
 
-/// The page. `command` is quoted for a shell, or names the process. `next` has the line to paste, the place where to
-/// use it, and the reason. `json` is the JSON that `--json` writes.
+/// The page. `command` is quoted for a shell, or names the process. `next` contains the line to paste, the place where to use it, and the
+/// reason. `json` is the JSON that `--json` writes.
 #[must_use]
 pub fn page(report: &RunReport, command: &str, next: Option<[String; 3]>, json: &str) -> String {
     let seen = match report.by {

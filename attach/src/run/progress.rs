@@ -29,7 +29,7 @@ pub struct ListingProgress {
 }
 
 impl ListingProgress {
-    /// Returns the thread that reads the listed files, if unobserved files can be inferred from the number of bytes that its process has
+    /// Returns the thread that reads the listed files, if the number of bytes that its process has read shows which unobserved files were
     /// read.
     pub fn thread(&self) -> Option<u32> {
         self.thread.filter(|_| self.times > 0)

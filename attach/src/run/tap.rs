@@ -92,7 +92,7 @@ impl Tap {
     /// Creates a tap that observes nothing yet and is not prepared.
     ///
     /// # Errors
-    /// Returns an error if the tracefs instance cannot be created.
+    /// Returns an error if the tracefs instance for the tap cannot be created.
     pub fn create(root: &Root) -> Result<Tap, Failure> {
         let instance = Instance::create_without_clock(root)?;
         let (rings, known, page) = (Vec::new(), Vec::new(), empty_page());
@@ -108,8 +108,8 @@ impl Tap {
         })
     }
 
-    /// Prepares the tracing instance and follows the running command `pid`, but stops early if `is_over` says that the command has ended.
-    /// This function is slow: the kernel waits for all CPUs several times, about 20 ms each time.
+    /// Prepares the tracing instance and traces the running command `pid`, but stops early if `is_over` reports that the command has ended.
+    /// This function is slow: it waits several times for the kernel to synchronise all CPUs, about 20 ms each time.
     ///
     /// # Errors
     /// Returns an error if the kernel rejects a setting of the instance.

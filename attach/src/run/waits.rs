@@ -1,6 +1,6 @@
 //! How long threads wait for storage: the sum over all threads, and the time in which at least one waits.
 
-/// How long threads waited for a storage device: summed over all threads, and as the time in which at least one waited.
+/// How long threads waited for a storage device: the sum over all threads, and the time in which at least one thread waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     pub waits: u64,

@@ -85,7 +85,7 @@ impl Watcher {
         }
     }
 
-    /// Sets which reads are observed from now on. If the kernel refuses although it allowed this before, another program has changed the
+    /// Sets which reads are observed from now on. If the kernel refuses a change that it allowed before, another program has changed the
     /// tracing instance.
     pub fn set_level(&mut self, level: Level) {
         match self {
@@ -101,8 +101,8 @@ impl Watcher {
         }
     }
 
-    /// Waits until a read is observed, one of `others` is readable, or `wait_ns` have passed. If `gathers`, observed
-    /// reads do not end the wait, so that events accumulate.
+    /// Waits until a read is observed, one of the descriptors `others` is readable, or `wait_ns` nanoseconds have passed. If `gathers` is
+    /// true, observed reads do not end the wait, so that events accumulate.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, gathers: bool) {
         let sample = match self {
             Watcher::Trace(tap) => return tap.wait(others, wait_ns, gathers),
@@ -152,8 +152,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Returns how long threads have waited for the storage device `dev`, or for all devices if `dev` is `None`. Returns `None` unless
-    /// reads are sampled.
+    /// Returns how long threads have waited for the storage device `dev`, or for all devices if `dev` is `None`. Returns `None` if reads
+    /// are not sampled.
     pub fn waited(&self, dev: Option<u32>) -> Option<Waits> {
         let Watcher::Sample(sample) = self else {
             return None;

@@ -22,8 +22,8 @@ const SHARE: u64 = 4;
 /// How often to check whether clients have read something.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Returns the plan's ranges for a source with one of these names and this size; `None` if no file of the plan matches. If the
-/// plan has only one file, every name matches.
+/// Returns the plan's ranges for a source with one of these names and this size, or `None` if no file of the plan matches. If the plan has
+/// only one file, this file matches every name.
 #[must_use]
 pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u64>>> {
     let is_it =

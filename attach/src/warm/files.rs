@@ -45,8 +45,7 @@ pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
 }
 
 /// Opens a block device with a mounted file system. Returns the device and its size in bytes, or the reason why it is left out.
-/// Only mounted devices are accepted, because otherwise the kernel drops a device's page cache when the last program closes the
-/// device.
+/// Only mounted devices are accepted, because the kernel drops the page cache of other devices when the last program closes them.
 pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     let text = |error: std::io::Error| error.to_string();
     let is_mounted = |meta: &Metadata| {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// How many of the fetched bytes the program used in time, needed before they arrived, and did not use.
+/// How many of the fetched bytes the program used in time, how many it needed before they arrived, and how many it did not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FetchUse {
     /// Bytes that the program read.

@@ -17,9 +17,10 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Size of a piece in bytes. A fetch of this size takes 5 ms at 200 MB/s, so the number of pieces in flight can be adjusted in small steps.
+/// Size in bytes of the parts (pieces) in which a plan is fetched. A fetch of this size takes 5 ms at 200 MB/s, so the number of pieces in
+/// flight can be adjusted in small steps.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Maximum number of pieces in flight; small files need many.
+/// Maximum number of pieces in flight; plans of small files need many.
 pub const MAX_IN_FLIGHT: u32 = 64;
 /// Most pieces in flight before the meter has measured. With its results, small pieces may use up to
 /// [`MAX_IN_FLIGHT`].
@@ -148,8 +149,8 @@ impl FillState {
         !fits && self.answers_at_once() && self.counts.fetched_bytes >= JUDGED_BYTES
     }
 
-    /// Returns what a thread that reads `plan` must do next. If `follows_program` is true, the thread waits for the program when the budget
-    /// is used up.
+    /// Returns what a thread that fetches `plan` must do next. If `follows_program` is true, the thread waits for the program when the
+    /// budget is used up.
     pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next<FillTask> {
         loop {
             let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else {

@@ -76,7 +76,7 @@ impl CellFilter {
         }
     }
 
-    /// Whether the filters `only` select the cell of a recorded workload; true if there are no filters.
+    /// Returns whether the filters `only` select the cell of a recorded workload; true if there are no filters.
     pub fn any_of(only: &[CellFilter], recording: &str, draw: u64) -> bool {
         let cells = Design::Validation.cells_of_traces([recording], draw);
         let is_named = |cell: &Cell| only.iter().any(|filter| filter.matches(cell));
@@ -142,7 +142,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// The number of finished runs, and of all runs of the design.
+    /// The number of finished runs, and of all runs of the benchmark.
     pub fn runs(&self) -> [usize; 2] {
         self.runs
     }
@@ -166,7 +166,7 @@ impl Results {
         ))
     }
 
-    /// JSON with the schema [`SCHEMA`], on one line. Undefined values are null.
+    /// Returns the results as JSON with the schema [`SCHEMA`], on one line. Undefined values are null.
     pub fn to_json(&self) -> String {
         let (choosing, judging) = self.design.seeds();
         let document = serde_json::json!({
@@ -189,7 +189,7 @@ impl Results {
         document.to_string() + "\n"
     }
 
-    /// The report as text, `width` columns wide.
+    /// Returns the report as text that is `width` columns wide.
     pub fn to_text(&self, width: usize) -> String {
         report::text(self, width)
     }
@@ -219,8 +219,8 @@ impl Results {
     }
 }
 
-/// Executes the runs that are not in the file, until all are done or `stop` is set. Runs that have started are
-/// finished. After an error, the finished runs are in the file.
+/// Executes the runs that are not yet in the file, until all runs are done or `stop` is set. Runs that have started are finished. After an
+/// error, all finished runs are in the file.
 pub fn run(
     options: &BenchOptions,
     stop: &AtomicBool,

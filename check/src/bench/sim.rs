@@ -19,17 +19,17 @@ const RESIDENT: u64 = 1 << 30;
 /// Number of rounds; each figure is the median of the rounds.
 pub const ROUNDS: usize = 7;
 
-/// The name and the value of a figure; `None` if it could not be measured.
+/// The name and the value of a figure; the value is `None` if it could not be measured.
 pub type Figure = (String, Option<f64>);
 
-/// Measures the core and the simulator, with `linux-6.18` and with `auto`. The figures are:
+/// Measures the core and the simulator, with `linux-6.18` and with `auto`. The measured figures are:
 ///
 /// - hits per second: how many 4 KiB reads of cached pages, in random order, the core can decide;
 /// - timed reads per second: reads that the simulator executes with a clock and a device, in eight passes, of which the
 ///   first begins with an empty cache;
 /// - bytes of state per cached page if 1 GiB is cached, and if only every 64th page is cached.
 ///
-/// Errors: a built-in policy or device is missing, which is a bug in foreread.
+/// Returns an error if a built-in policy or device is missing, which is a bug in foreread.
 pub fn sim() -> Result<Vec<Figure>, SpecError> {
     let mut figures = Vec::new();
     for (name, policy) in [("", "linux-6.18"), ("auto_", "auto")] {

@@ -3,7 +3,7 @@
 //! The reads are nearly sequential. A policy that gives up the stream at a skip loses the data that it has read ahead, and starts
 //! with a small window each time.
 //!
-//! Reads never go back and do not overlap.
+//! Reads only go forward and do not overlap.
 //!
 //! ```text
 //!   |--|--|--|--| read in order |--|     |--|--|--|--| ...

@@ -1,4 +1,4 @@
-//! One program that reads random records of a small file, then of the next one.
+//! One program that reads random records of a small file, then of the next small file.
 //!
 //! A policy may decide to read a file of a few MiB completely. If the program needs only a twentieth of the file, reading all of
 //! it takes longer than no readahead at all, except on storage with a very long latency.

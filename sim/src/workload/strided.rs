@@ -1,8 +1,8 @@
 //! One reader reads a record at the start of every stride (a fixed distance), to the end of the file.
 //!
-//! Examples are a column of a table with fixed-size rows, and the headers of a container. The next read is predictable,
-//! but not from its neighbours. A policy that takes the reads for a sequential stream also reads the gaps; a policy
-//! that expects adjacent reads does not read ahead.
+//! Examples are a column of a table with fixed-size rows, and the headers of a container. The next read is predictable from the earlier
+//! reads, but it is not adjacent to them. A policy that takes the reads for a sequential stream also reads the gaps; a policy that expects
+//! adjacent reads does not read ahead.
 //!
 //! Records do not overlap.
 //!

@@ -1,18 +1,19 @@
-//! A tree of mostly small files; each is opened, read whole and closed, one after the other: `grep -r`, `tar`.
+//! A tree of mostly small files, which are opened, read completely and closed, one after the other, as by `grep -r` or `tar`.
 //!
 //! For such files, the readahead window of a large file is useless, because most files end before readahead has begun. Readahead
 //! within a file can only help in the few large files.
 //!
-//! The sizes are lognormal: half of the files are smaller than `median`, and one in a hundred is larger than `p99`. The
-//! defaults (4 KiB, 128 KiB) are general knowledge of source trees, not a measurement of one; the resulting mean is 12
-//! KiB. Opening a file costs nothing here; on a real disk it reads the directory and the inode. The program has listed the folder
-//! before it opens the first file, so the source knows the order of the files ([`Workload::listed`]).
+//! The sizes are lognormal: half of the files are smaller than `median`, and one in a hundred is larger than `p99`. The defaults (4 KiB,
+//! 128 KiB) are general knowledge of source trees, and were not measured; with them, the mean is 12 KiB. Opening a file costs nothing here;
+//! on a real disk it reads the directory and the inode. The program has listed the folder before it opens the first file, so the source
+//! knows the order of the files ([`Workload::listed`]).
 //!
 //! ```text
 //!   open |--record--|-rest-| close   open |rest| close   open |--record--|--record--|-rest-| close ...
 //! ```
 //!
-//! No file is empty or read twice. Files are added to the tree until their total would exceed the size of the workload.
+//! The tree gets more files until their total size would exceed the size of the workload. Files are added to the tree until their total
+//! would exceed the size of the workload.
 
 use super::{Info, Job, MAX_READS, Request, Workload, bytes, count, given, too_small};
 use crate::rng::Rng;

@@ -1,7 +1,7 @@
 //! Compares the results of engine operations with plain vectors of bytes.
 //!
 //! A read must return either an error with a valid reason, or all existing bytes of the requested range, from one version that
-//! its reader may see. No check relies on what the engine reports about itself.
+//! its reader may see. No check uses what the engine reports about itself.
 //!
 //! ```text
 //!   versions: [bytes 0][bytes 1]...        other programs add a version; Write and Append change the last

@@ -1,6 +1,6 @@
 //! Input that untrusted clients can send to the NBD server.
 //!
-//! The checks do not use the protocol code that they check: this module implements the rules and the framing again.
+//! The checks do not use the protocol code that they check: this module has separate implementations of the rules and the framing.
 
 use super::BrokenPromise;
 use crate::{check, fill};

@@ -1,6 +1,6 @@
 //! System calls that read, write or give hints.
 //!
-//! There are no records for pipes, sockets, terminals, and files that appear in no page cache event.
+//! Pipes, sockets, terminals, and files that appear in no page cache event get no records.
 
 use super::call::{Call, MAX_CALL_BYTES};
 use super::fds::Description;

@@ -1,4 +1,4 @@
-//! Metadata reads of file systems from their block devices: inodes, folders and block maps.
+//! Records of metadata reads: file systems read inodes, folders and block maps from their block devices.
 //!
 //! ```text
 //!   add 7 ──► add 8 ──► add 40 ──► exit        one thread, page by page; it waits for the last of those that follow one another

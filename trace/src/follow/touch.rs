@@ -1,18 +1,17 @@
-//! Converts the events of page faults to records: the touched page, how long the thread waited for this page, and the
-//! pages that the kernel mapped together with it.
+//! Converts the events of page faults to records: the touched page, how long the thread waited for this page, and the pages that the kernel
+//! mapped at the same time.
 //!
 //! ```text
 //!   address ──► mapped      a hit: the address says which of the mapped pages was touched
 //!           ──► fault ──► mapped (the same page: the fault was retried)         a wait between the two
 //!                     └── anything else                                         the page was cached
 //! ```
-//! On a fault, the kernel maps more than the touched page: the pages in the 64 KiB around it (`fault_around_bytes`), or
-//! a whole large folio. Later accesses to these pages cause no fault, so a record reaches from the touched page to the
-//! end of the pages mapped with it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages,
-//! and each record has 128 KiB. Pages before the touched page are not recorded. For a replay, `replay/scans.rs`
-//! determines which part of the recorded range was read. If the kernel fills a mapping by itself (MAP_POPULATE,
-//! MADV_POPULATE_READ, mlock), there is no fault address, and each event is recorded with all its pages. In all other
-//! cases, the fault address shows which page was touched.
+//! On a fault, the kernel maps more than the touched page: all cached pages in the 64 KiB around it (`fault_around_bytes`), or a whole
+//! large folio. Later accesses to these pages cause no fault, so a record reaches from the touched page to the end of the pages mapped with
+//! it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages, and each record has 128 KiB. Pages before the
+//! touched page are not recorded. For a replay, `replay/scans.rs` determines which part of the recorded range was read. If the kernel fills
+//! a mapping without a fault (MAP_POPULATE, MADV_POPULATE_READ, mlock), there is no fault address, and each event is recorded with all its
+//! pages. In all other cases, the fault address shows which page was touched.
 
 use super::Counts;
 use super::call::FileKey;

@@ -7,9 +7,10 @@
 //!   TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  P LAT(ms)          bcc -P: R at random, S in order
 //!   0.000103    dd             4123    nvme0n1   RA 50124520  131072    0.310           libbpf-tools: the kernel's letters, RA is readahead
 //! ```
-//! Times are completion times, relative to the first completion; a request starts LAT earlier, when it is issued to the
-//! device. The name of a process may contain spaces, so a line is parsed from its end. The header says which columns
-//! follow BYTES. Requests without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
+//! Times are completion times, relative to the first completion; the start of a request (when it is issued to the device) is its completion
+//! time minus the column LAT. The name of a process may contain spaces, so a line is parsed from its end. The header line says which
+//! columns follow the column BYTES. Requests without a sector or without bytes (flushes) are left out. Source: the example output files of
+//! bcc.
 
 use super::block::{BlockKind, rwbs};
 use super::published;

@@ -8,9 +8,9 @@
 //!     8,16   5     3 0.000002000 18615  P   N [java]                         no sector
 //! ```
 //!
-//! Empty lines and lines that start with `#` are comments; published traces have them. The first line that is no
-//! comment and does not start with a device ends the trace, because blkparse's summary begins there. A line that
-//! begins with a device must be complete. Process names are ignored, because they may contain anything.
+//! Empty lines and lines that start with `#` are comments; published traces contain such lines. The first line that is not a comment and
+//! does not start with a device number ends the trace, because blkparse's summary begins there. A line that begins with a device number
+//! must be complete. Process names are ignored, because they may contain anything.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};

@@ -1,4 +1,4 @@
-//! `blktrace`: the binary files that the kernel writes, one for each CPU.
+//! `blktrace`: the binary files that blktrace writes, one for each CPU.
 //!
 //! ```text
 //!   0 magic|version u32 · 4 sequence u32 · 8 ns u64 · 16 sector u64 · 24 bytes u32 · 28 action u32

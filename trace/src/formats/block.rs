@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Each request becomes one record, which starts either at the request's Q event (queued in the block layer) or at its D event (issued to
-//! the device). A completion may cover several requests (they were merged) or a part of one (it was split). If a mapped device and the
-//! device below it were both traced, the request of the lower device is skipped. Requests without bytes, failed requests and duplicates
-//! are left out.
+//! the device). A completion may cover several requests (if they were merged) or a part of one request (if it was split). If a mapped
+//! device and the device below it were both traced, the request of the lower device is skipped. Requests without bytes, failed requests and
+//! duplicates are left out.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;

@@ -1,9 +1,9 @@
 //! `csv`: reads and writes tables with named columns.
 //!
 //! A header with unambiguous names needs no options (see [`columns`]); otherwise the options name each column:
-//! `csv:offset=off,len=size,start=ts,unit=us`. In a table without a header, columns are given by number
-//! (`header=no,offset=#3`). Records are sorted by start time, and the first start becomes 0; if records refer to each
-//! other (column `after`), their order and times stay as in the table. Units are never guessed.
+//! `csv:offset=off,len=size,start=ts,unit=us`. If a table has no header, columns are given by their number (`header=no,offset=#3`). Records
+//! are sorted by start time, and the first start becomes 0; if records refer to each other (column `after`), their order and times stay as
+//! in the table. Units are never guessed.
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};
 use self::read::{Table, Words};

@@ -5,10 +5,9 @@
 //!   comm pid [cpu] secs.usec: syscalls:sys_enter_read: fd: 0x00000003, ...           perf
 //!   ... filemap:mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=0-98303
 //! ```
-//! A process name may contain anything, so a line is parsed from its `[cpu]` on. Files are named by device and inode,
-//! because the text has no paths. Pages are added to the page cache by the kernel, not by the program, so records of
-//! added pages get the readahead flag. The units are fixed: `ofs` is in bytes. Inode numbers are hexadecimal, and so
-//! are arguments that start with 0x.
+//! A process name may contain any characters, so a line is parsed from its `[cpu]` on. Files are named by device and inode, because the
+//! text has no paths. Pages are added to the page cache by the kernel, not by the program, so records of added pages get the readahead
+//! flag. The units are fixed: `ofs` is in bytes. Inode numbers are hexadecimal, and so are arguments that start with 0x.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::{Fit, Format, Pairs};

@@ -1,4 +1,4 @@
-//! `rbd-replay`: the requests of a virtual machine to its images, in the format that Ceph's replayer reads since Ceph 9 (2015).
+//! `rbd-replay`: the requests of a virtual machine to its images, in the format that Ceph's `rbd-replay` reads since Ceph 9 (2015).
 //!
 //! ```text
 //!   reader: bytes ──► actions ──► graph: ids ──► what waits for what
@@ -10,11 +10,11 @@
 //! image, and each snapshot of an image, becomes a file (`image@snapshot`), and each image context is an open
 //! description until it is closed.
 //!
-//! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. `rbd-replay-prep`, which writes these
-//! traces, however, makes an action a dependency only after the action has ended, and by mistake writes the id of the action instead
-//! of the id of its completion. So unless `aio-deps=submit` is given, foreread lets such a dependency also wait for the end of the
-//! action; the delay of the dependency still counts from the action's submission. At the recorded speed this changes nothing; at full
-//! speed, the queue never gets deeper than recorded. No times are invented.
+//! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. However, `rbd-replay-prep`, which writes
+//! these traces, makes an action a dependency only after the action has ended. By mistake, it writes the id of the action instead of the id
+//! of its completion. So unless `aio-deps=submit` is given, foreread lets such a dependency also wait for the end of the action; the delay
+//! of the dependency still counts from the action's submission. At the recorded speed this makes no difference; at full speed, the queue
+//! never gets deeper than recorded. No absolute times are invented.
 
 use self::read::{Action, BANNER, Entry, Io, Reader, What};
 use super::scan::{Names, choice};

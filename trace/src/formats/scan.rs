@@ -1,7 +1,7 @@
 //! Helpers for text parsers: parse words, numbers and times from bytes without copying.
 //!
-//! Floats are never used: seconds with a fraction are parsed as decimals, because the 53 bits of a double are not enough for
-//! nanoseconds since 1970. Numbers that do not fit into their type are refused.
+//! Floating-point numbers are never used: seconds with a fraction are parsed as decimals, because the 53 bits of a double are not
+//! sufficient for nanoseconds since 1970. Numbers that do not fit into their type are refused.
 
 use crate::error::TraceError;
 use crate::format::Pairs;

@@ -1,10 +1,10 @@
-//! Turns an importer into a stream of items: each step of the importer (one line, one record) may add items to a queue.
+//! Converts an importer to a stream of items: each step of the importer (a line or a record, for example) may add items to a queue.
 //!
 //! ```text
 //!   step ──► queue of items ──► next, next, ... ──► step
 //! ```
 //!
-//! A step is taken only when the queue is empty, so the queue never holds more items than one step adds.
+//! The next step is executed only when the queue is empty, so the queue never holds more items than one step adds.
 
 use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;

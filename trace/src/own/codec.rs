@@ -5,8 +5,8 @@
 //!   first byte:  7 new shape | 6 offset follows | 5 same length | 4 same file, open, thread | 3..0 what
 //!   then, where there: shape, reader, offset, length, start, end, returned, flags, after
 //! ```
-//! A sequential read of the same length takes one byte plus its times. Decoding never panics, whatever the bytes are,
-//! and refuses numbers that do not fit their field.
+//! A sequential read with the same length as the previous read takes one byte plus its times. Decoding never panics, whatever the bytes
+//! are, and refuses numbers that do not fit their field.
 
 use crate::check::{MAX_AFTER, MAX_NAME_BYTES};
 use crate::{After, FileInfo, Flags, Item, Op, Record};

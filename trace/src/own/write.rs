@@ -1,7 +1,7 @@
 //! Writes foreread's own format: items are collected into blocks; a full block is compressed and gets its checksum.
 //!
-//! Only one block is held in memory at a time. The end marker contains the counts of records and files; a file without
-//! it counts as truncated.
+//! Only one block is held in memory at a time. The end marker contains the counts of records and files; a file without an end marker counts
+//! as truncated.
 
 use super::codec::{CodecState, put};
 use super::{BLOCK, BlockHead, DONE, End, MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};

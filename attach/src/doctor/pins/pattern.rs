@@ -21,8 +21,8 @@ pub struct DiskNames {
 }
 
 impl DiskNames {
-    /// Returns whether the pattern matches the device node of the disk or of one of its partitions: `blockdev` on a
-    /// partition also sets the whole disk.
+    /// Returns whether the pattern matches the device node of the disk or of one of its partitions, because `blockdev` on a partition also
+    /// sets the whole disk.
     #[must_use]
     pub fn has_node(&self, pattern: &str) -> bool {
         let short = pattern.strip_prefix("/dev/").unwrap_or(pattern);

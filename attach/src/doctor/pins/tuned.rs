@@ -42,7 +42,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The index of the file in `files` that determines the readahead of a disk, and the value in KiB.
+/// Returns the index of the file in `files` that determines the readahead of a disk, and the value in KiB.
 #[must_use]
 pub fn pin(files: &[&SettingFile], names: &DiskNames) -> Option<(usize, Option<u64>)> {
     let sections = sections(files);

@@ -134,7 +134,7 @@ pub struct UdevDisk<'a> {
     pub host: &'a Host,
 }
 
-/// The index of the file in `files` that determines the readahead of a disk, and the value in KiB.
+/// Returns the index of the file in `files` that determines the readahead of a disk, and the value in KiB.
 #[must_use]
 pub fn pin(files: &[Rules<'_>], disk: &UdevDisk<'_>) -> Option<(usize, Option<u64>)> {
     let device = &disk.facts.device;

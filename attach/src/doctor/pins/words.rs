@@ -39,8 +39,7 @@ pub fn of_script(text: &str) -> Vec<Token> {
     Reader::new(text, true).tokens()
 }
 
-/// Splits a command that is run without a shell, as in units and udev rules: quotes are handled, operators and `$` are
-/// plain text.
+/// Splits a command that is run without a shell, as in systemd units and udev rules: quotes are handled, operators and `$` are plain text.
 #[must_use]
 pub fn of_command(text: &str) -> Vec<Token> {
     Reader::new(text, false).tokens()

@@ -7,9 +7,9 @@
 //!   open    returned, len_ret    file_size    flags    after
 //! ```
 //!
-//! Options give the meaning of columns with other names (`csv:offset=lba,offset-unit=sectors`); all other columns are
-//! recognised by the names above. Case is ignored. A column of times without a unit, or of offsets in sectors, is ambiguous
-//! and needs an option. A column can have only one meaning.
+//! Options give the meaning of columns with other names (`csv:offset=lba,offset-unit=sectors`); all other columns are recognised by the
+//! names in this table. Upper and lower case are not distinguished. A column of times without a unit, or of offsets in sectors, is
+//! ambiguous and needs an option. A column can have only one meaning.
 
 use super::super::scan::{MS_NS, SECOND_NS, SECTOR, US_NS, choice, number};
 use crate::error::TraceError;

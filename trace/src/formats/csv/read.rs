@@ -1,8 +1,8 @@
-//! Converts the rows of a CSV to records.
+//! Converts the rows of a CSV file to records.
 //!
 //! A row without quotes is split in place. A row with quotes is parsed by the crate `csv-core`, and may span several
 //! lines. A row longer than 64 KiB is refused, and so is a row whose number of columns differs from that of the first
-//! row. No number is parsed as a float.
+//! row. No number is parsed as a floating-point number.
 
 use super::super::scan::{Names, decimal_ns, number, small};
 use super::super::step::Lines;

@@ -1,5 +1,5 @@
-//! Parses the bytes of an rbd-replay trace, one action after the other. Ceph before version 9 (2015) used another
-//! format, which is refused.
+//! Parses the bytes of an rbd-replay trace, one action after the other. Ceph before version 9 (2015) used another format, which foreread
+//! refuses.
 //!
 //! ```text
 //!   16 bytes of banner, then entries: u8 version, u8 oldest reader, u32 length | u8 type, action      little-endian

@@ -1,4 +1,4 @@
-//! The effect of each call: opens, closes, shares or seeks a descriptor, or becomes a record.
+//! The effect of each system call: it opens, closes, shares or seeks a descriptor, or becomes a record.
 //!
 //! A record has both the requested length and the returned length. Reads of pipes, sockets and terminals, failed reads,
 //! and reads from an unknown position are skipped and counted. Files of /proc and /sys get no records, because they are
