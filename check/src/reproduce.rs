@@ -30,7 +30,7 @@ pub use verdict::{FigureKind, Score};
 /// Name and version of the JSON schema. Undefined values are null.
 pub const SCHEMA: &str = "foreread.reproduce/1";
 
-/// What to reproduce, and how thoroughly.
+/// Which tables are reproduced, and how thoroughly.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The papers; an empty list means all of them.
@@ -179,7 +179,7 @@ impl Row {
         })
     }
 
-    /// Whether our figure fails the check against the published figure.
+    /// Returns whether our figure fails the check against the published figure.
     pub fn is_missed(&self) -> bool {
         self.kind.is_check() && !self.ok
     }
@@ -201,7 +201,7 @@ impl Reproduction {
         self.missed().filter(|(_, row)| !row.known_miss)
     }
 
-    /// The JSON, with a newline at the end.
+    /// Returns the JSON, with a newline at the end.
     pub fn to_json(&self) -> String {
         json::pretty(self)
     }

@@ -32,7 +32,7 @@ const LOOKED_UP: usize = 3;
 
 const NOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
 
-/// One property of the store that was tested, and the result.
+/// One property of the store that was tested, and the result of the test.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct StoreCheck {
     pub check: &'static str,
@@ -69,7 +69,7 @@ impl StoreOutcome {
     }
 }
 
-/// Tests a store. At most `limit` bytes are read.
+/// Tests a store. Reads at most `limit` bytes.
 pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenError> {
     let mut outcome = StoreOutcome::default();
     let object = if names_a_prefix(name) {

@@ -82,8 +82,7 @@ pub struct StoreArgs {
 
 #[cfg(feature = "object")]
 impl StoreArgs {
-    /// Applies the options for object stores to this process. They override FOREREAD_OBJECT, which overrides the
-    /// settings files.
+    /// Applies the options for object stores to this process. These options override FOREREAD_OBJECT, which overrides the settings files.
     pub fn set(&self) -> Result<(), Fail> {
         object::configure_by(config::stores);
         let named = [
@@ -120,7 +119,7 @@ impl StoreArgs {
 /// The command line of this process, including the program's name.
 static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// The original command line, for commands that execute foreread again.
+/// The original command line of this process, for commands that execute foreread again.
 pub fn given() -> Vec<OsString> {
     GIVEN.get().cloned().unwrap_or_default()
 }
@@ -148,7 +147,7 @@ pub struct JsonArgs {
     pub json: Option<OsString>,
 }
 
-/// Parses the command line. If help was requested, prints it and returns `None`.
+/// Parses the command line. If help was requested, prints the help and returns `None`.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
     let arguments = &A::given(arguments);
     let _ = GIVEN.set(arguments.clone());

@@ -108,8 +108,7 @@ pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
 }
 
-/// Reads the settings of object stores. They are read only when a store is opened, because other commands do not need
-/// them.
+/// Reads the settings of object stores. These settings are read only when a store is opened, because other commands do not need them.
 #[cfg(feature = "object")]
 pub fn stores() -> Result<String, String> {
     let config = load().map_err(|fail| fail.line())?;
@@ -207,7 +206,7 @@ impl Config {
         Ok(())
     }
 
-    /// The policy given on the command line or, if none is given, in the settings.
+    /// Returns the policy given on the command line or, if none is given, the policy from the settings.
     pub fn policy(&self, asked: Option<&str>) -> Set<String> {
         match (asked, &self.policy) {
             (Some(text), _) => Set {
@@ -222,7 +221,7 @@ impl Config {
         }
     }
 
-    /// The policy that a server runs, with `--max-overfetch` applied.
+    /// Returns the policy that a server runs, with `--max-overfetch` applied.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone take it")
@@ -271,8 +270,8 @@ impl Config {
         asked.or_else(|| self.hint.clone())
     }
 
-    /// The disk cache given on the command line or, if none is given, in the settings. An empty text means no disk
-    /// cache.
+    /// Returns the disk cache given on the command line or, if none is given, the disk cache from the settings. If the option or setting is
+    /// empty, there is no disk cache.
     #[cfg(feature = "object")]
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
@@ -282,9 +281,8 @@ impl Config {
         self.opened(asked, None, DiskCache::named)
     }
 
-    /// Like [`Config::disk_cache`], but for a server, which starts without a disk cache if the cache cannot be used
-    /// now. `names` is how long folder listings in the cache are trusted; `None` means as long as the cache's own
-    /// setting says.
+    /// Like [`Config::disk_cache`], but for a server, which starts without a disk cache if the cache cannot be used at the start. `names`
+    /// is how long folder listings in the cache are trusted; if it is `None`, the cache's own setting is used.
     #[cfg(feature = "object")]
     pub fn server_cache(
         &self,
@@ -327,7 +325,7 @@ impl Config {
         })
     }
 
-    /// The values from the settings files for policies whose `max` or `min` is not set.
+    /// Returns the values from the settings files for policies whose `max` or `min` is not set.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "only servers call this function")
@@ -336,8 +334,8 @@ impl Config {
         self.readahead.clone()
     }
 
-    /// Where the settings come from, for the line that a server prints: `policy: default; max: /etc/foreread.toml line
-    /// 2`.
+    /// Returns a text that says where the settings come from, for the line that a server prints: `policy: default; max: /etc/foreread.toml
+    /// line 2`.
     #[cfg_attr(
         not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone print it")

@@ -64,7 +64,7 @@ fn is_closed_output(text: &str) -> bool {
     text.starts_with("failed printing to std") && text.contains("Broken pipe")
 }
 
-/// For tests: makes a debug build panic on request, in this thread or in another.
+/// For tests: makes a debug build panic on request, in this thread or in another thread.
 #[cfg(debug_assertions)]
 pub fn on_request() {
     let asked = std::env::var("FOREREAD_PANIC").unwrap_or_default();

@@ -47,7 +47,7 @@ impl Fail {
         Failure::input(what, place, remedy).into()
     }
 
-    /// The error for an error of the operating system whose text needs no further explanation.
+    /// Creates the error for an error of the operating system whose text needs no further explanation.
     pub fn of(error: std::io::Error) -> Fail {
         Failure::of(FailureKind::Input, error).into()
     }
@@ -57,7 +57,7 @@ impl Fail {
         Failure::check(what, place, remedy).into()
     }
 
-    /// The error if this machine or this user cannot do what the command needs.
+    /// Creates the error for the case that this machine or this user cannot do what the command needs.
     pub fn cannot(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
         Failure::cannot(what, place, remedy).into()
     }
@@ -89,12 +89,12 @@ impl Fail {
     }
 }
 
-/// Prints a note for the user on stderr. If stderr is closed, nothing happens.
+/// Prints a note for the user on stderr. If stderr is closed, this function does nothing.
 pub fn note(text: impl Display) {
     say(format!("foreread: {text}"));
 }
 
-/// Like [`note`], but without the command's name in front.
+/// Like [`note`], but without the command's name at the start of the line.
 pub fn say(text: impl Display) {
     let _ = writeln!(
         std::io::stderr(),

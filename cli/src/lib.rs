@@ -79,8 +79,8 @@ pub trait CommandLine: Parser {
     }
 }
 
-/// Runs the command that `arguments` describe: the program's name, then its arguments. Returns the exit code. Call it
-/// once in a process: it sets process-wide handlers for panics, signals and the log.
+/// Runs the command that `arguments` describe: the program's name, then its arguments. Returns the exit code. A process may call this
+/// function only once, because it sets process-wide handlers for panics, signals and the log.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
     main_of::<Args>(arguments)

@@ -67,7 +67,7 @@ impl From<LogLevel> for LevelFilter {
 /// Starts the log on stderr.
 ///
 /// # Errors
-/// The environment variable `FOREREAD_LOG` contains something other than a log level.
+/// Returns an error if the environment variable `FOREREAD_LOG` contains something other than a log level.
 pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     let level = match asked {
         Some(level) => level,

@@ -64,7 +64,7 @@ fn is_wanted(signal: &str) -> bool {
 /// Creates the exporters of traces and metrics, if the environment names a receiver.
 ///
 /// # Errors
-/// The receiver's URL is invalid.
+/// Returns an error if the receiver's URL is invalid.
 pub fn start() -> Result<(), Fail> {
     let (traces, metrics) = (is_wanted("TRACES"), is_wanted("METRICS"));
     if !traces && !metrics {
@@ -140,7 +140,7 @@ fn scope() -> InstrumentationScope {
         .build()
 }
 
-/// The layer for the `tracing` subscriber that exports the engine's spans.
+/// Returns the layer for the `tracing` subscriber that exports the engine's spans.
 pub fn layer<S>() -> Option<impl Layer<S>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -318,7 +318,7 @@ pub fn send_command(
     span.end_with_timestamp(now);
 }
 
-/// Sends the data that has not been sent yet, before the command ends.
+/// Sends the remaining data to the receiver, before the command ends.
 pub fn end() {
     if TRACES.get().is_none() && METRICS.get().is_none() {
         return;

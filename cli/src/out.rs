@@ -27,12 +27,12 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
         })
 }
 
-/// Whether stdout is a terminal and `NO_COLOR` is not set (no-color.org).
+/// Returns whether stdout is a terminal and `NO_COLOR` is not set (no-color.org).
 pub fn may_style() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// Sets the text width: `COLUMNS`, or the terminal's width, or 100 columns for a file.
+/// Sets the text width to `COLUMNS`, or to the terminal's width, or to 100 columns for a file.
 pub fn fit_terminal() {
     let told = std::env::var("COLUMNS")
         .ok()
@@ -57,8 +57,8 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Creates the destinations from the options that name files, in the order in which messages list the options. '-'
-    /// for `json` means stdout.
+    /// Creates the destinations from the options that name files, in the order in which messages list the options. If `json` is '-', the
+    /// JSON goes to stdout.
     pub fn new(options: &[(&'static str, Option<&OsStr>)]) -> Result<Outputs, Fail> {
         let mut outputs = Outputs {
             json_to_stdout: false,
@@ -74,7 +74,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Also checks a file that other code will write. It is an error if it is the same as the file of another result.
+    /// Also checks a file that other code will write. Returns an error if it is the same file as that of another result.
     pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
         if let Some((other, _)) = self.files.iter().find(|(_, taken)| *taken == path) {
             let what = format!("--{other} and --{option} {}", path.display());
@@ -84,19 +84,19 @@ impl Outputs {
         Ok(())
     }
 
-    /// The file that was given with this option; `None` if the option was not given.
+    /// Returns the file that was given with this option, or `None` if the option was not given.
     pub fn file(&self, option: &str) -> Option<&Path> {
         let found = self.files.iter().find(|(name, _)| *name == option);
         found.map(|(_, path)| path.as_path())
     }
 
-    /// Whether the result is printed to stdout as text.
+    /// Returns whether the result is printed to stdout as text.
     pub fn has_text(&self) -> bool {
         !self.json_to_stdout
     }
 
-    /// Writes a result to its destinations, files first, because stdout may be closed early (`... | head -1`). `files`
-    /// has a function for each further option that creates the content of its file.
+    /// Writes a result to its destinations, files first, because stdout may be closed early (`... | head -1`). `files` has, for each
+    /// further option, a function that creates the content of the option's file.
     pub fn emit(
         &self,
         text: impl FnOnce() -> String,
@@ -118,7 +118,7 @@ impl Outputs {
     }
 }
 
-/// Whether existing files may be replaced, because `--force` was given.
+/// Returns whether existing files may be replaced, because `--force` was given.
 pub fn force() -> bool {
     global().force
 }
@@ -159,8 +159,8 @@ fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     Ok(path)
 }
 
-/// Writes the complete result to a file that was checked before. The file is replaced atomically, so it never has a
-/// part of the result.
+/// Writes the complete result to a file that was checked before. The file is replaced atomically, so it never contains only a part of the
+/// result.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
     output::write(path, text.as_bytes(), force())
         .map_err(|error| not_made(option, path.as_os_str(), &error))
@@ -173,7 +173,7 @@ fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
     refused(option, path, error)
 }
 
-/// The error for an output file that exists already.
+/// The error if an output file exists already.
 pub fn there_already(path: &OsStr) -> Fail {
     Fail::input(
         "it exists already",

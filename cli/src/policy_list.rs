@@ -13,8 +13,8 @@ use foreread_sim::limits::ORACLE;
 
 const LIST: &str = "foreread list policies";
 
-/// Parses the list of policies. Returns the policies in the given order, and which tables get a row for the oracle.
-/// Without an argument no policies are returned, and the default policies are compared.
+/// Parses the list of policies. Returns the policies in the order of the list, and which tables get a row for the oracle. If there is no
+/// argument, no policies are returned, and the default policies are compared.
 pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> {
     let (texts, mut oracle) = match text {
         None => return Ok((Vec::new(), OracleRow::Usual)),

@@ -44,7 +44,7 @@ pub struct ReplayArgs {
     pub format: Option<String>,
 }
 
-/// The reads that an argument asks for: a workload, or a trace that has not been opened yet.
+/// The reads that an argument selects: a workload, or a trace that has not been opened yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedReads {
     /// The default workloads.
@@ -93,7 +93,7 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
 }
 
 impl ReplayArgs {
-    /// Refuses options that work only with a trace, if no trace was given.
+    /// Returns an error if an option works only with a trace, and no trace was given.
     pub fn none_is_set(&self) -> Result<(), Fail> {
         let given = [
             ("--mode", self.mode.is_some()),

@@ -22,7 +22,7 @@ pub struct Recording {
     path: PathBuf,
 }
 
-/// Starts a recording, if one was requested. `front` is the command that records.
+/// Starts a recording, if one was requested. `front` is the command that records (`serve` or `mount`).
 pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail> {
     let Some(path) = path else { return Ok(None) };
     let file = AtomicFile::create(path, out::force()).map_err(|error| refused(path, &error))?;

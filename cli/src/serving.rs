@@ -79,7 +79,7 @@ pub struct ServerArgs {
     pub stats_every: Option<Duration>,
 }
 
-/// Tells systemd that a unit with Type=notify is ready (sd_notify(3)). Without systemd it does nothing, and errors are ignored.
+/// Tells systemd that a unit with Type=notify is ready (sd_notify(3)). Without systemd this function does nothing, and errors are ignored.
 pub fn say_ready() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -143,7 +143,7 @@ impl Front {
     }
 }
 
-/// Also sends the metrics with OpenTelemetry, if the environment names a receiver.
+/// If the environment names a receiver, the metrics are also sent with OpenTelemetry.
 pub fn send_metrics(engine: &Engine, front: impl Fn() -> Front + Send + Sync + 'static) {
     #[cfg(feature = "otlp")]
     {
@@ -322,8 +322,8 @@ pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>
     }
 }
 
-/// The line that a server prints at its start: the policy with all its parameters, the request limit, and where the
-/// settings come from.
+/// Returns the line that a server prints at its start: the policy with all its parameters, the request limit, and where the settings come
+/// from.
 pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();

@@ -73,7 +73,7 @@ pub struct CommandSignals {
 }
 
 impl CommandSignals {
-    /// Installs handlers, so that `signals` no longer end this process. Call it before the user's command is started,
+    /// Installs handlers, so that `signals` no longer end this process. This function must be called before the user's command is started,
     /// so that no signal is missed. `heard` is called for each signal, before the signal is sent to the command.
     pub fn begin(
         signals: &[i32],
@@ -90,7 +90,7 @@ impl CommandSignals {
         Ok(CommandSignals { relay, command })
     }
 
-    /// Calls `wait`, which waits until the user's command has ended; after that, a signal ends this process.
+    /// Calls `wait`, which waits until the user's command has ended; from then on, a signal ends this process.
     ///
     /// # Errors
     /// Returns the error that `wait` returns.
@@ -106,7 +106,7 @@ impl CommandSignals {
     }
 }
 
-/// The exit code of a command as in a shell: 128 plus the number of the signal that ended it.
+/// Returns the exit code that a shell would report for a command: if a signal ended the command, 128 plus the number of the signal.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let signal = || status.signal().map_or(255, |signal| 128 + (signal & 127));
     status.code().unwrap_or_else(signal) as u8
@@ -152,8 +152,8 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Makes a second signal end the process at once. Call it before other handlers are registered: handlers run in this
-/// order, and at the first signal the flag must be checked before another handler sets it.
+/// Makes a second signal end the process at once. This function must be called before other handlers are registered: handlers run in the
+/// order of registration, and at the first signal the flag must be checked before another handler sets it.
 pub fn end_at_second_signal() -> Result<(), Fail> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in ending() {
@@ -164,8 +164,8 @@ pub fn end_at_second_signal() -> Result<(), Fail> {
     Ok(())
 }
 
-/// Returns a variable that receives the number of the first signal (0 before a signal arrives). A second signal ends
-/// the process at once.
+/// Returns a variable that receives the number of the first signal (it is 0 before a signal arrives). A second signal ends the process at
+/// once.
 #[cfg(any(feature = "lab", feature = "object"))]
 pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
     let signalled = Arc::new(AtomicUsize::new(0));

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Opens a trace, with a progress bar that advances when records are read.
+/// Opens a trace, with a progress bar that advances as records are read.
 pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
     let watch = Watch::default();
     let mut import = open_watched(files, format, &watch)?;
@@ -144,7 +144,7 @@ pub fn size_of(bytes: u64) -> String {
     }
 }
 
-/// Describes the records that were left out, such as `left out: 3 trims`; empty if none were left out.
+/// Describes the records that were left out, such as `left out: 3 trims`; the text is empty if none were left out.
 pub fn passed_over(left_out: BTreeMap<String, u64>) -> String {
     if left_out.is_empty() {
         return String::new();

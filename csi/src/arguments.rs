@@ -85,7 +85,7 @@ fn size(text: &str) -> Result<u64, String> {
     quantity(text).ok_or_else(|| "it is not a size such as 512M or 50Gi".to_string())
 }
 
-/// A size in foreread's notation (`50G`) or in that of Kubernetes (`50Gi`): both are powers of two.
+/// A size in foreread's notation (`50G`) or in that of Kubernetes (`50Gi`): both mean multiples of 1024.
 pub fn quantity(text: &str) -> Option<u64> {
     let text = text.strip_suffix('i').unwrap_or(text);
     parse_size(text).ok().filter(|bytes| *bytes > 0)

@@ -36,8 +36,8 @@ pub struct MountCommand {
 }
 
 impl MountCommand {
-    /// Mounts a volume on an empty folder. If it fails, the stored state of the volume is unchanged. A mount may still
-    /// appear after a timeout, so the caller must check for it.
+    /// Mounts a volume on an empty folder. If this fails, the stored state of the volume is unchanged. A mount may still appear after a
+    /// timeout, so the caller must check whether there is one.
     pub async fn mount(
         &self,
         name: &str,

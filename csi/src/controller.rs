@@ -231,7 +231,7 @@ pub struct IdentityService {
     pub program: PathBuf,
 }
 
-/// The reason why this node cannot mount volumes; `None` if it can.
+/// The reason why this node cannot mount volumes, or `None` if it can mount them.
 pub fn obstacle(program: &Path) -> Option<String> {
     if !Path::new(FUSE_DEVICE).exists() {
         let what = "there is no /dev/fuse: load the module fuse on the node, and let the container be privileged";

@@ -44,7 +44,7 @@ impl CallCounts {
         took.as_secs_f64()
     }
 
-    /// The plugin's own metrics, without those of its mounts.
+    /// Returns the plugin's own metrics, without those of its mounts.
     pub fn page(&self, mounts: usize) -> String {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut page = String::new();
@@ -85,8 +85,8 @@ struct MetricFamily {
     samples: Vec<String>,
 }
 
-/// Merges the metrics pages of several volumes, and adds the label `volume` to each sample. The samples of a metric
-/// family stay together, as the format requires.
+/// Merges the metrics pages of several volumes, and adds the label `volume` to each sample. All samples of a metric family stay together,
+/// as the format requires.
 pub fn merged(pages: &[(String, String)]) -> String {
     let mut families: BTreeMap<String, MetricFamily> = BTreeMap::new();
     for (volume, page) in pages {

@@ -62,13 +62,12 @@ impl MountTable {
         }
     }
 
-    /// The topmost mount at a path, of any file system type.
+    /// Returns the topmost mount at a path, of any file system type.
     pub fn at(&self, place: &Path) -> Option<Mount> {
         last_at(&self.host.mounts(), place).cloned()
     }
 
-    /// The number of processes that serve mounts of foreread on this node. Mounts with the same device number have the
-    /// same server.
+    /// Returns the number of processes that serve mounts of foreread on this node. Mounts with the same device number have the same server.
     pub fn servers(&self) -> usize {
         let mounts = self.host.mounts();
         let ours = mounts.iter().filter(|mount| is_ours(mount));
@@ -94,9 +93,9 @@ impl MountTable {
         }
     }
 
-    /// Waits until no server process is starting or ending at a mount point. Otherwise the server of a removed mount
-    /// could unmount the next mount at the same path, and a mount that was started by a killed plugin could still
-    /// appear. Returns whether there is a mount now.
+    /// Waits until no server process is starting or ending at a mount point. Without this wait, the server of a removed mount could unmount
+    /// the next mount at the same path, and a mount that was started by a killed plugin could still appear. Returns whether there is a
+    /// mount after the wait.
     pub async fn settled(&self, place: &Path) -> Result<bool, Status> {
         let settled = async {
             loop {
@@ -160,8 +159,8 @@ impl MountTable {
         changed("cannot bind the mount on", &place, bound.await)
     }
 
-    /// Unmounts all mounts of foreread at a path. If `lazily` is true, mounts that are in use are detached too
-    /// (umount2(2) with MNT_DETACH).
+    /// Unmounts all mounts of foreread at a path. If `lazily` is true, mounts that are in use are also detached (umount2(2) with
+    /// MNT_DETACH).
     pub async fn unmount(&self, place: &Path, lazily: bool) -> Result<(), Status> {
         for _ in 0..MAX_STACKED {
             let Some(mount) = self.at(place) else {

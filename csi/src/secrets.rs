@@ -103,7 +103,7 @@ pub const CREDENTIALS: [&str; 36] = [
     "IDENTITY_HEADER",
 ];
 
-/// The keys and values of a request's Kubernetes Secret. This type has no `Debug`, so that they are never printed.
+/// The keys and values of a request's Kubernetes Secret. This type does not implement `Debug`, so that the values are never printed.
 #[derive(Default)]
 pub struct SecretKeys {
     values: Vec<(&'static str, String)>,
@@ -111,8 +111,8 @@ pub struct SecretKeys {
     key_file: Option<String>,
 }
 
-/// The keys for the process that mounts a volume, as files and environment variables. This type has no `Debug`, so that
-/// they are never printed.
+/// The keys for the process that mounts a volume, as files and environment variables. This type does not implement `Debug`, so that the
+/// keys are never printed.
 pub struct KeyDelivery {
     pub variables: Vec<(&'static str, String)>,
     pub files: Vec<KeyFile>,
@@ -236,7 +236,7 @@ impl SecretKeys {
         self.values.is_empty() && self.key_file.is_none()
     }
 
-    /// Whether these secrets contain the first link of this scheme's credential chain, so that no other link is used.
+    /// Returns whether these secrets contain the first credentials in this scheme's search order, so that no other place is searched.
     pub fn has_credentials_of(&self, scheme: &str) -> bool {
         let has = |variable: &&str| match *variable {
             KEY_FILE => self.key_file.is_some(),

@@ -32,7 +32,7 @@ const MAX_MESSAGE: usize = 2 << 20;
 /// Maximum number of concurrent calls on one connection.
 const MAX_CALLS: usize = 64;
 
-/// Serves until SIGTERM or SIGINT. The mounts continue after that. Errors: the socket, the state folder or the metrics
+/// Serves until SIGTERM or SIGINT. The mounts continue to work after that. Returns an error if the socket, the state folder or the metrics
 /// page is unavailable.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -150,7 +150,7 @@ fn private_file(path: &Path, content: &str) -> Result<()> {
 
 // Locks by key, so that two calls do not work on the same volume or path at once.
 
-/// The locks that are held, one for each volume or path; all clones share them.
+/// The locks that are held now, one for each volume or path in use; all clones share them.
 #[derive(Clone, Debug)]
 pub struct Claims<T>(Arc<ClaimState<T>>);
 

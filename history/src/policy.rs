@@ -46,7 +46,7 @@ pub fn policies() -> Vec<&'static Info> {
     crate::insert(ALL, PUBLISHED, |info| info.name == "linux-6.18")
 }
 
-/// Parses `NAME:key=value,...`, which names a policy in [`policies`] or in [`OPPONENTS`]. If the name is unknown, the error lists
+/// Parses `NAME:key=value,...`, which names a policy in [`policies`] or in [`OPPONENTS`]. If the name is unknown, the error message lists
 /// only the policies in [`policies`].
 pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     let listed = PolicyDraft::parse_among(text, &[&policies()]);
@@ -59,7 +59,7 @@ pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     }
 }
 
-/// Like [`parse`], but for a caller that does not know the storage: also returns an error if a value depends on the storage.
+/// Like [`parse`], but for a caller that does not know the storage: it also returns an error if a parameter value depends on the storage.
 pub fn parse_spec(text: &str) -> Result<PolicySpec, SpecError> {
     parse(text)?.ready(None)
 }

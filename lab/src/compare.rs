@@ -106,8 +106,8 @@ impl ComparePlan {
     }
 }
 
-/// Which tables get a row for the oracle, that is, perfect foresight ([`foreread_sim::limits`]). A table of real
-/// storage never has such a row, because the latencies of its reads are not known in advance.
+/// Which tables get a row for the oracle, that is, perfect foresight ([`foreread_sim::limits`]). A table of real storage never has a row
+/// for the oracle, because the latencies of its reads are not known in advance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OracleRow {
     /// Tables on models, if the plan names no policies.

@@ -88,10 +88,11 @@ pub struct File {
     pub rules: BTreeMap<String, u64>,
 }
 
-/// Executes the trace or workload of the plan under `policy`, and counts. The policies in the plan are ignored.
+/// Executes the trace or workload of the plan under `policy`, and counts its reads and decisions. The policies that the plan lists are
+/// ignored.
 ///
 /// # Errors
-/// The plan cannot be carried out, or the counts of the files do not add up to the counters of the run.
+/// Returns an error if the plan cannot be carried out, or if the counts of the files do not add up to the counters of the run.
 pub fn explain(
     plan: &ComparePlan,
     policy: PolicyDraft,

@@ -41,7 +41,7 @@ pub struct Glance {
 /// Measures a device. Returns `None` if direct reads are refused or the device is too small.
 ///
 /// # Errors
-/// The device cannot be opened or read.
+/// Returns an error if the device cannot be opened or read.
 pub fn glance(path: &Path) -> Result<Option<Glance>, Failure> {
     let source = FileSource::open(path)?;
     if !source.is_direct() || source.size() < 2 * READERS * LARGE_BYTES {
@@ -89,7 +89,7 @@ const MAX_WINDOW_BYTES: u64 = 4 << 20;
 /// file is too small.
 ///
 /// # Errors
-/// The file cannot be opened or read.
+/// Returns an error if the file cannot be opened or read.
 pub fn in_order(path: &Path, window_bytes: u64) -> Result<Option<f64>, Failure> {
     let source = FileSource::open(path)?;
     let window = window_bytes.clamp(SMALL_BYTES, MAX_WINDOW_BYTES);

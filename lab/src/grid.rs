@@ -74,7 +74,7 @@ impl<R: Serialize> CellResult<R> {
         }
     }
 
-    /// One line of JSON; ends with a newline.
+    /// Returns one line of JSON that ends with a newline.
     #[must_use]
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("a struct of numbers and strings") + "\n"
@@ -97,7 +97,7 @@ impl ComparedCell {
     /// Measures a cell: executes the plan with one policy.
     ///
     /// # Errors
-    /// See [`compare::run`].
+    /// Returns an error in the same cases as [`compare::run`].
     pub fn measure(plan: &ComparePlan) -> Result<ComparedCell, CompareError> {
         let mut tables = compare::run(plan, &mut Silent)?;
         let report = Report::of(&tables.swap_remove(0));
@@ -148,8 +148,8 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
     /// Opens a file, or creates it.
     ///
     /// # Errors
-    /// The cases in the table of the module's documentation. A link, a pipe, or a file that another process has open is
-    /// refused too.
+    /// Returns an error in the cases that the table of the module's documentation lists. A link, a pipe, or a file that another process has
+    /// open is also refused.
     pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
         let refused = |why: &str| CellFileError::new(path, why);
         let io = |error: std::io::Error| refused(&error.to_string());
@@ -216,7 +216,7 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
     }
 }
 
-/// Number of threads that measure cells: the given number, or one for each processor.
+/// Returns the number of threads that measure cells: the given number, or one for each processor.
 #[must_use]
 pub fn threads(asked: Option<u32>) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -228,7 +228,7 @@ pub fn threads(asked: Option<u32>) -> usize {
 /// measured have no result.
 ///
 /// # Errors
-/// The first error of a cell. The cells that were measured before the error are in the file.
+/// Returns the first error that occurred in a cell. The cells that were measured before the error are in the file.
 pub fn run<R, E>(
     keys: &[CellKey],
     mut file: Option<&mut CellFile<R>>,

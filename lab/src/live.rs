@@ -103,7 +103,7 @@ impl LiveError {
     }
 }
 
-/// What is known about a file or device before it is measured.
+/// The facts about a file or device that are known before it is measured.
 pub struct Look {
     /// Size in bytes.
     pub size: u64,
@@ -119,7 +119,7 @@ pub struct Look {
 /// Examines a file or block device.
 ///
 /// # Errors
-/// The file cannot be opened for reading.
+/// Returns an error if the file cannot be opened for reading.
 pub fn look(path: &Path) -> Result<Look, LiveError> {
     let source = FileSource::open(path)?;
     let describe = source.describe();
@@ -137,7 +137,7 @@ pub fn look(path: &Path) -> Result<Look, LiveError> {
     })
 }
 
-/// Refuses a workload that does more than read one file and give hints about it.
+/// Returns an error if the workload does more than read one file and give hints about it.
 ///
 /// # Errors
 /// [`LiveError::Unfit`].
@@ -188,7 +188,7 @@ impl Budget {
         }
     }
 
-    /// Whether one more step would exceed the time limit, if the step takes as long as the mean of the `done` steps so far.
+    /// Returns whether one more step would exceed the time limit, if the step takes as long as the mean of the `done` steps so far.
     #[must_use]
     pub fn is_too_short_for_more(&self, done: u32) -> bool {
         let now = Instant::now();
@@ -213,7 +213,7 @@ pub struct Setup<'a> {
 /// Executes one run of a workload through the engine, with a new cache.
 ///
 /// # Errors
-/// The source cannot be read, the log cannot be written, or [`check`] refuses the workload.
+/// Returns an error if the source cannot be read, if the log cannot be written, or if [`check`] refuses the workload.
 pub fn engine(
     source: Arc<dyn Source>,
     workload: &Workload,
@@ -264,7 +264,7 @@ pub fn engine(
 
 /// Opens a file as a source that is read with direct I/O.
 ///
-/// The file cannot be opened for reading.
+/// Returns an error if the file cannot be opened for reading.
 pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
     Ok(Arc::new(FileSource::open(path)?))
 }
@@ -273,7 +273,7 @@ pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
 /// description of the workload is a separate descriptor.
 ///
 /// # Errors
-/// The file cannot be opened or read, or [`check`] refuses the workload.
+/// Returns an error if the file cannot be opened or read, or if [`check`] refuses the workload.
 pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> {
     check(workload)?;
     let open = || {

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "foreread.probe/1";
 /// Largest width of a line, in characters.
 const MAX_WIDTH: usize = 80;
-/// If the median error of a model is larger than this, the model is too inexact to rank policies.
+/// If the median error of a model is larger than this limit, the model is too inexact to rank policies.
 pub const DOUBTFUL: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -146,7 +146,7 @@ impl Spread {
         })
     }
 
-    /// The interquartile range divided by the median.
+    /// Returns the interquartile range divided by the median.
     #[must_use]
     pub fn relative(&self) -> Option<f64> {
         foreread_sim::stats::ratio(self.high - self.low, self.median)

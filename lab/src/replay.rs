@@ -30,18 +30,18 @@ pub use layout::{LayoutError, bases, laid_out};
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
 pub use walk::is_walk;
 
-/// Maximum number of reads of one open file description that are in flight in mode open. Further reads wait, and their
-/// latency includes this wait.
+/// Maximum number of reads of one open file description that are in flight in mode open. Further reads wait until a read has ended, and
+/// their latency includes this wait.
 pub const MAX_OUTSTANDING: u32 = 1 << 14;
 /// Maximum time from the first to the last record, in nanoseconds: 400 days, longer than any known recording.
 pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
-/// The largest factor on recorded pauses.
+/// The largest factor by which recorded pauses can be multiplied.
 pub const MAX_THINK: f64 = 100.0;
 
 /// The note for a replay whose waits are inferred.
 const INFERRED: &str = "The trace does not say what its reads wait for: each read waits for all reads that had ended before it began";
 
-/// How a replay is timed. The comments are the help of `--mode`.
+/// How a replay is timed. The doc comments of the variants are the help of `--mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// As fast as possible: a reader's next read begins when the one before has ended
@@ -103,10 +103,11 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Prepares a trace for a replay in `mode`, or in the best mode that it allows. The recorded pauses are multiplied by `think`.
+    /// Prepares a trace for a replay in `mode` or, if no mode is given, in the best mode that the trace allows. The recorded pauses are
+    /// multiplied by `think`.
     ///
     /// # Errors
-    /// The trace lacks times or dependencies that the mode needs.
+    /// Returns an error if the trace lacks times or dependencies that the mode needs.
     pub fn of(
         loaded: &Arc<LoadedTrace>,
         mode: Option<Mode>,

@@ -31,8 +31,8 @@ pub use screen::screen;
 pub use series::Series;
 pub use table::render;
 
-/// The runs of one policy. Run `i` has the same trace, seed and storage with all policies of a table, so that the runs
-/// of two policies can be compared in pairs.
+/// The runs of one policy. Run `i` of every policy in a table has the same trace, seed and storage, so that the runs of two policies can be
+/// compared in pairs.
 #[derive(Clone, Debug)]
 pub struct PolicyRuns {
     /// The policy as the user gave it, `NAME:key=value,...`.
@@ -102,7 +102,7 @@ pub struct Table {
     pub shortened: Option<SpanCut>,
 }
 
-/// How much the span of a workload was reduced because the source is slow.
+/// By how much the span of a workload was reduced because the source is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanCut {
     /// Bytes that the reads span.
@@ -112,8 +112,7 @@ pub struct SpanCut {
 }
 
 impl Table {
-    /// One line with the mean time (or latency) of each policy: "sequential on file:x: auto 0.248 s, kernel 3.880 s,
-    /// none 8.000 s".
+    /// Returns one line with the mean time (or latency) of each policy: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
     #[must_use]
     pub fn in_a_line(&self) -> String {
         let mean = |row: &PolicyRuns| {

@@ -210,7 +210,7 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
     })
 }
 
-/// Returns a sentence that says when the kernel overwrites a manually set value of this device; `None` if it never
+/// Returns a sentence that says when the kernel overwrites a readahead that was set manually for this device, or `None` if the kernel never
 /// does.
 #[must_use]
 pub fn fate_of_a_set_value(version: KernelVersion) -> Option<&'static str> {

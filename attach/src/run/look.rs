@@ -173,8 +173,7 @@ impl Looks {
         }
     }
 
-    /// Returns whether the storage is fast or slow, for each storage device about which enough is known, and ends the examination of
-    /// these devices.
+    /// For each storage device with enough observations, returns whether it is fast or slow, and ends the examination of the device.
     pub fn verdicts(&mut self, now_ns: u64) -> Vec<StorageVerdict> {
         let verdict = |dev: u32, look: &Look| {
             let is_of = |one: &&PendingMiss| {

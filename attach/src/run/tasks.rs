@@ -74,7 +74,7 @@ impl<K: TaskKind> Tasks<K> {
         Tasks(Pool::new(K::NAME, TaskWork { kind, wake }, queue))
     }
 
-    /// Carries out `task` on a thread of the pool. If the system refuses to start any thread, the task is never done.
+    /// Carries out `task` on a thread of the pool. If the system refuses to start any thread, the task is never executed.
     pub fn add(&self, task: K::Task) {
         self.0.add(K::MAX_THREADS, |queue| {
             queue.tasks.push_back(task);

@@ -21,8 +21,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Creates a budget of the bytes that the control groups of this process and the machine's memory allow now, but at
-    /// most `max` bytes.
+    /// Creates a budget of the bytes that this process's control groups and the machine's memory have room for now, but of at most `max`
+    /// bytes.
     #[must_use]
     pub fn now(max: Option<u64>) -> Budget {
         // If the kernel reports no limit, only the caller's limit applies.
@@ -42,7 +42,7 @@ impl Budget {
             .saturating_sub(room.limit_bytes / RESERVE)
     }
 
-    /// Subtracts `bytes` from the budget; returns false if the budget is smaller than that.
+    /// Subtracts `bytes` from the budget, or returns false if the budget is smaller.
     pub fn take(&mut self, bytes: u64) -> bool {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(self.left);
@@ -54,7 +54,7 @@ impl Budget {
         self.left = self.left.saturating_add(bytes).min(self.whole);
     }
 
-    /// Adds half of the fetched bytes to the budget again, because the program has used them.
+    /// Adds half of the fetched bytes to the budget again, because the program has read them.
     pub fn renew(&mut self) {
         self.left = self.left.max(self.whole / 2);
     }

@@ -116,13 +116,13 @@ impl Filler {
         self.pool.look(|state| state.counts)
     }
 
-    /// Returns whether nothing more will be fetched.
+    /// Returns whether no more bytes will be fetched.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.pool.threads() == 0
     }
 
-    /// Stops: no more fetches are started.
+    /// Stops reading the plan: no more fetches are started.
     pub fn stop(&self) {
         let is_stopped = &self.pool.work().is_stopped;
         self.pool

@@ -85,8 +85,8 @@ pub struct ConformArgs {
 const SEQUENCES: u64 = 200;
 const REMEDY: &str = "give a recording in JSON lines, plain or compressed with gzip";
 
-/// Runs the check, and prints the verdict and `decisions N divergences M`. If there are divergences (decisions that
-/// differ), the check fails, and the first divergence is printed.
+/// Runs the check, and prints the verdict and `decisions N divergences M`. If there are divergences (decisions that differ), the check
+/// fails, and the command prints the first divergence.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     match args.what {
         ConformWhat::Linux if args.cluster.is_some() => Err(Fail::input(

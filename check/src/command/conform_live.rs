@@ -86,7 +86,7 @@ pub struct ConformLiveArgs {
 }
 
 impl ConformLiveArgs {
-    /// Whether the command line contains an option that only `conform linux` has.
+    /// Returns whether the command line contains an option that exists only for `conform linux`.
     pub fn is_asked(&self) -> bool {
         let ConformLiveArgs {
             fs,
@@ -201,8 +201,8 @@ fn wanted(args: &ConformLiveArgs, seed: u64) -> CellSelection {
     }
 }
 
-/// Converts the differences of a comparison to the result of the command: if a decision differs, the check fails. If
-/// decisions differ only under memory pressure, the check neither fails nor passes (exit code 3).
+/// Converts the differences of a comparison to the result of the command: if a decision differs, the check fails. If decisions differ only
+/// under memory pressure, the check neither passes nor fails (exit code 3).
 pub fn judge(
     first: Option<String>,
     pressed: u64,

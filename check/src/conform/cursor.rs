@@ -19,9 +19,9 @@ use foreread_core::policy::kernel::{Folios, Sight, counted};
 /// reaches the page's leaf (recorded on 6.18.44: from page 7678 of the folio 7168..7680 the first hole is 7686).
 const LEAF: u64 = 64;
 
-/// Predicts the results of the kernel's cache look-ups (docs/spec/linux-readahead.md 4.9). If a look-up begins inside a
-/// large folio, the kernel's cursor is on the first slot of the folio, although its page number is that of a later
-/// page, until the slots cross a leaf of the index.
+/// Predicts the results of the kernel's cache look-ups (docs/spec/linux-readahead.md 4.9). If a look-up begins inside a large folio, the
+/// kernel's cursor is on the folio's first slot, although its page number is that of a later page. This lasts until the slots cross a leaf
+/// of the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, S> {
     pub folios: &'a Folios,

@@ -85,9 +85,8 @@ pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(unpack(bytes)?)))
 }
 
-/// Compares a recording with our own decisions, which are written to `predictions`, one line for each operation.
-/// Errors: the recording cannot be read, is invalid, or contains something that the level does not cover; or writing
-/// failed.
+/// Compares a recording with our own decisions, and writes our decisions to `predictions`, one line for each operation. Returns an error if
+/// the recording cannot be read, is invalid or contains something that the level does not cover, or if writing failed.
 pub fn check(
     recording: impl BufRead,
     level: Level,

@@ -90,7 +90,7 @@ impl PageMachine {
         (added, marks)
     }
 
-    /// Removes from the cache the pages of folios that the kernel evicted.
+    /// Removes the pages of the folios that the kernel evicted from the cache.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let range = ByteRange::between(first * PAGE, (first + (1 << order)) * PAGE);

@@ -161,7 +161,7 @@ pub fn check(
     Ok(verdict)
 }
 
-/// The first difference in words.
+/// Returns a sentence that describes the first difference.
 pub fn differ(ours: &DecisionLog, theirs: &DecisionLog) -> Option<String> {
     let words = |extent: Option<&(u64, u64)>| {
         extent.map_or("none".to_string(), |(at, len)| format!("{at}~{len}"))

@@ -35,7 +35,7 @@ impl Case {
     }
 }
 
-/// The published cases that librbd can be configured for: those without a smallest request size (`min`), which librbd cannot set.
+/// The published cases for which librbd can be configured: those without a smallest request size (`min`), which librbd cannot set.
 pub fn published() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in TABLE.lines().map(str::trim) {

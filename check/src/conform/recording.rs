@@ -23,7 +23,7 @@ const MAX_WINDOW: u64 = 1 << 18;
 const MAX_FILE: u64 = 16 << 30;
 /// Maximum folio order: a huge page.
 const MAX_ORDER: u32 = 9;
-/// Number of pages that a page table maps; a huge page has the same number.
+/// Number of pages that a page table maps; a huge page consists of the same number of pages.
 pub const TABLE: u64 = 512;
 /// Maximum number of extents of a file; recorded files have up to three.
 const MAX_EXTENTS: usize = 4096;
@@ -274,7 +274,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Reads the next line; `None` at the end. Errors: the line cannot be read, is not valid in a recording, or
+    /// Reads the next line, or returns `None` at the end. Returns an error if the line cannot be read, is not valid in a recording, or
     /// disagrees with the header.
     pub fn read(&mut self) -> Result<Option<Item>, CheckError> {
         self.number += 1;

@@ -155,9 +155,9 @@ impl World {
             && first.is_some_and(|first| self.folios.at(first.saturating_add(op.page)).is_none())
     }
 
-    /// Executes one operation. If it can have several outcomes, `way` selects one, numbered from 0. Returns the
-    /// effects, and the number of possible outcomes. Errors: the operation cannot be executed, or the file has more
-    /// folios than the maximum.
+    /// Executes one operation. If the operation can have several outcomes, `way` selects one of them, numbered from 0. Returns the effects,
+    /// and the number of possible outcomes. Returns an error if the operation cannot be executed, or if the file has more folios than the
+    /// maximum.
     pub fn play(
         &mut self,
         op: &Op,
@@ -227,9 +227,9 @@ impl World {
         Ok((done, self.possible))
     }
 
-    /// Whether two worlds of one recording will behave the same from now on. Differences in the mapping of the
-    /// descriptor `but_for_map_of` are ignored, because this mapping is about to be replaced. Cached pages are not
-    /// compared, because they are those of the recording in both worlds.
+    /// Returns whether two predicted states (worlds) of one recording will behave the same from now on. Differences in the mapping of the
+    /// descriptor `but_for_map_of` are ignored, because this mapping is about to be replaced. Cached pages are not compared, because in
+    /// both worlds they are those of the recording.
     pub fn is_same(&self, other: &World, but_for_map_of: Option<usize>) -> bool {
         let mut maps = (0..self.maps.len()).filter(|&at| Some(at) != but_for_map_of);
         self.readers == other.readers
@@ -237,7 +237,7 @@ impl World {
             && maps.all(|at| self.maps[at] == other.maps[at])
     }
 
-    /// Removes from the cache the folios that the kernel evicted.
+    /// Removes the folios that the kernel evicted from the cache.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let end = first + (1 << order);

@@ -44,8 +44,8 @@ impl Worlds {
         Worlds(vec![world])
     }
 
-    /// Executes one operation in all worlds. Returns the effects in the first world that agrees with the recording. If
-    /// no world agrees, returns the effects in the first world, and the text that `differs` returns for it.
+    /// Executes one operation in all worlds. Returns the effects in the first world that agrees with the recording. If no world agrees,
+    /// returns the effects in the first world, and the text that `differs` returns for it.
     pub fn play(
         &mut self,
         op: &Op,

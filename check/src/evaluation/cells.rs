@@ -135,8 +135,8 @@ const SMALL_CACHES: [u64; 2] = [16 << 20, 32 << 20];
 const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
-    /// Whether each read of the cell's workload follows from earlier reads (a fixed list of workloads). The share of
-    /// the oracle's gain is computed over the predictable cells.
+    /// Returns whether each read of the cell's workload can be predicted from earlier reads (a fixed list of workloads). The share of the
+    /// oracle's gain is computed over the predictable cells.
     pub fn predictable(&self) -> bool {
         let name = self.workload.split(':').next().unwrap_or("");
         PREDICTABLE.contains(&name)
@@ -220,7 +220,7 @@ impl Design {
         devices
     }
 
-    /// The seeds for choosing the best opponent of a cell, and the seeds for judging all policies.
+    /// The seeds that are used to choose the best opponent of a cell, and the seeds that are used to judge all policies.
     pub fn seeds(self) -> (Vec<u64>, Vec<u64>) {
         match self {
             Design::Baseline => (vec![1], vec![4]),
@@ -229,7 +229,7 @@ impl Design {
         }
     }
 
-    /// The opponents, that is, the policies to compare with.
+    /// The opponents, that is, the policies with which a policy is compared.
     pub fn opponents(self) -> Vec<String> {
         let names: &[&str] = match self {
             Design::Baseline => &opponents::BASELINE,
@@ -239,10 +239,9 @@ impl Design {
         names.iter().map(|name| (*name).to_string()).collect()
     }
 
-    /// The keys of all runs of this design, cell by cell: those of its opponents and of the policies in `judged`. The
-    /// oracle runs with only one judging seed. The cells are in a fixed shuffled order, so that the remaining time can
-    /// be estimated from the elapsed time. All runs of a cell follow each other, so that a benchmark that is stopped
-    /// has complete cells.
+    /// Returns the keys of all runs of this design, cell by cell: the runs of its opponents and of the policies in `judged`. The oracle
+    /// runs with only one judging seed. The cells are in a fixed shuffled order, so that the remaining time can be estimated from the
+    /// elapsed time. All runs of a cell follow each other, so that most cells are complete if the benchmark is stopped.
     pub fn keys(self, mut cells: Vec<Cell>, judged: &[String]) -> Vec<Key> {
         let (choose, judge) = self.seeds();
         let opponents = self.opponents();

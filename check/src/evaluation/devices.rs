@@ -46,7 +46,7 @@ enum Change {
 }
 
 /// The device with this name.
-/// Errors: [`SpecError::UnknownName`].
+/// Returns [`SpecError::UnknownName`] if there is no such device.
 pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
     let net = |ms: u64, p99_ms: Option<u64>| NetModel {
         rtt_ns: ms * MS,
@@ -106,8 +106,8 @@ pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
 }
 
 impl DeviceChoice {
-    /// Creates the device, without requests in flight. `bytes` is the number of bytes that the workload reads; the
-    /// device changes its speed when reads of half of these bytes have been submitted.
+    /// Creates the device, with no requests in flight. `bytes` is the number of bytes that the workload reads; the device changes its speed
+    /// when reads of half of these bytes have been submitted to it.
     pub fn build(&self, seed: u64, bytes: u64) -> Box<dyn Device> {
         match self.change {
             Change::Never => self.preset.build(seed),

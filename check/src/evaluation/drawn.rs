@@ -29,8 +29,7 @@ pub fn name(seed: u64, n: u64) -> String {
     format!("{PREFIX}{seed}-{n}")
 }
 
-/// The randomly generated device with this name, and its cache size in bytes; `None` if the name is not that of a
-/// generated device.
+/// Returns the randomly generated device with this name, and its cache size in bytes; `None` if the name is not that of a generated device.
 pub fn find(name: &str) -> Option<(Preset, u64)> {
     let (seed, n) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));

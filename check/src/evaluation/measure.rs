@@ -55,8 +55,8 @@ pub struct Figures {
     pub missed_bytes: u64,
 }
 
-/// Executes one run. `None` if the workload is too large for the oracle, or if the device changes. Errors: an unknown
-/// name or an invalid value.
+/// Executes one run. Returns `None` if the policy is the oracle and the workload is too large for it, or the speed of the device changes.
+/// Returns an error if a name is unknown or a value is invalid.
 pub fn measure(key: &Key) -> Result<Option<Figures>, SpecError> {
     measure_workload(key, &workloads::build(&key.cell.workload, key.seed)?)
 }
@@ -86,7 +86,7 @@ pub(crate) fn measure_workload(
     Ok(Some(simulate(workload, &device, key, &policy)))
 }
 
-/// Executes one run of any policy, including policies that are in no list of opponents.
+/// Executes one run of any policy, even of a policy that is in no list of opponents.
 pub fn simulate(
     workload: &Workload,
     device: &devices::DeviceChoice,

@@ -41,24 +41,24 @@ pub(crate) fn is_judged(policy: &str) -> bool {
 
 /// The single setting against which a geometric mean is also computed.
 pub(crate) const ONE_SETTING: &str = "linux-6.18:max=4M";
-/// How many bytes an opponent may read for each demanded byte.
+/// Maximum number of bytes that an opponent may read for each demanded byte.
 pub const MAX_OVERFETCH: f64 = 1.25;
 /// Byte counts on other seeds that differ by less than this count as equal.
 const SAME_BYTES: f64 = 1.01;
 /// Maximum time of a policy relative to the best.
 pub(crate) const MAX_RATIO: f64 = 1.05;
 
-/// A cell counts towards the share of the oracle's gain only if ln(time of none / time of oracle) is at least this
-/// limit, that is, if the oracle gains at least 2 %. Below the limit, the share means nothing: if the oracle gains
-/// almost nothing, a policy that is only 1 % slower than none has a share of minus several thousand.
+/// A cell is used for the share of the oracle's gain only if ln(time of `none` / time of oracle) is at least this limit, that is, if the
+/// oracle gains at least 2 %. Below the limit, the share has no meaning: if the oracle gains almost nothing, a policy that is only 1 %
+/// slower than `none` has a share of minus several thousand.
 pub const MIN_GAIN: f64 = 0.02;
 
 /// If the time relative to the oracle's is below this, the policy has beaten the oracle: the search ends within 0.1 %
 /// of its optimum.
 pub(crate) const BEATEN: f64 = 0.999;
 
-/// The result of a policy in a cell, over the judging seeds. In JSON, a row of the oracle has a time and a share, and otherwise
-/// zeros, because its other figures cannot be compared with a policy's.
+/// The result of a policy in a cell, over the judging seeds. In JSON, a row of the oracle has a time and a share, and zeros in all other
+/// fields, because its other figures cannot be compared with a policy's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     #[serde(flatten)]

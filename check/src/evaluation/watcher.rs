@@ -20,8 +20,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Creates a watcher for a run with pages of `page` bytes. The waits of the open file description `antagonist` are
-    /// recorded.
+    /// Creates a watcher for a run with pages of `page` bytes. The watcher records the waits of the open file description `antagonist`.
     pub fn new(page: u64, antagonist: Option<u32>) -> Watcher {
         Watcher {
             page,
@@ -33,7 +32,7 @@ impl Watcher {
         }
     }
 
-    /// The bytes that are in the cache unread, integrated over time (byte seconds).
+    /// Returns the number of bytes that are in the cache but not yet read, integrated over time (byte seconds).
     pub fn held_byte_s(&self) -> f64 {
         self.held_byte_s
     }

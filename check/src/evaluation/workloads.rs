@@ -23,8 +23,7 @@ use foreread_history::parse_workload;
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Job, Request, Workload};
 
-/// The workloads of this file, and four workloads of [`foreread_sim::workload`] on which a policy failed that was good
-/// on all others.
+/// The workloads of this file, and four workloads of [`foreread_sim::workload`] in which a policy failed that was good in all others.
 pub const NAMES: [&str; 20] = [
     "fsspec-seq-64K",
     "fsspec-seq-1M",
@@ -62,7 +61,7 @@ pub fn build(name: &str, seed: u64) -> Result<Workload, SpecError> {
     Ok(workload)
 }
 
-/// Whether a device is large enough for a workload.
+/// Returns whether a device is large enough for a workload.
 pub fn fits(name: &str, device: &str) -> bool {
     let (Ok(chosen), Ok(device)) = (parse_workload(name), devices::find(device)) else {
         return true;

@@ -128,7 +128,7 @@ impl Paper {
 }
 
 impl Figure {
-    /// The printed figure as a number.
+    /// Returns the published figure as a number.
     pub fn value(&self) -> Option<f64> {
         self.published.parse().ok()
     }

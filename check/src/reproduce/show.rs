@@ -40,7 +40,7 @@ pub fn text(done: &Reproduction) -> String {
     block::text(blocks, WIDTH, false)
 }
 
-/// States how many checks pass, and how many of the failed checks are known misses.
+/// Returns a line that states how many checks pass, and how many of the failed checks are known misses.
 pub fn verdict(done: &Reproduction) -> String {
     let checks = done.rows().filter(|(_, row)| row.kind.is_check()).count();
     let (missed, new) = (done.missed().count(), done.new_misses().count());

@@ -36,7 +36,7 @@ pub enum FigureKind {
 }
 
 impl FigureKind {
-    /// All kinds of figures, those that are hardest to predict first.
+    /// All kinds of figures; the kinds that are hardest to predict come first.
     pub const ALL: [FigureKind; 7] = [
         FigureKind::Blind,
         FigureKind::LeftOut,
@@ -60,7 +60,7 @@ impl FigureKind {
         }
     }
 
-    /// Whether rows of this kind are checks, that is, can pass or fail.
+    /// Returns whether rows of this kind are checks, that is, can pass or fail.
     pub fn is_check(self) -> bool {
         !matches!(
             self,

@@ -17,7 +17,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the cache size of a server.
+/// Parses the cache size of a server (`serve` or `mount`).
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -31,7 +31,7 @@ pub fn cache(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a hint for all reads through an open file description.
+/// Parses a hint that applies to all reads through an open file description.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -41,7 +41,7 @@ pub fn hint(word: &str) -> Result<foreread::Advice, String> {
         .ok_or_else(|| "it is not normal, sequential or random".to_string())
 }
 
-/// Parses an address. If there is only a port, the address is 127.0.0.1.
+/// Parses an address. If the text is only a port, the address is 127.0.0.1.
 #[cfg_attr(
     not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
@@ -68,7 +68,7 @@ pub fn measuring(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses an interval for statistics or recordings.
+/// Parses the interval at which statistics or recordings are written.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
         .map_err(|_| "write a time such as 5s or 1min".to_string())?;

@@ -15,8 +15,8 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Prints the completion script. It is generated in memory first, because the generator of clap would panic if stdout
-/// is a closed pipe.
+/// Prints the completion script. The script is generated in memory first, because the generator of clap would panic if stdout is a closed
+/// pipe.
 pub fn run(args: &CompletionsArgs, command: &mut clap::Command, program: &str) -> Result<(), Fail> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, program, &mut script);

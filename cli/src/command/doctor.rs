@@ -80,7 +80,7 @@ pub struct DoctorArgs {
     pub output: JsonArgs,
 }
 
-/// For how long `doctor` counts the page faults and reads of all programs on this machine.
+/// The time for which `doctor` counts the page faults and reads of all programs on this machine.
 pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 
 /// Checks the readahead of this machine and prints the advice, or sets the values.

@@ -17,7 +17,7 @@ pub struct ManArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// Prints `foreread(1)`, or writes it and a page for each command to `dir`.
+/// Prints the manual page `foreread(1)`, or writes this page and a page for each command to `dir`.
 pub fn run(args: &ManArgs, command: clap::Command) -> Result<(), Fail> {
     let Some(dir) = args.dir.as_deref() else {
         let mut page = Vec::new();

@@ -166,8 +166,8 @@ fn next(plan: &Plan, path: &Path) -> String {
 /// Number of path components in the name of a bucket: `s3:` and `bucket`.
 const BUCKET_PARTS: usize = 2;
 
-/// The source that must be mounted to replay a plan of objects: the common folder of the objects or, if they are in
-/// several buckets, the bucket of the first object. `None` if the plan contains files.
+/// Returns the source that must be mounted to replay a plan of objects: the common folder of the objects or, if they are in several
+/// buckets, the bucket of the first object. Returns `None` if the plan contains files.
 pub fn objects(plan: &Plan) -> Option<String> {
     let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
     let (first, others) = plan.files.split_first()?;
@@ -209,7 +209,7 @@ pub fn name(left_out: &[LeftOut]) {
     }
 }
 
-/// The files that were left out of the plan, and why, as JSON.
+/// Returns the files that were left out of the plan, with the reasons, as JSON.
 pub fn left_out_json(left_out: &[LeftOut]) -> Value {
     left_out
         .iter()

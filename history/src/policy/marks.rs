@@ -83,8 +83,8 @@ impl State {
         }
     }
 
-    /// Returns true if page `off` is the page in which the last read ended, or the page after that. Before any read, this is true
-    /// for page 0 (section 2, head).
+    /// Returns true if page `off` is the page in which the last read ended, or the page after that. Before the first read, this is true for
+    /// page 0 (section 2, introduction).
     pub fn near(&self, off: u64) -> bool {
         match self.prev_end {
             None => off == 0,
@@ -101,8 +101,8 @@ impl State {
         off == end.wrapping_sub(self.async_size) || off == end
     }
 
-    /// Returns true if page `off` is in the latest window, or in the range of the same length before this window: that is where a
-    /// reader reads whose pages were evicted before use.
+    /// Returns true if page `off` is in the latest window, or in the range of the same length before this window. A reader whose pages were
+    /// evicted before use reads there.
     pub fn follows_window(&self, off: u64) -> bool {
         let end = self.start + self.size;
         self.start
@@ -110,7 +110,7 @@ impl State {
             .is_some_and(|from| (from..end).contains(&off))
     }
 
-    /// Sets a window that is completely asynchronous: no read waits for any of its pages.
+    /// Sets a window that is completely asynchronous, that is, no read waits for any of its pages.
     pub fn set(&mut self, start: u64, size: u64) {
         (self.start, self.size, self.async_size) = (start, size, size);
     }
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// The decision table of section 2.3: the part that Linux 2.6.31 and all later versions have in common, up to the check whether
+    /// Applies the decision table of section 2.3: the part that Linux 2.6.31 and all later versions have in common, up to the check whether
     /// cached pages show a stream. `context` either sets a window and returns true, or does not change the state.
     pub fn demand(
         &mut self,
@@ -169,7 +169,7 @@ impl State {
         self.submit(ask, answer);
     }
 
-    /// Returns why nothing is read ahead: the hint RANDOM has set the maximum to zero, or has set a flag.
+    /// Returns why nothing is read ahead: the hint RANDOM has set the maximum to zero, or has set a flag of the open file.
     pub fn off(&self) -> Why {
         if self.random || self.device_max > 0 {
             Why::HintRandom
@@ -191,7 +191,7 @@ impl State {
         }
     }
 
-    /// Reads the latest window. If the end of the file cuts the window, its mark stays where it is.
+    /// Reads the latest window. If the window extends beyond the end of the file, it is cut there, but its mark stays where it is.
     pub fn submit(&self, ask: &Ask<'_>, answer: &mut Answer) {
         // Without an asynchronous part, the mark is just outside the window, and is dropped.
         let mark = self.start + self.size - self.async_size;

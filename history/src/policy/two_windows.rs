@@ -88,8 +88,9 @@ impl TwoWindows {
         }
     }
 
-    /// Call this when page `p` is about to be looked up in the cache (section 1.1). Returns the rule by which page `p` starts a
-    /// window, or `None` if it starts no window. If readahead is off, the rule for an absent page is determined at the miss.
+    /// Must be called when page `p` is about to be looked up in the cache (section 1.1). Returns the rule by which page `p` starts a
+    /// window, or `None` if page `p` starts no window. If readahead is off, the rule for an absent page is determined when the page is
+    /// found to be absent.
     pub fn look(&mut self, p: u64, ask: &Ask<'_>, answer: &mut Answer) -> Option<Why> {
         let orig = self.next?;
         if (p == self.prev && orig != 0) || self.max == 0 {
@@ -162,7 +163,7 @@ impl TwoWindows {
         (self.next, self.size) = (None, 0);
     }
 
-    /// Call this when page `p` is absent after it was looked up (section 1.2). While readahead is off, this counts the
+    /// Must be called when page `p` was found to be absent from the cache (section 1.2). While readahead is off, this function counts the
     /// consecutive pages before page `p`: if there are enough, readahead is turned on again.
     pub fn missed(&mut self, p: u64) {
         if let Some(next) = self.next {

@@ -10,7 +10,7 @@ use foreread_report::number;
 /// Fewest pages of a cache: a limit of the machine.
 const MIN_PAGES: u64 = 4;
 
-/// Refuses a cache that is too small or too large for rows with these cache page sizes.
+/// Returns an error if the cache is too small or too large for rows with these cache page sizes.
 pub fn check(
     asked: u64,
     place: &Description,
@@ -43,8 +43,8 @@ pub fn check(
     })
 }
 
-/// Refuses a memory size that is smaller than the window that one of the policies reads around a page fault: the kernel
-/// would read this window in parts, and each part would evict the previous part.
+/// Returns an error if the memory size is smaller than the window that one of the policies reads around a page fault: the kernel would read
+/// this window in parts, and each part would evict the previous part.
 pub fn check_windows(
     asked: u64,
     policies: impl Iterator<Item = PolicySpec>,

@@ -38,7 +38,7 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     names.into_iter().map(named).collect()
 }
 
-/// The reason if a model is used instead of a scratch file, otherwise `None`.
+/// Returns the reason if a model is used instead of a scratch file, otherwise `None`.
 pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
     if plan.on.is_some() {
         return None;
@@ -63,8 +63,8 @@ pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
         .map(|why| format!("No scratch file: {why}"))
 }
 
-/// The reads that fit the target, and a note for each workload that does not fit. A workload that the user gave
-/// explicitly is always tried.
+/// Returns the reads that fit the target, and a note for each workload that does not fit. A workload that the user gave explicitly is
+/// always tried.
 pub fn fitting<'a>(
     plan: &ComparePlan,
     place: &Description,

@@ -8,7 +8,7 @@ use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 
-/// What does the readahead in a row: a policy of foreread, an imitation of another program, the kernel, librbd, or the
+/// The component that does the readahead in a row: a policy of foreread, an imitation of another program, the kernel, librbd, or the
 /// oracle.
 pub enum ReadBy {
     /// A policy, or an imitation of another program.
@@ -41,7 +41,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row's policy of foreread and its cache page; `None` if something else does the readahead.
+    /// Returns the row's policy of foreread and its cache page; `None` if another component does the readahead.
     pub fn ours(&self) -> Option<OnPage<'_>> {
         let ReadBy::Policy(policy) = &self.read_by else {
             return None;

@@ -91,7 +91,7 @@ const KINDS: [Parse; 3] = [model::parse, model_live::parse, source::parse];
 /// before the measurement.
 ///
 /// # Errors
-/// The model does not exist, or the file cannot be read.
+/// Returns an error if the model does not exist, or if the file cannot be read.
 pub fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
     KINDS
         .iter()
@@ -151,16 +151,15 @@ impl Description {
         }
     }
 
-    /// Number of bytes that a workload spans: the size that the user gave or, if there is none, the default of this
-    /// target or `least`, whichever is more; never more than the capacity of the target.
+    /// Returns the number of bytes that a workload spans: the size that the user gave or, if there is none, the default of this target or
+    /// `least`, whichever is more; never more than the capacity of the target.
     pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let usual = self.span_bytes.max(least);
         plan.size_bytes.unwrap_or(usual).min(self.capacity_bytes)
     }
 
-    /// Like [`Description::size`], for a workload that can also be run on fewer bytes: on a slow source the number of
-    /// bytes is halved until a run without readahead fits into its part of the table's time. A size that the user gave
-    /// is not changed.
+    /// Like [`Description::size`], but for a workload that can also be run on fewer bytes: on a slow source the number of bytes is halved
+    /// until a run without readahead fits into its part of the table's time. A size that the user gave is not changed.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
         while size > MIN_REMOTE_SPAN_BYTES && self.is_slow(plan, reads, size) {
@@ -179,8 +178,8 @@ impl Description {
     }
 
     /// For a workload with a parameter for the number of reads, reduces this number if the reads would take too long.
-    /// The remaining reads are spread over the same range of offsets as before: in a smaller range, random reads would
-    /// be unrealistically close together.
+    /// The remaining reads are spread over the same range of offsets: in a smaller range, random reads would be unrealistically close
+    /// together.
     pub fn shorter(&self, plan: &ComparePlan, reads: &Reads) -> Reads {
         let Reads::Named(choice) = reads else {
             return reads.clone();
@@ -213,14 +212,14 @@ impl Description {
         plan.runs.unwrap_or(self.runs)
     }
 
-    /// The time limit of a table in milliseconds; `None` if the table has no time limit.
+    /// Returns the time limit of a table in milliseconds, or `None` if the table has no time limit.
     pub fn limit_ms(&self, plan: &ComparePlan) -> Option<u64> {
         let is_timed = self.pace.is_some() && plan.runs.is_none();
         is_timed.then(|| plan.table_ms())
     }
 
-    /// Sets the parameters of a policy that the administrator has configured for this machine. On a device model, they
-    /// are not applied, and the policy keeps its default parameters.
+    /// Sets the parameters of a policy that the administrator has configured for this machine. On a device model, the administrator's
+    /// parameters are not applied, and the policy keeps its default parameters.
     pub fn configured(
         &self,
         site: &[Readahead],
@@ -243,7 +242,7 @@ impl Description {
             .map_err(CompareError::Policy)
     }
 
-    /// A note for the table if the policy's default parameters on this target differ from the published ones.
+    /// Returns a note for the table if the policy's default parameters on this target differ from the published parameters.
     pub fn note(&self, spec: &PolicySpec) -> Option<String> {
         let published = foreread_history::parse_spec(&spec.to_string()).ok()?;
         let kind = self.defaults.kind;
@@ -331,8 +330,7 @@ pub trait Target {
     }
 }
 
-/// The targets of a plan. If the plan contains no target, the result is a scratch file if `scratch` is set, otherwise a
-/// device model.
+/// The targets of a plan. If the plan contains no target, the result is a scratch file if `scratch` is true, otherwise a device model.
 pub fn all(
     plan: &ComparePlan,
     scratch: bool,

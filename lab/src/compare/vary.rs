@@ -84,7 +84,7 @@ impl Axis {
     /// Reads `KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// There are no values, too many values, or an empty value.
+    /// The list has no values, too many values, or an empty value.
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
             return usage(format!(
@@ -319,7 +319,7 @@ pub struct MeasuredSeries {
 /// from the series.
 ///
 /// # Errors
-/// See [`VaryError`]; nothing is measured if one of the values cannot be measured.
+/// Returns a [`VaryError`]; nothing is measured if one of the values cannot be measured.
 pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<MeasuredSeries, VaryError> {
     for (plan, _) in &vary.plans {
         super::possible(plan)?;

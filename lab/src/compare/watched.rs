@@ -30,7 +30,7 @@ pub struct WatchedRun {
     pub notes: Vec<String>,
 }
 
-/// What an observer needs to know before the run.
+/// The facts that an observer needs before the run.
 pub struct Scene<'a> {
     /// The reads, in separate files.
     pub workload: &'a Workload,
@@ -44,12 +44,12 @@ pub struct Scene<'a> {
 const BY_ITS_LOG: &str = "This was one run of the engine, explained from its event log: a replay of the logged events made \
     the same decisions; the times are those of the run";
 
-/// Executes the reads of the plan once, under `policy` and on the first target of the plan. `watch` creates the
-/// observer of the run.
+/// Executes the reads of the plan once, under `policy` and on the first target of the plan. `watch` is a function that creates the observer
+/// of the run.
 ///
 /// # Errors
-/// See [`super::run`]. A run on real storage also fails if its event log cannot be written, or if a replay of the log
-/// makes other decisions than the run.
+/// Returns an error in the same cases as [`super::run`]. A run on real storage also fails if its event log cannot be written, or if a
+/// replay of the log makes other decisions than the run made.
 pub fn run<W: Watch>(
     plan: &ComparePlan,
     policy: PolicyDraft,

@@ -18,7 +18,7 @@ macro_rules! counts {
                 $(self.$name += other.$name;)*
             }
 
-            /// The name of the first counter whose value differs from the counter in `stats`, with both values.
+            /// Returns the name of the first counter whose value differs from the counter in `stats`, with both values.
             #[must_use]
             pub fn differs_from(&self, stats: &Stats) -> Option<(&'static str, [u64; 2])> {
                 let both = [$((stringify!($name), [self.$name, stats.$name]),)*];
@@ -77,7 +77,7 @@ impl Counts {
         }
     }
 
-    /// Number of bytes that were read ahead and never read, whether or not they were evicted.
+    /// Returns the number of bytes that were read ahead and never read, whether or not they were evicted.
     #[must_use]
     pub fn never_read_bytes(&self) -> u64 {
         self.unused_bytes + self.unresolved_bytes

@@ -28,7 +28,7 @@ pub struct View {
 }
 
 impl View {
-    /// Whether the file with this name is shown.
+    /// Returns whether the file with this name is shown.
     #[must_use]
     pub fn shows(&self, name: &str) -> bool {
         self.file

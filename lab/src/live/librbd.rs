@@ -66,7 +66,7 @@ pub static PEERS: [Peer; 3] = [
 ];
 
 impl Peer {
-    /// librbd's settings for this row, with its admin socket at `socket`.
+    /// Returns librbd's settings for this row, with its admin socket at `socket`.
     #[must_use]
     pub fn settings(&self, socket: &Path) -> RbdSettings {
         RbdSettings::as_configured()
@@ -86,7 +86,7 @@ impl Peer {
 /// Executes one run of a workload through librbd, with a new client.
 ///
 /// # Errors
-/// The image cannot be opened or read, librbd does not report its counters, or [`check`] refuses the workload.
+/// Returns an error if the image cannot be opened or read, if librbd does not report its counters, or if [`check`] refuses the workload.
 pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunResult, LiveError> {
     check(workload)?;
     let dir = tempfile::tempdir().map_err(LiveError::io("a folder for librbd's socket"))?;
@@ -122,10 +122,10 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
     Ok(result(timed, stats, workload, PAGE_BYTES, true))
 }
 
-/// Number of readahead requests of the open image, and their total bytes.
+/// Returns the number of readahead requests of the open image, and their total bytes.
 ///
 /// # Errors
-/// The admin socket does not reply, or the reply is not from a librbd with exactly one open image.
+/// Returns an error if the admin socket does not reply, or if the reply is not from a librbd with exactly one open image.
 pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());
     let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;

@@ -51,7 +51,7 @@ impl Pace {
         })
     }
 
-    /// The estimated time of a run without readahead, if each read of the workload starts after the previous one.
+    /// Returns the estimated time of a run without readahead, if each read of the workload starts after the previous read.
     #[must_use]
     pub fn run_ns(&self, workload: &Workload) -> u64 {
         let bytes_ns = (workload.bytes() >> 10).saturating_mul(self.kib_ns);

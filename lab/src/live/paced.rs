@@ -101,7 +101,7 @@ struct PacedRun<'a> {
 /// Runs the workload to its end.
 ///
 /// # Errors
-/// The first error of a read.
+/// Returns the first error of a read.
 pub fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<PacedTimes, LiveError> {
     let demands = workload
         .jobs

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The number of an in-memory file system in `statfs`: reading it measures no storage.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// The scratch file; it exists as long as this value.
+/// The scratch file; it is deleted when this value is dropped.
 pub struct Scratch {
     file: File,
     dir: PathBuf,
@@ -22,7 +22,7 @@ impl Scratch {
     /// of bytes written.
     ///
     /// # Errors
-    /// No directory has enough space, or writing fails.
+    /// Returns an error if no directory has enough space, or if writing fails.
     pub fn make(bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<Scratch, LiveError> {
         let dir = choose_dir(bytes)?;
         let what = || {
@@ -51,7 +51,7 @@ impl Scratch {
         Ok(Scratch { file, dir })
     }
 
-    /// A path by which other code can open the file; valid as long as this value exists.
+    /// Returns a path by which other code can open the file; the path is valid as long as this value exists.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         foreread_os::open::descriptor_path(&self.file)

@@ -123,7 +123,7 @@ impl Fit {
         }
     }
 
-    /// A sentence that says how much the model's times differ from the measured times.
+    /// Returns a sentence that says how much the model's times differ from the measured times.
     #[must_use]
     pub fn error_in_words(&self) -> String {
         let doubt = match self.median_error > super::DOUBTFUL {

@@ -19,14 +19,14 @@ use foreread_sim::rng::Rng;
 pub const MIN_BYTES: u64 = 4 << 10;
 /// Size of the largest request: the largest readahead for which published figures exist.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Request sizes that are measured at every queue depth. The time of the first size depends mostly on latency, that of
-/// the next two on latency and bandwidth, that of the last mostly on bandwidth.
+/// Request sizes that are measured at every queue depth. The time of the first size depends mostly on the latency, that of the next two
+/// sizes on latency and bandwidth, and that of the last size mostly on the bandwidth.
 pub const DEEP_BYTES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, 1 << 20];
 /// The measured queue depths above 1.
 pub const DEPTHS: [u32; 6] = [2, 4, 8, 16, 32, 64];
 /// The request size that is read sequentially at every queue depth.
 pub const DEEP_SEQUENTIAL_BYTES: u64 = 128 << 10;
-/// Maximum memory for the buffers of one point, which is enough for 64 reads of 1 MiB.
+/// Maximum memory for the buffers of one point (request size and queue depth), which is sufficient for 64 reads of 1 MiB.
 pub const ARENA_BYTES: u64 = 64 << 20;
 
 /// A point to measure: a request size, an access pattern and a queue depth.

@@ -46,7 +46,7 @@ pub struct ProbeOutcome {
 /// Runs a probe.
 ///
 /// # Errors
-/// The source cannot be opened or read, is too small, or would answer from the page cache.
+/// Returns an error if the source cannot be opened or read, is too small, or would answer from the page cache.
 pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeOutcome, Failure> {
     let most = asked.size_bytes.unwrap_or(u64::MAX);
     let on = &asked.source;

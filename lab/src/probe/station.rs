@@ -47,7 +47,7 @@ pub(super) struct About {
     pub notes: Vec<String>,
 }
 
-/// Minimum size of a file or device to measure: requests of several sizes have to fit into it several times.
+/// Minimum size of a file or device to measure: requests of several sizes must fit into it several times.
 pub const MIN_BYTES: u64 = 8 << 20;
 
 /// The error for a source that is too small.

@@ -19,7 +19,7 @@ use foreread_trace::After;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Returns for each record the records whose ends it waits for, with the time from each of these ends to the record's start.
+/// Returns for each record the records for whose ends it waits, with the time from each of these ends to the record's start.
 pub fn waits(records: &[KeptRecord]) -> Vec<Vec<After>> {
     let mut waits: Vec<Vec<After>> = Vec::with_capacity(records.len());
     let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();

@@ -24,7 +24,7 @@ pub struct LayoutError {
 /// other in this file. A workload with a single file is not changed.
 ///
 /// # Errors
-/// The workload's files do not fit.
+/// Returns an error if the workload's files do not fit into `size` bytes.
 pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError> {
     let (bases, end) = bases(&workload.files);
     if end > size {

@@ -12,8 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of records of a replay. A record and the data derived from it need some 250 bytes, so a replay needs
-/// at most 512 MiB.
+/// Maximum number of records of a replay. A record and the data derived from it need about 250 bytes, so a replay needs at most 512 MiB.
 pub const MAX_RECORDS: u64 = 1 << 21;
 
 /// Counts of records that were skipped or clipped, or for which an assumption was made.
@@ -89,7 +88,8 @@ pub struct ReadOfFile {
 /// Reads the part of a trace that `part` selects. `name` is the trace's name in messages.
 ///
 /// # Errors
-/// The trace cannot be read, has more than [`MAX_RECORDS`] records, has no read that can be replayed, or its times are too far apart.
+/// Returns an error if the trace cannot be read, has more than [`MAX_RECORDS`] records, has no read that can be replayed, or if its times
+/// are too far apart.
 pub fn load(name: &str, import: Import, part: &Part) -> Result<LoadedTrace, TraceError> {
     load_at_most(MAX_RECORDS, name, import, part)
 }
@@ -344,7 +344,7 @@ impl Loading {
 }
 
 impl LoadedTrace {
-    /// How many bytes of each file were read, in the order of [`LoadedTrace::names`].
+    /// Returns how many bytes of each file were read, in the order of [`LoadedTrace::names`].
     #[must_use]
     pub fn read_of_files(&self) -> Vec<ReadOfFile> {
         let mut files = vec![ReadOfFile::default(); self.files.len()];
@@ -362,7 +362,7 @@ impl LoadedTrace {
         files
     }
 
-    /// The time from the start of the first read to the end of the last read, if the trace has starts and ends.
+    /// Returns the time from the start of the first read to the end of the last read, if the trace has starts and ends.
     #[must_use]
     pub fn seconds(&self) -> Option<f64> {
         let ends = self.records.iter().map(|record| record.end_ns).max()?;
@@ -382,8 +382,7 @@ impl LoadedTrace {
             .collect()
     }
 
-    /// Whether most reads of the trace go through the page cache: only then can another process read ahead for the
-    /// traced program.
+    /// Returns whether most reads of the trace go through the page cache: only then can another process read ahead for the traced program.
     #[must_use]
     pub fn is_through_page_cache(&self) -> bool {
         let reads = || self.records.iter().filter(|r| r.what == What::Read);

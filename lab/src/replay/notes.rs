@@ -5,8 +5,8 @@ use super::load::{Counts, LoadedTrace};
 use super::{MAX_OUTSTANDING, Mode};
 use foreread_trace::Level;
 
-/// All notes, one sentence each. If the user gave no mode, `why` is the reason for the mode that was chosen. `overlap`
-/// contains the number of readers that had several reads in flight, and the maximum number of reads in flight.
+/// Returns all notes, one sentence each. If the user gave no mode, `why` is the reason for the mode that foreread chose. `overlap` contains
+/// the number of readers that had several reads in flight, and the maximum number of reads in flight.
 pub fn all(
     loaded: &LoadedTrace,
     mode: Mode,

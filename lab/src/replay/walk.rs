@@ -20,9 +20,9 @@ const MAX_ENTRIES: usize = 1 << 16;
 /// Fewest files per folder on average: `run` lists a folder from its second file on.
 const WALK_IN_FOLDER: usize = 4;
 
-/// Whether the program of the trace reads the files of folders one after the other, each to its end, in the order of
-/// the folder listings. For such a program, `foreread run` knows the next reads from the folder listings. A compiler
-/// also reads whole header files of a folder, but in another order: `foreread run` made it a tenth slower.
+/// Returns whether the program of the trace reads the files of folders one after the other, each to its end, in the order of the folder
+/// listings. For such a program, `foreread run` knows the next reads from the folder listings. A compiler also reads whole header files of
+/// a folder, but in another order: a compilation was a tenth slower under `foreread run`.
 #[must_use]
 pub fn is_walk(trace: &LoadedTrace) -> bool {
     let files = trace

@@ -31,7 +31,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// The kind of the row that this policy gets.
+    /// Returns the kind of the row that this policy gets.
     #[must_use]
     pub fn of(policy: &PolicySpec) -> RowKind {
         if policy.info.name == foreread_core::policy::none::INFO.name {
@@ -41,20 +41,19 @@ impl RowKind {
         }
     }
 
-    /// Whether the row only shows a limit, like the oracle's row, and is left out of tests and advice.
+    /// Returns whether the row only shows a limit, like the oracle's row, and is left out of tests and advice.
     #[must_use]
     pub fn is_limit(self) -> bool {
         self == RowKind::Oracle
     }
 
-    /// Whether something other than foreread (the kernel or librbd) served the reads, so that foreread's counters do
-    /// not exist.
+    /// Returns whether another program (the kernel or librbd) served the reads, so that foreread's counters do not exist.
     #[must_use]
     pub fn is_external(self) -> bool {
         matches!(self, RowKind::Kernel | RowKind::Librbd)
     }
 
-    /// Whether the row is a policy that reads ahead and can be recommended.
+    /// Returns whether the row is a policy that reads ahead and can be recommended.
     #[must_use]
     pub fn is_choice(self) -> bool {
         self == RowKind::Policy

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.compare/1";
 
-/// Notes that begin like this are shown in the terminal only with details; the page and the JSON always have them.
+/// Notes that begin with this text are shown in the terminal only with details; the page and the JSON always have them.
 pub const NOTE_OF_PAGES: &str = "The rows use different cache page sizes, in bytes: ";
 pub const NOTE_OF_UNUSED: &str = "Read ahead but not used so far: ";
 
@@ -106,8 +106,8 @@ pub struct Comparison {
     pub equivalent: Option<bool>,
 }
 
-/// A policy that took less time than the oracle. This is possible on a device with random latencies: the oracle is the
-/// best schedule that a search found, but a policy makes other requests, which get other latencies.
+/// A policy that took less time than the oracle. This is possible on a device with random latencies: the oracle is the best schedule that a
+/// search found, but a policy sends other requests, which get other latencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OracleBeaten {
     pub policy: String,
@@ -136,7 +136,7 @@ pub(crate) fn more_runs(runs: u32) -> u32 {
     (runs * 2).max(5)
 }
 
-/// The result of comparing the times of two rows: which row is faster, or that the runs do not show it.
+/// The result of comparing the times of two rows: which row is faster, or that the runs do not show which one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// Equal within 5 %, by the interval of the ratio. A significant difference may also be that small.

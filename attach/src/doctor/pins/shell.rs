@@ -35,10 +35,10 @@ const FOLLOWED: [&str; 10] = [
     "echo", "printf", "tee", "blockdev", "hdparm", "sh", "bash", "dash", "xargs", "ksh",
 ];
 
-/// The readahead that a script sets: `None` if it sets none, `Some(None)` if it sets an unknown value, otherwise the value in KiB.
+/// Returns the readahead that a script sets: `None` if it sets none, `Some(None)` if the value is unknown, otherwise the value in KiB.
 pub type SetValue = Option<Option<u64>>;
 
-/// The readahead that a script sets if it is called with these arguments.
+/// Returns the readahead that a script sets if it is called with these arguments.
 #[must_use]
 pub fn script(
     text: &str,
@@ -55,7 +55,7 @@ pub fn script(
     shell.found
 }
 
-/// The readahead that is set by a command which is run without a shell.
+/// Returns the readahead that a command without a shell sets.
 #[must_use]
 pub fn command(text: &str, names: &DiskNames, scripts: &BTreeMap<String, String>) -> SetValue {
     let mut shell = Shell::new(names, scripts);

@@ -110,8 +110,8 @@ pub struct CellOutcomes {
     pub left_out: Vec<String>,
 }
 
-/// Records and compares all requested combinations. Errors: this machine cannot run the check, a temporary file of the
-/// check could not be used, or `stop` was set.
+/// Records and compares all requested combinations. Returns an error if this machine cannot run the check, if a temporary file of the check
+/// could not be used, or if `stop` was set.
 pub fn check(
     wanted: &CellSelection,
     stop: &AtomicBool,

@@ -139,7 +139,7 @@ impl Disk {
         open(&self.mount, nth, &format!("/dev/{}", self.name))
     }
 
-    /// A path by which another process can open a file of the disk; valid while this process lives.
+    /// Returns a path by which another process can open a file of the disk; the path is valid while this process lives.
     pub fn path(&self, nth: usize) -> String {
         let path = shared_descriptor_path(&self.mount).join(file_name(nth));
         path.display().to_string()
@@ -160,7 +160,7 @@ impl Disk {
         Ok(set / page)
     }
 
-    /// The largest request that the device accepts, in pages.
+    /// Returns the size of the largest request that the device accepts, in pages.
     pub fn io_pages(&self) -> Result<u64, LiveError> {
         let of_device = || Host::here().device(self.number).max_request;
         self.io_pages

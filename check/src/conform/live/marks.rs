@@ -28,7 +28,7 @@ impl Marks {
         }
     }
 
-    /// Whether the folio whose first page is in this page frame has the readahead mark.
+    /// Returns whether the folio whose first page is in this page frame has the readahead mark.
     pub fn at(&self, frame: u64) -> Result<bool, LiveError> {
         let mut word = [0; 8];
         self.0

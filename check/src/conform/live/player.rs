@@ -38,7 +38,7 @@ impl Native {
         }
     }
 
-    /// Begins an episode: replaces the descriptors with these new ones.
+    /// Begins an episode: replaces the descriptors with these new descriptors.
     pub fn begin(&mut self, files: Vec<File>) {
         self.files = files;
     }
@@ -92,7 +92,7 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts the Python process; `None` if there is no Python with ctypes.
+    /// Starts the Python process, or returns `None` if there is no Python with ctypes.
     pub fn start() -> Result<Option<Helper>, LiveError> {
         for python in ["/usr/bin/python3", "python3"] {
             let mut command = Command::new(python);
@@ -158,7 +158,7 @@ impl Helper {
         self.tell(&line)
     }
 
-    /// The page numbers at which the extents of this file begin, without the first extent.
+    /// Returns the page numbers at which the extents of this file begin, without the first extent.
     pub fn extents(&mut self, path: &str) -> Result<Vec<u64>, LiveError> {
         let line = format!("extents {path}");
         let said = self.say(&line).map_err(|said| failed(&line, &said))?;

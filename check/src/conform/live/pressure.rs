@@ -50,7 +50,7 @@ impl Pressure {
         Ok(())
     }
 
-    /// Whether the current episode has been under memory pressure so far.
+    /// Returns whether the current episode has been under memory pressure so far.
     pub fn is_felt(&mut self) -> Result<bool, LiveError> {
         self.look()?;
         Ok(self

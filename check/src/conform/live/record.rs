@@ -131,7 +131,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Whether the file system creates folios larger than its smallest folio, found out by sequential reads.
+    /// Returns whether the file system creates folios larger than its smallest folio. This is tested by sequential reads.
     pub fn large_folios(&mut self, min_order: u32) -> Result<bool, LiveError> {
         let file = 3;
         let steps = (0..64)
@@ -157,8 +157,7 @@ impl<'a> Recorder<'a> {
         Ok(large)
     }
 
-    /// Records `wanted` operations and writes the recording to `out`. `tell` is called with the progress and may stop
-    /// the recording.
+    /// Records `wanted` operations and writes the recording to `out`. `tell` is called with the progress, and may stop the recording.
     pub fn record(
         &mut self,
         out: &mut dyn Write,

@@ -50,7 +50,7 @@ impl Tee {
         Ok((Tee { pipes, file }, checks))
     }
 
-    /// Sends the remaining text to all readers, and closes the file and the pipes to the readers.
+    /// Sends the remaining text to all readers of the recording, and closes the file and the pipes to the readers.
     pub fn end(self) -> Result<(), LiveError> {
         let failed = |error| LiveError::Io {
             what: "the recording cannot be written".into(),

@@ -52,7 +52,7 @@ impl Fact {
     }
 }
 
-/// Prints the entries of the list `kind` (such as "policies"); the text output ends with a remark, the JSON does not.
+/// Prints the entries of the list `kind` (such as "policies"); as text, the list ends with a remark, which the JSON does not contain.
 pub fn print(kind: &str, entries: &[Entry], json: Option<&OsStr>, below: &str) -> Result<(), Fail> {
     let text = || format!("{}{below}", to_text(entries));
     let outputs = Outputs::new(&[("json", json)])?;

@@ -24,8 +24,8 @@ const IS_BEHIND: &str = "FOREREAD_MOUNT_BACKGROUND";
 /// The line that the background process prints once it is mounted.
 pub const READY: &str = "foreread: mounted, in the background";
 
-/// Whether this process is the background process of `mount -d`. An environment variable marks this process. The
-/// variable contains the parent's pid, so it has no effect in other programs that inherit it.
+/// Returns whether this process is the background process of `mount -d`. An environment variable marks the background process. The variable
+/// contains the parent's pid, so it has no effect in other programs that inherit it.
 pub fn is_behind() -> bool {
     static IS: LazyLock<bool> = LazyLock::new(|| {
         let parent = std::env::var(IS_BEHIND).ok();
@@ -37,7 +37,7 @@ pub fn is_behind() -> bool {
 /// Maximum size of the arguments for the background process in bytes; the kernel's limit for a command line is lower.
 const MAX_ARGUMENT_BYTES: u64 = 8 << 20;
 
-/// The arguments of this process; in the background process, the arguments that the parent sent.
+/// Returns the arguments of this process or, in the background process, the arguments that the parent sent.
 pub fn arguments(own: &[OsString]) -> Vec<OsString> {
     if own.get(1).is_none_or(|word| word != "mount") || !is_behind() {
         return own.to_vec();

@@ -67,7 +67,7 @@ const WITH_COMMAS: [&str; 2] = ["policy", "disk-cache"];
 /// Set once the process has the variables of the `env` file.
 const HAS_VARIABLES: &str = "FOREREAD_MOUNT_ENV_READ";
 
-/// Expands each `-o OPTIONS` of `mount` into options; other command lines are unchanged.
+/// Replaces each `-o OPTIONS` of `mount` by separate options; other command lines are unchanged.
 pub fn expanded(arguments: &[OsString]) -> Result<Vec<OsString>, Fail> {
     if arguments.get(1).is_none_or(|word| word != "mount") {
         return Ok(arguments.to_vec());

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Maximum number of skipped objects named on stderr.
 const MAX_NAMED: usize = 10;
 
-/// Whether the sources are objects, which are read into the disk cache; files are read into the page cache.
+/// Returns whether the sources are objects, which are read into the disk cache; files are read into the page cache.
 pub fn is_asked(args: &WarmArgs) -> Result<bool, Fail> {
     let is_object = |path: &&Path| source::is_remote(&SourceName::from(*path));
     let paths = || args.paths.iter().map(|path| path.as_path());

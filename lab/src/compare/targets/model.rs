@@ -19,7 +19,7 @@ const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it is a limit of the t
 /// Finds a device model by its name.
 ///
 /// # Errors
-/// There is no model with this name.
+/// Returns an error if there is no model with this name.
 pub fn model(name: &str) -> Result<CompareOn, CompareError> {
     Ok(preset(custom::find(name)?))
 }

@@ -44,7 +44,7 @@ fn read(name: &str, buffer: &mut [u8]) -> Option<()> {
     file.read_exact_at(&mut buffer[..size as usize], 0).ok()
 }
 
-/// Measures how long it takes to read these files. Returns `None` if too few of them can be read.
+/// Measures how long it takes to read these small files. Returns `None` if too few of them can be read.
 #[must_use]
 pub fn small_files(names: &[String]) -> Option<FileTimes> {
     let mut buffer = vec![0; MAX_BYTES as usize];

@@ -6,7 +6,8 @@ use foreread_report::figure::{Bar, Bars, Figure};
 use foreread_report::number::{self, or_dash};
 
 /// Creates the chart of times, with a bar for each policy that shows its mean time and confidence interval. `today` is
-/// the policy that is in use now. The title contains the name of the workload, unless the chart is `alone` on its page.
+/// the policy that is in use now. The title contains the name of the workload, unless `alone` is true, that is, the chart is the only one
+/// on its page.
 pub fn times(report: &Report, today: Option<&str>, alone: bool) -> Figure {
     // In mode open all policies take the time of the trace, so waits are compared.
     let (unit, what, factor) = match table::by_latency(report) {
