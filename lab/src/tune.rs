@@ -49,8 +49,8 @@ pub const RUNS: u32 = 10;
 /// The kernel's maximum readahead that is assumed if the device's setting is unknown: the default of nearly all
 /// devices.
 pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
-/// A change is recommended only if it saves at least this fraction of today's time, because a smaller gain is within
-/// the error of the model.
+/// A change is recommended only if it saves at least this fraction of the current time, because a smaller gain is within the error of the
+/// model.
 pub const MIN_GAIN: f64 = 0.10;
 /// A change is recommended only if it saves at least this many seconds, because users do not notice a smaller gain.
 pub const MIN_SAVED_S: f64 = 0.01;
@@ -150,10 +150,10 @@ fn probed(
     Ok((found.probe, found.model.preset("measured")))
 }
 
-/// Measures the storage, compares policies on a model of it, and recommends settings.
+/// Measures the storage, compares policies on a model of the storage, and recommends settings.
 ///
 /// # Errors
-/// The storage cannot be measured, or the reads cannot be compared.
+/// Returns an error if the storage cannot be measured, or if the reads cannot be compared.
 pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneReport, Failure> {
     let storage = &asked.storage;
     let (probe, preset) = match storage.preset().filter(|_| storage.is_simulated()) {

@@ -45,8 +45,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// If this verdict found a gain, adds the step that sets the readahead of the disk below the file to the value that
-    /// `doctor` advises.
+    /// If this verdict found a gain, adds the step that sets the readahead of the disk on which the file is to the value that `doctor`
+    /// advises.
     #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();
@@ -64,13 +64,13 @@ impl Verdict {
         self
     }
 
-    /// The verdict's step of this kind, if there is one.
+    /// Returns the verdict's step of this kind, if there is one.
     #[must_use]
     pub fn step(&self, means: Means) -> Option<&Step> {
         self.steps.iter().find(|step| step.means == means)
     }
 
-    /// The gain of the verdict's step of this kind, if there is such a step and its gain is known.
+    /// Returns the gain of the verdict's step of this kind, if there is such a step and its gain is known.
     #[must_use]
     pub fn gain(&self, means: Means) -> Option<&Gain> {
         self.step(means)?.gain.as_ref()
@@ -123,7 +123,7 @@ pub enum Means {
 }
 
 impl Means {
-    /// The place where the user has to apply a step of this kind, such as "the kernel".
+    /// Returns the place where the user has to apply a step of this kind, such as "the kernel".
     #[must_use]
     pub fn place(self) -> &'static str {
         match self {
@@ -189,7 +189,7 @@ impl Step {
     }
 }
 
-/// How much faster reads are after a step than today.
+/// How much faster reads are after a step than with the current settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The policy with its values, or the hint.
@@ -213,14 +213,14 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Whether the gain comes from turning readahead off.
+    /// Returns whether the gain comes from turning readahead off.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.kind == Some(RowKind::NoReadahead)
     }
 
-    /// Whether the gain was computed with perfect foresight. Such a gain is an upper limit, which a real run may not
-    /// reach.
+    /// Returns whether the gain was computed with perfect foresight. A gain with perfect foresight is an upper limit, which a real run may
+    /// not reach.
     #[must_use]
     pub fn is_limit(&self) -> bool {
         self.kind == Some(RowKind::Oracle)

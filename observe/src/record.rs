@@ -45,7 +45,7 @@ fn refused(error: impl Into<std::io::Error>) -> Failure {
 const OTHER_WAYS: &str = "or record what the program waits for (record --by sample), or what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
      what 'strace -f -ttt -T -y -o FILE CMD' wrote";
 
-/// Adds other ways to record a trace to an error which says that this machine cannot record; a second call adds nothing.
+/// Adds other ways to record a trace to an error which says that this machine cannot record; a second call has no effect.
 pub fn with_other_ways(error: Failure) -> Failure {
     let remedy = match (error.kind, error.remedy.as_str()) {
         (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),
@@ -57,7 +57,7 @@ pub fn with_other_ways(error: Failure) -> Failure {
     Failure { remedy, ..error }
 }
 
-/// A thread that existed before the recording, with its open descriptors.
+/// A thread that existed before the recording, with its open descriptors at that time.
 #[derive(Clone, Debug)]
 pub struct Before {
     pub thread: u32,
@@ -136,8 +136,8 @@ const UNSEEN_WORKERS: &str = "reads of io_uring's workers (iou-wrk, iou-sqp: SQP
 const WRONG: &str = "record it again, with fewer processes";
 
 impl Capture {
-    /// Does the first pass over the events, finds the names of files, and prepares the second pass, which emits the records.
-    /// Returns an error if the events cannot be read back, or if they have more threads or descriptors than are allowed.
+    /// Does the first pass over the events, and finds the names of files. Prepares the second pass, which emits the records. Returns an
+    /// error if the events cannot be read back, or if they have more threads or descriptors than are allowed.
     pub fn understand(mut self, path: &Path) -> Result<Understood, TraceError> {
         let none: Names = Box::new(|_| FileInfo::default());
         let mut first = self.steps(LearnedFiles::new(), none, LeftOut::default(), path)?;

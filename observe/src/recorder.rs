@@ -40,8 +40,7 @@ enum ClientEvent {
     End,
 }
 
-/// A running recording of the reads that a front end serves. The front end calls this recording as an observer for each
-/// read.
+/// A running recording of the reads that a front end serves. The front end calls this recording as an observer of each read.
 pub struct Recorder {
     told: SyncSender<ClientEvent>,
     writer: Mutex<Option<JoinHandle<Result<RecordingCounts, TraceError>>>>,
@@ -56,8 +55,8 @@ pub struct RecordingCounts {
 
 impl Recorder {
     /// Starts a trace. `front` is the name of the recording program ("foreread serve"). `since` must not be later than the
-    /// start of any request. The trace gives times relative to the first request. If the trace cannot be written any more,
-    /// `broken` is called once.
+    /// start of any request. The trace gives times relative to the first request. If the trace can no longer be written, `broken` is called
+    /// once.
     pub fn start(
         front: &str,
         since: Instant,

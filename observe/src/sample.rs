@@ -155,8 +155,8 @@ impl Sampler {
         self.threads.is_empty() && !self.hidden.is_empty()
     }
 
-    /// Returns how many bytes of a storage device were reported as read only because of the kernel's byte counter, although no sample
-    /// observed their reads.
+    /// Returns how many bytes of a storage device count as read although no sample observed a read of them: they are known only from the
+    /// kernel's byte counter.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
         of_ended

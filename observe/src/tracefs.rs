@@ -53,7 +53,7 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Returns the processor time of this thread in seconds.
+/// Returns the CPU time of this thread in seconds.
 pub fn thread_cpu_seconds() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
@@ -164,8 +164,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Returns the field's value in the bytes of an event, with its sign extended; `None` if the bytes do not
-    /// contain it.
+    /// Returns the field's value in the bytes of an event, with its sign extended, or `None` if the bytes do not contain the field.
     pub fn value(&self, event: &[u8]) -> Option<u64> {
         let bytes = event.get(self.offset..self.offset.checked_add(self.size)?)?;
         let wide = |number: i64| number as u64;
@@ -190,7 +189,7 @@ pub struct EventFormat {
 }
 
 impl EventFormat {
-    /// Parses the `format` file of an event; `None` if it is malformed.
+    /// Parses the `format` file of an event, or returns `None` if the file is malformed.
     pub fn parse(text: &str) -> Option<EventFormat> {
         let id = text
             .lines()

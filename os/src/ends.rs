@@ -38,7 +38,7 @@ static END: End = End {
 };
 static SAY: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Sets the function that prints the lines. Only the first call of this function has an effect.
+/// Sets the function that prints the lines about the shutdown. Only the first call of this function has an effect.
 pub fn say_by(say: fn(&str)) {
     let _ = SAY.set(say);
 }

@@ -96,19 +96,19 @@ impl Failure {
         )
     }
 
-    /// Puts `word` and a colon before the description of what failed.
+    /// Puts `word` and a colon in front of the description of what failed.
     pub fn within(self, word: &str) -> Failure {
         let what = format!("{word}: {}", self.what);
         Failure { what, ..self }
     }
 
-    /// Adds the reason.
+    /// Adds the reason to the error.
     pub fn because(self, why: impl Display) -> Failure {
         let why = why.to_string();
         Failure { why, ..self }
     }
 
-    /// Adds the reason, and keeps the underlying error.
+    /// Adds the reason to the error, and keeps the underlying error.
     pub fn caused_by(self, error: impl Error + Send + Sync + 'static) -> Failure {
         Failure {
             why: error.to_string(),

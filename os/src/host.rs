@@ -122,7 +122,7 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Converts a `dev_t`, as `stat` returns it.
+    /// Converts a `dev_t`, as `stat` returns it, to a device number.
     pub fn of(dev: u64) -> DeviceNumber {
         DeviceNumber {
             major: rustix::fs::major(dev),
@@ -136,7 +136,7 @@ impl DeviceNumber {
         DeviceNumber::of(if is_device { stat.st_rdev } else { stat.st_dev })
     }
 
-    /// Parses `MAJOR:MINOR`.
+    /// Parses a device number `MAJOR:MINOR`.
     pub fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.split_once(':')?;
         Some(DeviceNumber {
@@ -164,7 +164,7 @@ pub struct FileMapping<'a> {
     pub path: &'a str,
 }
 
-/// Parses the mappings of files in this text (`/proc/PID/maps`). Other lines are skipped.
+/// Parses the mappings of files in this text (`/proc/PID/maps`). Lines that are not mappings of files are skipped.
 pub fn mapped_files(maps: &str) -> impl Iterator<Item = FileMapping<'_>> {
     maps.lines().filter_map(parse)
 }
@@ -208,7 +208,7 @@ pub struct MemoryPressure {
 }
 
 impl MemoryPressure {
-    /// Returns the bytes of files that were read again soon after they were evicted from the page cache.
+    /// Returns how many bytes of files were read again soon after they were evicted from the page cache.
     pub fn refaulted_bytes(&self) -> Option<u64> {
         Some(self.refaults?.saturating_mul(page_bytes()))
     }

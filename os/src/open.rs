@@ -45,7 +45,7 @@ pub fn ask_file_system(place: &Path) -> Result<()> {
     Ok(rustix::fs::statvfs(place).map(drop)?)
 }
 
-/// A file whose kind is known, but which is not opened yet.
+/// A file whose type is known, but which is not opened yet.
 #[derive(Debug)]
 pub struct UnopenedFile {
     /// Opened with O_PATH, which gives no access to the data.
@@ -54,8 +54,8 @@ pub struct UnopenedFile {
     path: PathBuf,
 }
 
-/// Checks the kind of the file at `path`; symbolic links are followed. Returns an error if the file does not exist, or if a
-/// folder above it may not be entered.
+/// Checks the type of the file at `path`; symbolic links are followed. Returns an error if the file does not exist, or if a folder above it
+/// may not be entered.
 pub fn look(path: &Path) -> Result<UnopenedFile> {
     let file = File::from(rustix::fs::open(
         path,
@@ -125,7 +125,7 @@ impl UnopenedFile {
     }
 }
 
-/// Opens a regular file for reading. Returns an error if the file does not exist, may not be read, or is of another kind.
+/// Opens a regular file for reading. Returns an error if the file does not exist, may not be read, or is not a regular file.
 pub fn regular(path: &Path) -> Result<File> {
     look(path)?.regular()?.for_reading()
 }
@@ -142,13 +142,13 @@ pub fn stream(path: &Path) -> Result<File> {
     }
 }
 
-/// Returns all bytes of a small regular file. Returns an error if the file does not exist, may not be read, is of another kind, or
-/// has more than `max_bytes` bytes.
+/// Returns all bytes of a small regular file. Returns an error if the file does not exist, may not be read, is not a regular file, or has
+/// more than `max_bytes` bytes.
 pub fn read_small(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     read_whole(&regular(path)?, max_bytes)
 }
 
-/// Like [`read_small`], but for text files. Returns an error like [`read_small`], and also if the file is not valid UTF-8.
+/// Like [`read_small`], but for text files. Returns an error in the same cases as [`read_small`], and if the file is not valid UTF-8.
 pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
     let bytes = read_small(path, max_bytes)?;
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))

@@ -88,8 +88,8 @@ impl AtomicFile {
         self.file.try_clone()
     }
 
-    /// Gives the complete file its name. Returns an error if another process has created a file with that name meanwhile, or if
-    /// the system refuses. After an error, no temporary file remains.
+    /// Gives the complete file its name. Returns an error if another process has created a file with that name in the meantime, or if the
+    /// system refuses. After an error, no temporary file remains.
     pub fn keep(self) -> Result<()> {
         let AtomicFile {
             file,
@@ -205,7 +205,7 @@ pub fn own_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Creates a file that may be read while it grows, such as a log. The file has its name from the start. If `force` is true, it
+/// Creates a file that may be read while it grows, such as a log. The file has its final name from the start. If `force` is true, it
 /// replaces an existing file. Returns the same errors as [`AtomicFile::create`].
 pub fn growing(path: &Path, force: bool) -> Result<File> {
     match place(path, force)? {

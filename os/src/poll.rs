@@ -4,8 +4,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Waits until one of these descriptors is readable or the time is over, and returns those that are readable. If a signal ends the
-/// wait early, the result may be empty.
+/// Waits until one of these descriptors is readable or the time has passed, and returns the descriptors that are readable. If a signal ends
+/// the wait early, the result may be empty.
 pub fn readable<'a, F: AsFd + 'a>(
     files: impl IntoIterator<Item = &'a F>,
     wait: Duration,

@@ -44,8 +44,7 @@ pub fn has_some(name: &str) -> bool {
     shown(name) != name
 }
 
-/// Redacts every URL in a message of another program or library. foreread's own messages
-/// use [`SourceName`].
+/// Removes the secrets from every URL in a message of another program or library. foreread's own messages use [`SourceName`].
 pub fn shown_message(text: &str) -> String {
     let mut message = String::with_capacity(text.len());
     let mut rest = text;

@@ -18,8 +18,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long a command waits at its end for storage that may never answer. A working file system answers within this time, and
-/// even several of these waits together are short enough for a user.
+/// How long a command waits at its end for storage that may never answer. A working file system answers within this time, and even several
+/// of these waits together are not too long for a user.
 pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Starts a thread.
@@ -114,8 +114,8 @@ fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
 
 /// Checks that the system allows `count` more threads, by starting and ending them.
 ///
-/// Use it for libraries that panic or stop halfway if a thread is refused. The system counts a thread towards its limit for a
-/// moment even after it was joined; when this function returns, the test threads are no longer counted.
+/// This check is for libraries that panic or stop halfway if the system refuses to start a thread. The system counts a thread towards its
+/// limit for a moment even after the thread was joined; when this function returns, the test threads are no longer counted.
 pub fn rehearse(name: &str, count: usize) -> Result<()> {
     let before = own_threads();
     let rehearsed = std::thread::scope(|scope| {
@@ -145,7 +145,7 @@ fn own_threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Work on a thread that the caller may abandon.
+/// Work on a thread that the caller may abandon, that is, stop waiting for.
 #[derive(Debug)]
 pub struct Task<T>(Receiver<T>);
 
@@ -157,7 +157,7 @@ impl<T: Send + 'static> Task<T> {
         Ok(Task(receive))
     }
 
-    /// Returns the result, or `None` if it does not arrive in this time or if the thread has panicked.
+    /// Waits for the result, and returns `None` if the result does not arrive in this time or if the thread has panicked.
     pub fn within(&self, patience: Duration) -> Option<T> {
         self.0.recv_timeout(patience).ok()
     }

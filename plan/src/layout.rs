@@ -21,7 +21,7 @@ mod safetensors;
 mod zarr;
 mod zip;
 
-/// Maximum size of a header in bytes; the safetensors library has the same limit.
+/// Maximum size of a header in bytes, which is the limit of the safetensors library.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes at the start of an index that contain its key.
 const INDEX_HEAD_BYTES: u64 = 64 << 10;
@@ -197,7 +197,7 @@ fn is_lfs_pointer(source: &dyn ReadAt) -> bool {
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Creates a filter of names from a list of patterns; an empty list selects every name.
+    /// Creates a filter of part names from a list of patterns; an empty list selects every name.
     pub fn new(patterns: Vec<String>) -> Names {
         Names(patterns)
     }
@@ -295,7 +295,7 @@ impl<'a> Window<'a> {
         Ok(&self.piece[start..start + len as usize])
     }
 
-    /// Moves the position forward without reading the bytes in between.
+    /// Moves the read position forward without reading the bytes in between.
     pub fn pass(&mut self, len: u64) -> Result<(), LayoutError> {
         self.at = self.end_of(len)?;
         Ok(())

@@ -21,9 +21,9 @@ use std::path::PathBuf;
 
 pub const MAX_FILES: usize = 1 << 20;
 pub const MAX_RANGES: usize = 1 << 21;
-/// Maximum size of a path in bytes; PATH_MAX of Linux is the same.
+/// Maximum size of a path in bytes, which is PATH_MAX of Linux.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// Maximum size of a file in bytes; the kernel has the same limit.
+/// Maximum size of a file in bytes, which is the limit of the kernel.
 pub const MAX_END: u64 = i64::MAX as u64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl PlanFile {
         }
     }
 
-    /// Whether the file is a block device; the ranges of a block device are metadata of the file system on it.
+    /// Returns whether the file is a block device; the ranges of a block device are metadata of the file system on it.
     pub fn is_device(&self) -> bool {
         self.mtime_ns.is_none() && self.path.starts_with("/dev")
     }
@@ -99,7 +99,7 @@ impl PlanRange {
         }
     }
 
-    /// The offset of the first byte after the range.
+    /// Returns the offset of the first byte after the range.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
@@ -124,8 +124,8 @@ impl Plan {
             .fold(0, |sum, range| sum.saturating_add(range.len))
     }
 
-    /// Removes the files for which `keeps` returns false, and their ranges. If the predecessor of a range (after which
-    /// the range is needed) is removed, the range has no predecessor afterwards.
+    /// Removes the files for which `keeps` returns false, and their ranges. If the predecessor of a range (the range after which it is
+    /// needed) is removed, the range has no predecessor afterwards.
     pub fn retain_files(&mut self, mut keeps: impl FnMut(&PlanFile) -> bool) {
         let kept: Vec<bool> = self.files.iter().map(&mut keeps).collect();
         let renumber = |kept: &[bool]| -> Vec<Option<u32>> {

@@ -82,8 +82,8 @@ pub struct Touch {
 }
 
 impl Runs {
-    /// Adds a file to the plan and returns the file's number; `None` if there are too many files. The caller must add
-    /// each file only once.
+    /// Adds a file to the plan and returns the file's number, or `None` if there are too many files. The caller must add each file only
+    /// once.
     pub fn file(&mut self, file: PlanFile) -> Option<u32> {
         if self.files.len() >= MAX_FILES {
             return None;
@@ -384,7 +384,7 @@ impl Intervals {
 // ```
 // Example: 250,000 files with paths of 100 bytes take 57 MB; with paths of 3,900 bytes, there is an error after 66,000.
 
-/// Maximum memory for a plan in bytes, which is enough for 1,048,576 files with paths of 60 bytes and 2,097,152 ranges.
+/// Maximum memory for a plan in bytes, which is sufficient for 1,048,576 files with paths of 60 bytes and 2,097,152 ranges.
 pub const MAX_BYTES: usize = 256 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -403,14 +403,14 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Subtracts the size of a `T` and of `more` bytes, to which the `T` points, from the memory that is left.
+    /// Subtracts the size of a `T`, and of the `more` bytes to which the `T` points, from the remaining memory.
     pub fn take<T>(&mut self, more: usize) -> Result<(), Full> {
         let bytes = size_of::<T>().saturating_add(more);
         self.left = self.left.checked_sub(bytes).ok_or(Full)?;
         Ok(())
     }
 
-    /// Adds the size of a dropped `T` and of `more` bytes, to which the `T` pointed, to the memory that is left.
+    /// Adds the size of a dropped `T`, and of the `more` bytes to which the `T` pointed, to the remaining memory.
     pub fn give_back<T>(&mut self, more: usize) {
         self.left = self
             .left

@@ -71,12 +71,12 @@ fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_string(), |value| value.to_string())
 }
 
-/// Whether a file that begins with these bytes is a plan, of any version.
+/// Returns whether a file that begins with these bytes is a plan, of any version.
 pub fn looks_like_one(head: &[u8]) -> bool {
     head.starts_with(MAGIC.as_bytes()) && head.get(MAGIC.len()) == Some(&b' ')
 }
 
-/// Whether the file at `path` begins like a plan of any version; false if the file cannot be read.
+/// Returns whether the file at `path` begins like a plan of any version; the result is false if the file cannot be read.
 pub fn is_one(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = foreread_os::open::regular(path)

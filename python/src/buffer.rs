@@ -37,8 +37,7 @@ unsafe extern "C" {
     fn PyBuffer_Release(view: *mut View);
 }
 
-/// A writable buffer. The thread that drops it must be attached to the interpreter, because the value contains a
-/// `Bound`.
+/// A writable buffer. The thread that drops this value must be attached to the interpreter, because the value contains a `Bound`.
 pub struct WritableBuffer<'py> {
     // Boxed, because Python may keep a pointer into it.
     view: Box<View>,
@@ -83,7 +82,7 @@ impl Drop for WritableBuffer<'_> {
     }
 }
 
-/// The memory of a new `bytes` object, which may still be written because no Python code has a reference to it.
+/// The memory of a new `bytes` object, which may still be changed because no Python code has a reference to it.
 pub struct Room {
     object: Py<PyAny>,
     bytes: *mut u8,
@@ -136,7 +135,7 @@ impl Room {
 }
 
 /// Creates a `bytes` object of `len` bytes, lets `fill` write its content in place, and shortens it to the length that
-/// `fill` returns. Returns the object and this length. Errors: the errors of `fill`, or there is no memory.
+/// `fill` returns. Returns the object and the length. Returns an error if `fill` fails, or if there is not enough memory.
 pub fn new_bytes<'py>(
     py: Python<'py>,
     len: usize,

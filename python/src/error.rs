@@ -72,7 +72,7 @@ pub fn of_open(error: &OpenError, name: &str) -> PyErr {
     raised(error.kind(), error.errno(), &error.to_string(), name)
 }
 
-/// The exception for a read that failed.
+/// Creates the exception for a read that failed.
 pub fn of_read(error: &ReadError, name: &str) -> PyErr {
     raised(error.kind(), error.errno(), &error.to_string(), name)
 }

@@ -62,9 +62,9 @@ impl Fetcher {
         }
     }
 
-    /// Tells Python's garbage collector to which Python objects this fetcher refers: the function, and the stored
-    /// exceptions, whose stack frames refer to the file that owns this fetcher. If the exceptions are locked, they are
-    /// skipped, because a collection may run at any time and must not wait.
+    /// Tells Python's garbage collector to which Python objects this fetcher refers: the function, and the stored exceptions. The stack
+    /// frames of the exceptions refer to the file that owns this fetcher. If the stored exceptions are locked, they are skipped, because a
+    /// collection may run at any time and must not wait for the lock.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fetch)?;
         let Ok(failed) = self.failed.try_lock() else {
@@ -73,7 +73,7 @@ impl Fetcher {
         failed.iter().try_for_each(|(_, error)| visit.call(error))
     }
 
-    /// The exception that the function raised for bytes of this range.
+    /// Returns the exception that the function raised for bytes of this range.
     pub fn failure(&self, py: Python<'_>, bytes: &Range<u64>) -> Option<PyErr> {
         let overlaps = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
         self.failed()

@@ -30,7 +30,7 @@ const BEYOND_BYTES: u64 = 64 << 10;
 /// `AWS_ACCESS_KEY_ID`.
 pub type Account = Vec<(String, String)>;
 
-/// Where the bytes of a file come from. A forked child opens the source again with this value.
+/// The storage from which the bytes of a file come. A forked child opens the source again with this value.
 pub enum Origin {
     /// A name, with the account's settings if they do not come from the environment.
     Name(SourceName, Account),
@@ -97,7 +97,7 @@ impl LentReader {
         &self.readers().reader
     }
 
-    /// The reader for lists of ranges, whose policy reads nothing ahead.
+    /// Returns the reader for lists of ranges, whose policy reads nothing ahead.
     pub fn planned(&self, py: Python<'_>, shown: &str) -> PyResult<&Reader> {
         py.detach(|| self.readers().planned())
             .map_err(|error| of_open(&error, shown))
@@ -121,7 +121,7 @@ impl LentReader {
         size
     }
 
-    /// How many bytes of the range from `offset` exist, by the last known size of the source.
+    /// Returns how many bytes of the range from `offset` exist, by the last known size of the source.
     pub fn there(&self, py: Python<'_>, offset: u64, length: u64) -> u64 {
         let size = self.readers().size.load(Ordering::Relaxed);
         if offset.checked_add(length).is_some_and(|end| end <= size) {
@@ -130,13 +130,13 @@ impl LentReader {
         length.min(self.size(py).saturating_sub(offset))
     }
 
-    /// How many bytes of a read at `offset` should be requested from the engine.
+    /// Returns how many bytes of a read at `offset` should be requested from the engine.
     pub fn room(&self, py: Python<'_>, offset: u64, length: u64) -> usize {
         room(self.there(py, offset, length), length)
     }
 
-    /// The Python exception for a failed read: the exception that the source's Python function raised or, if there is
-    /// none, an `OSError`.
+    /// Creates the Python exception for a failed read: the exception that the source's Python function raised or, if there is none, an
+    /// `OSError`.
     pub fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
         let place = match error {
             ReadError::Io { place, .. } => {
@@ -203,8 +203,8 @@ impl Slot {
         self.opened().is_none()
     }
 
-    /// Borrows the readers for one call. Errors: the file is closed, or the source could not be opened again in a
-    /// forked child.
+    /// Borrows the readers for one call. Returns an error if the file is closed, or if the source could not be opened again in a forked
+    /// child.
     pub fn lend(&self, py: Python<'_>) -> PyResult<LentReader> {
         let generation = process::generation();
         match &*self.opened() {
@@ -242,10 +242,9 @@ impl Slot {
         opened.into_iter().for_each(close);
     }
 
-    /// Tells Python's garbage collector to which Python objects this file refers. If the slot is locked, nothing is
-    /// reported, because a collection may run at any time and must not wait. Nothing is reported either while the
-    /// engine may still call the source's function: the collector could clear the function, and calling a cleared
-    /// function crashes the process.
+    /// Tells Python's garbage collector to which Python objects this file refers. If the slot of the open source is locked, nothing is
+    /// reported, because a collection may run at any time and must not wait for the lock. Nothing is reported while the engine may still
+    /// call the source's function, because the collector could clear the function, and calling a cleared function crashes the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(opened) = self.opened.try_lock() else {
             return Ok(());
@@ -264,8 +263,8 @@ impl Slot {
     }
 }
 
-/// How many bytes to request if `there` of `length` bytes are known to exist: these bytes or, if there are none, at
-/// most `BEYOND_BYTES`, because the source may have grown.
+/// Returns how many bytes to request if `there` of `length` bytes are known to exist: these bytes or, if there are none, at most
+/// `BEYOND_BYTES`, because the source may have grown.
 pub fn room(there: u64, length: u64) -> usize {
     usize::try_from(if there == 0 {
         length.min(BEYOND_BYTES)

@@ -28,7 +28,7 @@ impl Position {
             .is_ok()
     }
 
-    /// Moves the position from `start` past a range of `length` bytes, which thereby belongs to one read; `None` if
+    /// Moves the position from `start` past a range of `length` bytes, so that this range belongs to one read only. Returns `None` if
     /// another thread has moved the position.
     pub fn claim(&self, start: u64, length: u64) -> Option<Claim<'_>> {
         let end = start.saturating_add(length);
@@ -50,7 +50,7 @@ pub struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Ends the read, which got this many bytes.
+    /// Ends the read, which has read this many bytes.
     pub fn got(mut self, bytes: usize) {
         self.start = self.end.min(self.start.saturating_add(bytes as u64));
     }

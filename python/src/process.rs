@@ -70,7 +70,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number that tells a forked child from its parent: it increases in the child at each fork.
+/// A number by which a forked child is distinguished from its parent: it increases in the child at each fork.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
@@ -91,8 +91,8 @@ impl State {
     }
 }
 
-/// Sets the defaults for files that are opened later; settings that are `None` do not change. Errors: the policy does
-/// not exist, or the cache size is invalid for the policy.
+/// Sets the defaults for files that are opened later; settings that are `None` do not change. Returns an error if the policy does not
+/// exist, or if the cache size is invalid for the policy.
 pub fn configure(
     py: Python<'_>,
     policy: Option<&str>,
@@ -130,8 +130,8 @@ fn check(settings: &Settings) -> Result<(), OpenError> {
     Engine::for_kind(options.budget(Budget::new(limits)), Defaults::FILE).map(drop)
 }
 
-/// The engine for a kind of storage and these settings, created if it does not exist yet. Errors: a setting is invalid,
-/// or there is not enough memory.
+/// Returns the engine for a kind of storage and these settings, and creates it if it does not exist yet. Returns an error if a setting is
+/// invalid, or if there is not enough memory.
 pub fn engine(
     py: Python<'_>,
     kind: &str,
@@ -233,7 +233,7 @@ fn drop_idle(py: Python<'_>) {
     py.detach(|| drop((idle, gone)));
 }
 
-/// All engines of this process, each with its kind of storage.
+/// Returns all engines of this process, each with its kind of storage.
 pub fn engines() -> Vec<(String, Engine)> {
     state()
         .engines
@@ -255,8 +255,8 @@ pub fn flush_disk_caches(engines: &[(String, Engine)]) {
     }
 }
 
-/// Called before this thread forks. Waits until no other thread is forking; those threads need the interpreter to
-/// finish, so this thread must be detached from it.
+/// Must be called before this thread forks. Waits until no other thread is forking. A forking thread needs the interpreter to finish, so
+/// the calling thread must be detached from the interpreter.
 pub fn before_fork(py: Python<'_>) {
     py.detach(|| {
         let fork = Fork::prepare();
@@ -264,12 +264,12 @@ pub fn before_fork(py: Python<'_>) {
     });
 }
 
-/// Called in the parent after the fork, also if it failed.
+/// Must be called in the parent after the fork, also if the fork failed.
 pub fn after_fork_in_parent() {
     FORK.take();
 }
 
-/// Called in the child after the fork.
+/// Must be called in the child after the fork.
 pub fn after_fork_in_child() {
     if let Some(fork) = FORK.take() {
         fork.in_child();

@@ -17,7 +17,7 @@ const TOGETHER_BYTES: u64 = 8 << 20;
 /// Bytes of a part of a range. Each part is read as it arrives: the size of a request to an object store.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// The ranges, without the parts beyond the end of a source of this size.
+/// Returns the ranges, without the parts beyond the end of a source of this size.
 pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     ranges
         .iter()
@@ -62,8 +62,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Call it before each range is read, in the order of the list: it prefetches the ranges after this range that now
-    /// fit into the window. The range itself is not prefetched, because it is read immediately.
+    /// Must be called before each range is read, in the order of the list. It prefetches the ranges after this range that now fit into the
+    /// window. The range itself is not prefetched, because it is read immediately.
     pub fn next(&mut self) -> Result<(), ReadError> {
         let before = self
             .read

@@ -28,7 +28,7 @@ const OF_ENGINE: [&str; 7] = [
     "evicted_pages",
 ];
 
-/// The counters as a dict, summed over several readers.
+/// Returns the counters as a dict, summed over several readers.
 pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let mut sums = Stats::default().counters();
@@ -54,7 +54,7 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// Describes in words what the readahead of the open file with this name does, and why.
+/// Returns a text that says what readahead does for the open file with this name, and why.
 pub fn explain(reader: &Reader, shown: &str) -> String {
     let (policy, stats) = (reader.policy().to_string(), reader.own_stats());
     let name = reader.policy().info.name;

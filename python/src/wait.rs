@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 /// Interval at which the waiting main thread checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Reads, while the thread is detached from the interpreter. The inner result is that of the read; the outer error is
-/// an exception that a signal handler raised, such as `KeyboardInterrupt`.
+/// Does a read, while the thread is detached from the interpreter. The inner result is that of the read; the outer error is an exception
+/// that a signal handler raised, such as `KeyboardInterrupt`.
 pub fn read(
     py: Python<'_>,
     reader: &Reader,
@@ -57,7 +57,7 @@ pub fn read(
     }
 }
 
-/// Drops a value whose drop may wait for the engine. The thread detaches from the interpreter meanwhile, unless the
+/// Drops a value whose drop may wait for the engine. While it drops the value, the thread is detached from the interpreter, unless the
 /// interpreter is ending.
 pub fn drop_released<T: Send>(value: T) {
     let mut value = Some(value);

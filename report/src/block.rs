@@ -156,13 +156,13 @@ impl Head {
 }
 
 impl<'a, R> Column<'a, R> {
-    /// The column's head in one line.
+    /// Returns the column's head in one line.
     #[must_use]
     pub fn name(&self) -> String {
         self.head.in_one_line()
     }
 
-    /// The column's head with its original line breaks.
+    /// Returns the column's head with its original line breaks.
     #[must_use]
     pub fn head(&self) -> &str {
         &self.head.text

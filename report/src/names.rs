@@ -13,7 +13,7 @@ const LIKE: f64 = 0.6;
 /// Most names in a suggestion.
 const NAMES: usize = 3;
 
-/// The known names that are similar to `name`, the most similar first.
+/// Returns the known names that are similar to `name`; the most similar name comes first.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> = known.iter().map(|k| (likeness(&name, k), *k)).collect();
@@ -45,7 +45,7 @@ fn likeness(name: &str, known: &str) -> f64 {
     }
 }
 
-/// The error message for an unknown name: `unknown KIND: 'NAME'; nearest: ...; 'COMMAND' lists them`.
+/// Returns the error message for an unknown name: `unknown KIND: 'NAME'; nearest: ...; 'COMMAND' lists them`.
 pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Failure {
     let near = nearest(name, known);
     let near = if near.is_empty() {
@@ -60,8 +60,8 @@ pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Failure
     )
 }
 
-/// The error message for an invalid `NAME:key=value,...`, for example of a policy (`kind`). `command` is the command
-/// that lists the valid names, keys and values.
+/// Returns the error message for an invalid `NAME:key=value,...`, for example of a policy (`kind`). `command` is the command that lists the
+/// valid names, keys and values.
 pub fn refused(kind: &str, error: &SpecError, command: &str) -> Failure {
     match error {
         SpecError::UnknownName { name, known } => unknown(kind, name, known, command),

@@ -47,7 +47,7 @@ pub fn three(value: f64) -> String {
     }
 }
 
-/// Formats a count: exactly up to six digits, then with three significant digits.
+/// Formats a count: with all digits if it has at most six, otherwise with three significant digits.
 #[must_use]
 pub fn count(value: u64) -> String {
     if value < 1_000_000 {
@@ -81,8 +81,8 @@ pub fn span_s(mean: f64, half: Option<f64>) -> String {
     }
 }
 
-/// Like [`span_s`], with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800
-/// ±0.0004`. If half the interval is even smaller, it is left out.
+/// Like [`span_s`], but with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800 ±0.0004`. If half
+/// the interval is even smaller, it is left out.
 #[must_use]
 pub fn span_seen(mean: f64, half: Option<f64>) -> String {
     const MORE: usize = 2;
@@ -191,12 +191,12 @@ pub fn size_in_words(bytes: u64) -> String {
     }
 }
 
-/// A character between two words that [`wrap`] keeps on one line.
+/// A space between two words that [`wrap`] keeps on one line.
 pub const TIE: char = '\u{a0}';
 
 /// Wraps `text` at spaces into lines of at most `width` characters. All lines after the first are indented by two. A
-/// word that is longer than `width` is put on a separate line. A per cent sign stays on the line of its number, and
-/// words that are joined by a [`TIE`] stay on one line.
+/// word that is longer than `width` is put on a separate line. A per cent sign stays on the line of its number, and words with a [`TIE`]
+/// between them stay on one line.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

@@ -59,7 +59,7 @@ impl TextTable {
         self.grid.add_row(cells);
     }
 
-    /// The lines of the table, without trailing spaces.
+    /// Returns the lines of the table, without trailing spaces.
     #[must_use]
     pub fn lines(mut self) -> Vec<String> {
         for (n, column) in self.grid.column_iter_mut().enumerate() {

@@ -19,7 +19,7 @@ pub fn set(columns: usize) {
     COLUMNS.store(columns.clamp(MIN, MAX), Ordering::Relaxed);
 }
 
-/// The width of a line of output, in columns.
+/// Returns the width of a line of output, in columns.
 #[must_use]
 pub fn columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)

@@ -49,7 +49,7 @@ pub fn least_lognormal(median: f64, p99: f64) -> f64 {
     median * ((p99 / median).ln() / Z99 * farthest).exp()
 }
 
-/// A splitmix64 generator, with a period of 2^64. Use it for simulations, not for secrets.
+/// A splitmix64 generator, with a period of 2^64. This generator is for simulations, not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
@@ -79,7 +79,7 @@ impl Rng {
     }
 
     /// Returns a random number from the normal distribution with mean 0 and standard deviation 1 (the cosine half of Box and Muller
-    /// 1958). It uses 128 random bits.
+    /// 1958). This function uses 128 random bits.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()

@@ -146,9 +146,9 @@ impl<'a> JobScheduler<'a> {
         true
     }
 
-    /// Returns the caller's next step at the time `now`, or `None` if the caller must wait. This function computes only the two
-    /// most frequent results, a wake-up and `None`, and leaves the rest to another function, so that the compiler can inline it
-    /// into the caller's loop.
+    /// Returns the caller's next step at the time `now`, or `None` if the caller must wait until a later time. This function computes only
+    /// the two most frequent results, a wake-up and `None`, and calls another function for all other results, so that the compiler can
+    /// inline it into the caller's loop.
     #[inline]
     pub fn poll(&mut self, now: u64) -> Option<Step> {
         if self.steps.is_empty() && self.clock_of.is_none() {
@@ -186,7 +186,7 @@ impl<'a> JobScheduler<'a> {
         Some(Step::Issue(issue))
     }
 
-    /// Call this when the request of a slot has been served.
+    /// Must be called when the request of a slot has been served.
     #[inline]
     pub fn served(&mut self, now: u64, slot: u32) {
         let Slot { job: number, .. } = self.slots[slot as usize];
@@ -219,7 +219,7 @@ impl<'a> JobScheduler<'a> {
         }
     }
 
-    /// Call this if the request that [`poll`](Self::poll) last returned for this slot needs no wait. The slot takes the job's next
+    /// Must be called if the request that [`poll`](Self::poll) last returned for this slot needs no wait. The slot takes the job's next
     /// request at once, regardless of the batch.
     pub fn skip(&mut self, now: u64, slot: u32) {
         (

@@ -447,7 +447,7 @@ pub struct MappedPages {
 }
 
 impl MappedPages {
-    /// Returns true if the page is mapped; then a touch of the page does not involve the state machine.
+    /// Returns true if the page is mapped; a touch of a mapped page does not involve the state machine.
     pub fn has(&self, file: u32, open: u32, page: u64) -> bool {
         let word = self
             .tables
@@ -475,7 +475,7 @@ impl MappedPages {
         }
     }
 
-    /// It also unmaps these pages. Returns which of the 64 pages from page `64 * number` on were mapped.
+    /// This function also unmaps these pages. Returns which of the 64 pages from page `64 * number` on were mapped.
     pub fn close(&mut self, file: u32, open: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
         let table = self.tables.remove(&(file, open)).unwrap_or_default();
         (0..).zip(table).filter(|(_, pages)| *pages != 0)
@@ -544,7 +544,7 @@ impl Refaults {
     }
 }
 
-/// Returns the positions of the set bits, starting with the lowest.
+/// Returns the positions of the set bits; the lowest position comes first.
 pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros() as usize;

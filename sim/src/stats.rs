@@ -60,9 +60,9 @@ impl Summary {
 /// Returns the probability of differences at least this large if there were no real difference: a two-sided t test on `a[i] -
 /// b[i]`.
 ///
-/// Deterministic device models give equal differences for all pairs. If all differences are equal, t is not defined, but the result
-/// is clear: 0 if `a` and `b` differ, 1 if they do not. The result is undefined (`None`) for fewer than two pairs (one pair shows
-/// nothing about chance), for samples of unequal length, and for values that are not finite.
+/// Deterministic device models give the same difference for all pairs. If all differences are equal, t is not defined, but the result is
+/// clear: 0 if `a` and `b` differ, 1 if they do not. The result is undefined (`None`) for fewer than two pairs (one pair shows nothing
+/// about chance), for samples of unequal length, and for values that are not finite.
 pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     if a.len() != b.len() || a.len() < 2 || differences.iter().any(|d| !d.is_finite()) {
@@ -86,10 +86,10 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     Summary::of(&differences).map(|d| d.ci95)
 }
 
-/// Returns true if mean(`b`) and mean(`a`) are known to be nearly equal: if the 95 % confidence interval of their ratio is between
-/// 1 / 1.05 and 1.05 (see [`EQUIVALENCE_MARGIN`]). It is not enough that a test finds no difference: for example, if run times vary
-/// between 0.1 and 0.7 s, no difference is significant. The result is undefined (`None`) in the same cases as that of
-/// [`paired_t_test`], and if the mean of `a` is not above 0.
+/// Returns true if mean(`b`) and mean(`a`) are known to be nearly equal, that is, if the 95 % confidence interval of their ratio is between
+/// 1 / 1.05 and 1.05 (see [`EQUIVALENCE_MARGIN`]). It is not enough that a test finds no difference: for example, if run times vary between
+/// 0.1 and 0.7 s, no difference is significant. The result is undefined (`None`) in the same cases as that of [`paired_t_test`], and if the
+/// mean of `a` is not above 0.
 ///
 /// The interval of the ratio of means is computed by Student's t on the residuals `b[i] - ratio * a[i]`, because a bootstrap
 /// interval is too narrow if there are only a few pairs. For a deterministic device model the residuals are 0, so only the ratio

@@ -55,8 +55,8 @@ impl<T: Ord> TimeQueue<T> {
 //
 // It has no data and no time, and no read waits; the simulator handles waiting.
 
-/// Passes one event to the state machine, answers every fetch that it then requests, and releases every lease. The fetched ranges
-/// are appended to `fetched` in the order of the fetches.
+/// Passes one event to the state machine, answers every fetch that the state machine then requests, and releases every lease. The fetched
+/// ranges are appended to `fetched` in the order of the fetches.
 pub fn tell(machine: &mut Machine, event: Event, mut fetched: impl FnMut(ByteRange)) {
     machine.handle(Nanos(0), event);
     while let Some(action) = machine.poll() {

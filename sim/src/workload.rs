@@ -84,7 +84,7 @@ pub fn parse(text: &str) -> Result<WorkloadChoice, SpecError> {
     parse_among(text, ALL)
 }
 
-/// Like [`parse`], but for the workloads in `list`; programs that add workloads need this function.
+/// Like [`parse`], but for the workloads in `list`; programs that define additional workloads need this function.
 pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<WorkloadChoice, SpecError> {
     let spec = Spec::parse(text)?;
     let Some(info) = list.iter().copied().find(|i| i.name == spec.name) else {
@@ -158,7 +158,7 @@ fn equal_files(size: u64, file: u64) -> Vec<u64> {
     (0..files).map(|n| file.min(size - n * file)).collect()
 }
 
-/// Returns the error for a file that is too small for a workload. The error names the size like a parameter of the workload.
+/// Returns the error for a file that is too small for a workload. The error names the size in the same way as a parameter of the workload.
 pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::Value {
         name: name.to_string(),

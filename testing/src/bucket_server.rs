@@ -121,7 +121,7 @@ impl BucketServer {
         lock(&self.state).page = keys;
     }
 
-    /// Puts an object, with an ETag and a date that no other object ever had.
+    /// Puts an object into the bucket, with an ETag and a date that no other object ever had.
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         let mut state = lock(&self.state);
         state.puts += 1;
@@ -133,7 +133,7 @@ impl BucketServer {
         state.objects.insert(key.to_string(), object);
     }
 
-    /// Replaces an object by another of the same size and with the same date: only its ETag is new.
+    /// Replaces an object by another object of the same size and with the same date: only the ETag is new.
     ///
     /// # Panics
     /// Panics if the object does not exist, or has another size.

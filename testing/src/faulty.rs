@@ -114,7 +114,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// Creates a source of which about `per_mille` of 1000 reads fail; which of them depends on the seed and on the position in the
+    /// Creates a source of which about `per_mille` of 1000 reads fail. Which reads fail depends on the seed and on their position in the
     /// sequence.
     pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
         Faulty::new(inner, move |call| {
@@ -125,7 +125,7 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// Creates a source of which every read takes longer: by this time, plus or minus up to half of it, depending on the seed.
+    /// Creates a source of which every read is delayed: by this time, plus or minus up to half of it, depending on the seed.
     pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
         Faulty::new(inner, move |call| {
@@ -135,8 +135,8 @@ impl<S: Source> Faulty<S> {
         })
     }
 
-    /// Creates a source of which no read fails, but call number `n` (from 0) of the method `what` does, and also every later call
-    /// if `lasting` is true.
+    /// Creates a source of which no read fails, but call number `n` (from 0) of the method `what` fails, and also every later call if
+    /// `lasting` is true.
     pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
         let faulty = Faulty::new(inner, |_| FaultAction::Pass);
         *faulty
@@ -167,7 +167,7 @@ impl<S: Source> Faulty<S> {
         now
     }
 
-    /// From now on, passes on every call unchanged.
+    /// From now on, passes every call to the wrapped source unchanged.
     pub fn heal(&self) {
         self.healed.store(true, Ordering::SeqCst);
     }

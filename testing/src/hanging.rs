@@ -62,7 +62,7 @@ impl Method {
     ];
 }
 
-/// Makes calls hang and releases them; the test keeps this value.
+/// Makes calls hang and releases them; the test keeps this value to do so.
 #[derive(Debug, Default)]
 pub struct Latch {
     state: Mutex<LatchState>,
@@ -85,13 +85,13 @@ impl Latch {
         self.state().hangs = Some(method);
     }
 
-    /// Releases all calls that hang, and makes no more calls hang.
+    /// Releases all calls that hang; later calls do not hang.
     pub fn release(&self) {
         self.state().hangs = None;
         self.changed.notify_all();
     }
 
-    /// Waits until a call hangs, but at most this time. Returns true if a call hangs.
+    /// Waits until a call hangs, but at most for this time. Returns true if a call hangs.
     pub fn holds_within(&self, time: Duration) -> bool {
         let nothing = |state: &mut LatchState| state.held == 0;
         let waited = self.changed.wait_timeout_while(self.state(), time, nothing);

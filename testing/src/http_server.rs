@@ -282,8 +282,8 @@ impl HttpServer {
         self.address
     }
 
-    /// Answers the next `times` requests with this lie (a wrong answer). Lies of earlier calls that are not used up are sent
-    /// first. HEAD requests are not counted.
+    /// Sends this lie (a deliberately wrong answer) in reply to the next `times` requests. Lies of earlier calls that were not sent yet are
+    /// sent first. HEAD requests are not counted.
     pub fn lie(&self, lie: Lie, times: u64) {
         lock(&self.state).lies.push((lie, times));
     }

@@ -36,7 +36,7 @@ pub enum HubRoute {
     Content,
 }
 
-/// How a mirror of a hub answers requests for files instead of redirecting to the content server.
+/// How a mirror of a hub answers requests for files, instead of redirecting to the content server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HubMirror {
     /// The bytes, with the hub's ETag in addition to its own.
@@ -245,7 +245,7 @@ impl HubServer {
         lock(&self.state).renamed.insert(old, new);
     }
 
-    /// Makes this token the only valid one.
+    /// Makes this token the only valid token.
     pub fn set_token(&self, token: &str) {
         lock(&self.state).token = Some(token.to_string());
     }
@@ -256,7 +256,7 @@ impl HubServer {
     }
 
     /// Restricts the files of a repository to users that its owner has admitted (a gated repository); the user of the token is not
-    /// one of them.
+    /// admitted.
     pub fn make_gated(&self, repository: &str) {
         self.with(repository, |repository| repository.is_gated = true);
     }

@@ -15,7 +15,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Number of bytes that are put on the link at a time.
+/// Number of bytes that are sent over the link at a time.
 pub const PIECE_BYTES: usize = 64 << 10;
 /// Maximum number of pieces of one connection that are on the link or wait for it: 16 MiB, so that one connection can fill a link
 /// with 200 MB/s and 80 ms latency.
@@ -67,9 +67,8 @@ impl Link {
         std::thread::sleep(self.round_trip());
     }
 
-    /// Reserves the link for `bytes` bytes that were available at the time `ready`, and waits until they have passed. If a thread
-    /// is woken too late, its next reservation begins earlier by that delay; otherwise a single connection could never use the
-    /// full bandwidth.
+    /// Reserves the link for `bytes` bytes that were available at the time `ready`, and waits until they have passed. If a thread is woken
+    /// too late, its next reservation begins earlier by this delay; otherwise a single connection could never use the full bandwidth.
     pub fn pass(&self, bytes: usize, ready: Instant) {
         let bytes_per_second = self.0.bytes_per_second.load(Ordering::Relaxed);
         if bytes_per_second == 0 {
@@ -100,7 +99,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a port of this machine and passes everything on to `server`; answers go over the link.
+    /// Listens on a port of this machine and passes everything on to `server`; the replies of `server` go over the link.
     pub fn start(server: SocketAddr, link: Link) -> std::io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let proxy = Proxy {
@@ -144,7 +143,7 @@ impl Proxy {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of HTTP requests so far; it is only right for clients that send the head of each request in one write.
+    /// Returns the number of HTTP requests so far; the number is correct only for clients that send the head of each request in one write.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }

@@ -16,7 +16,7 @@ pub const MAX_NAME_BYTES: usize = 4096;
 /// Maximum number of dependencies of a record.
 pub const MAX_AFTER: usize = 1 << 10;
 
-/// An iterator that passes on valid items, and ends with an error at the first invalid item.
+/// An iterator that passes on valid items of a trace, and ends with an error at the first invalid item.
 pub struct CheckedItems {
     items: Items,
     path: PathBuf,

@@ -52,7 +52,7 @@ pub struct TraceError {
 }
 
 impl TraceError {
-    /// Creates an error at the position `place` of the file `path`.
+    /// Creates an error at the position `place` in the file `path`.
     #[must_use]
     pub fn new(
         path: &Path,

@@ -158,8 +158,8 @@ pub struct LearnedRun {
 }
 
 impl Follow {
-    /// Creates the state for events of a machine with this page size. `known` is the result of the first pass (empty in
-    /// the first pass itself); `names` returns the names of files.
+    /// Creates the state for events of a machine with this page size. `known` is the result of the first pass (empty in the first pass
+    /// itself); `names` is a function that returns the names of files.
     #[must_use]
     pub fn new(page_bytes: u64, known: LearnedFiles, names: Names, left_out: LeftOut) -> Follow {
         Follow {

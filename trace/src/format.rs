@@ -10,7 +10,7 @@ use super::{Header, Import, Items};
 use std::io::Write;
 use std::path::Path;
 
-/// Says how well the first bytes of a file fit a format.
+/// How well the first bytes of a file fit a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     /// Not this format.
@@ -64,11 +64,11 @@ impl Pairs {
     }
 }
 
-/// A function that opens a trace. Its arguments are the input files (several only if the format has one file for each
+/// A function that opens a trace. The arguments of this function are the input files (several only if the format has one file for each
 /// CPU), and the keys of `--format`.
 pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 
-/// A function that writes a trace. Its arguments are the header, the keys of `--format`, the items, and the destination.
+/// A function that writes a trace. The arguments of this function are the header, the keys of `--format`, the items, and the destination.
 pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, TraceError>;
 
 /// The destination to which a trace is written.

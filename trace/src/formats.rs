@@ -20,7 +20,7 @@ mod strace;
 
 use crate::format::Format;
 
-/// All formats. Their order matters only for lists of formats that the user sees.
+/// All formats. The order of the formats matters only for lists of formats that the user sees.
 pub static ALL: &[&Format] = &[
     &crate::own::FORMAT, // one row a line
     &blkparse::FORMAT,

@@ -12,7 +12,7 @@ use super::{Import, check::CheckedItems};
 use std::io::Cursor;
 use std::path::Path;
 
-/// Number of items after which the check stops reading, because a decompression bomb of a terabyte need not be read to its end.
+/// Number of items after which the check stops reading, because a decompression bomb of a terabyte must not be read to its end.
 pub const MAX_ITEMS: u64 = 1 << 18;
 /// Maximum length of an error message in bytes; the message contains a position, a remedy, and possibly an excerpt of the
 /// trace.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 /// a lower bound.
 pub const MAX_FOLLOWED: usize = 1 << 16;
 
-/// A number of records, and the number of their bytes.
+/// A number of records, and the number of their bytes in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
     /// How many.
@@ -298,8 +298,8 @@ mod tests;
 
 // Describes what a trace lacks and what follows from that, one sentence each.
 
-/// Returns sentences that say which information a trace lacks and what follows from this. `starts` and `ends` say whether any
-/// record had a start or an end time.
+/// Returns sentences that say which information a trace lacks and what follows from this. `starts` and `ends` say whether any record in the
+/// trace had a start or an end time.
 pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
     let l = header.lacks;
     let below = "taken below a cache: hits are missing, and upper layers' readahead is included";
@@ -366,7 +366,7 @@ pub struct Reuse {
 }
 
 impl Reuse {
-    /// Counts a read of at least one byte; `continues` means that it starts where another read ended.
+    /// Counts a read of at least one byte; `continues` is true if the read starts where another read ended.
     pub fn read(&mut self, file: u32, offset: u64, len: u64, continues: bool) {
         let len = len.min(MAX_LEN);
         let half = u64::from(continues && !offset.is_multiple_of(BLOCK));
@@ -392,7 +392,7 @@ impl Reuse {
         }
     }
 
-    /// Returns the number of distinct blocks: exact if all blocks were tracked, otherwise an estimate.
+    /// Returns the number of distinct blocks. The number is exact if all blocks were tracked, otherwise it is an estimate.
     pub fn distinct(&self) -> u64 {
         let kept: u64 = self
             .groups

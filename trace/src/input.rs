@@ -9,7 +9,7 @@ use std::io;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Maximum length of a line in bytes. Lines of strace with long file names and lines of blkparse are far shorter.
+/// Maximum length of a line in bytes. Lines of strace with long file names, and lines of blkparse, are far shorter than this limit.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Number of decompressed bytes at the start of a file from which its format is detected.
@@ -86,8 +86,8 @@ impl Input {
         &self.path
     }
 
-    /// Returns the first bytes of the input, at most [`HEAD_BYTES`], without removing them from the input. The result may have fewer
-    /// bytes even if the file has more.
+    /// Returns the first bytes of the input, at most [`HEAD_BYTES`], without removing them from the input. The result may be shorter than
+    /// [`HEAD_BYTES`] even if the file has more bytes.
     pub fn head(&mut self) -> Result<&[u8], TraceError> {
         self.reader
             .fill_buf()
@@ -100,7 +100,7 @@ impl Input {
         TracePosition::Line(self.number)
     }
 
-    /// Returns the next line without its line end; `None` after the last line.
+    /// Returns the next line without its line end, or `None` after the last line.
     pub fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         self.line.clear();
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
@@ -133,8 +133,7 @@ impl Input {
         TraceError::new(&self.path, self.at_line(), what, remedy)
     }
 
-    /// Fills `buf` with the next record; returns false at the end of the input. If the input ends within the record,
-    /// that is an error.
+    /// Fills `buf` with the next record; returns false at the end of the input. It is an error if the input ends within the record.
     pub fn record(&mut self, buf: &mut [u8]) -> Result<bool, TraceError> {
         self.number += 1;
         match self.fill(buf)? {
@@ -176,8 +175,8 @@ impl Input {
         TraceError::new(&self.path, place, what, remedy)
     }
 
-    /// Fills as much of `buf` as possible and returns the number of bytes, which is less than its length only at the
-    /// end. This function is for formats that report a truncated file themselves.
+    /// Fills as much of `buf` as possible and returns the number of bytes, which is less than the length of `buf` only at the end of the
+    /// input. This function is for formats that report a truncated file themselves.
     pub fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TraceError> {
         let mut got = 0;
         while got < buf.len() {

@@ -61,8 +61,8 @@ impl Flags {
     /// The page fault was in a mapping that contains code.
     pub const EXECUTABLE: Flags = Flags(4);
     /// A file system read its metadata (inodes, folders) from its block device. The file of such a record is the block device.
-    /// This flag is always set together with `AHEAD`, because no program requested these bytes: so tools that do not
-    /// know this flag skip them.
+    /// This flag is always set together with `AHEAD`, because no program requested these bytes: so tools that do not know this flag skip
+    /// such records.
     pub const METADATA: Flags = Flags(8);
 
     /// Returns whether all flags in `other` are set.
@@ -155,10 +155,10 @@ pub enum Item {
     Record(Record),
 }
 
-/// A stream of items. It ends after the first error.
+/// A stream of items. The stream ends after the first error.
 pub type Items = Box<dyn Iterator<Item = Result<Item, TraceError>> + Send>;
 
-/// The kinds of information that a trace lacks about its records. In JSON this is a list of names.
+/// The kinds of information that a trace lacks about its records. In JSON, these kinds are a list of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Vec<String>", try_from = "Vec<String>")]
 pub struct Lacks {
@@ -297,7 +297,7 @@ impl Import {
     }
 }
 
-/// The number of skipped entries of a trace, by reason ("trims"). The importer and the report share this counter.
+/// The number of skipped entries of a trace for each reason (for example "trims"). The importer and the report share this counter.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut(Arc<Mutex<Reasons>>);
 

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Maximum number of files of one trace: a tracer writes one for each CPU, and no machine has more.
 pub const MAX_INPUTS: usize = 4096;
 
-/// Opens the trace in `paths`, in the given format (`NAME` or `NAME:key=value,...`) or the detected format. Its items
-/// are checked by [`CheckedItems`].
+/// Opens the trace in `paths`, in the given format (`NAME` or `NAME:key=value,...`) or the detected format. The items of the trace are
+/// checked by [`CheckedItems`].
 pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceError> {
     open_watched(paths, format, &Watch::default())
 }
@@ -89,7 +89,7 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
 }
 
 /// Counts the bytes read from the files of a trace, as stored on disk (compressed bytes, if a file is compressed).
-/// Clones share one counter.
+/// All clones share one counter.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<AtomicU64>);
 

@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of events that are held for sorting: a tracer buffers fewer events for each CPU.
 pub const MAX_DISORDER: usize = 1 << 12;
-/// Maximum number of records of a table that are held for sorting, some 8 MB. Completions of one queue are displaced by
-/// at most the queue's depth, merged logs of several hosts by more.
+/// Maximum number of records of a table that are held for sorting, which is about 8 MB. Completions of one queue are out of order by at
+/// most the queue's depth, but merged logs of several hosts by more.
 pub const MAX_RECORDS_DISORDER: usize = 1 << 16;
-/// Maximum number of records that wait for their end, or for an earlier record. No device or program has so many requests in flight.
+/// Maximum number of records that wait for their end, or for an earlier record. No device or program has so many requests in flight at the
+/// same time.
 pub const MAX_HELD: usize = 1 << 16;
 
 /// Sorts nearly sorted entries.
@@ -40,7 +41,7 @@ type Key = (u64, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
-/// The error message for [`TooLate`] in formats of events.
+/// The error message, and the remedy, for [`TooLate`] in formats whose entries are single events (such as blktrace) and not whole reads.
 pub const TOO_LATE: (&str, &str) = (
     "time goes backwards by more than 4096 entries",
     "sort the trace by time",
@@ -87,7 +88,7 @@ impl<T> Sorter<T> {
         self.queue.back().map_or(self.latest, |((at, _), _)| *at)
     }
 
-    /// Returns the earliest remaining entry; to be called after the last entry was added.
+    /// Returns the earliest remaining entry; must be called after the last entry was added.
     pub fn pop(&mut self) -> Option<T> {
         let late = self.late.first_key_value();
         let is_late = match (self.queue.front(), late) {
@@ -116,15 +117,16 @@ struct ByStart {
     ended: Option<Option<TraceError>>,
 }
 
-/// Converts a time that may be negative to an unsigned number, only for [`by_start`]. Order and differences stay the same.
+/// Converts a time that may be negative to an unsigned number; only [`by_start`] uses this form. The conversion keeps the order of times
+/// and their differences.
 #[must_use]
 pub fn signed(at_ns: i64) -> u64 {
     at_ns.cast_unsigned() ^ (1 << 63)
 }
 
-/// Sorts the records of `items` by their starts; the first start becomes 0. The times must be either all converted by [`signed`], or
-/// none of them. Error messages name `path`. A record without a start time stays after the previous record, and files are passed on
-/// at once. Records must not refer to other records, because record numbers change.
+/// Sorts the records of `items` by their starts; the first start becomes 0. Either all times or none of them must have been converted by
+/// [`signed`]. Error messages name `path`. A record without a start time stays after the previous record, and descriptions of files are
+/// passed on at once. Records must not refer to other records, because record numbers change.
 #[must_use]
 pub fn by_start(items: Items, path: &Path) -> Items {
     Box::new(within(MAX_RECORDS_DISORDER, items, path))
@@ -224,8 +226,8 @@ impl<T> HeldRecords<T> {
             .get_mut(usize::try_from(ticket.checked_sub(self.first)?).ok()?)
     }
 
-    /// Completes a record by calling `change`; from then on, the record can be returned. Does nothing if the record is already
-    /// complete, or was already returned.
+    /// Completes a record by calling `change`; from then on, the record can leave the queue. This function does nothing if the record is
+    /// already complete, or was already returned.
     pub fn done(&mut self, ticket: u64, change: impl FnOnce(&mut T)) {
         let Some(slot) = self.slot(ticket) else {
             return;
@@ -239,7 +241,7 @@ impl<T> HeldRecords<T> {
         };
     }
 
-    /// Removes a record from the queue and returns it; `None` if the record was already returned.
+    /// Removes a record from the queue and returns it, or returns `None` if the record was already returned.
     pub fn cancel(&mut self, ticket: u64) -> Option<T> {
         match std::mem::replace(self.slot(ticket)?, Slot::Gone) {
             Slot::Open(what) | Slot::Done(what) => Some(what),
@@ -247,8 +249,8 @@ impl<T> HeldRecords<T> {
         }
     }
 
-    /// Returns the first record once it is complete. An incomplete record is returned, with its ticket, only if more
-    /// than [`MAX_HELD`] records are held, or if `all` is set.
+    /// Returns the first record once it is complete. An incomplete record is returned, with its ticket, only if more than [`MAX_HELD`]
+    /// records are held, or if `all` is true.
     pub fn next(&mut self, all: bool) -> Option<(T, Option<u64>)> {
         loop {
             let full = all || self.slots.len() > MAX_HELD;

@@ -20,7 +20,8 @@ mod codec;
 mod read;
 mod write;
 
-/// The first bytes of every file. These bytes are not text, a conversion of line ends damages them, and the last byte is the version.
+/// The first bytes of every file in foreread's own format. These bytes are not text, so that a conversion of line ends damages them and is
+/// noticed. The last byte is the version.
 pub const MAGIC: [u8; 8] = [0x89, b'F', b'R', b'T', b'\r', b'\n', 0x1a, VERSION];
 /// The version of the format that is written, and the only version that can be read.
 pub const VERSION: u8 = 1;
@@ -96,7 +97,7 @@ impl BlockHead {
         crc.sum()
     }
 
-    /// Encodes the head.
+    /// Encodes the head of a block.
     pub fn bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..4].copy_from_slice(&self.tag);

@@ -286,14 +286,14 @@ impl Report {
         choices.clone().all(|row| row.judged().is_some())
     }
 
-    /// The test that compares two rows, which may be given in either order.
+    /// Returns the test that compares two rows, which may be given in either order.
     #[must_use]
     pub fn comparison(&self, one: &str, other: &str) -> Option<&Comparison> {
         let pair = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);
         self.comparisons.iter().find(pair)
     }
 
-    /// Which of two different rows is faster, if the runs show it. `None` if no test was possible.
+    /// Returns which of two different rows is faster, if the runs show it. Returns `None` if no test was possible.
     #[must_use]
     pub fn relation(&self, one: &str, other: &str) -> Option<Relation> {
         let compared = self.comparison(one, other)?;
@@ -317,19 +317,19 @@ impl Report {
         self.rows.iter().find(|r| r.policy == policy)
     }
 
-    /// The row of the kernel's own readahead, if it was measured.
+    /// Returns the row of the kernel's own readahead, if it was measured.
     #[must_use]
     pub fn kernel(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::Kernel)
     }
 
-    /// The row of the oracle (perfect foresight), if there is one.
+    /// Returns the row of the oracle (perfect foresight), if there is one.
     #[must_use]
     pub fn limit(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.limit)
     }
 
-    /// The row `none`, without readahead, with which the other rows are compared.
+    /// Returns the row `none` (without readahead), with which the other rows are compared.
     #[must_use]
     pub fn none(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::NoReadahead)
@@ -369,7 +369,7 @@ impl Row {
     }
 }
 
-/// The reports as JSON: one report as an object, several as an array. The text ends with a newline.
+/// Formats the reports as JSON: a single report as an object, several reports as an array. The text ends with a newline.
 #[must_use]
 pub fn to_json(reports: &[Report]) -> String {
     match reports {

@@ -16,7 +16,7 @@ use super::table::{self, Style};
 use foreread_report::block::{self, Block};
 use foreread_report::width;
 
-/// The verdict over all tables; `None` if no verdict is possible.
+/// Returns the verdict over all tables, or `None` if no verdict is possible.
 #[must_use]
 pub fn lead(why: Option<&str>) -> String {
     why.unwrap_or("No advice: not every row was measured.")

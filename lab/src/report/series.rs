@@ -77,14 +77,14 @@ impl VariedParameter {
 }
 
 impl Series {
-    /// Formats the series as JSON, with a newline at the end.
+    /// Formats the series of reports as JSON, with a newline at the end.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::pretty(self)
     }
 
-    /// Formats the series as text, at most [`width::columns`] wide and with a newline at the end. If `details` is true,
-    /// the text also explains the statistics behind the marks.
+    /// Formats the series of reports as text, at most [`width::columns`] wide and with a newline at the end. If `details` is true, the text
+    /// also explains the statistics behind the marks.
     #[must_use]
     pub fn render(&self, details: bool) -> String {
         let title = format!("{}: {}", self.title(), self.how());

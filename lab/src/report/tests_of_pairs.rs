@@ -8,12 +8,11 @@ use super::Table;
 use foreread_sim::stats::{ALPHA, Summary, holm, paired_t_test};
 
 /// A row whose time is within this fraction of the best time is always treated as equally fast as the best row, even if
-/// a test finds a significant difference. On a device model, times repeat to the nanosecond, so that even tiny
-/// differences are significant; but a difference of half a per cent, the last digit that the table shows, is no reason
-/// to prefer a policy.
+/// a test finds a significant difference. On a device model, times repeat to the nanosecond, so even tiny differences are significant; but
+/// a difference of half a per cent, the last digit that the table shows, is no reason to prefer a policy.
 pub const WORTH_SAYING: f64 = 0.005;
 
-/// The tests of one table.
+/// The statistical tests of one table.
 #[derive(Clone, Debug)]
 pub struct PairTests {
     rows: usize,
@@ -56,7 +55,7 @@ impl PairTests {
         self.corrected.iter().flatten().count()
     }
 
-    /// The corrected p value of rows `a` and `b`. `None` for a row with itself, and if no test was possible.
+    /// Returns the corrected p value of rows `a` and `b`. Returns `None` for a row with itself, and if no test was possible.
     #[must_use]
     pub fn p_value(&self, a: usize, b: usize) -> Option<f64> {
         let (a, b) = (a.min(b), a.max(b));
@@ -67,7 +66,7 @@ impl PairTests {
         self.corrected[a * (2 * self.rows - a - 1) / 2 + (b - a - 1)]
     }
 
-    /// Whether rows `a` and `b` differ at [`ALPHA`]. `None` if [`PairTests::p_value`] is `None`.
+    /// Returns whether rows `a` and `b` differ significantly, at the level [`ALPHA`]. Returns `None` if [`PairTests::p_value`] is `None`.
     #[must_use]
     pub fn differ(&self, a: usize, b: usize) -> Option<bool> {
         self.p_value(a, b).map(|p| p < ALPHA)

@@ -100,7 +100,7 @@ struct CandidateFile {
 /// Finds the storage device on which the reads of a trace waited longest.
 ///
 /// # Errors
-/// No file of the trace exists on this machine, or their disk has no file or device that can be measured.
+/// Returns an error if no file of the trace exists on this machine, or if the disk of the files has no file or device that can be measured.
 pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
     let error = |what: &str| {
         let remedy = "name the storage: --on PATH of a large file or a block device there, or --on model:NAME";

@@ -48,8 +48,8 @@ const MIN_BYTES: u64 = 128 << 10;
 pub const MANY_FAULTS: f64 = 0.2;
 /// Time of the first read of a rotating device in a sequential stream: the head does not move.
 const IN_ORDER_US: f64 = 100.0;
-/// Minimum latency of a rotating disk in microseconds. On average, a random read waits for half a rotation (4 ms at
-/// 7200 rpm) and a seek, so no rotating disk has a lower latency.
+/// Minimum latency of a rotating disk in microseconds. On average, a random read on a rotating disk waits for half a rotation (4 ms at 7200
+/// rpm) and a seek, so no such disk has a lower latency.
 pub const MIN_TURNING_US: f64 = 1000.0;
 
 /// The latency and the bandwidth of a device.
@@ -79,7 +79,7 @@ pub struct SizeCosts {
     pub streams_bytes: u64,
 }
 
-/// What limits the readahead setting besides the cost of a read, such as memory.
+/// The limits of the readahead setting besides the cost of a read, such as memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SettingLimits {
     /// The largest request of the device.
@@ -95,7 +95,7 @@ impl SettingLimits {
         self.faults_of_reads.is_some_and(|part| part >= MANY_FAULTS)
     }
 
-    /// The largest value that is ever advised.
+    /// The largest readahead that is ever advised.
     #[must_use]
     pub fn most_bytes(&self, costs: &StorageCosts) -> u64 {
         let most = match costs.turns {
@@ -148,8 +148,7 @@ impl StorageCosts {
         })
     }
 
-    /// The smallest readahead with which sequential readers are within 5 % of their best rate, but not more than
-    /// `limits` allow.
+    /// Returns the smallest readahead with which sequential readers are within 5 % of their best rate, but not more than `limits` allow.
     #[must_use]
     pub fn best(&self, limits: &SettingLimits) -> SizeCosts {
         let all: Vec<(u64, [f64; 3])> = SIZES
@@ -168,8 +167,7 @@ impl StorageCosts {
         self.at(near.min(limits.most_bytes(self)))
     }
 
-    /// Whether a readahead of `bytes` makes page faults too expensive and is more than sequential readers need
-    /// (`best`).
+    /// Returns whether a readahead of `bytes` makes page faults too expensive and is more than sequential readers need (`best`).
     #[must_use]
     pub fn is_too_large(&self, bytes: u64, best: &SizeCosts) -> bool {
         let large = if self.turns {
@@ -180,7 +178,8 @@ impl StorageCosts {
         bytes > large && bytes > best.readahead_bytes
     }
 
-    /// The costs in words, such as `measured: 0.2 ms, 1200 MB/s`, or `measured 12 min ago: ...` if another command has measured them.
+    /// Returns the costs as text, such as `measured: 0.2 ms, 1200 MB/s`, or `measured 12 min ago: ...` if another command has measured
+    /// them.
     #[must_use]
     pub fn in_words(&self) -> String {
         let word = match (self.is_measured, self.age_s / 60) {
@@ -208,7 +207,7 @@ const ROUNDS: usize = 3;
 /// The smallest gain that justifies a change, or a larger value: half of it was seen as noise on a busy machine.
 const MIN_GAIN: f64 = 1.25;
 
-/// The measured rate of a sequential reader with windows of one size, in 10^6 bytes a second.
+/// The measured rate of a sequential reader with windows of one size, in 10^6 bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckedRate {
     pub readahead_bytes: u64,
@@ -252,11 +251,11 @@ pub struct DiskFinding {
 }
 
 impl DiskLook {
-    /// Measures the disk below a file by reading the file, for at most three seconds. Returns `None` if the file is not
-    /// on a disk or is too small.
+    /// Measures the disk on which a file is by reading the file, for at most three seconds. Returns `None` if the file is not on a disk or
+    /// is too small.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn of(path: &Path, device: Option<&Device>) -> Result<Option<DiskLook>, Failure> {
         let Some(device) = device else {
             return Ok(None);
@@ -278,11 +277,11 @@ impl DiskLook {
         )
     }
 
-    /// Like [`DiskLook::of`], but the caller passes the disk's name and properties. `may_turn` means that the device is
-    /// rotational according to the kernel.
+    /// Like [`DiskLook::of`], but the caller passes the disk's name and properties. If `may_turn` is true, the device is rotational
+    /// according to the kernel.
     ///
     /// # Errors
-    /// The device cannot be read.
+    /// Returns an error if the device cannot be read.
     pub fn measured(
         path: &Path,
         disk: &str,
@@ -321,8 +320,8 @@ impl DiskLook {
         Ok(Some(look))
     }
 
-    /// The measurements of this disk that a command made in the last half hour. Returns `None` if there are none, or if
-    /// the disk's readahead has changed since then.
+    /// Returns the measurements of this disk that a command made in the last half hour. Returns `None` if there are no such measurements,
+    /// or if the disk's readahead has changed since then.
     #[must_use]
     pub fn kept(disk: &str, has_bytes: Option<u64>, limits: SettingLimits) -> Option<DiskLook> {
         let kept = KeptMeasurement::find(disk, has_bytes)?;
@@ -386,7 +385,7 @@ impl DiskLook {
         }
     }
 
-    /// Rates the current readahead.
+    /// Rates the disk's current readahead.
     #[must_use]
     pub fn find(&self) -> DiskFinding {
         let has = self.has_bytes.map(|bytes| self.read(self.costs.at(bytes)));
@@ -431,7 +430,7 @@ impl DiskLook {
         found(Standing::Gain, Some(harm))
     }
 
-    /// The verdict that follows from these measurements alone. (`doctor` also considers which program has set the
+    /// Returns the verdict that follows from these measurements alone. (`doctor` also considers which program or file has set the
     /// readahead.)
     #[must_use]
     pub fn verdict(&self, device: Option<&Device>) -> Verdict {
@@ -484,8 +483,7 @@ impl DiskLook {
     }
 }
 
-/// The factors by which the throughput of one sequential reader, and of four sequential readers, changes with another
-/// readahead.
+/// Returns the factors by which the throughput of one sequential reader, and of four sequential readers, changes with another readahead.
 #[must_use]
 pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
     [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
@@ -494,7 +492,7 @@ pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
 /// Rates that differ by less than this part count as equal.
 const SAME: f64 = 0.05;
 
-/// A sentence on what another readahead changes; `basis` says how the figures were obtained.
+/// Returns a sentence on what another readahead changes; `basis` says how the figures were obtained.
 #[must_use]
 pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
     let [one, _] = ratios(now, to);

@@ -35,8 +35,8 @@ pub(super) struct KeptMeasurement {
 }
 
 impl KeptMeasurement {
-    /// Reads the stored measurement of this disk. Returns `None` if there is none, if it is too old, or if the disk's
-    /// readahead has changed since then.
+    /// Reads the stored measurement of this disk. Returns `None` if there is no measurement, if it is too old, or if the disk's readahead
+    /// has changed since then.
     pub fn find(disk: &str, has_bytes: Option<u64>) -> Option<KeptMeasurement> {
         KeptMeasurement::read(&path(disk)?, has_bytes)
     }
@@ -57,7 +57,7 @@ impl KeptMeasurement {
         (is_sound && kept.has_bytes == has_bytes).then_some(kept)
     }
 
-    /// Stores the measurement of this disk for later commands. Does nothing if no private folder is available.
+    /// Stores the measurement of this disk for later commands. This function does nothing if no private folder is available.
     pub fn keep(&self, disk: &str) {
         let _ = path(disk).map(|path| self.write(&path));
     }

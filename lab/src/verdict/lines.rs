@@ -4,8 +4,8 @@ use super::{Means, Step};
 use foreread_os::host::devices::{Device, mount_setting};
 use foreread_report::number::exact_size as size;
 
-/// The step that sets the readahead of a device: a line to paste, and a note. For a disk, the line calls `foreread
-/// doctor`, which sets the value now and at every boot. For a mount without a disk, the line writes to /sys.
+/// Returns the step that sets the readahead of a device: a line to paste, and a note. For a disk, the line calls `foreread doctor`, which
+/// sets the value now and at every boot. For a mount without a disk, the line writes to /sys.
 #[must_use]
 pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
     let number = device.map(|device| device.number.to_string());
@@ -32,8 +32,8 @@ pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
     Step::new(Means::Setting, why, text)
 }
 
-/// For a FUSE file system that drops its cached pages, the command that mounts the same bucket or server with foreread.
-/// `kind` is the file system type in /proc/self/mountinfo.
+/// For a FUSE file system that drops its cached pages, returns the command that mounts the same bucket or server with foreread. `kind` is
+/// the file system type in /proc/self/mountinfo.
 #[must_use]
 pub fn mount_behind(kind: &str, flag: &str) -> String {
     let is_of = |word: &str| kind.contains(word);
@@ -72,7 +72,7 @@ pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     quoted.collect::<Vec<String>>().join(" ")
 }
 
-/// The command lines that make a plan from a trace and replay the plan while a command runs.
+/// Returns the command lines that make a plan from a trace, and replay the plan while a command runs.
 #[must_use]
 pub fn replay_lines(trace: &str, command: &str) -> String {
     let plan = format!("{}.plan", trace.strip_suffix(".frt").unwrap_or(trace));

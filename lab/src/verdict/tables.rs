@@ -19,8 +19,8 @@ use foreread_core::policy::DEFAULT;
 /// A mean below this part of the time of none, in which no test finds a gain, has had too few runs to say "off".
 const UNSETTLED: f64 = 0.9;
 
-/// The verdict over all tables of one source. `again` creates the command for the same comparison with more runs.
-/// Returns `None` if no table is complete.
+/// Returns the verdict over all tables of one source. `again` creates the command line for the same comparison with more runs. Returns
+/// `None` if no table is complete.
 #[must_use]
 pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Verdict> {
     let whole: Vec<&Report> = reports.iter().filter(|report| report.is_whole()).collect();

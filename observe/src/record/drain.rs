@@ -40,7 +40,7 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// Prepares to read the ring buffers `rings` and `of_workers` (those for io_uring workers) into unnamed files in `folder`.
+    /// Prepares to read the ring buffers `rings` and `of_workers` (the buffers for io_uring workers) into unnamed files in `folder`.
     pub fn new(
         mut rings: Vec<File>,
         of_workers: Vec<File>,
@@ -64,8 +64,8 @@ impl Spill {
         })
     }
 
-    /// Waits until a ring buffer is filled to the instance's `buffer_percent`, `enough` is readable, or `wait_ms` milliseconds
-    /// have passed. Returns whether `enough` is readable.
+    /// Waits until a ring buffer is filled to the instance's `buffer_percent`, the descriptor `enough` is readable, or `wait_ms`
+    /// milliseconds have passed. Returns whether `enough` is readable.
     pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
         let wait = Duration::from_millis(wait_ms.into());
         let rings = self.rings.iter().map(AsFd::as_fd);

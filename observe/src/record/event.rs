@@ -99,7 +99,7 @@ const DECISIONS: &[(&str, EventKind, &[&str])] = &[
 const OF_WORKERS: [&str; 2] = ["filemap/mm_filemap_get_pages", "iomap/iomap_dio_rw_begin"];
 const ARE_WORKERS: &str = "comm ~ \"iou-*\"";
 
-/// Switches on the events of io_uring workers of all programs, in a separate instance.
+/// Enables the events of io_uring workers of all programs, in a separate instance.
 pub fn enable_workers(instance: &Instance) -> Result<(), Failure> {
     OF_WORKERS
         .iter()
@@ -132,7 +132,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Switches on all tracepoints that are recorded; if `decisions` is true, also those that show the kernel's readahead
+    /// Enables all tracepoints that are recorded and, if `decisions` is true, also the tracepoints that show the kernel's readahead
     /// decisions.
     pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
@@ -190,7 +190,7 @@ impl Decoder {
         self.known[id] = Some(EventLayout { kind, fields });
     }
 
-    /// Decodes the event in `bytes`; returns `None` if its tracepoint is not one of the recorded tracepoints.
+    /// Decodes the event in `bytes`, or returns `None` if its tracepoint is not one of the recorded tracepoints.
     pub fn event(&self, at_ns: u64, bytes: &[u8]) -> Option<Event> {
         // All events begin like this, as their formats say: the number, and at offset 4 the thread.
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
@@ -214,8 +214,8 @@ impl Decoder {
         })
     }
 
-    /// Returns the path of the program if this is the event of a program start (exec). The path is a text within the event; a
-    /// field contains its offset (lower half) and its length (upper half).
+    /// Returns the path of the program if this is the event of a program start (exec). The path is a text within the event; a field of the
+    /// event contains the text's offset (lower half) and its length (upper half).
     pub fn ran<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (id, field) = self.exec.as_ref()?;
         if bytes.get(..2)? != id.to_ne_bytes() {

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Maximum number of folder entries that are examined in a search, which takes some seconds.
+/// Maximum number of folder entries that are examined in a search; examining that many takes a few seconds.
 pub const MAX_ENTRIES: u64 = 2 << 20;
 /// Most entries that are examined elsewhere: about a second. A deleted file would cost all of them.
 pub(crate) const MAX_FAR_ENTRIES: u64 = 1 << 18;
@@ -123,7 +123,8 @@ impl Finder {
         self.looked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds a file, or a folder that may contain files without a known name. Paths are searched in the order in which they are added.
+    /// Adds a file to the places to search, or a folder that may contain files without a known name. Paths are searched in the order in
+    /// which they are added.
     pub fn root(&self, path: PathBuf) {
         let mut known = self.known();
         if !known.roots.contains(&path) {
@@ -152,7 +153,7 @@ impl Finder {
         found.or_insert(FoundName { path, size });
     }
 
-    /// Examines the open and mapped files of these processes. Processes that have ended are skipped.
+    /// Examines the open and mapped files of these processes, to find names. Processes that have ended are skipped.
     pub fn look(&self, processes: &[u32]) {
         for pid in processes {
             let folder = PathBuf::from(format!("/proc/{pid}"));

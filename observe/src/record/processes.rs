@@ -73,8 +73,7 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
     found
 }
 
-/// What to record: a command to start, or a running process. All processes that this command or process starts are
-/// recorded, too.
+/// What to record: a command to start, or a running process. All processes that this command or process starts are also recorded.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A command to run, with its arguments.
@@ -135,8 +134,8 @@ pub(super) fn no_process(pid: u32) -> Failure {
     Failure::input("no such process", pid, "see 'ps'")
 }
 
-/// Makes the tracefs instance follow a running process and all processes that it has started. Returns their threads;
-/// the list is empty if the process has ended.
+/// Makes the tracefs instance follow a running process and all processes that it has started. Returns the threads of these processes; the
+/// list is empty if the process has ended.
 ///
 /// A descendant whose parent has already ended is not found.
 pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, Failure> {

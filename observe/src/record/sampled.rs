@@ -136,7 +136,7 @@ pub struct SampledCapture {
 }
 
 impl SampledCapture {
-    /// Returns the processor time used for sampling.
+    /// Returns the CPU time used for sampling.
     pub fn cpu_seconds(&self) -> f64 {
         self.reads.cpu_seconds
     }

@@ -83,7 +83,7 @@ const READS: [CallShape; 8] = [
     shape(76, 0, None, Some(4)),
 ];
 
-/// Parses a line of `/proc/PID/task/TID/syscall`; `None` if it is malformed.
+/// Parses a line of `/proc/PID/task/TID/syscall`, or returns `None` if the line is malformed.
 pub fn parse(line: &str) -> Option<Doing> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;

@@ -20,8 +20,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// After its last observed position, a sequential run is assumed to have continued by at most this number of bytes, multiplied by how
-/// often the run was observed.
+/// After its last observed position, a sequential run is assumed to have continued by at most this number of bytes, multiplied by the
+/// number of times that the run was observed.
 pub const MAX_GUESSED_BYTES: u64 = 4 << 20;
 /// Most times that count.
 const MAX_TIMES: u32 = 32;
@@ -69,7 +69,7 @@ impl SampledRead {
     }
 }
 
-/// A read that made a thread wait and has returned.
+/// A read for which a thread waited and which has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedWait {
     pub thread: u32,
@@ -183,7 +183,7 @@ impl SampledThread {
         }
     }
 
-    /// Returns the storage device for which the thread waits in a system call; `None` if it does not wait.
+    /// Returns the storage device for which the thread waits in a system call, or `None` if it does not wait.
     pub fn waits_for(&self) -> Option<u32> {
         self.wait.map(|read| read.file.dev)
     }
@@ -267,7 +267,7 @@ impl SampledThread {
         self.runs.iter().map(|run| run.file.dev).collect()
     }
 
-    /// Returns how many bytes of a storage device were reported as read although no sample observed their reads.
+    /// Returns how many bytes of a storage device count as read although no sample observed a read of them.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_dev = self.runs.iter().filter(|run| run.file.dev == dev);
         of_dev.map(SampledRun::guessed).sum()

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Most names that are tried if cleaners of other processes take the lock first.
 const MAX_TRIES: u32 = 16;
 
-/// A tracefs instance. Dropping an instance switches off its events and removes it.
+/// A tracefs instance. Dropping an instance disables its events and removes it.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
@@ -109,7 +109,7 @@ impl Instance {
         fs::read_to_string(&path).map_err(|error| refused("cannot read", &path, error))
     }
 
-    /// Returns the format of an event, such as `sched/sched_process_exec`; `None` if this kernel does not have the event.
+    /// Returns the format of an event, such as `sched/sched_process_exec`, or `None` if this kernel does not have the event.
     pub fn format(&self, event: &str) -> Result<Option<EventFormat>, Failure> {
         let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format"))
         else {
@@ -122,8 +122,8 @@ impl Instance {
         })
     }
 
-    /// Switches on an event, with the kernel's event filter `filter`. Returns its format, or `None` if this kernel does not have the event.
-    /// Returns an error if the kernel refuses to switch on the event, or if the event's format cannot be parsed.
+    /// Enables an event, with the kernel's event filter `filter`. Returns the event's format, or `None` if this kernel does not have the
+    /// event. Returns an error if the kernel refuses to enable the event, or if the event's format cannot be parsed.
     pub fn enable(
         &self,
         event: &str,
@@ -140,8 +140,8 @@ impl Instance {
         Ok(Some(format))
     }
 
-    /// Also records events of these threads, and of those that they start from now on; if no thread is followed,
-    /// events of all threads are recorded.
+    /// Also records events of these threads, and of the threads that they start from now on; if no thread is followed, events of all
+    /// threads are recorded.
     pub fn follow(&self, threads: &[u32]) -> Result<(), Failure> {
         self.set("options/event-fork", "1")?;
         let list: Vec<String> = threads.iter().map(u32::to_string).collect();
@@ -154,8 +154,8 @@ impl Instance {
         done.map_err(|error| refused("cannot follow", &path, error))
     }
 
-    /// Starts a command that is followed from its first instruction on, without an intermediate process: a thread of foreread follows
-    /// itself and starts the command. Returns the number of that thread, and the command or the error.
+    /// Starts a command that is traced from its first instruction on, without an intermediate process: a thread of foreread traces itself
+    /// and starts the command. Returns the number of the thread of foreread, and the command or the error.
     pub fn begin(&self, mut command: Command) -> Result<(u32, std::io::Result<Child>), Failure> {
         let follow_and_begin = || -> Result<(u32, std::io::Result<Child>), Failure> {
             let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -227,8 +227,8 @@ impl Instance {
         sum
     }
 
-    /// If recording was switched off by another program, returns the switch that is off: that of the whole instance, or of the first event
-    /// in this list that is off. Returns `None` if all switches are on.
+    /// If another program has turned recording off, returns the switch that is off: that of the whole instance, or of the first event in
+    /// this list that is off. Returns `None` if all switches are on.
     pub fn switched_off(&self, events: &[&str]) -> Option<String> {
         let is_on = |file: &str| {
             self.get(file)
@@ -247,10 +247,10 @@ impl Instance {
         self.set("events/enable", "0")
     }
 
-    /// Ends the instance: recording is switched off, and the guard removes the instance, for which the kernel waits about 0.1 s. If there
-    /// is no guard, this call itself removes the instance.
+    /// Ends the instance: recording is turned off, and the guard removes the instance, for which the kernel waits about 0.1 s. If there is
+    /// no guard, this call itself removes the instance.
     ///
-    /// All other files of the instance must be closed before.
+    /// All other files of the instance must be closed before this call.
     pub fn leave(mut self) {
         let is_off = self.set("tracing_on", "0").is_ok();
         if let Some(guard) = self.guard.take_if(|_| is_off) {
@@ -349,8 +349,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
 /// If `arguments` say that the program was started as a guard (the process that removes a tracefs instance if its owner is killed), does
-/// the guard's work and then returns true. Otherwise returns false, and from now on each instance that this process creates gets a guard.
-/// `main` must call this function first, with the arguments after the program's name.
+/// the work of the guard and then returns true. Otherwise returns false, and each instance that this process creates from now on gets a
+/// guard. `main` must call this function first, with the arguments after the program's name.
 pub fn run_if_asked(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter();
     if arguments.next().is_none_or(|word| word != WORD) {

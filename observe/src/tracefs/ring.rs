@@ -19,15 +19,14 @@ const HEAD_BYTES: usize = 16;
 const LOST: u64 = 1 << 31;
 const IN_USE: u64 = (1 << 30) - 1;
 
-/// Creates a buffer of the size that one read of the kernel's ring buffer returns: one page. With a smaller buffer, the
-/// rest of the page would be returned as another page.
+/// Creates a buffer for one page, which is what one read of the kernel's ring buffer returns. If the buffer were smaller, the rest of the
+/// page would be returned as another page.
 pub fn empty_page() -> Vec<u8> {
     vec![0; page_bytes() as usize]
 }
 
-/// Reads the contents of a ring buffer into `page`, one page at a time, and calls `take` for each page: with the page,
-/// whose unused end is filled with zeros, and the number of bytes read. Returns an error if the kernel refuses the
-/// read, or if `take` fails.
+/// Reads the contents of a ring buffer into `page`, one page at a time, and calls `take` for each page. `take` gets the page, whose unused
+/// end is filled with zeros, and the number of bytes read. Returns an error if the kernel refuses the read, or if `take` fails.
 pub fn read_pages(
     mut ring: &File,
     page: &mut [u8],
@@ -57,7 +56,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Decodes the header of the ring buffer page in `bytes`; returns `None` if there are too few bytes.
+    /// Decodes the header of the ring buffer page in `bytes`, or returns `None` if there are too few bytes.
     pub fn new(bytes: &'a [u8]) -> Option<Page<'a>> {
         let now_ns = word64(bytes, 0)?;
         let used = word64(bytes, 8)?;

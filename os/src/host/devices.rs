@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a sector, as sysfs counts them.
 const SECTOR_BYTES: u64 = 512;
 
-/// The device that holds a file: a whole disk, or a mount that is not on a single disk.
+/// The device on which a file is: a whole disk, or a mount that is not on a single disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// The disk's number, or the mount's: `8:0` or `0:44`.
@@ -101,13 +101,13 @@ impl Host {
         Ok(self.device(DeviceNumber::below(&fstat(file)?)))
     }
 
-    /// The kernel's sequence number of a disk (since 5.15): no two disks have the same one until the machine restarts, and a loop
-    /// device gets a new one with each file. Returns `None` if the kernel reports no number.
+    /// Returns the kernel's sequence number of a disk (since 5.15): no two disks get the same number until the machine restarts, and a loop
+    /// device gets a new number with each file. Returns `None` if the kernel reports no number.
     pub fn disk_sequence(&self, name: &str) -> Option<u64> {
         number(&self.sys.join("block").join(name).join("diskseq"))
     }
 
-    /// Returns the device with this number; for a partition, its disk.
+    /// Returns the device with this number or, if it is a partition, the disk that contains it.
     pub fn device(&self, of: DeviceNumber) -> Device {
         let link = self.sys.join("dev/block").join(of.to_string());
         let folder = fs::canonicalize(link).ok();

@@ -38,8 +38,8 @@ pub fn page_bytes() -> u64 {
 }
 
 impl Host {
-    /// Returns the memory of this machine or the limit of the control groups of this process, whichever is less; 4 GiB if neither
-    /// is known.
+    /// Returns the memory of this machine or the limit of the control groups of this process, whichever is less; the result is 4 GiB if
+    /// neither is known.
     pub fn memory_bytes(&self) -> u64 {
         let limits = self.groups("self").into_iter();
         limits
@@ -49,8 +49,8 @@ impl Host {
             .unwrap_or(4 << 30)
     }
 
-    /// Returns the free memory of the machine, or that of a control group of this process if it is less; `None` if the kernel
-    /// reports nothing.
+    /// Returns the free memory of the machine, or that of a control group of this process if it is less; `None` if the kernel reports
+    /// neither.
     pub fn memory_room(&self) -> Option<Room> {
         self.room("self")
     }

@@ -69,7 +69,7 @@ fn path(word: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Returns the visible mount at a path: the last that was mounted there.
+/// Returns the visible mount at a path, which is the last mount that was made there.
 pub fn last_at<'a>(mounts: &'a [Mount], place: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == place)
 }
@@ -112,7 +112,7 @@ impl Host {
         write_leases(&locks)
     }
 
-    /// Returns the kernel's number of the file system on which a process has locked an inode. For btrfs, stat(2) returns another
+    /// Returns the kernel's device number of the file system on which a process has locked an inode. For btrfs, stat(2) returns another
     /// number.
     pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
         let locks = std::fs::read_to_string(self.proc.join("locks"))?;

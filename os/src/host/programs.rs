@@ -59,7 +59,7 @@ impl Host {
         self.other_processes().filter_map(read).collect()
     }
 
-    /// Returns the processes that have this path among their arguments, and processes without arguments that are ending: their
+    /// Returns the processes that have this path among their arguments. Also returns processes without arguments that are ending: their
     /// first thread has ended, but another thread may still be in a system call. The calling process is omitted.
     pub fn programs_given(&self, path: &Path) -> Vec<OpenProgram> {
         use std::os::unix::ffi::OsStrExt;

@@ -286,7 +286,7 @@ impl Host {
         self.path("run/udev").is_dir()
     }
 
-    /// Returns the name of the operating system if its `/etc` must not be edited, such as `NixOS`.
+    /// Returns the name of the operating system if users must not edit its `/etc`, such as `NixOS`.
     pub fn is_nixos(&self) -> bool {
         self.path("etc/NIXOS").exists()
     }

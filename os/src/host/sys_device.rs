@@ -63,7 +63,7 @@ impl SysDevice {
         format!("/{}", inner.display())
     }
 
-    /// Returns the name of the target of a symbolic link, such as `subsystem` or `driver`.
+    /// Returns the last component of the target of a symbolic link, such as `subsystem` or `driver`.
     pub fn link(&self, name: &str) -> Option<String> {
         Some(last(&fs::read_link(self.folder.join(name)).ok()?))
     }

@@ -30,7 +30,7 @@ pub struct ZarrFile {
     pub size: u64,
 }
 
-/// The files of the requested arrays, with the metadata files first.
+/// Returns the files of the requested arrays; the metadata files come first.
 pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
     let mut found = ZarrContent::default();
     found.folder(store, "", None, 0)?;

@@ -62,7 +62,7 @@ pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     Ok(preset)
 }
 
-/// Returns true if this is a small regular file whose name has this ending and that describes a device model.
+/// Returns true if this is a small regular file that describes a device model, and if its name has the ending of model files.
 pub fn is_model_file(path: &Path) -> bool {
     path.as_os_str()
         .as_encoded_bytes()

@@ -58,8 +58,8 @@ impl Slope {
 }
 
 impl DiskModel {
-    /// Returns the time in nanoseconds from the start of a command until its first `bytes` bytes have arrived, if a transfer ends
-    /// after these bytes.
+    /// Returns the time in nanoseconds from the start of a command until its first `bytes` bytes have arrived, if a transfer of the command
+    /// ends after these bytes.
     pub fn time_ns(&self, bytes: u64) -> u64 {
         let transfers = self.transfers(bytes);
         transfers
@@ -196,7 +196,7 @@ impl Device for Disk {
 // and needs no iteration. It does not search for knees, and gives no result if the points do not determine a
 // coefficient.
 
-/// Maximum number of coefficients of a fit; it is small because every subset of the coefficients is tried.
+/// Maximum number of coefficients of a fit; the maximum is small because the fit tries every subset of the coefficients.
 pub const MAX_COEFFICIENTS: usize = 10;
 /// If a pivot is below this, for columns scaled to length 1, the points do not determine the coefficients.
 const SINGULAR: f64 = 1e-10;

@@ -53,8 +53,8 @@ impl LanesModel {
         ns_of(bytes, self.link_ps_per_kib)
     }
 
-    /// Returns the minimum time in which a device of this kind reads `bytes` bytes: all of them over the link, divided evenly among
-    /// the lanes.
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes: all bytes pass over the link, and are divided evenly
+    /// among the lanes.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let each = u128::from(bytes) * u128::from(self.ps_per_kib) / PS_KIB;
         let each = u64::try_from(each / u128::from(self.lanes.max(1))).unwrap_or(u64::MAX);

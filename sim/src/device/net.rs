@@ -75,7 +75,7 @@ mod whole_answers {
 }
 
 impl NetModel {
-    /// Returns the minimum time in which a device of this kind reads `bytes` bytes: the shortest possible round trip, plus the time
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes. This is the shortest possible round trip, plus the time
     /// of the bytes over the link or over all connections together, whichever is slower.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let shortest = match self.rtt_p99_ns {

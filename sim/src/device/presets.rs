@@ -99,9 +99,10 @@ impl Preset {
         }
     }
 
-    /// Returns a lower bound for the time in which this device can read `bytes` distinct bytes, from its first command on, for any
-    /// division into commands, in any order, and with any overlap. The bound may not be achievable. The bound does not include the
-    /// host's time. It also ignores a request rate limit (throttle), because such a limit does not delay a single long command.
+    /// Returns a lower bound for the time in which this device can read `bytes` distinct bytes, from its first command on. The bound holds
+    /// for any division into commands, in any order, and with any overlap. The bound may not be achievable. The bound does not include the
+    /// time that the host needs. The bound also ignores a request rate limit (throttle), because such a limit does not delay a single long
+    /// command.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         match self.model {
             _ if bytes == 0 => 0,

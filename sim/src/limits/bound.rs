@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum bytes mapped by a fault.
 const AROUND_BYTES: u64 = 64 << 10;
 
-/// The parts of the lower bound.
+/// The parts of the lower bound for the time of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// Minimum time of the device.

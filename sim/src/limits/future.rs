@@ -72,7 +72,7 @@ pub struct Future {
 }
 
 impl Future {
-    /// Examines the whole workload. An extent has at most `most_pages` pages and at most [`LONGEST_EXTENT`]; `cost` is the minimum
+    /// Examines the whole workload. An extent has at most `most_pages` pages, and never more than [`LONGEST_EXTENT`]; `cost` is the minimum
     /// time of a request. Returns `None` if there are more touches than [`MAX_TOUCHES`].
     pub fn of(
         workload: &Workload,
@@ -137,7 +137,7 @@ impl Future {
         }
     }
 
-    /// Returns the first touch of a request. The request has further touches, as many as are needed to reach its end.
+    /// Returns the first touch of a request. The request has further touches, until its end is reached.
     pub fn first_touch(&self, job: u32, request: usize) -> u32 {
         self.starts[job as usize][request]
     }

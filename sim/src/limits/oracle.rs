@@ -65,8 +65,8 @@ const MAX_COST: u64 = 10;
 const MIN_EVENTS: u64 = 60_000;
 
 /// Returns the fastest run that the search finds. Each schedule is tried on a new device. Returns `None` for a workload with more
-/// touches than [`super::MAX_TOUCHES`]. Also returns `None` if a job issues its requests at fixed times: then readahead has no
-/// influence on when requests are issued, so the run time does not show how good the readahead is.
+/// touches than [`super::MAX_TOUCHES`]. Also returns `None` if a job issues its requests at fixed times: then readahead does not change
+/// when requests are issued, so the run time does not show how good the readahead is.
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     if timed(setup.workload) {
         return None;

@@ -155,7 +155,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The page size of workloads that model a program which reads through the page cache.
+    /// The page size of workloads that model a program which reads through the kernel's page cache.
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// Creates a workload of one job on one file.
@@ -184,7 +184,7 @@ impl Workload {
         }
     }
 
-    /// Adds a job to the process whose latest job is `last`.
+    /// Adds a job to the process whose latest job is `last`, so that it begins when that job ends.
     pub fn then(&mut self, last: &mut Option<u32>, job: Job) {
         let number = self.jobs.len() as u32;
         self.jobs.push(Job {
@@ -283,7 +283,7 @@ struct Waiter {
     delay_ns: u64,
 }
 
-/// Which jobs wait for which other jobs, and for how many more events each job waits.
+/// The dependencies between jobs: which jobs wait for which other jobs, and for how many more events each job waits.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     /// For each job, the number of events that have not happened yet.

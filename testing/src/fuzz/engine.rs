@@ -213,7 +213,8 @@ struct World {
     writes: bool,
 }
 
-/// Runs a story (a sequence of operations) on an engine. `planted` gives the storage a bug, to make sure that the check finds it.
+/// Runs a story (a sequence of operations) on an engine. `planted` gives the storage a deliberate bug, to make sure that the check finds
+/// it.
 ///
 /// # Errors
 pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {

@@ -201,8 +201,8 @@ fn server() -> &'static PathBuf {
     path
 }
 
-/// Sends the bytes of a client after the handshake to a complete server: each answer must belong to a request. Returns an error if
-/// there are too many or too few answers, or if an answer is invalid or has a wrong byte.
+/// Sends the bytes of a client after the handshake to a complete server: each reply must belong to a request. Returns an error if there are
+/// too many or too few replies, or if a reply is invalid or has a wrong byte.
 pub fn conversation(data: &[u8]) -> Result<(), BrokenPromise> {
     let io = |error: std::io::Error| format!("the socket: {error}");
     let mut stream = UnixStream::connect(server()).map_err(io)?;

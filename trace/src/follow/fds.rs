@@ -271,7 +271,7 @@ impl Tables {
             .for_each(|descriptor| self.release(descriptor));
     }
 
-    /// Sets whether [`Tables::exec`] closes a descriptor.
+    /// Sets whether [`Tables::exec`] closes a descriptor (close-on-exec).
     pub fn set_close_on_exec(&mut self, thread: u32, descriptor: i32, closed: bool) {
         if let Some(d) = self
             .own(thread)

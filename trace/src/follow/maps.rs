@@ -181,7 +181,7 @@ impl Spaces {
         self.mappings = self.mappings + after - before;
     }
 
-    /// Records that a mapping is moved or resized; if `keep` is true, the old mapping remains, too.
+    /// Records that a mapping is moved or resized; if `keep` is true, the old mapping also remains.
     pub fn remap(
         &mut self,
         thread: u32,

@@ -135,8 +135,8 @@ impl Touches {
         self.threads.remove(&thread);
     }
 
-    /// Returns the page of `first..=last` that was touched, if the fault address shows it. (For a fault, the kernel
-    /// maps an aligned window of pages, which does not extend beyond the ends of the mapping.)
+    /// Returns the page of `first..=last` that was touched, if the fault address shows which one. (For a fault, the kernel maps an aligned
+    /// window of pages, which does not extend beyond the ends of the mapping.)
     pub fn page(&self, thread: u32, first: u64, last: u64) -> Option<u64> {
         let around = (AROUND_BYTES / self.page_bytes).max(1);
         let within = (self.threads.get(&thread)?.address? / self.page_bytes) % around;
@@ -251,7 +251,7 @@ impl Touches {
         });
     }
 
-    /// Ends the thread's page fault, because the thread has another event; in this case the fault did not wait.
+    /// Ends the thread's page fault because the thread has another event; such a fault did not wait for the storage.
     pub fn finish(&mut self, thread: u32, held: &mut Slots, counts: &mut Counts) {
         if let Some(open) = self
             .threads

@@ -108,7 +108,8 @@ pub const KEYS: &[(&str, &str)] = &[(
     "Q: requests as queued (the default if there are any); D: requests as issued to the device",
 )];
 
-/// Evaluates the key `action`. If it is not given, requests start at Q if the first events contain a Q, otherwise at D.
+/// Evaluates the key `action`, which sets the action at which requests start. If the key is not given, requests start at Q if the first
+/// events contain a Q, otherwise at D.
 pub fn wanted(
     pairs: &mut Pairs,
     format: &str,

@@ -33,8 +33,8 @@ pub static FORMAT: Format = Format {
     export: None,
 };
 
-/// Maximum number of requests held for sorting, 48 bytes each: 192 MiB. By default Darshan stores 2 MiB of requests per
-/// process, which is some 40,000 requests.
+/// Maximum number of requests held for sorting, 48 bytes each: 192 MiB. By default Darshan stores 2 MiB of requests per process, which is
+/// about 40,000 requests.
 pub const MAX_REQUESTS: usize = 4 << 20;
 
 const REMEDY: &str = "the file is damaged or not of darshan-dxt-parser; see --format";

@@ -282,7 +282,7 @@ pub fn export_spc(
 
 /// Number of lines that a detector checks.
 const DETECT_LINES: usize = 100;
-/// Says how well the lines of `head` fit a format: `line` rates each line, and every line must fit. The last line may be truncated and
+/// Returns how well the lines of `head` fit a format: `line` rates each line, and every line must fit. The last line may be truncated and
 /// is ignored.
 pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
     let lines = whole_lines(head).take(DETECT_LINES).enumerate();
@@ -491,7 +491,7 @@ impl Preset {
         self.columns.iter().any(is)
     }
 
-    /// Returns the byte range of each field of a line; `None` if the number of fields differs from the number of columns.
+    /// Returns the byte range of each field of a line, or `None` if the number of fields differs from the number of columns.
     pub fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
         let mut places = [const { 0..0 }; MAX_COLUMNS];
         let mut found = 0;
@@ -573,7 +573,7 @@ impl Preset {
         Ok(Row::Record(&line[volume.unwrap_or(0..0)], record))
     }
 
-    /// Says how well the first lines of a file fit this table. For a line with the right columns, `sure` decides whether the fit is
+    /// Returns how well the first lines of a file fit this table. For a line with the right columns, `sure` decides whether the fit is
     /// certain.
     pub fn lines(&self, head: &[u8], sure: impl Fn(&[u8], &Record) -> bool) -> Fit {
         lines_fit(head, |_, line| match self.row(line) {

@@ -28,7 +28,7 @@ use std::collections::{HashMap, VecDeque};
 
 mod read;
 
-/// Maximum number of threads at one time, because each becomes a thread of the replayer.
+/// Maximum number of threads at one time; each becomes a thread of the replay.
 pub const MAX_THREADS: usize = 1 << 12;
 pub const MAX_OPENS: usize = 1 << 16;
 

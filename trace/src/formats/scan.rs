@@ -11,13 +11,13 @@ use std::path::Path;
 
 /// Maximum size of all file names of a trace together, because a hostile trace may have a million files, and each name is stored.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
-/// The size of a sector in bytes. Block traces use this unit for every device, even if its real sectors are larger.
+/// The size of a sector in bytes. Block traces use sectors of this size for every device, even if its real sectors are larger.
 pub const SECTOR: u64 = 512;
 pub const US_NS: u64 = 1_000;
 pub const MS_NS: u64 = 1_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// Removes the next word from `rest` and returns it; words are separated by spaces and tabs. Returns an empty word at the end.
+/// Removes the next word from `rest` and returns it; words are separated by spaces and tabs. Returns an empty word at the end of `rest`.
 pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let start = rest
         .iter()
@@ -75,7 +75,7 @@ pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     whole.checked_add(number(counted)? * unit_ns / scale)
 }
 
-/// Evaluates a key that has a fixed set of values. Returns the index of its value, or `None` if the key is not given.
+/// Evaluates a key that has a fixed set of values. Returns the index of the key's value, or `None` if the key is not given.
 pub fn choice(
     pairs: &mut Pairs,
     key: &str,
@@ -105,7 +105,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the number of `name`; `None` if it has no number yet.
+    /// Returns the number of `name`, or `None` if it has no number yet.
     pub fn get(&mut self, name: &[u8]) -> Option<u32> {
         if let Some((latest, number)) = &self.latest
             && latest == name

@@ -12,7 +12,7 @@ use super::super::input::Input;
 use super::super::{Header, Import, Item, Items, LeftOut};
 use std::collections::VecDeque;
 
-/// An importer that reads a trace step by step (one line, one record).
+/// An importer that reads a trace step by step (one line or one record at a time).
 pub trait Step: Send {
     /// Takes the next line or record and appends its items to `out`. Returns false at the end of the input.
     fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError>;
@@ -75,8 +75,8 @@ pub struct Text<L> {
     pub lines: L,
 }
 
-/// Imports a text format whose traces consist of one file, and which has no keys. `lines` creates the importer; its argument is the
-/// counter of left-out entries.
+/// Imports a text format whose traces consist of one file, and which has no keys. `lines` creates the importer; its argument is the counter
+/// of entries that are left out.
 pub fn import<L: Lines + 'static>(
     inputs: Vec<Input>,
     pairs: &Pairs,

@@ -38,7 +38,7 @@ const RETURNED: u8 = 4;
 const FLAGS: u8 = 8;
 const AFTER: u8 = 16;
 
-/// The values of the previous item, relative to which the next item of a block is encoded. At the start of a block they are zero.
+/// The values of the previous item, relative to which the next item of a block is encoded. At the start of a block, these values are zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CodecState {
     file: u32,

@@ -87,7 +87,7 @@ pub struct ArrayFile {
     pub overhead: Vec<Overhead>,
 }
 
-/// How a model was fitted to measurements. Errors are fractions: 0.1 is 10 %.
+/// How a model was fitted to measurements. The errors of a fit are fractions: 0.1 is 10 %.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitFile {

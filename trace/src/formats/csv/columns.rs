@@ -38,7 +38,7 @@ pub enum Role {
     After,
 }
 
-/// All roles of columns with their keys. The roles that a user can assign by a key come first.
+/// All roles of columns with their keys. The roles that a user can assign by a key come first in the list.
 pub const ROLES: [(&str, Role); 13] = [
     ("offset", Role::Offset),
     ("len", Role::Len),
@@ -221,7 +221,7 @@ fn key(role: Role) -> &'static str {
         .map_or("", |(key, _)| key)
 }
 
-/// Determines the columns from the names in a header.
+/// Determines the meaning of columns from the names in a header.
 pub fn by_names(names: &[String]) -> Result<Columns, String> {
     let mut columns = Columns(vec![None; names.len()]);
     for (at, name) in names.iter().enumerate() {
@@ -239,7 +239,7 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
     columns.whole()
 }
 
-/// Says how well a header fits this format: if any of its words is a known column name, the file may be a table of reads.
+/// Returns how well a header fits this format: if any of its words is a known column name, the file may be a table of reads.
 pub fn fit(names: &[String]) -> Fit {
     let matters = names
         .iter()

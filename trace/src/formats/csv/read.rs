@@ -57,7 +57,7 @@ pub fn flag_names(flags: Flags) -> String {
     names.join("+")
 }
 
-/// The words for reads and writes in the table, if the user gave them.
+/// The words that mean reads and writes in the table, if the user gave them.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     pub reads: Vec<String>,

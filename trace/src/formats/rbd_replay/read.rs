@@ -15,9 +15,10 @@ use crate::error::TraceError;
 use crate::input::Input;
 
 pub const BANNER: &[u8; 16] = b"rbd-replay-trace";
-/// Maximum size of an entry in bytes. An action with the maximum number of dependencies and two long names has only 33 kB.
+/// Maximum size of an entry in bytes. An entry with the maximum number of dependencies and two long names has only 33 kB.
 pub const MAX_ENTRY_BYTES: u32 = 1 << 20;
-/// Maximum number of dependencies of one action: twice the maximum of a record, because several dependencies can become one.
+/// Maximum number of dependencies of one action: twice the maximum of a record, because several dependencies of an action can become one
+/// dependency of a record.
 pub const MAX_DEPENDENCIES: usize = 2 * MAX_AFTER;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +186,7 @@ impl Reader {
         self.input.record_error(self.buf.len() as u64, what, remedy)
     }
 
-    /// Returns the next entry; `None` after the last entry.
+    /// Returns the next entry, or `None` after the last entry.
     pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
         self.buf.resize(6, 0);
         if !self.input.record(&mut self.buf)? {

@@ -144,7 +144,7 @@ impl<'a> Arguments<'a> {
         None
     }
 
-    /// Returns the argument with this number; empty if the call has fewer arguments.
+    /// Returns the argument with this number; the result is empty if the call has fewer arguments.
     pub fn get(&self, number: usize) -> &'a [u8] {
         self.list.get(number).copied().unwrap_or_default()
     }
@@ -258,7 +258,7 @@ fn outcome(tail: &[u8]) -> Option<Outcome<'_>> {
     })
 }
 
-/// Returns the total size of a vector of buffers in bytes; `None` if strace did not show the whole vector.
+/// Returns the total size of a vector of buffers in bytes, or `None` if strace did not show the whole vector.
 pub fn vector_bytes(text: &[u8]) -> Option<u64> {
     let (mut at, mut sum) = (0, 0_u64);
     const KEY: &[u8] = b"iov_len=";
@@ -361,7 +361,7 @@ pub enum Stamp {
 }
 
 impl Stamp {
-    /// Parses a word as a time; returns `None` if it is not a time.
+    /// Parses a word as a time, or returns `None` if it is not a time.
     pub fn of(word: &[u8]) -> Option<Stamp> {
         let mut parts = word.splitn(3, |b| *b == b':');
         let (first, minutes, seconds) = (parts.next()?, parts.next(), parts.next());
@@ -395,7 +395,7 @@ impl Clock {
         Clock { first, now_ns: 0 }
     }
 
-    /// Returns the time of the next line, relative to the first line; `None` if the time has another format than that of the first line.
+    /// Returns the time of the next line, relative to the first line, or `None` if its format differs from that of the first line.
     pub fn at(&mut self, stamp: Stamp, is_first: bool) -> Result<Option<u64>, Fault> {
         let at_ns = match (self.first, stamp) {
             (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),
