@@ -4,7 +4,7 @@
 //!   look ──► rules, pins: origin of the value     ──► judge: what it costs ──► verdict ──► render, --json, metrics
 //!                                measure ──► costs ──┘                            └──► fix: a udev rule, and the value now
 //! ```
-//! `doctor` needs no root for this, and opens no device. No setting is changed unless the user asks for it.
+//! `doctor` examines devices without root, and without opening them. No setting is changed unless the user asks for it.
 
 pub mod fix;
 pub mod identity;
