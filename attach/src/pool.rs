@@ -5,8 +5,8 @@
 //!     ├─ wait: until a task has ended, or the queue was changed
 //!     └─ end: the thread ends
 //! ```
-//! If storage does not answer, the thread that reads from it stays blocked in the kernel until the process ends. So the code that drops a
-//! pool does not wait for the pool's threads.
+//! If storage does not answer, the thread that reads from it stays blocked in the kernel until the process ends. Code that drops a pool
+//! therefore does not wait for the pool's threads.
 //!
 //! Threads are used instead of io_uring: opening a cold file also waits for the storage, and readahead(2) has no asynchronous form.
 //! A thread that waits for work uses no CPU time.

@@ -5,12 +5,12 @@
 //!                        ▲                                                               │
 //!                        └── bytes in flight: twice what the storage delivers in a round trip, if memory allows
 //! ```
-//! Example: storage with 1 ms latency and 200 MB/s delivers 200 kB per round trip, so 400 kB are kept in flight. Then the link to the
-//! storage is always busy, and a read of the program waits for readahead for at most 1 ms.
+//! Example: storage with 1 ms latency and 200 MB/s delivers 200 kB per round trip, so 400 kB are kept in flight. With this amount in
+//! flight, the link to the storage is always busy, and a read of the program waits for readahead for at most 1 ms.
 //!
-//! Data that is already cached is not read again. So an interrupted plan continues at the range where it stopped, and ranges that the
-//! program itself has already read are skipped. Files that have changed since the plan was made are skipped. foreread writes to no file,
-//! and reads no more than memory can hold.
+//! Data that is already cached is not read again. An interrupted plan therefore continues at the range where it stopped, and ranges that
+//! the program itself has already read are skipped. Files that have changed since the plan was made are skipped. foreread writes to no
+//! file, and reads no more than memory can hold.
 
 mod budget;
 pub mod engine;

@@ -1,6 +1,7 @@
 //! Compares our decisions with the recorded decisions of a real system.
 //!
-//! Pages that the real system dropped because of a hint are taken from the recording; all other changes to the cache are predicted.
+//! Changes to the cache that do not come from readahead (such as pages that a hint dropped) are taken from the recording; everything else is
+//! predicted.
 
 mod cursor;
 pub mod linux;

@@ -82,7 +82,8 @@ pub struct StoreArgs {
 
 #[cfg(feature = "object")]
 impl StoreArgs {
-    /// Applies the options for object stores to this process. These options override FOREREAD_OBJECT, which overrides the settings files.
+    /// Applies the options for object stores to this process. Options on the command line override FOREREAD_OBJECT, which overrides the
+    /// settings files.
     pub fn set(&self) -> Result<(), Fail> {
         object::configure_by(config::stores);
         let named = [

@@ -108,7 +108,8 @@ pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
 }
 
-/// Reads the settings of object stores. These settings are read only when a store is opened, because other commands do not need them.
+/// Reads the settings of object stores. The settings of object stores are read only when a store is opened, because other commands do not
+/// need them.
 #[cfg(feature = "object")]
 pub fn stores() -> Result<String, String> {
     let config = load().map_err(|fail| fail.line())?;

@@ -1,6 +1,6 @@
 //! The published policies, and policies with which `auto` is compared.
 //!
-//! `marks`, `pages` and `two_windows` are shared code, not policies. These policies use no internals of the state machine: they
+//! `marks`, `pages` and `two_windows` are shared code, not policies. The published policies use no internals of the state machine: they
 //! implement the same trait as the policies of `foreread-core`.
 
 mod marks;

@@ -1,6 +1,6 @@
-//! `tune`: recommends settings for the reads of a trace. The module measures the storage, compares policies on a model
-//! of the storage, and reports how much faster the reads would be with a kernel setting, with a hint and with foreread,
-//! or that nothing would make them faster.
+//! `tune`: recommends settings for the reads of a trace. The module measures the storage and compares policies on a model of the storage.
+//! It reports how much faster the reads would be with a kernel setting, with a hint and with foreread, or that nothing would make them
+//! faster.
 //!
 //! ```text
 //!   trace ──► which storage? ──► probe ──► model ──► compare: policies of the kernel and foreread   ──► gains

@@ -38,7 +38,7 @@ const ACCOUNTS: [&str; 6] = [
 /// Maximum levels of escaping that are decoded.
 const MAX_ESCAPES: usize = 3;
 
-/// Returns true if a name contains secrets. Such a name must not be printed, and must not be passed to a program as an argument,
+/// Returns true if a name contains secrets. A name with secrets must not be printed, and must not be passed to a program as an argument,
 /// because every user of the machine can see arguments.
 pub fn has_some(name: &str) -> bool {
     shown(name) != name

@@ -7,7 +7,7 @@
 //!                 ├─► figure   charts as SVG, drawn by the crate plotters
 //!                 └─► page     a single HTML file: sections of figures and tables, and the JSON
 //! ```
-//! It does not depend on the crates that measure, prints nothing, and uses neither a clock nor a terminal.
+//! The crate does not depend on the crates that measure, prints nothing, and uses neither a clock nor a terminal.
 
 pub mod block;
 pub mod figure;

@@ -1,6 +1,6 @@
 //! Storage models: predict the cost of reads on a disk, a volume or an object store.
 //!
-//! A device uses its owner's virtual clock. It accepts commands and returns the time of its next event; when this time is reached, it
+//! A device uses its owner's virtual clock. A device accepts commands and returns the time of its next event; when this time is reached, it
 //! returns the bytes that have arrived. The bytes of a command arrive from its start to its end, in one or more parts, so a reader may
 //! continue before a long command is complete.
 //!

@@ -3,7 +3,7 @@
 //!
 //! A job has `depth` slots, and a slot has at most one outstanding request. After its request is served, a slot waits for the rest of its
 //! batch, then for the think time before the job's next request, and then issues that request. In a timed job (a job that issues requests
-//! at recorded times), one slot waits for the time of the next request; when it issues the request, another slot starts to wait for the
+//! at recorded times), one slot waits for the time of the next request. When it issues the request, another slot starts to wait for the
 //! request after that.
 //!
 //! ```text

@@ -1,8 +1,8 @@
 //! The simulator: the engine's state machine on a virtual clock and a device model.
 //!
-//! It is a discrete event simulation: readers issue requests, and the device answers. The state machine is the same code that serves live
-//! reads; here it runs without real time and data. Only devices and workloads use random numbers, each computed from separate keys
-//! ([`crate::rng`]).
+//! The simulation is driven by discrete events: readers issue requests, and the device answers. The state machine is the same code that
+//! serves live reads; here it runs without real time and data. Only devices and workloads use random numbers, each computed from separate
+//! keys ([`crate::rng`]).
 //!
 //! ```text
 //!   workload ──requests──► slot of a job ──Read, Fault, Advise──► machine ──Submit──► device

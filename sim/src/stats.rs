@@ -2,7 +2,7 @@
 //! multiple comparisons.
 //!
 //! Runs are paired: run `i` of every policy uses the same trace and seed, and real storage is measured for all policies at nearly the same
-//! time. So the test uses the differences within these pairs. Undefined results are `None`, never NaN.
+//! time. The significance test therefore uses the differences within these pairs. Undefined results are `None`, never NaN.
 
 use crate::rng::Rng;
 use hdrhistogram::Histogram;

@@ -60,7 +60,7 @@ pub struct Advisor {
 }
 
 impl Advisor {
-    /// Creates an advisor for one storage device. Its readahead may fill at most `room_bytes` of the page cache.
+    /// Creates an advisor for one storage device. The readahead of the advisor may fill at most `room_bytes` of the page cache.
     #[must_use]
     pub fn new(policy: PolicySpec, room_bytes: u64) -> Advisor {
         // The kernel reads whole pages of the machine. A policy that is defined on smaller pages has several in each.

@@ -2,7 +2,7 @@
 //!
 //! The command `foreread` starts itself again for `tune` (which runs `record` as a child), and for the guard processes
 //! of tracefs and of `watch`. If foreread is a library in another program, the executable of the process is that program's: for example,
-//! the Python interpreter. Such a program tells foreread with [`set`] which command to start.
+//! the Python interpreter. A program that contains foreread as a library must tell it with [`set`] which command to start.
 //!
 //! ```text
 //!   foreread         /proc/self/exe record ...
@@ -104,8 +104,8 @@ const MAPPED_BYTES: libc::c_int = 1 << 20;
 const POOLS: libc::c_int = 2;
 
 /// Configures glibc's allocator; must be called before the first thread starts. By default, after the first large block
-/// has been freed, glibc allocates large blocks from per-thread arenas. Then the buffers of a server stay in memory,
-/// and the 16 buffers of 16 MiB that the crate `fuser` allocates may have to be zeroed explicitly.
+/// has been freed, glibc allocates large blocks from per-thread arenas. With such arenas, the buffers of a server stay in memory, and the
+/// 16 buffers of 16 MiB that the crate `fuser` allocates may have to be zeroed explicitly.
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)] // mallopt has no safe wrapper.
 pub fn tune_heap() {

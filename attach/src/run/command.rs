@@ -5,9 +5,9 @@
 //!                       │                             └─yes──► ┐
 //!                       └──────────read ahead from───────────► readahead
 //! ```
-//! A single thread does everything, except that other threads wait for the bytes. This thread sleeps until the first event, processes it,
-//! and then lets events accumulate for [`PERIOD_NS`] before it reads them. So a command with many reads wakes the thread at most two
-//! thousand times a second.
+//! A single thread does everything, except that other threads wait for the bytes. The main thread of a run sleeps until the first event,
+//! processes it, and then lets events accumulate for [`PERIOD_NS`] before it reads them. So a command with many reads wakes the thread at
+//! most two thousand times a second.
 //!
 //! Errors of foreread never reach the command. If nothing can be read ahead, the command runs as it would without foreread.
 

@@ -61,7 +61,7 @@ impl ListingProgress {
         is_read
     }
 
-    /// Returns whether the next file of the listing, which has this size, was probably read too. This is inferred from the number of
+    /// Returns whether the next file of the listing, which has this size, was probably read too. The result is inferred from the number of
     /// bytes that the process has read.
     pub fn guess(&mut self, read_bytes: u64, size: u64) -> bool {
         let read = read_bytes.saturating_sub(self.seen_bytes);

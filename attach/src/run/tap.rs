@@ -5,9 +5,8 @@
 //!   misses   add_to_page_cache                                              no recent miss: wakes at the first miss
 //!   nothing                                                                 nothing to gain: for a while there are no events and no cost
 //! ```
-//! These four tracepoints fire far less often than those of a recording. No system call is traced, so other programs
-//! are not slowed down. If all data is cached, tracing slows down only the command's reads. A lost event costs only one
-//! readahead decision.
+//! The tracepoints of a run fire far less often than those of a recording. No system call is traced, so other programs are not slowed down.
+//! If all data is cached, tracing slows down only the command's reads. A lost event costs only one readahead decision.
 //!
 //! The kernel filters out events of storage on which readahead can gain nothing.
 //!

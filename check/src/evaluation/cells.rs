@@ -9,7 +9,7 @@
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
 //! ```
 //! `validation` replays the recordings of `check/recordings`, each on two randomly generated devices that no other
-//! recording uses. It also has 24 cells in which small files are read at random, each on a randomly generated device.
+//! recording uses. `validation` also has 24 cells in which small files are read at random, each on a randomly generated device.
 //!
 //! In the rule of `fractional`, the step 5 and the number of devices, 12, have no common divisor. Therefore a workload
 //! never gets the same device twice, and neighbouring devices in the list get different workloads.
@@ -241,7 +241,8 @@ impl Design {
 
     /// Returns the keys of all runs of this design, cell by cell: the runs of its opponents and of the policies in `judged`. The oracle
     /// runs with only one judging seed. The cells are in a fixed shuffled order, so that the remaining time can be estimated from the
-    /// elapsed time. All runs of a cell follow each other, so that most cells are complete if the benchmark is stopped.
+    /// elapsed time. All runs of a cell follow each other, so that nearly all started cells are complete if the
+    /// benchmark is stopped.
     pub fn keys(self, mut cells: Vec<Cell>, judged: &[String]) -> Vec<Key> {
         let (choose, judge) = self.seeds();
         let opponents = self.opponents();

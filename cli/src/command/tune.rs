@@ -5,7 +5,7 @@
 //!   -- CMD, --pid N ──► foreread record, a child ──► trace, kept ─┐
 //!   TRACE ────────────────────────────────────────────────────────┴─► storage (--on, or found) ──► lab ──► what to set
 //! ```
-//! It does not change any setting.
+//! `tune` does not change any setting.
 
 use crate::args::JsonArgs;
 use crate::args::values::{measuring, size};

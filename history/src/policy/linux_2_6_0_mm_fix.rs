@@ -2,7 +2,7 @@
 //! request are read together.
 //!
 //! This kernel works like `linux-2.6.0-mm`, but if the window is zero after readahead has seen all pages of the request, all these pages
-//! count as missed and are read together. This read does not change the windows.
+//! count as missed and are read together. The read of such a request does not change the windows.
 //!
 //! ```text
 //!   look(first) .. look(last-1)    off?   missed(first) .. missed(last-1)    ├── first .. last: one read ──┤

@@ -1,5 +1,5 @@
-//! `linux-3.12`: context readahead of 2013, which requires more cached pages before a miss than the request has. Its parameter also selects
-//! the three variants with which this version was compared when it was proposed.
+//! `linux-3.12`: context readahead of 2013, which requires more cached pages before a miss than the request has. A parameter of this policy
+//! also selects the three variants with which this version was compared when it was proposed.
 //!
 //! This policy works like `linux-2.6.31`, but a miss after cached pages starts a window only if the number of these pages is larger than
 //! the number of requested pages. The length of this window is at most the number of these cached pages plus the number of requested pages.

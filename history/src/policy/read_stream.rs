@@ -18,9 +18,9 @@
 //! The second read waits as well, so the distance becomes 64 blocks, and four requests of 16 blocks are sent. Once reads no
 //! longer wait, the distance stays constant.
 //!
-//! Differences from the original: PostgreSQL's read stream gets a list of blocks from its caller, but a policy only sees reads. So here
-//! each open file description is one stream, which consists of the blocks that follow the last read. Nothing is read ahead before the
-//! second sequential read. A read at any other offset restarts the stream.
+//! Differences from the original: PostgreSQL's read stream gets a list of blocks from its caller, but a policy only sees reads. Here,
+//! therefore, each open file description is one stream, which consists of the blocks that follow the last read. Nothing is read ahead
+//! before the second sequential read. A read at any other offset restarts the stream.
 //!
 //! Sources: the commit messages of "read_stream: Only increase distance when waiting for IO", "read_stream: Prevent distance from
 //! decaying too quickly" and "read stream: Split decision about look ahead for AIO and combining" (Andres Freund, pgsql-hackers,

@@ -33,10 +33,10 @@
 //! published time.
 //!
 //! **Assumed**, because the posting says nothing about it: queue depth 1 (the posting only says that IDE and virtio differ in how many
-//! requests may be pending); no byte is read twice; the groups of reads; the sizes of reads outside streams; the order of all reads;
-//! positions evenly spread over the file. The seed determines the order and positions of reads; their numbers and lengths are fixed. In a
-//! larger file the same reads are farther apart, so later reads use less of what was read ahead beyond a stream: `plain` takes 12.4 s at
-//! the file size that `compare` uses, and 12.9 s from 8 GiB on.
+//! requests may be pending); that no byte is read twice; the groups of reads and the sizes of reads outside streams; the order of all
+//! reads; and that positions are evenly spread over the file. The seed determines the order and positions of reads; their numbers and
+//! lengths are fixed. In a larger file the same reads are farther apart, so later reads use less of what was read ahead beyond a stream:
+//! `plain` takes 12.4 s at the file size that `compare` uses, and 12.9 s from 8 GiB on.
 //!
 //! Consecutive reads inside a run, stream or group have no gap between them; between two runs, streams or groups there is always a
 //! gap.

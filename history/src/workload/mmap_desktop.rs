@@ -1,9 +1,9 @@
 //! Page faults in mapped files, while programs on a desktop are started and used.
 //!
-//! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under X. This ratio is the
-//! number of touched pages divided by the number of all pages that were read at faults, including the faulting pages. The machine of that
-//! measurement no longer exists, so the files and the pages that programs touch are invented (`population.rs`). These files and pages were
-//! **fitted** to the MB published for three sizes of read-around:
+//! The posting that proposed a readahead of 512 KiB measured its cost as the "readahead hit ratio" of a desktop under X. The readahead hit
+//! ratio is the number of touched pages divided by the number of all pages that were read at faults, including the faulting pages. The
+//! machine of that measurement no longer exists, so the files and the pages that programs touch are invented (`population.rs`). The files
+//! and the touched pages were **fitted** to the MB published for three sizes of read-around:
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|

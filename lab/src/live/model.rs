@@ -1,7 +1,7 @@
 //! `model-live:`: a source of the engine that is a device model, and delays reads in real time.
 //!
-//! It is the simulator's model with the wall clock instead of the virtual clock, so that the engine can read from an imitation of a disk of
-//! 2010 or of a network volume on any machine. The content of the device is made of 8-byte words, each containing its own offset
+//! The device is the simulator's model with the wall clock instead of the virtual clock. On any machine, the engine can therefore read from
+//! an imitation of a disk of 2010 or of a network volume. The content of the device is made of 8-byte words, each containing its own offset
 //! (little-endian). A read takes 50 to 100 us longer than in the simulator, because sleeping threads wake late, so comparisons should use
 //! devices with a latency of 1 ms or more.
 //!

@@ -106,8 +106,8 @@ pub struct Comparison {
     pub equivalent: Option<bool>,
 }
 
-/// A policy that took less time than the oracle. This is possible on a device with random latencies: the oracle is the best schedule that a
-/// search found, but a policy sends other requests, which get other latencies.
+/// A policy that took less time than the oracle. A policy can beat the oracle on a device with random latencies: the oracle is the best
+/// schedule that a search found, but a policy sends other requests, which get other latencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OracleBeaten {
     pub policy: String,

@@ -2,11 +2,11 @@
 //! of policies). If several policies are equally good, the choice is the setting that `doctor` advises for the disk, or, if that is not
 //! among them, the policy with the smallest window.
 //!
-//! Example: the reads take 4 s with the current setting, 2.04 s with a window of 512 KiB and 2 s with 8 MiB. Then 512 KiB is chosen if it
-//! counts as equal to 8 MiB, that is, if the confidence interval of the ratio of their times is within 5 %. The current setting itself
-//! cannot be chosen, and a policy that saves less than 10 % of the time does not count as a gain. Among equal policies the smaller window
-//! wins, because a larger window costs memory and evicts other readers' pages, and a model is not exact. If the runs do not show which of
-//! two policies is faster, the policy with the shorter mean time is preferred.
+//! Example: the reads take 4 s with the current setting, 2.04 s with a window of 512 KiB and 2 s with 8 MiB. In this example, 512 KiB is
+//! chosen if it counts as equal to 8 MiB, that is, if the confidence interval of the ratio of their times is within 5 %. The current
+//! setting itself cannot be chosen, and a policy that saves less than 10 % of the time does not count as a gain. Among equal policies the
+//! smaller window wins, because a larger window costs memory and evicts other readers' pages, and a model is not exact. If the runs do not
+//! show which of two policies is faster, the policy with the shorter mean time is preferred.
 
 use super::candidates::{Candidate, Choice};
 use super::{MIN_GAIN, MIN_SAVED_S};

@@ -9,10 +9,10 @@
 //! these two windows one after the other delivers only the rate of one window. Therefore the value is chosen by the rate of one window,
 //! which every device reaches, but its gain is computed with the rate of two windows.
 //!
-//! The exponent 1.5 describes how much the reads of two windows overlap. It is between two limits: an exponent of 1
-//! means no overlap, and 2 fits the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048
-//! and 8192, Linux 6.18 with ext4 on a disk of 0.08 ms and 2.4 GB/s delivered 1080, 1346, 2141, 2336, 2348 and 2438
-//! MB/s; the formula with 1.5 gives 1220, 1750, 2130, 2320, 2390 and 2440 MB/s.
+//! The exponent 1.5 describes how much the reads of two windows overlap. The exponent 1.5 is between two limits: an exponent of 1 means no
+//! overlap, and 2 fits the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048 and 8192, Linux 6.18 with ext4
+//! on a disk of 0.08 ms and 2.4 GB/s delivered 1080, 1346, 2141, 2336, 2348 and 2438 MB/s; the formula with 1.5 gives 1220, 1750, 2130,
+//! 2320, 2390 and 2440 MB/s.
 //!
 //! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. A
 //! smaller value is advised if sixteen streams would need more than a quarter of memory, or if a large part of the

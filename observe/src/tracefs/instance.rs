@@ -1,9 +1,10 @@
 //! A tracefs instance: tracing buffers and settings for this process only.
 //!
-//! Its name is `foreread-PID-TIME`, and the process that owns it holds a lock (flock) on the instance's folder as long as that process
-//! lives. If the owner is killed, its guard process ([`super::guard`]) removes the instance. If the guard is killed too, the next process
-//! that creates an instance removes all instances whose lock is free. A check of the process id would not be sufficient: in another PID
-//! namespace, a living process has no /proc/PID. All mounts and namespaces share one tracefs, so the lock is visible everywhere.
+//! The name of the instance is `foreread-PID-TIME`. The process that owns the instance holds a lock (flock) on the instance's folder as
+//! long as the process lives. If the owner is killed, its guard process ([`super::guard`]) removes the instance. If the guard is killed
+//! too, the next process that creates an instance removes all instances whose lock is free. A check of the process id would not be
+//! sufficient: in another PID namespace, a living process has no /proc/PID. All mounts and namespaces share one tracefs, so the lock is
+//! visible everywhere.
 //!
 //! ```text
 //!   owner    mkdir ─► open ─► flock ─► still there? ──no──► again, with another name

@@ -6,7 +6,7 @@
 //!     1..=28  data of this many words          0  a word with the bytes follows, then data
 //!     29      nothing, this many bytes long    30 a word of more ns     31 a word of an absolute time
 //! ```
-//! Such a page has the size of the machine's memory pages. tracefs describes the page's layout in `events/header_page` and
+//! A page of the ring buffer has the size of the machine's memory pages. tracefs describes the page's layout in `events/header_page` and
 //! `events/header_event`. The decoder never reads beyond the page, whatever the page contains.
 
 use foreread_os::host::memory::page_bytes;

@@ -1,5 +1,5 @@
-//! Finds programs that have files of a device open or mapped. Such files keep the readahead setting that the device had when they
-//! were opened.
+//! Finds programs that have files of a device open or mapped. Files that are already open keep the readahead setting that the device had
+//! when they were opened.
 //!
 //! ```text
 //!   proc/4711/fdinfo/3    mnt_id: 27   ──► proc/4711/mountinfo: 27 is 254:0

@@ -1,8 +1,8 @@
 //! A device that serves several commands concurrently over a shared link: a network volume, an object store, an NVMe
 //! drive.
 //!
-//! A command waits for a connection, then for the first byte. Then its bytes arrive in chunks, at the rate of the connection or, if
-//! the shared link is busy, more slowly. The time of a single command is
+//! A command waits for a connection, then for the first byte. After the first byte, the bytes of the command arrive in chunks, at the rate
+//! of the connection or, if the shared link is busy, more slowly. The time of a single command is
 //!
 //! ```text
 //!   T(S) = RTT + S / min(connection, link)
@@ -15,8 +15,8 @@
 //!             └──────────────────────┘
 //! ```
 //!
-//! A transfer has at most one chunk in the link's queue: its next chunk becomes ready when the previous chunk has arrived. So
-//! transfers alternate, and a short read that follows a long one waits for only one chunk of the long read, not for all of them.
+//! A transfer has at most one chunk in the link's queue: its next chunk becomes ready when the previous chunk has arrived. Transfers
+//! therefore alternate, and a short read that follows a long read waits for only one chunk of the long read, not for all its chunks.
 //!
 //! Some protocols send each reply as one message, for example the protocol between a Ceph OSD and its client. For such a protocol,
 //! the whole reply is one chunk: it arrives only when it is complete, and later replies wait for it.
@@ -75,8 +75,8 @@ mod whole_answers {
 }
 
 impl NetModel {
-    /// Returns the minimum time in which a device of this kind reads `bytes` bytes. This is the shortest possible round trip, plus the time
-    /// of the bytes over the link or over all connections together, whichever is slower.
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes. The minimum is the shortest possible round trip, plus
+    /// the time of the bytes over the link or over all connections together, whichever is slower.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let shortest = match self.rtt_p99_ns {
             Some(p99_ns) => rng::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,

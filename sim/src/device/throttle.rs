@@ -7,8 +7,8 @@
 //! ```text
 //!   command ──► waiting (FIFO) ──token──► device          tokens: requests_per_s added, at most burst_requests held
 //! ```
-//! Example: the limit is 3,000 requests per second of up to 256 KiB each, without a burst. Then a read of 4 KiB may start every 333
-//! us. After a read of 1 MiB, which takes four tokens, the next read waits 1.33 ms.
+//! Example: the limit is 3,000 requests per second of up to 256 KiB each, without a burst. With this limit, a read of 4 KiB may start every
+//! 333 us. After a read of 1 MiB, which takes four tokens, the next read waits 1.33 ms.
 //!
 //! Servers that reply "slow down" instead of delaying requests are not modelled, because the simulator has no failures.
 

@@ -2,9 +2,9 @@
 //!
 //! Pages that are always read together are called an *extent*. A *touch* is one use of an extent: by a request that reads it or, in a
 //! mapping, by an access to its page, even if the page is already mapped. A hint is not a touch. Touches are numbered in the order in which
-//! readers would reach them if only the transfer of the bytes took time and nothing else did. So the number of an extent's next touch shows
-//! how soon it is needed. The order of the touches of one job is exact. The order of touches of different jobs is an estimate; the oracle
-//! also serves a reader that is ahead of this order (`oracle/`).
+//! readers would reach them if only the transfer of the bytes took time and nothing else did. The number of an extent's next touch
+//! therefore shows how soon the extent is needed. The order of the touches of one job is exact. The order of touches of different jobs is
+//! an estimate; the oracle also serves a reader that is ahead of this order (`oracle/`).
 //!
 //! ```text
 //!   requests     |----0----|   |-----2-----|         extents: bytes between two boundaries of requests

@@ -2,11 +2,11 @@
 //! readers as the policies.
 //!
 //! An *extent* is a group of pages that are always read together. A schedule fetches the absent extent that is needed soonest,
-//! together with neighbours that it would fetch soon anyway. It evicts the extent that is needed last (Belady 1966). Readahead never evicts
-//! an extent that is needed sooner than the new extent (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A [`Rule`] sets the order,
-//! length and number of fetches, and whether gaps between extents are read too. The best rule depends on the device and the reads. So the
-//! search first simulates a few rules, and a run without readahead. Then it changes the fastest rule, one parameter at a time, until it has
-//! done [`MAX_COST`] times the work of one run, or has reached the lower bound.
+//! together with neighbours that it would fetch soon anyway. A schedule evicts the extent that is needed last (Belady 1966). Readahead
+//! never evicts an extent that is needed sooner than the new extent (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A [`Rule`]
+//! sets the order, length and number of fetches, and whether gaps between extents are read too. The best rule depends on the device and the
+//! reads. The search therefore first simulates a few rules, and a run without readahead. After these simulations, the search changes the
+//! fastest rule, one parameter at a time, until it has done [`MAX_COST`] times the work of one run, or has reached the lower bound.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next

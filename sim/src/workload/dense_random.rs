@@ -32,10 +32,10 @@
 //! faster than `off`: for very dense reads, readahead helps.
 //!
 //! No density fits all three ratios: with 25 %, `original` is 23 % slower than published. `reproduce wu-2013` uses a density of 8
-//! %, which was fitted to `original`; with a density of 8 %, `slow-ramp` is 9 % faster than published. So in the simulation,
-//! `original` loses more, compared with the other variants, than in the publication. In the publication a query took 133 us, four
-//! times as long as a read of 4 KiB on this drive, so most of that time was not spent on reads. Queries of 16 KiB with 30 us
-//! between them (`record=16K,density=50,think=30`) give 0.948, 0.886 and 0.653, at 8271 queries per second (published: 7536).
+//! %, which was fitted to `original`; with a density of 8 %, `slow-ramp` is 9 % faster than published. In the simulation, `original`
+//! therefore loses more, compared with the other variants, than in the publication. In the publication a query took 133 us, four times as
+//! long as a read of 4 KiB on this drive, so most of that time was not spent on reads. Queries of 16 KiB with 30 us between them
+//! (`record=16K,density=50,think=30`) give 0.948, 0.886 and 0.653, at 8271 queries per second (published: 7536).
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 

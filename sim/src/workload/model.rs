@@ -2,7 +2,7 @@
 //!
 //! A job is a sequence of requests through one open file description. A process that reads several files one after the other is a
 //! chain of jobs: each job begins when the previous one has ended. Several such chains represent several processes. An open file
-//! description is opened when its first job begins, and closed when its last job ends. So thousands of files are never open at the
+//! description is opened when its first job begins, and closed when its last job ends. Thousands of files are therefore never open at the
 //! same time unless a job keeps them open.
 //!
 //! ```text

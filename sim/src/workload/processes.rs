@@ -6,11 +6,11 @@
 //!   grep         its own files      open |-32K-|rest| close  open |rest| close  searches a tree
 //! ```
 //!
-//! Each kind of process needs a different readahead, and all processes share the cache and the device. So this workload shows
-//! whether a policy makes one kind of process faster by taking cache or device time from another kind. The sequential files have
-//! half of the workload's size, and the database and the trees have a quarter each. Each tree has as many files as fit, with the
-//! file sizes of the workload `tree`. All processes start at the same time, and each reads all of its data. A random process reads
-//! as many records as fit in a quarter of a sequential file, and reads each record at most once.
+//! Each kind of process needs a different readahead, and all processes share the cache and the device. The workload therefore shows whether
+//! a policy makes one kind of process faster by taking cache or device time from another kind. The sequential files have half of the
+//! workload's size, and the database and the trees have a quarter each. Each tree has as many files as fit, with the file sizes of the
+//! workload `tree`. All processes start at the same time, and each reads all of its data. A random process reads as many records as fit in
+//! a quarter of a sequential file, and reads each record at most once.
 //!
 //! The workload has no pauses, and no two processes share an open file description.
 

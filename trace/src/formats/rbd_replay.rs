@@ -12,9 +12,9 @@
 //!
 //! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. However, `rbd-replay-prep`, which writes
 //! these traces, makes an action a dependency only after the action has ended. By mistake, it writes the id of the action instead of the id
-//! of its completion. So unless `aio-deps=submit` is given, foreread lets such a dependency also wait for the end of the action; the delay
-//! of the dependency still counts from the action's submission. At the recorded speed this makes no difference; at full speed, the queue
-//! never gets deeper than recorded. No absolute times are invented.
+//! of its completion. Unless `aio-deps=submit` is given, foreread therefore lets such a dependency also wait for the end of the action; the
+//! delay of the dependency still counts from the action's submission. At the recorded speed this makes no difference; at full speed, the
+//! queue never gets deeper than recorded. No absolute times are invented.
 
 use self::read::{Action, BANNER, Entry, Io, Reader, What};
 use super::scan::{Names, choice};

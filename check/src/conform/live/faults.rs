@@ -1,7 +1,7 @@
 //! Test patterns with page faults: a file is mapped, pages of the mapping are touched, and some reads are done in
 //! between.
 //!
-//! These patterns never touch a page beyond the end of the file, which would raise a signal.
+//! The test patterns never touch a page beyond the end of the file, because this would raise a signal.
 
 use super::steps::Step;
 use super::story::{DrawSteps, Story, hint, length, place, spread};

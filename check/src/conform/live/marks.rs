@@ -1,8 +1,8 @@
 //! Reads from the flags of a folio's first page frame whether the folio has the kernel's readahead mark (PG_readahead).
 //!
-//! The kernel keeps the readahead mark in the bit that also means "reclaim soon" (a page never has both meanings). It shows that bit to
-//! root as bit 9 of `/proc/kpageflags` (KPF_RECLAIM in the kernel's documentation). If the flags cannot be read, the result is an error and
-//! never a guess.
+//! The kernel keeps the readahead mark in the bit that also means "reclaim soon" (a page never has both meanings). The kernel shows this
+//! bit to root as bit 9 of `/proc/kpageflags` (KPF_RECLAIM in the kernel's documentation). If the flags cannot be read, the result is an
+//! error and never a guess.
 
 use super::LiveError;
 use std::fs::File;

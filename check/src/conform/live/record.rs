@@ -131,7 +131,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Returns whether the file system creates folios larger than its smallest folio. This is tested by sequential reads.
+    /// Returns whether the file system creates folios larger than its smallest folio. The function tests this by sequential reads.
     pub fn large_folios(&mut self, min_order: u32) -> Result<bool, LiveError> {
         let file = 3;
         let steps = (0..64)

@@ -5,7 +5,7 @@
 //!     │  lines of the pipe ──► stderr, until the line that it is mounted
 //!     └─ returns 0; the background process has its own session, and its later messages are lost
 //! ```
-//! The background process keeps none of the caller's files open. It reads its arguments from stdin, so that ps shows no
+//! The background process keeps none of the caller's files open. The background process reads its arguments from stdin, so that ps shows no
 //! secrets. If mounting fails, the background process ends too.
 
 use crate::fail::{Fail, say};
