@@ -1,4 +1,4 @@
-//! `reproduce`: computes every published figure again, and shows ours next to the published one.
+//! `reproduce`: computes every published figure again, and shows our figure next to the published figure.
 //!
 //! ```text
 //!   published/PAPER.csv ──► Experiments ──► Row { published, ours, ratio, ok } ──► JSON (schema foreread.reproduce/1), text, page
@@ -6,7 +6,7 @@
 //! Each row has a [`FigureKind`], which says what an agreement with the published figure proves, and an id,
 //! `number/table/row/column` in lower case with dashes.
 //!
-//! Each run of the command computes every result anew, and no row is left out because it disagrees.
+//! Each run of the command computes every result again, and no row is left out because it disagrees.
 
 mod experiment;
 pub mod published;

@@ -25,7 +25,7 @@ pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Divides each range into pieces; each piece is returned with the index of its range.
+/// Divides each range into parts; each part is returned with the index of its range.
 pub fn pieces(ranges: &[(u64, u64)]) -> Vec<(usize, (u64, u64))> {
     let of = |(number, &(start, length)): (usize, &(u64, u64))| {
         let parts = length.div_ceil(PIECE_BYTES);

@@ -10,9 +10,9 @@
 //! ```text
 //!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command ─► every value
 //! ```
-//! The page loads nothing and runs no script; its content security policy (CSP) forbids both. The page is valid XML as
-//! well as HTML, so that a test can parse it. The values of every chart are also in a table, and every value of the
-//! JSON is on the page. All text is escaped, and the page does not refer to anything outside its file.
+//! The page loads nothing and runs no script; its content security policy (CSP) forbids loading and scripts. The page is valid XML as well
+//! as HTML, so that a test can parse it. The values of every chart are also in a table, and every value of the JSON is on the page. All
+//! text is escaped, and the page does not refer to anything outside its file.
 
 mod values;
 

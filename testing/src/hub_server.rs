@@ -326,7 +326,7 @@ impl HubServer {
         [self.hub.address(), self.content.address()]
     }
 
-    /// From now on, signed URLs lead to this address, which is that of a proxy in front of the content server.
+    /// From now on, signed URLs lead to this address of a proxy in front of the content server.
     pub fn send_to(&self, proxy: SocketAddr) {
         lock(&self.state).content_at = Some(proxy);
     }

@@ -1,8 +1,8 @@
 //! Finds a trace format by its name or by the first bytes of a file.
 //!
 //! The notation is `NAME` or `NAME:key=value,...`, as for policies and workloads: `csv:unit=us`. Detection uses only
-//! the first bytes of a file. If a file fits two formats with different units, detection fails, and the error names
-//! both. The list of formats is in `formats`.
+//! the first bytes of a file. If a file fits two formats with different units, detection fails, and the error names both formats. The list
+//! of formats is in `formats`.
 
 use super::error::TraceError;
 use super::format::{Fit, Format, Pairs};

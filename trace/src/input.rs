@@ -1,4 +1,4 @@
-//! The bytes of a trace: a file, plain or compressed ([`unpack`]), read in pieces of bounded size.
+//! The bytes of a trace: a file, plain or compressed ([`unpack`]), read in buffers of limited size.
 //!
 //! A line or a record has a maximum size, so a decompression bomb costs time but no memory. A file is never held in
 //! memory as a whole, and every skipped byte is counted.

@@ -58,7 +58,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Opens the file, or returns `None` if the file at this place is no longer the `wanted` file.
+    /// Opens the file, or returns `None` if it can no longer be opened or is no longer the file `wanted`.
     pub fn open(&self, wanted: FileKey) -> Option<File> {
         let is_it = |file: &File| key_of(file).is_some_and(|(key, _)| key == wanted);
         match self {

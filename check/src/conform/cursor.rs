@@ -20,7 +20,7 @@ use foreread_core::policy::kernel::{Folios, Sight, counted};
 const LEAF: u64 = 64;
 
 /// Predicts the results of the kernel's cache look-ups (docs/spec/linux-readahead.md 4.9). If a look-up begins inside a large folio, the
-/// kernel's cursor is on the folio's first slot, although its page number is that of a later page. The cursor stays behind like this until
+/// kernel's cursor is on the folio's first slot, although its page number is that of a later page. The cursor stays on the first slot until
 /// the slots cross a leaf of the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a, S> {

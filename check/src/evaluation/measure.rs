@@ -4,9 +4,9 @@
 //!   Key (cell, policy, seed) ──► workload, device, machine ──simulator, Watcher──► Figures
 //! ```
 //! The limits are those of `compare` on a model: as many requests in flight as the device accepts, and at most half of
-//! them readahead. The size of a cache page is that of the policy or, if the policy does not set it, that of the
-//! workload. If the policy is `oracle`, the result is the best schedule found with perfect foresight; only its time can be compared with
-//! that of a policy.
+//! them readahead. The size of a cache page is the size that the policy sets or, if the policy sets none, the size that the workload sets.
+//! If the policy is `oracle`, the result is the best schedule found with perfect foresight; only its time can be compared with that of a
+//! policy.
 
 use super::watcher::Watcher;
 use super::{Cell, devices, opponents, workloads};

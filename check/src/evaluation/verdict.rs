@@ -48,8 +48,8 @@ const SAME_BYTES: f64 = 1.01;
 /// Maximum time of a policy relative to the best.
 pub(crate) const MAX_RATIO: f64 = 1.05;
 
-/// A cell is used for the share of the oracle's gain only if ln(time of `none` / time of oracle) is at least this limit, that is, if the
-/// oracle gains at least 2 %. Below the limit, the share has no meaning: if the oracle gains almost nothing, a policy that is only 1 %
+/// A cell is used for the total share of the oracle's gain only if ln(time of `none` / time of oracle) is at least this limit, that is, if
+/// the oracle gains at least 2 %. Below the limit, the share has no meaning: if the oracle gains almost nothing, a policy that is only 1 %
 /// slower than `none` has a share of minus several thousand.
 pub const MIN_GAIN: f64 = 0.02;
 

@@ -1,5 +1,5 @@
-//! Decides whether one of our figures agrees with the published one. Defines the kinds of figures, the target of a
-//! figure (how closely it must agree), and the score of all figures of a kind.
+//! Decides whether one of our figures agrees with the published figure. Defines the kinds of figures, the target of a figure (how closely
+//! it must agree), and the score of all figures of a kind.
 //!
 //! ```text
 //!   blind      a rule or a model that does not use the paper's figures

@@ -1,8 +1,8 @@
 //! `amp`: adaptive multi-stream prefetching (Gill and Bathen, 2007).
 //!
 //! Each stream has a degree `p`, the size of a readahead window, and a trigger distance `g`: when the reader is `g` before the end of the
-//! window, the next window is requested. In theory, with a request rate `r`, `p` should be `r` times the lifetime of an unread page in the
-//! cache, and `g` should be `r` times the latency of the storage.
+//! window, the next window is requested. In theory, with a request rate `r`, `p` should be `r` times the time that an unread page stays in
+//! the cache, and `g` should be `r` times the latency of the storage.
 //!
 //! ```text
 //!      pos                    tag = end - 4K - g       end

@@ -2,8 +2,8 @@
 //! workload.
 //!
 //! **Everything is invented.** For three sizes of mmap read-around, the posting gives only the fraction of pages that were used (see the
-//! two workloads), but no trace and no list of files. The population is the simplest that we found whose figures are close to the published
-//! ones:
+//! two workloads), but no trace and no list of files. The population is the simplest population that we found whose figures are close to
+//! the published figures:
 //!
 //! ```text
 //!   a file   ....#######..####....########..............####...      # touched stretches, . gaps of two kinds

@@ -8,9 +8,9 @@
 //!                        else the block device itself                    ◄─────────────┤
 //!                        else the first large file below the mount point ◄─────────────┘
 //! ```
-//! Example: a program that maps 64 MiB on a slow disk reads 90 MiB of libraries from a fast one. The slow disk is
-//! tuned, because reads from it take 95 % of the time of all reads. One disk is tuned at a time; files on other disks
-//! are counted and left out. This module does not measure: the probe reads the chosen file or device.
+//! Example: a program that maps 64 MiB on a slow disk reads 90 MiB of libraries from a fast disk. The slow disk is tuned, because reads
+//! from it take 95 % of the time of all reads. One disk is tuned at a time; files on other disks are counted and left out. This module does
+//! not measure: the probe reads the chosen file or device.
 
 use crate::probe::MIN_BYTES;
 use crate::replay::Replay;

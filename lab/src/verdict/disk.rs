@@ -95,7 +95,7 @@ impl SettingLimits {
         self.faults_of_reads.is_some_and(|part| part >= MANY_FAULTS)
     }
 
-    /// The largest readahead that is ever advised.
+    /// Returns the largest readahead that is ever advised for a device with these costs.
     #[must_use]
     pub fn most_bytes(&self, costs: &StorageCosts) -> u64 {
         let most = match costs.turns {

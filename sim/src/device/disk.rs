@@ -18,8 +18,8 @@
 //!               slopes[1].from ...
 //! ```
 //!
-//! The distance between two commands does not matter. Every seek costs the same, and a command that continues the last one without
-//! a gap costs as much as any other.
+//! The distance between two commands does not matter. Every seek costs the same, and a command that continues the previous command without
+//! a gap costs as much as any other command.
 
 use super::{Arrival, Command, Device};
 use serde::{Deserialize, Serialize};

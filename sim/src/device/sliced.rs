@@ -1,4 +1,4 @@
-//! An array behind an I/O scheduler that gives each reader a time slice, as CFQ did. The number and length of these time slices
+//! A disk array behind an I/O scheduler that gives each reader a time slice, as CFQ did. The number and length of these time slices
 //! determine how long a reader waits.
 //!
 //! ```text

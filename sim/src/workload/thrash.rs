@@ -1,4 +1,5 @@
-//! More slow readers than the cache has room for: pages that were read ahead are evicted before their reader reads them.
+//! More slow readers than fit with their readahead windows into the cache: pages that were read ahead are evicted before their reader reads
+//! them.
 //!
 //! A reader whose readahead windows have `W` bytes has up to two windows in the cache, and the least recently touched pages are
 //! evicted. The readers therefore evict each other's pages (thrash) as soon as `streams * 2 * W` is more than the size of the cache. With
