@@ -186,7 +186,7 @@ impl Row {
 }
 
 impl Reproduction {
-    /// All rows in the order of the tables, each with its table.
+    /// Returns all rows, each with its table, in the order of the tables.
     pub fn rows(&self) -> impl Iterator<Item = (&Table, &Row)> {
         let tables = self.tables.iter();
         tables.flat_map(|table| table.rows.iter().map(move |row| (table, row)))

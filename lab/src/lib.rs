@@ -1,7 +1,7 @@
 //! The crate that **measures**: it compares policies, replays traces, explains runs, tunes settings and probes storage.
 //!
-//! On device models it runs the simulator of `foreread-sim`, on real storage the engine `foreread`, and it reports the
-//! results of both in the same format. Traces come from `foreread-trace`. This crate prints nothing.
+//! On device models the crate runs the simulator of `foreread-sim`, on real storage the engine `foreread`, and it reports the results of
+//! both in the same format. Traces come from `foreread-trace`. This crate prints nothing.
 
 #![cfg_attr(
     test,

@@ -59,7 +59,7 @@ pub fn thread_cpu_seconds() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// The location of tracefs. If foreread has mounted it, the mount ends when this value is dropped.
+/// The location of tracefs. If foreread has mounted tracefs, the mount ends when this value is dropped.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,

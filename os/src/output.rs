@@ -178,8 +178,8 @@ pub fn folder_for_all(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
-/// Opens or creates a file with mode 0600, such as a lock file. No other user may open it, because any user that can open a file
-/// can also lock it. Returns an error if the file is a symbolic link, belongs to another user, or is not a regular file.
+/// Opens or creates a file with mode 0600, such as a lock file. No other user may open the file, because any user that can open a file can
+/// also lock it. Returns an error if the file is a symbolic link, belongs to another user, or is not a regular file.
 pub fn own_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;

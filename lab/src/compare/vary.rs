@@ -84,7 +84,7 @@ impl Axis {
     /// Reads `KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// The list has no values, too many values, or an empty value.
+    /// Returns an error if the list has no values, too many values, or an empty value.
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
             return usage(format!(

@@ -5,8 +5,8 @@
 //!   several      min(depth, lanes) at once, over a link that all share
 //! ```
 //! The fit chooses the number of lanes (requests that are served at the same time) from [`LANES`], and the rate of the link from the rates
-//! measured at high queue depths. The fit takes the pair of these two values with the smallest sum of errors. The errors are not squared,
-//! so that a short disturbance of the storage, which affects only few points, has little influence.
+//! measured at high queue depths. The fit takes the pair (number of lanes and rate of the link) with the smallest sum of errors. The errors
+//! are not squared, so that a short disturbance of the storage, which affects only few points, has little influence.
 
 use super::Point;
 use foreread_report::number::{percent, plural, three};
