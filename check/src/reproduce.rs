@@ -196,7 +196,7 @@ impl Reproduction {
         self.rows().filter(|(_, row)| row.is_missed())
     }
 
-    /// The rows whose check fails although they are not listed as known misses.
+    /// Returns the rows whose check fails although they are not listed as known misses.
     pub fn new_misses(&self) -> impl Iterator<Item = (&Table, &Row)> {
         self.missed().filter(|(_, row)| !row.known_miss)
     }

@@ -120,7 +120,7 @@ impl StoreArgs {
 /// The command line of this process, including the program's name.
 static GIVEN: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// The original command line of this process, for commands that execute foreread again.
+/// Returns the original command line of this process, for commands that execute foreread again.
 pub fn given() -> Vec<OsString> {
     GIVEN.get().cloned().unwrap_or_default()
 }
@@ -132,7 +132,7 @@ pub fn set_global(args: &GlobalArgs) {
     let _ = GLOBAL.set(args.clone());
 }
 
-/// The global options of this command.
+/// Returns the global options of this command.
 pub fn global() -> GlobalArgs {
     GLOBAL.get().cloned().unwrap_or_default()
 }

@@ -356,8 +356,8 @@ impl Config {
         all.collect::<Vec<_>>().join("; ")
     }
 
-    /// The settings for a comparison: it uses the policies of the command line or, if there are none, the usual
-    /// policies and the policy from the settings.
+    /// Returns the settings for a comparison, which uses the policies of the command line or, if there are none, the usual policies and the
+    /// policy from the settings.
     #[cfg(feature = "lab")]
     pub fn site(&self, names_policies: bool) -> Site {
         let set = self.policy.as_ref().filter(|_| !names_policies);

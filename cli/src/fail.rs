@@ -42,7 +42,7 @@ impl<E: Into<Failure>> From<E> for Fail {
 }
 
 impl Fail {
-    /// The error for bad usage or bad input: what is wrong, where, and what to do about it.
+    /// Creates the error for bad usage or bad input: what is wrong, where, and what to do about it.
     pub fn input(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
         Failure::input(what, place, remedy).into()
     }
@@ -62,7 +62,7 @@ impl Fail {
         Failure::cannot(what, place, remedy).into()
     }
 
-    /// The error as one line, for callers that print it later.
+    /// Returns the error as one line, for callers that print it later.
     #[cfg(feature = "object")]
     pub fn line(&self) -> String {
         match self {

@@ -173,7 +173,7 @@ fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
     refused(option, path, error)
 }
 
-/// The error if an output file exists already.
+/// Creates the error for an output file that exists already.
 pub fn there_already(path: &OsStr) -> Fail {
     Fail::input(
         "it exists already",

@@ -41,7 +41,7 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     }))
 }
 
-/// The observer that records all requests.
+/// Returns the observer that records all requests.
 pub fn observer(recording: Option<&Recording>) -> Option<Arc<dyn Observer>> {
     recording.map(|recording| Arc::clone(&recording.recorder) as Arc<dyn Observer>)
 }

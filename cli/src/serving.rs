@@ -311,7 +311,7 @@ impl Reporter {
     }
 }
 
-/// The engine's options, from the settings files and the command line.
+/// Returns the engine's options, from the settings files and the command line.
 pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
     let options = Options::default()
         .policy(policy.value.as_str())

@@ -177,12 +177,12 @@ pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
     Ok(signalled)
 }
 
-/// The error if the exit status of the user's command is not available.
+/// Creates the error for the case that the exit status of the user's command is not available.
 pub fn cannot_wait(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "run it again")
 }
 
-/// The error if signal handlers cannot be installed.
+/// Creates the error for the case that signal handlers cannot be installed.
 pub fn no_handler(error: std::io::Error) -> Fail {
     Fail::input(
         "cannot handle signals",

@@ -23,7 +23,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// The error for an invalid request. `remedy` says what the user should write instead.
+/// Creates the error for an invalid request. `remedy` says what the user should write instead.
 pub fn invalid(what: &str, remedy: &str) -> Status {
     refused(Code::InvalidArgument, what, remedy)
 }

@@ -227,7 +227,7 @@ impl SecretKeys {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The address of the server (endpoint) that the secrets contain.
+    /// Returns the address of the server (endpoint) that the secrets contain.
     pub fn endpoint(&self) -> Option<&str> {
         self.value("AWS_ENDPOINT_URL")
     }

@@ -40,7 +40,7 @@ pub struct MountNote {
     pub source: Option<u64>,
 }
 
-/// A hash of 64 bits (FNV-1a), which is the same in every version of the plugin.
+/// Returns a hash of 64 bits (FNV-1a), which is the same in every version of the plugin.
 pub fn number(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |number, byte| {
@@ -111,7 +111,7 @@ impl StateFolder {
         }
     }
 
-    /// The names of all volumes that have a folder.
+    /// Returns the names of all volumes that have a state folder.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

@@ -43,19 +43,19 @@ pub struct PolicyRuns {
 }
 
 impl PolicyRuns {
-    /// The time of each run in seconds, in the order of the runs.
+    /// Returns the time of each run in seconds, in the order of the runs.
     #[must_use]
     pub fn times_s(&self) -> Vec<f64> {
         self.runs.iter().map(|r| r.time_s).collect()
     }
 
-    /// The mean latency of each run in seconds, in the order of the runs.
+    /// Returns the mean latency of each run in seconds, in the order of the runs.
     #[must_use]
     pub fn latencies_s(&self) -> Vec<f64> {
         self.runs.iter().map(|r| r.latency.mean() / 1e9).collect()
     }
 
-    /// The value by which rows are compared (time or latency) for each run, in seconds.
+    /// Returns the value by which rows are compared (time or latency) for each run, in seconds.
     #[must_use]
     pub fn judged_s(&self, by: Judge) -> Vec<f64> {
         match by {

@@ -63,7 +63,7 @@ fn raised(kind: ErrorKind, errno: i32, text: &str, name: &str) -> PyErr {
     }
 }
 
-/// The exception for a source that could not be opened.
+/// Creates the exception for a source that could not be opened.
 pub fn of_open(error: &OpenError, name: &str) -> PyErr {
     if let OpenError::Source(source) = error {
         let text = format!("{}; {}", source.why, source.remedy);

@@ -114,7 +114,7 @@ impl LentReader {
         })
     }
 
-    /// The last known size of the source, in bytes.
+    /// Returns the last known size of the source, in bytes.
     pub fn size(&self, py: Python<'_>) -> u64 {
         let size = py.detach(|| self.reader().size());
         self.readers().size.store(size, Ordering::Relaxed);

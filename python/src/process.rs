@@ -70,12 +70,12 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number by which a forked child is distinguished from its parent: it increases in the child at each fork.
+/// Returns a number by which a forked child is distinguished from its parent: it increases in the child at each fork.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// The settings of files that are opened without explicit settings.
+/// Returns the settings of files that are opened without explicit settings.
 pub fn defaults() -> Settings {
     state().defaults()
 }

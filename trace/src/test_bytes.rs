@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 pub struct SharedBytes(Arc<Mutex<Vec<u8>>>);
 
 impl SharedBytes {
-    /// A copy of the bytes written so far.
+    /// Returns a copy of the bytes written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("whole").clone()
     }

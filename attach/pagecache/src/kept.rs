@@ -68,8 +68,8 @@ fn is_dropped(file: &File, read: &Range<u64>) -> Option<bool> {
     Some(resident::cached(file, read).ok().flatten()? == 0)
 }
 
-/// Whether opening this file drops its cached pages. Returns `None` if the kernel does not report cached pages, or if
-/// the file is empty. This function waits until one byte of the file is read.
+/// Returns whether opening this file drops its cached pages. Returns `None` if the kernel does not report cached pages, or if the file is
+/// empty. This function waits until one byte of the file is read.
 #[must_use]
 pub fn is_dropped_by_open(file: &File) -> Option<bool> {
     if !is_on_fuse(file) {

@@ -16,7 +16,7 @@ const LARGE_OPTIMAL_BYTES: u64 = 2 << 20;
 /// Up to this value, the readahead of a ZFS volume is left to ZFS, which sets one page.
 const MAX_ZVOL_BYTES: u64 = 128 << 10;
 
-/// The assumed costs of reads from a device that was not measured, by its class; only the orders of magnitude are right.
+/// Returns the assumed costs of reads from a device that was not measured, by its class; only the orders of magnitude are right.
 #[must_use]
 pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
     let is_nvme = facts.device.driver.as_deref() == Some("nvme");

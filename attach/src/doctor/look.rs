@@ -74,7 +74,7 @@ const VIRTUAL_MODELS: [(&str, &str); 12] = [
     ("VIRTUAL", "a virtual disk"),
 ];
 
-/// All backing devices of a host.
+/// Returns all backing devices of a host.
 #[must_use]
 pub fn look(host: &Host) -> Vec<DeviceFacts> {
     let devices = host.backing_devices();

@@ -142,7 +142,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// The number of finished runs, and of all runs of the benchmark.
+    /// Returns the number of finished runs, and of all runs of the benchmark.
     pub fn runs(&self) -> [usize; 2] {
         self.runs
     }

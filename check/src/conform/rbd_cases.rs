@@ -25,7 +25,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The value of one of the policy's parameters.
+    /// Returns the value of one of the policy's parameters.
     pub fn value(&self, key: &str) -> u64 {
         let values = self.policy.info.params.iter().zip(&self.policy.values);
         values
@@ -35,7 +35,7 @@ impl Case {
     }
 }
 
-/// The published cases for which librbd can be configured: those without a smallest request size (`min`), which librbd cannot set.
+/// Returns the published cases for which librbd can be configured: those without a smallest request size (`min`), which librbd cannot set.
 pub fn published() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in TABLE.lines().map(str::trim) {
@@ -66,7 +66,7 @@ pub fn published() -> Vec<Case> {
     cases
 }
 
-/// The `nth` random sequence of reads that a seed generates.
+/// Returns the `nth` random sequence of reads that a seed generates.
 pub fn random(seed: u64, nth: u64) -> Case {
     let mut rng = Rng::new(mix(seed) ^ nth);
     let size = SIZES[rng.below(SIZES.len() as u64) as usize];

@@ -261,7 +261,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Number of the last line that was read; the first line is 1.
+    /// Returns the number of the last line that was read; the first line is 1.
     pub fn number(&self) -> u64 {
         self.number
     }

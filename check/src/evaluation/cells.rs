@@ -157,8 +157,7 @@ impl Design {
         }
     }
 
-    /// The cells with generated workloads in this design (set of cells), without cells whose workload does not fit on
-    /// the device.
+    /// Returns the cells with generated workloads in this design (set of cells), without cells whose workload does not fit on the device.
     pub fn cells(self) -> Vec<Cell> {
         let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
         workloads.extend(workloads::NAMES);
@@ -220,7 +219,7 @@ impl Design {
         devices
     }
 
-    /// The seeds that are used to choose the best opponent of a cell, and the seeds that are used to judge all policies.
+    /// Returns the seeds that are used to choose the best opponent of a cell, and the seeds that are used to judge all policies.
     pub fn seeds(self) -> (Vec<u64>, Vec<u64>) {
         match self {
             Design::Baseline => (vec![1], vec![4]),
@@ -229,7 +228,7 @@ impl Design {
         }
     }
 
-    /// The opponents, that is, the policies with which a policy is compared.
+    /// Returns the opponents, that is, the policies with which a policy is compared.
     pub fn opponents(self) -> Vec<String> {
         let names: &[&str] = match self {
             Design::Baseline => &opponents::BASELINE,

@@ -45,8 +45,7 @@ enum Change {
     Half(NetModel),
 }
 
-/// The device with this name.
-/// Returns [`SpecError::UnknownName`] if there is no such device.
+/// Returns the device with this name. Returns [`SpecError::UnknownName`] if there is no such device.
 pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
     let net = |ms: u64, p99_ms: Option<u64>| NetModel {
         rtt_ns: ms * MS,

@@ -41,7 +41,7 @@ const UNPREDICTABLE: [&str; 3] = ["random", "dense-random", "processes"];
 const RECORDED: [&str; 3] = ["boot-ide", "grep-ide", "grep-virtio"];
 const RECORDED_ON: &str = "rbd";
 
-/// The targets of `policy` in a design (set of cells). If `is_partial` is true, only a part of the cells was run.
+/// Returns the targets of `policy` in a design (set of cells). If `is_partial` is true, only a part of the cells was run.
 pub fn targets(report: &Report, policy: &str, design: Design, is_partial: bool) -> Vec<Target> {
     let mut view = View {
         report,

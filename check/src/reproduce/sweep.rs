@@ -47,8 +47,7 @@ pub struct Sweep {
     pub mark_kib: f64,
 }
 
-/// The sweeps of all devices, taken from the published rows with the expressions `fitted DEVICE SIZE` and `mark
-/// DEVICE`.
+/// Returns the sweeps of all devices, taken from the published rows with the expressions `fitted DEVICE SIZE` and `mark DEVICE`.
 pub fn all() -> Vec<Sweep> {
     let mut sweeps: Vec<Sweep> = Vec::new();
     let figures = Paper::named(PAPER).map_or_else(Vec::new, |paper| paper.figures());

@@ -47,7 +47,7 @@ impl FigureKind {
         FigureKind::Shown,
     ];
 
-    /// The name of the kind in JSON, and its description in the score.
+    /// Returns the name of the kind in JSON, and its description in the score.
     pub fn names(self) -> [&'static str; 2] {
         match self {
             FigureKind::Blind => ["blind", "predicted blind"],

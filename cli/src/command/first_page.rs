@@ -35,7 +35,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
 /// Columns of a name and the space after it.
 const NAME: usize = 9;
 
-/// The first page of the help, with the commands of this build, as a template for clap.
+/// Returns the first page of the help, with the commands of this build, as a template for clap.
 pub fn template(all: &Command) -> String {
     let mut page = "{about}\n{usage-heading} {usage}\n".to_string();
     let mut listed = Vec::new();
@@ -58,7 +58,7 @@ pub fn template(all: &Command) -> String {
     page + &format!("Also: {other}; -h, --help, --version\n{EXAMPLE}")
 }
 
-/// The text of `--version`; `-V` prints only its first line.
+/// Returns the text of `--version`; `-V` prints only its first line.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let parts = [

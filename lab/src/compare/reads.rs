@@ -114,7 +114,7 @@ impl Reads {
         }
     }
 
-    /// The smallest file size with which these reads can be generated.
+    /// Returns the smallest file size with which these reads can be generated.
     pub fn least_bytes(&self) -> u64 {
         if let Reads::Named(chosen) = self {
             chosen.info.least_bytes
@@ -123,7 +123,7 @@ impl Reads {
         }
     }
 
-    /// The size of the cache that this workload is designed for.
+    /// Returns the size of the cache that this workload is designed for.
     pub fn cache_bytes(&self) -> Option<u64> {
         if let Reads::Named(chosen) = self {
             chosen.info.cache_bytes
@@ -132,7 +132,7 @@ impl Reads {
         }
     }
 
-    /// How a replay is timed.
+    /// Returns how a replay is timed.
     pub fn pace(&self) -> Option<ReplayPace> {
         let Reads::Trace(replay) = self else {
             return None;

@@ -330,7 +330,8 @@ pub trait Target {
     }
 }
 
-/// The targets of a plan. If the plan contains no target, the result is a scratch file if `scratch` is true, otherwise a device model.
+/// Returns the targets of a plan. If the plan contains no target, the result is a scratch file if `scratch` is true, otherwise a device
+/// model.
 pub fn all(
     plan: &ComparePlan,
     scratch: bool,

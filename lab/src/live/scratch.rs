@@ -57,7 +57,7 @@ impl Scratch {
         foreread_os::open::descriptor_path(&self.file)
     }
 
-    /// The directory in which the file was created.
+    /// Returns the directory in which the file was created.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -370,7 +370,7 @@ impl LoadedTrace {
         Some(last.saturating_sub(self.first_ns) as f64 / 1e9)
     }
 
-    /// The numbers of the files that were read, in the order of their first reads.
+    /// Returns the numbers of the files that were read, in the order of their first reads.
     #[must_use]
     pub fn files_in_order(&self) -> Vec<usize> {
         let mut seen = vec![false; self.files.len()];

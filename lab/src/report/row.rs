@@ -271,15 +271,15 @@ pub(super) struct Spread {
 }
 
 impl Report {
-    /// Number of pairs of rows that were tested.
+    /// Returns the number of pairs of rows that were tested.
     #[must_use]
     pub fn tests(&self) -> usize {
         let tested = self.comparisons.iter().filter(|c| c.p_value.is_some());
         tested.count()
     }
 
-    /// Whether every row that can be recommended was measured. This is false if the comparison was interrupted and some
-    /// rows have no runs.
+    /// Returns whether every row that can be recommended was measured. This is false if the comparison was interrupted and some rows have
+    /// no runs.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let choices = self.rows.iter().filter(|row| !row.limit);
@@ -337,7 +337,7 @@ impl Report {
 }
 
 impl Row {
-    /// The value by which rows are compared: the mean latency for replays at recorded times, otherwise the time.
+    /// Returns the value by which rows are compared: the mean latency for replays at recorded times, otherwise the time.
     #[must_use]
     pub fn judged(&self) -> Option<&Time> {
         self.latency_s.as_ref().or(self.time_s.as_ref())

@@ -49,7 +49,7 @@ impl PairTests {
         tests
     }
 
-    /// Number of pairs that were tested.
+    /// Returns the number of pairs that were tested.
     #[must_use]
     pub fn tests(&self) -> usize {
         self.corrected.iter().flatten().count()

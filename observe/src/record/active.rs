@@ -363,7 +363,8 @@ impl ActiveRecording {
 pub struct InstanceRemoval(Option<JoinHandle<Option<f64>>>);
 
 impl InstanceRemoval {
-    /// The measured time that one event costs the program, in nanoseconds, if it could be measured. Waits until the instance is removed.
+    /// Returns the measured time that one event costs the program, in nanoseconds, if it could be measured. Waits until the instance is
+    /// removed.
     pub fn event_ns(&mut self) -> Option<f64> {
         // A panic is not reported: the next run removes what is left.
         self.0.take()?.join().ok()?

@@ -143,7 +143,7 @@ pub fn crontab(file: &SettingFile, names: &DiskNames) -> SetValue {
     values.last()
 }
 
-/// The trimmed lines of a text, without empty lines and comments.
+/// Returns the trimmed lines of a text, without empty lines and comments.
 pub fn rows<'a>(text: &'a str, comments: &'a str) -> impl Iterator<Item = &'a str> {
     let lines = text.lines().map(str::trim);
     lines.filter(move |line| !line.is_empty() && !line.starts_with(|sign| comments.contains(sign)))

@@ -36,7 +36,7 @@ pub(super) enum Driver {
 }
 
 impl Driver {
-    /// The type's name for the kernel and mkfs, such as `ext4`.
+    /// Returns the type's name for the kernel and mkfs, such as `ext4`.
     pub fn name(self) -> &'static str {
         match self {
             Driver::Ext4 => "ext4",
@@ -103,7 +103,7 @@ impl FileSystem {
         }
     }
 
-    /// The name of the file system in the option `--fs`.
+    /// Returns the name of the file system in the option `--fs`.
     pub fn name(self) -> &'static str {
         self.layout().name
     }

@@ -378,7 +378,7 @@ fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), LiveError> {
     out.write_all(b"\n").map_err(failed)
 }
 
-/// The release of the running kernel, such as `6.18.44`.
+/// Returns the release of the running kernel, such as `6.18.44`.
 pub fn kernel() -> String {
     let release = foreread_os::host::Host::here().kernel_release();
     release.unwrap_or_else(|| "unknown".to_string())
