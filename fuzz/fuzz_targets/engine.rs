@@ -1,5 +1,5 @@
 //! Reads, hints, writes, new versions and faults, against plain vectors of bytes.
-//! Never: looks inside the engine.
+//! The target compares only results, and never looks inside the engine.
 
 #![no_main]
 

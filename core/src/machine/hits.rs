@@ -35,7 +35,7 @@ pub struct SettledGroup {
 impl Machine {
     // ---- getters ----
 
-    /// The group of `pages`, if all of them are in one group and settled. Returns `None` if the pages are not settled or not in one
+    /// The group of `pages`, if all of them are in one group and a read of them needs no decision: present, read before, and without a readahead mark (settled). Returns `None` if the pages are not settled or not in one
     /// group, or if the policy must also be asked about reads of present pages.
     #[must_use]
     pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<SettledGroup> {

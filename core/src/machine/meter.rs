@@ -27,7 +27,8 @@
 //! meter corrects the latency with 16 fetches that were queued after others. Queueing can only increase the first-byte times of these
 //! fetches, so if their median is below the measured latency, the true latency is lower. (The minimum of these times cannot be used
 //! instead of the median: for a store whose median is 15 ms, the minimum is 5 ms, and windows would become too short.) To find an
-//! increase, the transfer times of the fetch itself and of the bytes in flight before it are subtracted from each first-byte time. If the
+//! increase of the latency, each of the 16 first-byte times is reduced by the time to transfer that fetch and the bytes that were
+//! in flight before it. If the
 //! minimum of these differences is more than twice the measured latency, the true latency is higher. Example: a scan keeps 700 KB in
 //! flight on a 62 MB/s link with a round trip of 0.7 ms; without the subtraction, the meter would report a latency of 11 ms. The policy
 //! would then read ahead too far.

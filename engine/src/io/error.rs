@@ -1,4 +1,4 @@
-//! Converts errors of this crate to [`std::io::Error`], and back for sources.
+//! Converts errors of this crate to [`std::io::Error`], and converts the `io::Error` of a source's own code to a `SourceError`.
 //!
 //! The `io::Error` contains the original error and its message; its kind follows from the error number. Example: a read that
 //! the source refused with `ENOENT` is an `io::Error` of kind `NotFound`, and `downcast::<ReadError>()` returns the

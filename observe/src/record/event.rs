@@ -106,7 +106,7 @@ pub fn enable_workers(instance: &Instance) -> Result<(), Failure> {
         .try_for_each(|event| instance.enable(event, Some(ARE_WORKERS)).map(drop))
 }
 
-/// The tracepoint fields without which a read cannot be interpreted.
+/// The tracepoints without which reads cannot be interpreted.
 pub const NEEDED: &[&str] = &[
     "syscalls/sys_enter_read",
     "syscalls/sys_exit_read",

@@ -597,7 +597,7 @@ impl Refusal {
             }
             Refusal::Folder => "add a / at the end of the name",
             Refusal::NoSize(_) => {
-                "use a server that reports the object's size there, or in a reply to HEAD"
+                "use a server that reports the object's size in Content-Range, or in the Content-Length of a reply to HEAD"
             }
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
             Refusal::Connect(why) if has_no_address(why) => {

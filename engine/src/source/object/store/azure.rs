@@ -49,7 +49,7 @@ const API: &str = "2021-12-02";
 static ADVICE: Advice = Advice {
     refused: "check that you have read permission (Storage Blob Data Reader)",
     unsigned: "log in (az login), or set AZURE_STORAGE_KEY: without credentials only public containers can be read",
-    absent: "check the account, container and key (az storage blob list); the name of a prefix ends with /",
+    absent: "check the names of the account, the container and the blob (az storage blob list); the name of a prefix ends with /",
     elsewhere: "check account, container and key (az storage blob list)",
     list: "az storage blob list;",
     no_listing: "check AZURE_STORAGE_ENDPOINT: it must be a server of Azure's storage, not a web page",
