@@ -560,7 +560,7 @@ fn open_loops_are_judged_by_latency() {
         "{text}"
     );
     assert!(
-        text.contains("wait") && text.contains("wait, ms") && text.contains("since it was due"),
+        text.contains("wait") && text.contains("wait, ms") && text.contains("from when it was due"),
         "{text}"
     );
     let advice =
@@ -646,7 +646,7 @@ fn what_exceeds_the_outstanding_reads_waits_and_is_counted() {
         replay
             .notes
             .iter()
-            .any(|note| note.ends_with("up to 16384 reads wait at once")),
+            .any(|note| note.ends_with("up to 16384 reads are outstanding at once")),
         "{:?}",
         replay.notes
     );

@@ -213,8 +213,8 @@ fn what_is_no_series_is_refused() {
             .join(",")
     );
     for (text, part) in [
-        ("", "no values named"),
-        ("streams", "no values named"),
+        ("", "no values given"),
+        ("streams", "no values given"),
         ("streams=", "an empty value"),
         ("streams=1,,2", "an empty value"),
         ("streams=0", "streams=0 is not between 1"),
