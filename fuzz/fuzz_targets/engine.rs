@@ -1,5 +1,5 @@
-//! Reads, hints, writes, new versions and faults, against plain vectors of bytes.
-//! The target compares only results, and never looks inside the engine.
+//! Fuzzes the engine with reads, hints, writes, new versions of the source and injected source failures, and compares
+//! what is read with plain vectors of bytes. The target compares only results, and never looks inside the engine.
 
 #![no_main]
 

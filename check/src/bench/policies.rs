@@ -239,7 +239,8 @@ pub fn run(
     let file = options.file.as_ref().map(|path| CellFile::open(path));
     let mut file = file.transpose()?;
     if let Some(file) = &file {
-        progress.stage("repeating some of the opponents' runs that the file contains");
+        progress
+            .stage("checking the results in the file: repeating its shortest run of each opponent");
         check_opponents(file, &keys, &cell_keys, options, &recorded)?;
     }
     let (file, threads) = (file.as_mut(), options.threads);

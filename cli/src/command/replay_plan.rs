@@ -53,7 +53,7 @@ pub struct ReplayPlanArgs {
     /// Maximum bytes to read
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max: Option<u64>,
-    /// Report what was fetched, used, late, unused (records CMD; root)
+    /// Report which bytes were fetched, used, late, unused (needs root)
     #[arg(long)]
     pub report: bool,
     #[command(flatten)]

@@ -95,7 +95,8 @@ impl Deref for Outside<'_> {
 }
 
 impl<'a> Outside<'a> {
-    /// Creates the value for a thread that the driver has not started itself.
+    /// Creates an `Outside`, the access to the shared state without the lock, for a thread that the driver has not
+    /// started itself.
     pub fn enter(shared: &'a Arc<DriverShared>) -> Outside<'a> {
         Outside {
             shared,

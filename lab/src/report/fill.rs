@@ -341,7 +341,7 @@ fn own_notes(table: &Table) -> Vec<String> {
         .unwrap_or(0.0);
         if refused > TAIL {
             notes.push(format!(
-                "{name}: {} % of the readahead that it planned exceeded the limits and was not read",
+                "{name}: {} % of the readahead that it planned was not read, because too little cache memory or too few requests were available",
                 number::percent(refused)
             ));
         }

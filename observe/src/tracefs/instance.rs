@@ -248,8 +248,9 @@ impl Instance {
         self.set("events/enable", "0")
     }
 
-    /// Ends the instance: recording is turned off, and the guard removes the instance, for which the kernel waits about 0.1 s. If there is
-    /// no guard, this call itself removes the instance.
+    /// Ends the instance: turns recording off, and lets the guard process remove the instance, so that the caller does
+    /// not wait for the removal, which takes the kernel about 0.1 s. If there is no guard, this call itself removes the
+    /// instance.
     ///
     /// All other files of the instance must be closed before this call.
     pub fn leave(mut self) {

@@ -39,7 +39,10 @@ pub static FORMAT: Format = Format {
         ("len", "column of the number of bytes requested"),
         ("returned", "column of the number of bytes returned"),
         ("start", "column of the start time"),
-        ("end", "column of the end time, or"),
+        (
+            "end",
+            "column of the end time (if the trace has durations instead, use 'dur')",
+        ),
         ("dur", "column of the duration"),
         ("op", "column of the operation"),
         ("file", "column of the file's name"),

@@ -161,7 +161,7 @@ impl Darshan {
         if self.requests.len() == MAX_REQUESTS {
             return Err((
                 "more than 4194304 requests",
-                "print one rank or one file at a time",
+                "split the output of darshan-dxt-parser: one rank or one file for each trace",
             ));
         }
         self.requests.push(request);

@@ -1,9 +1,10 @@
 //! The content of a mount, independent of the kernel: inode numbers, attributes, handles and data.
 //!
-//! Every open handle is a separate open description, which reads only the version of its inode number. A read is answered in full or with
-//! an error: the kernel would take a short answer for the end of the file, and would cache the wrong end for every reader. The view never
-//! waits for the kernel, because it needs no invalidation: a changed file gets a new inode number. The view never opens a path that it
-//! has not checked.
+//! Each inode number stands for one version of a file. Every open handle is a separate open description, and reads only
+//! the version that its inode number stands for. A read is answered in full or with an error: the kernel would take a
+//! short answer for the end of the file, and would cache the wrong end for every reader. The view never waits for the
+//! kernel, because it needs no invalidation: a changed file gets a new inode number. The view never opens a path that
+//! it has not checked.
 //!
 //! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request. The limit covers the cache of this view and that
 //! of the kernel together: the kernel gets the remaining time. If listings contain versions ([`Tree::lists_versions`]), trusting them
