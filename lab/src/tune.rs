@@ -30,8 +30,9 @@ use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::probe::{self, Probe};
 use crate::replay::{LoadedTrace, Mode, is_walk};
 use crate::report::Report;
-use crate::verdict::{Confidence, Standing, Verdict};
+use crate::verdict::{Confidence, Gain, Standing, Verdict};
 use choose::Choices;
+use foreread_core::policy::DEFAULT;
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
 use foreread_os::open::look;
@@ -121,6 +122,25 @@ impl TuneReport {
     /// The time of the reads with today's setting, by the model.
     fn today_s(&self) -> Option<f64> {
         Some(self.report.row(&self.today)?.time_s.as_ref()?.mean)
+    }
+
+    /// Recorded time / the model's time of the same reads. No promise may start from more time than was recorded.
+    fn scale(&self) -> f64 {
+        let times = self.recorded_s.zip(self.today_s());
+        let scale = times.map(|(recorded_s, today_s)| recorded_s / today_s);
+        scale
+            .filter(|scale| scale.is_normal() && self.is_as_recorded())
+            .unwrap_or(1.0)
+    }
+
+    /// Whether the model leaves less of the recorded time unexplained than a change has to save. Only then nothing to change is a result.
+    fn explains_recorded(&self) -> bool {
+        self.recorded_s
+            .zip(self.today_s())
+            .is_none_or(|(recorded_s, today_s)| {
+                let missing_s = recorded_s - today_s;
+                missing_s < MIN_SAVED_S || missing_s <= recorded_s * MIN_GAIN
+            })
     }
 
     /// Whether the model agrees with the recorded time of the same reads.
@@ -232,22 +252,30 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             policy: walk,
             ..Gains::default()
         },
+        // `run` lists the folders itself.
         (_, Some(walk), false) => Gains {
-            run: walk.filter(|_| by_run),
+            run: walk.filter(|_| by_run).map(|gain| Gain {
+                with_range_s: None,
+                ..gain
+            }),
             ..Gains::default()
         },
         (false, None, _) => Gains::default(),
         (true, None, true) => Gains {
-            policy: choose::run(report, today, false),
+            policy: choose::ours(report, today),
             ..Gains::default()
-        },
+        }
+        .scaled(tuned.scale()),
         (true, None, false) => Gains {
             kernel: choose::kernel(report, today, &choices),
             run: choose::run(report, today, is_walk).filter(|_| by_run),
             hint,
-            policy: choose::any(report, today, &choices),
+            // 'run' is the same policy without the cost of a mount: where it gains too little, so does a mount.
+            policy: choose::any(report, today, &choices)
+                .filter(|gain| !(by_run && gain.what == DEFAULT)),
             plan: choose::foresight(report, today),
-        },
+        }
+        .scaled(tuned.scale()),
     };
     tuned.verdict = verdict(&tuned, asked, gains, (known, of_disk));
     Ok(tuned)
@@ -278,7 +306,10 @@ fn verdict(
         .is_some_and(|probe| probe.fit.median_error > probe::DOUBTFUL);
     Verdict {
         why: text::verdict(tuned, &steps, ways),
-        confidence: match is_doubtful || !tuned.is_as_recorded() {
+        confidence: match is_doubtful
+            || !tuned.is_as_recorded()
+            || ways == 0 && !tuned.explains_recorded()
+        {
             true => Confidence::Low,
             false => Confidence::Simulated,
         },

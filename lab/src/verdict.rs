@@ -200,7 +200,7 @@ pub struct Gain {
     /// The kernel's maximum that the step sets, in bytes. Null for other steps.
     #[serde(default)]
     pub max_bytes: Option<u64>,
-    /// Its mean time (in mode open: latency) / that of today.
+    /// Its mean time (in mode open: latency) / that of today. Of a range, the larger one for `run`, else the smaller one.
     pub ratio: f64,
     /// Ends of the ratio's 95 % interval, by bootstrap over the pairs. Null with one run.
     pub ratio_ci95: Option<[f64; 2]>,
@@ -208,6 +208,9 @@ pub struct Gain {
     pub today_s: f64,
     /// Mean time with the step, in seconds.
     pub with_s: f64,
+    /// Least and most time with the step, if it can only be said so. Null if `with_s` is the estimate.
+    #[serde(default)]
+    pub with_range_s: Option<[f64; 2]>,
     /// Bytes that it reads from the source / bytes that today's setting reads.
     pub bytes_ratio: Option<f64>,
 }

@@ -64,36 +64,24 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
                 .ratio_ci95
                 .is_some_and(|[low, high]| low <= kernel.ratio && kernel.ratio <= high)
     );
-    assert!(
-        tuned
-            .verdict
-            .gain(Means::Policy)
-            .is_some_and(|gain| gain.ratio <= kernel.ratio)
-    );
+    let run = tuned.verdict.gain(Means::Run).expect("a gain");
+    let [least_s, most_s] = run.with_range_s.expect("a range");
+    assert!(least_s < kernel.with_s && (run.ratio - most_s / run.today_s).abs() < 1e-9);
     let steps = &tuned.verdict.steps;
     let lines: Vec<&str> = steps.iter().map(|s| s.text.as_str()).collect();
-    assert_eq!(steps[0].means, Means::Run);
-    assert_eq!(
-        lines[0], "foreread run -- CMD",
-        "the line of what is said first"
-    );
-    assert!(lines[1].starts_with("foreread doctor --fix DEVICE --to "));
+    assert!(lines.contains(&"foreread run -- CMD"), "{lines:?}");
     assert!(
-        tuned.verdict.why.starts_with("Run the program with ")
-            && tuned
-                .verdict
-                .why
-                .contains("Or set the kernel's readahead to ")
-            && tuned.verdict.why.contains(" times faster"),
-        "{}",
-        tuned.verdict.why
+        lines[0].starts_with("foreread doctor --fix DEVICE --to "),
+        "{lines:?}"
+    );
+    let why = &tuned.verdict.why;
+    assert!(
+        why.starts_with("Set the kernel's readahead to ") && why.contains(" times faster"),
+        "{why}"
     );
     let text = render(&tuned, Style::default());
     assert!(
-        lines
-            .iter()
-            .any(|line| line.starts_with("foreread serve SOURCE --unix"))
-            && text.contains("Expected: x0."),
+        !lines.iter().any(|line| line.contains("foreread serve")) && text.contains("Expected: x0."),
         "{text}"
     );
     assert!(

@@ -156,6 +156,7 @@ fn gain(
         ratio_ci95: ratio_ci95(&before, &after),
         today_s,
         with_s,
+        with_range_s: None,
         bytes_ratio: ratio(bytes(with), bytes(base)),
     };
     Some((gain, paired_t_test(&before, &after)))

@@ -29,12 +29,19 @@ pub(super) fn in_words(gain: &Gain) -> String {
     let bytes = gain.bytes_ratio.filter(|r| (r - 1.0).abs() >= 0.01);
     let bytes = bytes.map_or_else(String::new, |r| format!(", for {} the bytes", times(r)));
     let [with, today] = [gain.with_s, gain.today_s].map(|seconds| span_s(seconds, None));
-    let ratio = times(gain.ratio);
-    if gain.is_limit() {
+    if let Some(range) = gain.with_range_s {
+        let [least, most] = range.map(|seconds| span_s(seconds, None));
+        let [best, worst] = range.map(|seconds| times(seconds / gain.today_s));
+        if range[1] >= gain.today_s {
+            return format!(
+                "At best {best} of today's time ({least} s instead of {today} s{bytes})."
+            );
+        }
         return format!(
-            "At best {ratio} of today's time ({with} s instead of {today} s), if all reads were known in advance."
+            "Expected: {best} to {worst} of today's time, {least} to {most} s instead of {today} s{bytes}."
         );
     }
+    let ratio = times(gain.ratio);
     format!("Expected: {ratio} of today's time{interval}, {with} s instead of {today} s{bytes}.")
 }
 
@@ -75,7 +82,7 @@ pub(super) fn verdict(tuned: &TuneReport, steps: &[Step], ways: usize) -> String
         let beaten = beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"));
         sentences.push(format!(
             "With perfect foresight: {} s{beaten}.",
-            span_s(limit.mean, None)
+            span_s(limit.mean * tuned.scale(), None)
         ));
     }
     sentences.join(" ") + &doubt(tuned)
@@ -87,11 +94,18 @@ fn effect(gain: &Gain) -> String {
     let bytes = bytes.map_or_else(String::new, |ratio| {
         format!(", for {} times the bytes", number::three(ratio))
     });
-    if gain.is_limit() {
-        let [with, today] = [gain.with_s, gain.today_s].map(|seconds| span_s(seconds, None));
-        return format!(
-            "reads take {with} s at best instead of {today} s, and may take as long as now"
-        );
+    if let Some([least_s, most_s]) = gain.with_range_s {
+        let [least, most, today] = [least_s, most_s, gain.today_s].map(|s| span_s(s, None));
+        return match most_s < gain.today_s {
+            true => format!(
+                "reads take {least} to {most} s instead of {today} s ({} to {} times faster{bytes})",
+                number::three(gain.today_s / most_s),
+                number::three(gain.today_s / least_s)
+            ),
+            false => format!(
+                "reads take {least} s at best instead of {today} s, and may take as long as now"
+            ),
+        };
     }
     format!(
         "reads take {} s instead of {} s ({} times faster{bytes})",
@@ -138,7 +152,9 @@ fn no_way(tuned: &TuneReport) -> String {
             true => {
                 " Data in the page cache during the recording can cause this: record from a cold cache."
             }
-            false => " Something else was slow during the recording: record again.",
+            false => {
+                " Something else was slow during the recording, or the model lacks what these reads wait for: record again."
+            }
         };
         let [recorded, today] = [recorded, today].map(|seconds| span_s(seconds, None));
         return format!(
@@ -162,6 +178,15 @@ fn no_way(tuned: &TuneReport) -> String {
             times(ratio),
             more_runs(tuned.report.runs)
         ),
+        None if !tuned.explains_recorded() => {
+            let times = [tuned.recorded_s, tuned.today_s()].map(|s| span_s(s.unwrap_or(0.0), None));
+            let [recorded, today] = times;
+            format!(
+                "No advice: in the model nothing saves {} % of the time, but it predicts only {today} s for reads that took {recorded} s when \
+                 they were recorded. Record again when the storage is idle.",
+                number::percent(MIN_GAIN)
+            )
+        }
         None => format!(
             "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}{}.",
             number::percent(MIN_GAIN),
