@@ -1,16 +1,10 @@
 //! Runs `foreread-check`, in the same way as the tests of `foreread` run that command.
 
-#[path = "../../cli/tests/common/got.rs"]
-#[allow(dead_code, reason = "the command's tests use all of it")]
-mod got;
-#[path = "../../cli/tests/common/help.rs"]
-pub mod help;
-#[path = "../../cli/tests/common/odd.rs"]
-pub mod odd;
-#[path = "../../cli/tests/common/outputs.rs"]
-pub mod outputs;
+#[path = "../../cli/tests/common/command.rs"]
+mod command;
 
-pub use got::foreread;
+pub use command::*;
+
 use std::path::Path;
 use std::process::Command;
 

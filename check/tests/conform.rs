@@ -1,5 +1,6 @@
 //! Tests with recordings of a running kernel: no decision may differ, and our predictions are stable.
 
+use crate::common::says;
 use flate2::read::GzDecoder;
 use foreread_check::conform::linux::{Level, Verdict, check, open};
 use foreread_check::conform::recording::CheckError;
@@ -353,10 +354,7 @@ fn wrong_input_is_reported_with_its_line() {
     let error = check(HEADER.as_bytes(), Level::Pages, None)
         .expect_err("a level")
         .to_string();
-    assert!(
-        error.contains("line 1") && error.contains("use the level 'full'"),
-        "{error}"
-    );
+    says(&error, &["line 1", "use the level 'full'"]);
 }
 
 /// A large file whose every page is read reaches the limit on folios, not the memory's end.

@@ -2,17 +2,11 @@
 
 mod bench_policies;
 mod command;
-mod command_bench_policies;
-mod command_conform;
 mod command_conform_live;
-mod command_replay_log;
-#[cfg(feature = "object")]
-mod command_store;
 mod common;
 mod conform;
 #[cfg(feature = "rbd")]
 mod conform_rbd;
-mod device_fits;
 mod page;
 mod recorded_programs;
 mod reproduce;

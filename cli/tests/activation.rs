@@ -1,6 +1,11 @@
-//! Tests `serve` on a socket that another program created and passes on.
+//! Tests `serve` on a socket that another program created and passes on, and `health` with servers: an NBD server, a server of
+//! another protocol, and none. `mount.rs` tests it with mounts.
 
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use crate::common::{foreread, needs};
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,17 +39,13 @@ fn libnbd_starts_a_server_with_its_socket() {
     let at = |name: &str| dir.path().join(name).display().to_string();
     let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
     std::fs::write(at("disk"), &bytes).expect("written");
-    let Some(info) = with_server("nbdinfo", &["--size"], &at("disk"), &[]) else {
-        return;
-    };
+    needs!(let info = with_server("nbdinfo", &["--size"], &at("disk"), &[]));
     assert_eq!(
         String::from_utf8_lossy(&info.stdout).lines().last(),
         Some("300000"),
         "{info:?}"
     );
-    let Some(copied) = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]) else {
-        return;
-    };
+    needs!(let copied = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]));
     assert!(copied.status.success(), "{copied:?}");
     assert!(
         std::fs::read(at("copy")).expect("copied") == bytes,
@@ -101,7 +102,7 @@ fn systemd_starts_a_server_with_its_socket() {
     }
     assert_eq!(code, Some(0), "a clean end");
     assert!(
-        std::path::Path::new(&at("s")).exists(),
+        Path::new(&at("s")).exists(),
         "the socket is not the server's to remove"
     );
 }
@@ -143,5 +144,72 @@ fn a_path_that_is_not_a_socket_is_refused() {
         "; pass a listening unix or TCP socket",
     ] {
         assert!(said.contains(part), "{part} is not in: {said}");
+    }
+}
+
+/// A server that says this to each client, and its address.
+fn saying(greeting: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let serve = move || {
+        for client in listener.incoming() {
+            let _ = client.and_then(|mut client| client.write_all(greeting));
+        }
+    };
+    foreread_os::threads::spawn("greets", serve).expect("a thread");
+    format!("nbd://{address}")
+}
+
+#[test]
+fn a_server_is_healthy_that_greets() {
+    let (good, bad) = (
+        saying(b"NBDMAGICIHAVEOPT\0\x03"),
+        saying(b"HTTP/1.1 400 Bad"),
+    );
+    assert_eq!(
+        foreread(["health", &good]).is_done(),
+        format!("{good}: answers\n")
+    );
+    let got = foreread(["health", &bad, &good]);
+    let lines = format!("{bad}: not an NBD server\n{good}: answers\n");
+    assert_eq!((got.code, got.out), (Some(1), lines));
+    let gone = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let none = format!("nbd://{}", gone.local_addr().expect("bound"));
+    drop(gone);
+    let got = foreread(["health", &none]);
+    assert_eq!(
+        (got.code, got.out),
+        (Some(1), format!("{none}: nothing listens there\n"))
+    );
+    let got = foreread(["health", "/proc"]);
+    assert_eq!(got.out, "/proc: not a foreread mount\n");
+}
+
+#[test]
+fn a_server_on_a_unix_socket_is_checked_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a socket");
+    let listener = UnixListener::bind(&path).expect("room");
+    let serve = move || {
+        for client in listener.incoming() {
+            let _ = client.and_then(|mut client| client.write_all(b"NBDMAGICIHAVEOPT\0\x03"));
+        }
+    };
+    foreread_os::threads::spawn("greets", serve).expect("a thread");
+    let name = |path: &Path| format!("nbd+unix:///?socket={}", path.display()).replace(' ', "%20");
+    let good = name(&path);
+    let answers = format!("{good}: answers\n");
+    assert_eq!(foreread(["health", &good]).is_done(), answers);
+    let gone = name(&dir.path().join("gone"));
+    let got = foreread(["health", &gone]);
+    assert_eq!(got.code, Some(1));
+    assert!(got.out.contains("No such file"), "{}", got.out);
+    for (name, says) in [
+        ("nbd+unix:///", "no socket is given"),
+        ("nbdx://h", "not the name of an NBD server"),
+    ] {
+        let got = foreread(["health", name]);
+        assert_eq!(got.code, Some(1), "{name}");
+        assert!(got.out.contains(says), "{}", got.out);
     }
 }

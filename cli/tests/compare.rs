@@ -1,19 +1,21 @@
-//! Tests of `compare`: a series in all its output forms, and the output after Ctrl-C: the tables that were measured,
-//! and a list of those that were not.
+//! Tests of `compare` and `sweep`: traces and their formats, the output after Ctrl-C, and cells of a sweep, which agree with
+//! `compare` and are measured only once. The lab's tests cover the replay modes.
 
-use crate::common::foreread;
-use crate::common::process::signal;
-use crate::common::recorded::text;
-use assert_cmd::cargo::cargo_bin;
+use crate::common::{foreread, has, run, says, signal, text};
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The first table is said on stderr; Ctrl-C then ends the comparison with what there is.
 #[test]
 fn ctrl_c_prints_what_was_measured_and_what_was_not() {
+    if !has(&["env", "--default-signal=INT", "true"]) {
+        return;
+    }
     let mut command = Command::new("env");
     // A test that is begun in the background has no SIGINT to give on.
-    command.args(["--default-signal=INT", text(&cargo_bin("foreread"))]);
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")]);
     command.args(["compare", "--on", "model:rbd", "--runs", "40"]);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("it starts");
@@ -25,53 +27,181 @@ fn ctrl_c_prints_what_was_measured_and_what_was_not() {
         "{err}"
     );
     signal(child.id(), "-INT");
-    let out = child.stdout.take().expect("a pipe");
-    let out = std::io::read_to_string(out).expect("text");
+    let out = std::io::read_to_string(child.stdout.take().expect("a pipe")).expect("text");
     said.read_to_string(&mut err).expect("text");
-    let code = child.wait().expect("it ends").code();
-    assert_eq!(code, Some(130), "{err}");
-    assert!(
-        out.contains("\nsequential on model:rbd (") && out.contains("time: mean ± half"),
-        "{out}"
-    );
-    assert!(
-        err.contains("foreread: interrupted; not measured: ")
-            && err.ends_with("boot-ide on model:rbd\n"),
-        "{err}"
-    );
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{err}");
+    says(&out, &["\nsequential on model:rbd (", "time: mean ± half"]);
+    says(&err, &["foreread: interrupted; not measured: "]);
+    assert!(err.ends_with("boot-ide on model:rbd\n"), "{err}");
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../trace/tests/traces")
+        .join(name)
+}
+
+/// The bytes of a fixture in hexadecimal digits, as a file.
+fn from_hex(name: &str, folder: &Path) -> PathBuf {
+    let digits = std::fs::read_to_string(fixture(name)).expect("there");
+    let lines = digits.lines().filter(|line| !line.starts_with('#'));
+    let digits: Vec<char> = lines
+        .flat_map(str::chars)
+        .filter(char::is_ascii_hexdigit)
+        .collect();
+    let byte = |two: &[char]| u8::from_str_radix(&String::from_iter(two), 16).expect("digits");
+    let path = folder.join("rbd.trace");
+    std::fs::write(&path, digits.chunks(2).map(byte).collect::<Vec<_>>()).expect("room");
+    path
+}
+
+/// A program that reads through one open file, waits, and reads again, in our table.
+fn table(folder: &Path) -> PathBuf {
+    let row = |n: u64| {
+        let (at, start) = (n % 20 * 65_536, n * 3_000_000);
+        format!("{at},4096,{start},{}\n", start + 1_000_000)
+    };
+    let rows: String = (0..40).map(row).collect();
+    let path = folder.join("reads.csv");
+    std::fs::write(&path, "offset,length,start_ns,end_ns\n".to_string() + &rows).expect("room");
+    path
+}
+
+/// Compares in the simulator: two runs of each policy, as JSON.
+fn compare(trace: &Path, more: &str) -> Value {
+    let fixed = "--on model:ssd-sata --policy none,linux-6.18 --runs 2 --json -";
+    let got = run(format!("compare {} {fixed} {more}", text(trace)));
+    got.is_done();
+    got.json()
 }
 
 #[test]
-fn a_series_for_people_for_programs_and_as_a_page() {
-    let series = |more: &[&str]| {
-        let fixed = "interleaved --on model:hdd-theory --size 16M --runs 2 --vary streams=1,4";
-        let words = ["compare"].into_iter().chain(fixed.split(' '));
-        foreread(words.chain(more.iter().copied()))
-    };
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let (html, json) = (dir.path().join("x.html"), dir.path().join("x.json"));
-    let (html_text, json_text) = (html.to_string_lossy(), json.to_string_lossy());
-    let got = series(&["--html", &html_text, "--json", &json_text]);
-    let text = got.is_done();
-    let verdict = text.lines().next().unwrap_or_default();
-    assert!(
-        verdict.contains("streams") && verdict.contains("fastest"),
-        "{text}"
+fn a_trace_that_was_imported_gives_the_same_figures() {
+    let table_of_pairs = compare(&fixture("alibaba/unsure.csv"), "--format alibaba");
+    assert_eq!(
+        (&table_of_pairs["workload"], &table_of_pairs["mode"]),
+        (&json!("unsure.csv"), &json!("afap")),
+        "ambiguous content needs a format"
     );
-    for part in [
-        "\n\ninterleaved on model:hdd-theory by streams: ",
-        "\nstreams  ",
-        "\n      4  ",
-    ] {
-        assert!(text.contains(part), "{text}");
+    let folder = tempfile::tempdir().expect("a scratch directory");
+    let traces = [
+        from_hex("rbd-replay/every-action.hex", folder.path()),
+        fixture("strace/full.strace"),
+        table(folder.path()),
+        fixture("csv/dftracer.csv"),
+    ];
+    let out = folder.path().join("imported.frt");
+    for trace in traces {
+        foreread(["trace", "import", text(&trace), "-o", text(&out), "--force"]).is_done();
+        let (direct, imported) = (compare(&trace, ""), compare(&out, ""));
+        for key in ["mode", "think", "rows", "notes", "bound_s", "page_bytes"] {
+            assert_eq!(direct[key], imported[key], "{key} of {}", trace.display());
+        }
+        assert_ne!(direct["workload"], imported["workload"]);
+        assert!(direct["rows"].is_array());
     }
-    let page = std::fs::read_to_string(&html).expect("written");
-    assert!(page.ends_with("</html>\n") && page.contains("rbd-plain"));
-    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
-    let value = read(&std::fs::read_to_string(&json).expect("written"));
-    assert_eq!(value["schema"], "foreread.vary/1");
-    assert_eq!(value["reports"].as_array().map(Vec::len), Some(2));
-    // With '-' the JSON takes the place of the text.
-    let only = series(&["--json", "-"]);
-    assert_eq!(read(only.is_done()), value);
+}
+
+const TRACES: &str = "../lab/traces/grep-ide.frt boot-virtio ../lab/traces/grep-virtio.frt";
+
+fn cells(words: &str) -> Vec<Value> {
+    let got = run(format!("sweep {words} --json -"));
+    let lines = got.is_done().lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[test]
+fn a_cell_is_the_row_of_compare() {
+    let asked = "interleaved --policy linux-6.18 --vary streams=2,4 --memory 16M";
+    let cells = cells(&format!("{asked} --on model:object-near,model:nvme"));
+    assert_eq!(cells.len(), 4, "no row of none that was not asked for");
+    let of = |cell: &&Value| {
+        let is_near = cell["key"]["device"] == "model:object-near";
+        is_near && cell["key"]["trace"] == "interleaved:streams=4"
+    };
+    let cell = cells.iter().find(of).expect("it was asked for");
+    assert_eq!(cell["schema"], "foreread.cell/1");
+    let got = run(format!(
+        "compare {asked} --on model:object-near --runs 1 --json -"
+    ));
+    got.is_done();
+    let compared = got.json();
+    let rows = compared["reports"][1]["rows"].as_array().expect("rows");
+    let row = rows
+        .iter()
+        .find(|row| row["policy"] == "linux-6.18")
+        .expect("there");
+    assert!(row["ra_bytes"].as_u64() > Some(0));
+    for key in "ra_bytes time_s source_bytes hits misses stall_s p99_us".split(' ') {
+        assert_eq!(cell["result"]["row"][key], row[key], "{key}");
+    }
+}
+
+#[test]
+fn a_second_sweep_measures_only_what_is_missing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("cells.jsonl");
+    let resume = format!("--resume {}", text(&file));
+    let sweep = |policies: &str| {
+        cells(&format!(
+            "boot-virtio --on model:object-near,model:nvme {resume} --policy {policies}"
+        ))
+    };
+    let (first, read) = (sweep("none"), || {
+        std::fs::read_to_string(&file).expect("read")
+    });
+    let before = read();
+    assert_eq!((first.len(), before.lines().count()), (2, 2));
+    let missing = || {
+        let got = run(format!(
+            "sweep boot-virtio --on model:nvme --dry-run {resume} --policy none,linux-6.18"
+        ));
+        serde_json::from_str::<Vec<Value>>(got.is_done()).expect("JSON")
+    };
+    let keys = missing();
+    assert_eq!(keys.len(), 1);
+    assert_eq!(
+        (&keys[0]["policy"], &keys[0]["device"]),
+        (&json!("linux-6.18"), &json!("model:nvme"))
+    );
+    // The last line is cut, as a full disk would leave it.
+    std::fs::write(&file, &before[..before.len() - 9]).expect("written");
+    let second = sweep("none,linux-6.18");
+    assert_eq!((second.len(), read().lines().count()), (4, 4));
+    assert!(
+        first.iter().all(|cell| second.contains(cell)),
+        "the same cell is the same result"
+    );
+    let whole = read();
+    assert!(whole.starts_with(before.lines().next().expect("a line")));
+    assert_eq!(sweep("linux-6.18").len(), 2);
+    assert!(missing().is_empty());
+    assert_eq!(read(), whole, "nothing was measured");
+}
+
+/// Each thread loads a trace, and the results are those of one thread. At the end of a sweep its threads and workers wait for a
+/// short cell: large ones are first.
+#[test]
+fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
+    let got = run(format!("sweep --on model:nvme --dry-run {TRACES}"));
+    let missing: Vec<Value> = serde_json::from_str(got.is_done()).expect("JSON");
+    let bytes: Vec<_> = missing
+        .iter()
+        .map(|key| key["trace_bytes"].as_u64())
+        .collect();
+    assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1]);
+    let on = |jobs, policies| {
+        cells(&format!(
+            "{TRACES} --on model:object-near --policy {policies} --jobs {jobs}"
+        ))
+    };
+    let (one, two) = (on(1, "none"), on(2, "none,linux-6.18"));
+    assert_eq!((one.len(), &one), (3, &on(3, "none")));
+    let bytes = |cell: &Value| cell["result"]["row"]["demand_bytes"].as_u64();
+    let reads: std::collections::BTreeSet<_> = one.iter().map(bytes).collect();
+    assert!(reads.len() > 1, "each its trace: {reads:?}");
+    assert_eq!(two.len(), 6);
+    assert!(one.iter().all(|cell| two.contains(cell)));
 }

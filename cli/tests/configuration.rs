@@ -1,7 +1,6 @@
 //! Tests the effect of FOREREAD_POLICY and the configuration files on `compare`, `explain` and `serve`, and how each reports it.
 
-use crate::common::server::Server;
-use crate::common::{Got, foreread_in};
+use crate::common::{Got, Server, foreread_in, says};
 
 /// A user whose configuration is `text`, and a disk of 1 MiB.
 struct User(tempfile::TempDir);
@@ -66,9 +65,9 @@ fn the_policy_that_is_set_is_a_row_of_compare() {
         rows.contains(&"linux-3.12".to_string()) && rows.contains(&"linux-6.18".to_string()),
         "{rows:?}"
     );
-    assert!(
-        notes.contains("linux-3.12 is the policy set") && notes.contains("config.toml line 1"),
-        "{notes}"
+    says(
+        &notes,
+        &["linux-3.12 is the policy set", "config.toml line 1"],
     );
     let (rows, notes) = user.compares("linux-2.6.31:max=1M", "model:nvme", &[]);
     assert!(
@@ -96,10 +95,7 @@ fn max_and_capacity_hold_on_storage_and_not_on_a_model() {
         rows,
         ["none", "linux-6.18:max=96K", "linux-3.12:max=1M", "kernel"]
     );
-    assert!(
-        notes.contains("config.toml line 1") && notes.contains("up to 2G"),
-        "{notes}"
-    );
+    says(&notes, &["config.toml line 1", "up to 2G"]);
     let (rows, _) = user.compares("", "model:nvme", &["--policy", "linux-6.18"]);
     assert_eq!(rows, ["none", "linux-6.18"]);
 }
@@ -160,10 +156,7 @@ fn errors_name_their_place() {
 fn serve_reports_the_origin_of_its_settings() {
     let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
     let said = serves(&user, &["--policy", "rbd-plain"], 0);
-    assert!(
-        said.contains("policy rbd-plain:trigger=10,min=64K,max=1M,"),
-        "{said}"
-    );
+    says(&said, &["policy rbd-plain:trigger=10,min=64K,max=1M,"]);
     let said = serves(&user, &["--policy", "linux-6.18"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
     assert!(said.contains("policy linux-6.18:max=4K,"), "{said}");

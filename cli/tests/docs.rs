@@ -5,7 +5,7 @@
 //! `python/tests/test_docs.py` runs the Python blocks. Links between pages are checked here too;
 //! `.github/workflows/links.yml` checks links to the web.
 
-use crate::common::process::can_mount;
+use crate::common::{can_mount, needs};
 use foreread::source::Mem;
 use foreread_testing::{BucketServer, HubServer};
 use std::collections::BTreeSet;
@@ -236,9 +236,7 @@ fn safetensors() -> Vec<u8> {
 
 #[test]
 fn commands_of_the_pages_run() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let bytes: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
     let (store, hub) = (
         BucketServer::start().expect("a port"),

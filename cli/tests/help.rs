@@ -1,8 +1,9 @@
-//! Tests that the help of every command fits one screen, and that the files generated from the arguments are complete.
-//! The texts are in `snapshots/`.
+//! Tests that the help of every command fits one screen, that the files generated from the arguments are complete, and that
+//! commands which are separate programs (`foreread check`) get their words. The texts are in `snapshots/`.
 
-use crate::common::foreread;
-use crate::common::help::{commands, fits};
+use crate::common::{Got, commands, fits, foreread, says, text};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -18,15 +19,11 @@ fn short_help_fits_24_lines_of_80_columns() {
 fn without_a_command_the_help_goes_to_stderr() {
     let got = foreread::<&str>([]);
     assert_eq!((got.code, got.out.as_str()), (Some(2), ""));
-    assert!(got.err.contains("Usage: foreread"), "{}", got.err);
+    says(&got.err, &["Usage: foreread"]);
     let version = format!("foreread {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(foreread(["-V"]).is_done(), version);
     let long = foreread(["--version"]).is_done().to_string();
     assert!(long.starts_with(&(version + "features: ")), "{long}");
-}
-
-#[test]
-fn help_leads_to_the_command() {
     for path in [&["compare"][..], &["trace", "import"]] {
         let asked = foreread([&["help"], path].concat());
         let long = foreread([path, &["--help"]].concat());
@@ -39,34 +36,102 @@ fn completions_and_manual_pages_have_every_command() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = foreread(["completions", shell]);
         for command in commands() {
-            assert!(script.is_done().contains(&command), "{shell}: {command}");
+            says(script.is_done(), &[&command]);
         }
     }
-    assert!(foreread(["man"]).is_done().contains(".TH foreread 1"));
+    says(foreread(["man"]).is_done(), &[".TH foreread 1"]);
     let dir = tempfile::tempdir().expect("a scratch directory");
-    foreread(["man", dir.path().to_str().expect("UTF-8")]).is_done();
+    foreread(["man", text(dir.path())]).is_done();
     for command in commands() {
         let path = dir.path().join(format!("foreread-{command}.1"));
-        let page = std::fs::read_to_string(&path);
-        renders(&page.unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+        renders(&fs::read_to_string(&path).unwrap_or_else(|error| panic!("{command}: {error}")));
     }
 }
 
 /// Has groff read the page, where groff is installed: it must complain of nothing.
 fn renders(page: &str) {
-    let groff = Command::new("groff")
-        .args(["-man", "-Tascii", "-ww"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
+    let mut groff = Command::new("groff");
+    let groff = groff.args(["-man", "-Tascii", "-ww"]).stdin(Stdio::piped());
+    let groff = groff.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut groff) = groff else {
         println!("skipped: needs groff to render the manual pages");
         return;
     };
-    std::io::Write::write_all(&mut groff.stdin.take().expect("piped"), page.as_bytes())
-        .expect("groff reads");
-    let output = groff.wait_with_output().expect("groff ends");
-    assert!(output.status.success() && !output.stdout.is_empty());
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let mut input = groff.stdin.take().expect("piped");
+    std::io::Write::write_all(&mut input, page.as_bytes()).expect("groff reads");
+    drop(input);
+    let got = Got::from(&groff.wait_with_output().expect("groff ends"));
+    assert!(!got.is_done().is_empty());
+}
+
+/// `foreread` in a folder, beside a script that is its `foreread-check`.
+fn beside(script: Option<&str>, args: &[&str]) -> Got {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (own, binary) = (dir.path().join("foreread"), env!("CARGO_BIN_EXE_foreread"));
+    let linked = fs::hard_link(binary, &own);
+    linked
+        .or_else(|_| fs::copy(binary, &own).map(drop))
+        .expect("the binary");
+    if let Some(script) = script {
+        let other = dir.path().join("foreread-check");
+        fs::write(&other, format!("#!/bin/sh\n{script}\n")).expect("room");
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    let mut command = Command::new(own);
+    let command = command.args(args).env("PATH", "/usr/bin:/bin");
+    Got::from(&command.output().expect("it starts"))
+}
+
+#[test]
+fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
+    for (args, expected) in [
+        ("check reproduce all --json -", "reproduce all --json -"),
+        ("check conform linux -h", "conform linux -h"),
+        ("check bench", "bench"),
+        ("check", ""),
+        (
+            "--log debug check bench hit --force",
+            "bench --log=debug hit --force",
+        ),
+    ] {
+        let got = beside(
+            Some("echo \"$*\"; exit 9"),
+            &Vec::from_iter(args.split(' ')),
+        );
+        assert_eq!(
+            (got.code, got.out.trim_end()),
+            (Some(9), expected),
+            "{args}"
+        );
+    }
+    // One of another version is named with both versions.
+    let own = env!("CARGO_PKG_VERSION");
+    for (theirs, warned) in [("0.0.7", true), (own, false)] {
+        let script = format!(
+            "[ \"$1\" = --version ] && echo foreread-check {theirs} && exit\necho ran; exit 9"
+        );
+        let got = beside(Some(&script), &["check", "bench"]);
+        assert_eq!((got.code, got.out.as_str()), (Some(9), "ran\n"), "{theirs}");
+        assert_eq!(got.err.lines().count(), usize::from(warned), "{}", got.err);
+        let both = format!("has version 0.0.7 and this foreread {own}: ");
+        assert_eq!(got.err.contains(&both), warned, "{}", got.err);
+    }
+}
+
+#[test]
+fn without_it_the_error_says_how_to_get_it() {
+    for args in [&["check", "reproduce", "all"][..], &["check"]] {
+        let got = beside(None, args);
+        assert_eq!(
+            (got.code, got.err.lines().count()),
+            (Some(3), 1),
+            "{}",
+            got.err
+        );
+        let parts = [
+            "foreread: 'check' needs the program foreread-check, ",
+            "cargo install --path check",
+        ];
+        says(&got.err, &parts);
+    }
 }

@@ -4,9 +4,6 @@
 mod activation;
 #[cfg(feature = "object")]
 mod cache;
-#[cfg(all(feature = "object", feature = "serve", feature = "mount"))]
-mod canaries;
-mod check;
 mod common;
 mod compare;
 mod configuration;
@@ -17,10 +14,7 @@ mod doctor;
 mod golden;
 #[cfg(feature = "mount")]
 mod hang;
-mod health;
 mod help;
-mod html;
-mod metadata;
 #[cfg(feature = "mount")]
 mod mount;
 #[cfg(all(feature = "otlp", feature = "serve"))]
@@ -33,11 +27,10 @@ mod record_kernel;
 #[cfg(feature = "serve")]
 mod recording;
 mod refusals;
-mod replay;
 mod run;
 mod run_promises;
 mod run_sampled;
-#[cfg(all(feature = "object", feature = "serve"))]
+#[cfg(all(feature = "object", feature = "serve", feature = "mount"))]
 mod secrets;
 #[cfg(all(
     feature = "object",
@@ -46,10 +39,5 @@ mod secrets;
     feature = "rbd"
 ))]
 mod snapshots;
-mod sweep;
 mod threads;
-mod trace;
 mod tune;
-#[cfg(feature = "mount")]
-mod units;
-mod verdict;

@@ -1,6 +1,7 @@
 //! Tests `foreread mount` as users run it: it reports the mount, and unmounts after one signal, after two, or when it is killed.
-use crate::common::process::{can_mount, signal};
-use crate::common::{first_line, foreread};
+//! The systemd units have the rights that SECURITY.md states, and a mount works with these rights.
+
+use crate::common::{Server, can_mount, first_line, foreread, needs, says, signal};
 use foreread_trace::Item;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -100,9 +101,7 @@ fn source() -> tempfile::TempDir {
 
 #[test]
 fn mounted_read_and_unmounted_by_a_signal() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     for signal in ["-INT", "-TERM", "-HUP"] {
         let mounted = Mounted::new(source.path(), &["--stats-every", "100ms"]);
@@ -113,10 +112,7 @@ fn mounted_read_and_unmounted_by_a_signal() {
         let dir = mounted.dir.path().to_path_buf();
         let (status, err) = mounted.ended();
         assert!(status.success(), "{status}: {err}");
-        assert!(
-            err.contains("files 0 now, 1 in all; reads ") && err.contains("sent 3.00 MB"),
-            "{err}"
-        );
+        says(&err, &["files 0 now, 1 in all; reads ", "sent 3.00 MB"]);
         assert!(
             !dir.exists(),
             "the folder could be removed, so nothing is mounted there"
@@ -136,9 +132,7 @@ fn peak_of(pid: u32) -> u64 {
 /// the cache, which may have 256 MiB.
 #[test]
 fn a_mount_has_the_memory_that_its_readers_need() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     let large = File::create(source.path().join("large")).expect("made");
     large.set_len(400 << 20).expect("a sparse file");
@@ -161,9 +155,7 @@ fn a_mount_has_the_memory_that_its_readers_need() {
 /// One file, by the usual command.
 #[test]
 fn a_single_file_is_a_folder_with_that_file() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     let mounted = Mounted::new(
         &source.path().join("file"),
@@ -196,9 +188,7 @@ fn a_single_file_is_a_folder_with_that_file() {
 /// The process of a mount that was taken away ends late; what was mounted at the place meanwhile stays.
 #[test]
 fn the_end_of_a_mount_does_not_unmount_the_next_one() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     let mut first = Mounted::new(source.path(), &[]);
     first.signal("-STOP");
@@ -217,9 +207,7 @@ fn the_end_of_a_mount_does_not_unmount_the_next_one() {
 
 #[test]
 fn busy_it_is_detached_and_a_second_signal_ends_it() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     let mut mounted = Mounted::new(source.path(), &[]);
     let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
@@ -253,9 +241,7 @@ fn busy_it_is_detached_and_a_second_signal_ends_it() {
 
 #[test]
 fn killed_it_leaves_enotconn_and_nothing_else() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     let mounted = Mounted::new(source.path(), &[]);
     let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
@@ -300,9 +286,7 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
 #[cfg(feature = "object")]
 #[test]
 fn odd_keys_are_named_once() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let server = foreread_testing::BucketServer::start().expect("a port");
     for key in [
         "dir/a", "dir//c", "dir/..", "dir/b\tc", "dir/b\nc", "dir/x", "dir/x/y",
@@ -314,17 +298,10 @@ fn odd_keys_are_named_once() {
         &["--attr-ttl", "0s"],
         server.variables(),
     );
-    assert!(
-        mounted.begin.contains("policy auto:max-overfetch=2;"),
-        "{}",
-        mounted.begin
-    );
-    assert!(
-        mounted
-            .begin
-            .contains("at most 16 requests at once (default for kind object)"),
-        "{}",
-        mounted.begin
+    says(&mounted.begin, &["policy auto:max-overfetch=2;"]);
+    says(
+        &mounted.begin,
+        &["at most 16 requests at once (default for kind object)"],
     );
     for _ in 0..2 {
         let names: Vec<_> = fs::read_dir(mounted.dir.path().join("dir"))
@@ -392,17 +369,12 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
         String::from_utf8_lossy(&out.stderr),
     );
     assert!(out.status.success(), "{error}");
-    assert!(
-        text.contains("2 ranges of 1 file (3.15 MB), of headers"),
-        "{text}"
-    );
+    says(&text, &["2 ranges of 1 file (3.15 MB), of headers"]);
     let next = format!("next: foreread mount {name} DIR --plan {plan}");
     assert!(text.contains(&next), "{text}");
     let bytes = hub.content_seen().len();
     assert!(bytes <= 4, "{bytes} requests for a header");
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let mounted = Mounted::with(Path::new("hf://u/r"), &["--plan", &plan], variables);
     // The end of the file is read while no program reads.
     let last = format!("-{}", model.len() - 1);
@@ -439,9 +411,7 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
 /// What the kernel asks a mount for is in the trace when it is gone, under the file's name.
 #[test]
 fn reads_through_a_mount_are_recorded() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let (source, folder) = (source(), tempfile::tempdir().expect("a folder"));
     let path = folder.path().join("t.frt");
     let mounted = Mounted::new(source.path(), &["--record", &path.display().to_string()]);
@@ -507,9 +477,7 @@ fn is_mounted(dir: &Path) -> bool {
 /// What the kernel has kept of a mount says nothing of its server.
 #[test]
 fn a_mount_whose_server_hangs_is_not_healthy() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     let mounted = Mounted::new(source.path(), &["--attr-ttl", "1h"]);
     let place = mounted.dir.path().display().to_string();
@@ -545,9 +513,7 @@ fn a_mount_whose_server_hangs_is_not_healthy() {
 /// In the background, by options as fstab has them; what uses it is named, and it goes when that has ended.
 #[test]
 fn a_mount_in_the_background_is_unmounted_by_the_command() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     let name = source.path().display().to_string();
     let mounted = Detached::new(&["-o", "ro,noauto,cache=64M,attr_ttl=0s", &name]);
@@ -581,11 +547,7 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     let line = format!("{place}: not a foreread mount\n");
     assert_eq!((unhealthy.code, unhealthy.out), (Some(1), line));
     let line = foreread(["umount", &place]);
-    assert!(
-        line.is_refused().contains(" is tmpfs; use 'umount'"),
-        "{}",
-        line.err
-    );
+    line.refuses(" is tmpfs; use 'umount'");
     over(&["umount"]);
     let slash = format!("{place}/");
     assert_eq!(foreread(["umount", &slash]).is_done(), format!("{place}\n"));
@@ -597,9 +559,7 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
 /// A lock that its caller holds is free when the caller has ended, and its process has the command's name.
 #[test]
 fn a_mount_in_the_background_keeps_no_file_of_its_caller() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = source();
     let (kept, dir) = (
         tempfile::NamedTempFile::new().expect("room"),
@@ -628,40 +588,10 @@ fn a_mount_in_the_background_keeps_no_file_of_its_caller() {
     drop(mounted);
 }
 
-/// What cannot be mounted leaves no process behind, and the first command ends as the other did.
-#[test]
-fn a_mount_that_fails_in_the_background_says_why() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let place = dir.path().display().to_string();
-    let got = foreread(["mount", "-d", "/none/there", &place]);
-    assert!(got.is_refused().contains("/none/there"), "{}", got.err);
-    for words in [
-        &["--log", "warn", "mount", "-o", "x"][..],
-        &["mount", "-do", "x"],
-    ] {
-        let got = foreread([words, &[".", &place]].concat());
-        assert!(
-            got.is_refused().contains("-o was not recognised"),
-            "{}",
-            got.err
-        );
-    }
-    for (options, part) in [
-        ("ro,cahce=1G", "'--cache'"),
-        ("remount", "cannot be changed"),
-        ("help", "unknown"),
-    ] {
-        let got = foreread(["mount", "-d", "-o", options, ".", &place]);
-        assert!(got.is_refused().contains(part), "{options}: {}", got.err);
-    }
-}
-
 /// mount(8) calls the script; a variable of its file reaches the mount.
 #[test]
 fn fstab_mounts_by_the_script() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let (source, dir) = (source(), tempfile::tempdir().expect("a folder"));
     let file = source.path().join("variables");
     fs::write(&file, "FOREREAD_POLICY=none\n").expect("room");
@@ -719,4 +649,86 @@ fn fstab_mounts_by_the_script() {
         "{code:?} {said}"
     );
     foreread(["umount", &place]).is_done();
+}
+
+/// A file of the repository.
+fn of_repository(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::fs::read_to_string(root.join(path)).expect(path)
+}
+
+/// The values of a key.
+fn values(unit: &str, key: &str) -> Vec<String> {
+    let lines = unit.lines();
+    let values = lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    values.map(str::to_string).collect()
+}
+
+#[test]
+fn units_have_the_documented_rights() {
+    let told = of_repository("SECURITY.md");
+    let serve = of_repository("contrib/systemd/foreread-serve@.service");
+    assert_eq!(values(&serve, "User"), ["foreread"]);
+    assert_eq!(values(&serve, "NoNewPrivileges"), ["yes"]);
+    let mount = of_repository("contrib/systemd/foreread-mount@.service");
+    assert!(values(&mount, "User").is_empty());
+    assert_eq!(values(&mount, "NoNewPrivileges"), ["yes"]);
+    let [rights] = &values(&mount, "CapabilityBoundingSet")[..] else {
+        panic!("one line");
+    };
+    let rights: Vec<String> = rights
+        .split(' ')
+        .map(|right| format!("`{right}`"))
+        .collect();
+    assert!(told.contains(&rights.join(" and ")), "{rights:?}");
+    assert_eq!(rights.len(), 2);
+    // With these the mount would be in a private mount namespace.
+    let private = ["Protect", "Private", "ReadOnlyPaths", "TemporaryFileSystem"];
+    let found = mount
+        .lines()
+        .find(|line| private.iter().any(|key| line.starts_with(key)));
+    assert_eq!(found, None);
+}
+
+#[test]
+fn a_mount_needs_no_more_rights_than_its_unit_has() {
+    needs!(can_mount());
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        println!("skipped: needs setpriv");
+        return;
+    }
+    let rights = values(
+        &of_repository("contrib/systemd/foreread-mount@.service"),
+        "CapabilityBoundingSet",
+    );
+    let rights: Vec<String> = rights[0]
+        .split(' ')
+        .map(|right| format!("+{}", right.trim_start_matches("CAP_").to_ascii_lowercase()))
+        .collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, dir) = (folder.path().join("source"), folder.path().join("m"));
+    for path in [&source, &dir] {
+        std::fs::create_dir(path).expect("made");
+    }
+    // Of a user who lets no other look.
+    let file = source.join("file");
+    std::fs::write(&file, "bytes").expect("room");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, mode).expect("set");
+    for path in [&file, &source] {
+        std::os::unix::fs::chown(path, Some(1000), Some(1000)).expect("root may");
+    }
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--bounding-set=-all,{}", rights.join(",")));
+    command.args(["--inh-caps=-all", "--no-new-privs"]);
+    command.arg(env!("CARGO_BIN_EXE_foreread")).arg("mount");
+    command
+        .arg(&source)
+        .arg(&dir)
+        .args(["--allow-other", "--cache", "16M"]);
+    let server = Server::start(&mut command);
+    assert_eq!(server.line, dir.display().to_string());
+    assert_eq!(std::fs::read(dir.join("file")).expect("read"), b"bytes");
+    server.ended_by("-TERM");
+    assert!(!dir.join("file").exists());
 }

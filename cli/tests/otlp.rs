@@ -3,7 +3,7 @@
 //!
 //! The receiver parses the data with the crate that OpenTelemetry generates from its protocol.
 
-use crate::common::server::Server;
+use crate::common::Server;
 use crate::common::{foreread, foreread_in};
 use foreread::source::{Nbd, Source};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;

@@ -1,18 +1,15 @@
-//! Tests of output files: links are not followed, and existing files are not replaced without `--force`, for every
-//! option that names a file.
+//! Tests of output files: links are not followed, and existing files are not replaced without `--force`, for every option that
+//! names a file; what is killed leaves no part of a file; a page of `--html` embeds the JSON of its command.
 
-use crate::common::foreread;
-use crate::common::outputs::no_command_follows_a_link;
+use crate::common::{foreread, inside, no_command_follows_a_link, run, says, text};
 use foreread::eventlog::check_log_among;
 use foreread_history::policies;
+use serde_json::Value;
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Write};
 use std::os::unix::fs::symlink;
-use std::path::Path;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Options that name an output, each with what it needs: `OUT` is the file, `IN` a trace.
 const OPTIONS: &[&str] = &[
@@ -37,149 +34,150 @@ const OPTIONS: &[&str] = &[
     "serve IN --tcp 0 --record OUT",
 ];
 
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces/foreread/v1.frt")
+}
+
 #[test]
 fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     let dir = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| dir.path().join(name);
-    fs::write(path("reads.csv"), "offset,len\n0,4096\n4096,4096\n").expect("room");
-    let source = path("trace.frt");
-    foreread([
-        "trace",
-        "import",
-        text(&path("reads.csv")),
-        "-o",
-        text(&source),
-    ]);
-    assert!(source.exists(), "a trace to work with");
+    let source = dir.path().join("trace.frt");
+    let import = format!("trace import {} -o {}", text(&example()), text(&source));
+    run(&import).is_done();
+    let same = fs::read(&source).expect("there") == fs::read(example()).expect("there");
+    assert!(same, "a trace of our own comes back as it was");
     no_command_follows_a_link(OPTIONS, dir.path(), &source);
+    run(import + " --force").is_done();
 }
 
-/// The logs of a folder have names that anyone can know before.
+/// Killed while it writes, it leaves nothing: the file has no name yet.
+#[test]
+fn a_kill_leaves_no_half_file() {
+    let folder = tempfile::tempdir().expect("a scratch directory");
+    let (pipe, out) = (folder.path().join("pipe"), folder.path().join("out.frt"));
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("skipped: needs mkfifo");
+        return;
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let child = child.args(["trace", "import", text(&pipe), "-o", text(&out)]);
+    let mut child = child.stdout(Stdio::null()).spawn().expect("it starts");
+    // The head of a trace comes, and then nothing more: it waits in the middle.
+    let whole = fs::read(example()).expect("there");
+    let mut writer = fs::OpenOptions::new()
+        .write(true)
+        .open(&pipe)
+        .expect("a pipe");
+    writer.write_all(&whole[..200]).expect("read");
+    child.kill().and_then(|()| child.wait()).expect("it runs");
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
+}
+
+/// The logs of a folder have names that anyone can know before. The folder is made, and each log in it replays.
 #[test]
 fn an_event_log_follows_no_link_and_replaces_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (data, logs, kept) = (
-        dir.path().join("data"),
-        dir.path().join("logs"),
-        dir.path().join("kept"),
-    );
+    let [data, logs, kept, none] =
+        ["data", "new/logs", "kept", "none"].map(|name| dir.path().join(name));
     fs::write(&data, vec![7; 1 << 20]).expect("room");
-    fs::create_dir(&logs).expect("made");
-    let run = |more: &[&str]| {
-        let args = [
-            "compare",
-            "sequential",
-            "--on",
-            text(&data),
-            "--size",
-            "1M",
-            "--runs",
-            "1",
-            "--policy",
-            "none",
-        ];
-        foreread(
-            args.iter()
-                .copied()
-                .chain(["--event-log", text(&logs)])
-                .chain(more.iter().copied()),
-        )
+    let log = |on: &str, logs: &Path, more: &str| {
+        let fixed = "compare sequential --size 1M --runs 1 --policy linux-6.18:max=128K";
+        run(format!(
+            "{fixed} --on {on} --event-log {} {more}",
+            text(logs)
+        ))
     };
-    assert_eq!(run(&[]).code, Some(0));
-    let log = fs::read_dir(&logs)
-        .expect("there")
-        .next()
-        .expect("one")
-        .expect("readable")
-        .path();
-    let again = run(&[]);
-    assert!(
-        again.is_refused().contains("it exists already"),
-        "{}",
-        again.err
-    );
+    assert_eq!(log(text(&data), &logs, "").code, Some(0));
+    let names: Vec<_> = fs::read_dir(&logs)
+        .expect("made")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    assert_eq!(names.len(), 2, "none and linux-6.18: {names:?}");
+    for log in &names {
+        let file = fs::File::open(log).expect("it is there");
+        let same = check_log_among(BufReader::new(file), &[&policies()], None);
+        assert!(same.is_ok(), "{}: {same:?}", log.display());
+    }
+    log(text(&data), &logs, "").refuses("it exists already");
     fs::write(&kept, "kept").expect("room");
-    fs::remove_file(&log).expect("removed");
-    symlink(&kept, &log).expect("made");
-    assert!(run(&[]).is_refused().contains("it exists already"));
-    assert_eq!(run(&["--force"]).code, Some(0));
+    for name in &names {
+        fs::remove_file(name).expect("removed");
+        symlink(&kept, name).expect("made");
+    }
+    log(text(&data), &logs, "").refuses("it exists already");
+    assert_eq!(log(text(&data), &logs, "--force").code, Some(0));
     assert_eq!(fs::read(&kept).expect("there"), b"kept");
-    assert!(fs::symlink_metadata(&log).expect("there").is_file());
+    assert!(fs::symlink_metadata(&names[0]).expect("there").is_file());
+    // A folder that cannot be made is said before anything is measured.
+    log(text(&data), &data.join("logs"), "").refuses("creating the folder for event logs");
+    // On a model there are no logs, and no folder is made.
+    assert_eq!(log("model:nvme", &none, "").code, Some(0));
+    assert!(!none.exists());
 }
 
 /// Pages are many files: none of them follows a link.
 #[test]
 fn manual_pages_follow_no_link() {
     let dir = tempfile::tempdir().expect("a folder");
-    fs::write(dir.path().join("kept"), "kept").expect("room");
-    symlink(dir.path().join("kept"), dir.path().join("foreread.1")).expect("made");
-    let got = foreread(["man", text(dir.path())]);
-    assert!(
-        got.is_refused().contains("it exists already"),
-        "{}",
-        got.err
-    );
-    assert_eq!(fs::read(dir.path().join("kept")).expect("there"), b"kept");
-    assert!(
-        foreread(["man", text(dir.path()), "--force"])
-            .is_done()
-            .is_empty()
-    );
-    assert_eq!(fs::read(dir.path().join("kept")).expect("there"), b"kept");
-    assert!(
-        dir.path().join("foreread-compare.1").exists()
-            && dir.path().join("foreread-trace-info.1").exists()
-    );
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("kept"), "kept").expect("room");
+    symlink(path("kept"), path("foreread.1")).expect("made");
+    foreread(["man", text(dir.path())]).refuses("it exists already");
+    let got = foreread(["man", text(dir.path()), "--force"]);
+    assert!(got.is_done().is_empty());
+    assert_eq!(fs::read(path("kept")).expect("there"), b"kept");
+    assert!(path("foreread-compare.1").exists() && path("foreread-trace-info.1").exists());
 }
 
-/// `compare --event-log` makes the folder that it is given, and each log in it replays.
+/// With the same JSON inside as `--json` writes.
 #[test]
-fn the_folder_of_event_logs_is_made() {
+fn a_page_has_the_json_of_its_command() {
     let dir = tempfile::tempdir().expect("a scratch directory");
-    let (disk, logs) = (dir.path().join("disk"), dir.path().join("new/logs"));
-    std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
-    let on = disk.display().to_string();
-    let args = [
-        "compare",
-        "sequential",
-        "--on",
-        &on,
-        "--policy",
-        "linux-6.18:max=128K",
-        "--runs",
-        "1",
-        "--event-log",
-    ];
-    let got = foreread(args.iter().copied().chain([logs.to_str().expect("a path")]));
-    assert_eq!(got.code, Some(0), "{}", got.err);
-    let names: Vec<_> = std::fs::read_dir(&logs)
-        .expect("it is made")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    assert_eq!(names.len(), 2, "none and linux-6.18: {names:?}");
-    for log in &names {
-        let file = std::fs::File::open(log).expect("it is there");
-        let same = check_log_among(BufReader::new(file), &[&policies()], None);
-        assert!(same.is_ok(), "{}: {same:?}", log.display());
+    let [csv, page, json] = ["r.csv", "p.html", "j.json"].map(|name| dir.path().join(name));
+    fs::write(&csv, "offset,len\n0,4096\n4096,4096\n8192,4096\n").expect("room");
+    let compare = "compare interleaved --on model:hdd-theory --size 4M --runs 2";
+    for (command, schema, shown) in [
+        (compare.to_string(), "compare", "<svg"),
+        (
+            format!("{compare} --vary streams=1,4"),
+            "vary",
+            "by streams",
+        ),
+        (format!("tune {} --on model:nvme", text(&csv)), "tune", ""),
+        (
+            format!("explain {} --on model:nvme", text(&csv)),
+            "explain",
+            "",
+        ),
+        ("run --quiet".to_string(), "run", ""),
+    ] {
+        let program = if schema == "run" { "-- true" } else { "" };
+        let files = format!("--html {} --json {} --force", text(&page), text(&json));
+        let got = run(format!("{command} {files} {program}"));
+        got.is_done();
+        let written = fs::read_to_string(&json).expect("written");
+        let written: Value = serde_json::from_str(&written).expect("JSON");
+        assert_eq!(inside(&page), written, "{command}");
+        assert_eq!(written["schema"], format!("foreread.{schema}/1"));
+        says(&fs::read_to_string(&page).expect("written"), &[shown]);
+        if schema == "vary" {
+            let verdict = got.out.lines().next().unwrap_or_default();
+            says(verdict, &["streams", "fastest"]);
+            says(
+                &got.out,
+                &[
+                    "\n\ninterleaved on model:hdd-theory by streams: ",
+                    "\nstreams  ",
+                ],
+            );
+            // With '-' the JSON takes the place of the text.
+            let only = run(format!("{command} --json -"));
+            assert_eq!(
+                serde_json::from_str::<Value>(only.is_done()).expect("JSON"),
+                written
+            );
+        }
     }
-    // A folder that cannot be made is said before anything is measured.
-    let below = disk.join("logs").display().to_string();
-    let got = foreread(args.iter().copied().chain([below.as_str()]));
-    assert!(
-        got.is_refused()
-            .contains("creating the folder for event logs"),
-        "{}",
-        got.err
-    );
-    // On a model there are no logs, and no folder is made.
-    let none = dir.path().join("none").display().to_string();
-    let got = foreread(
-        format!("compare sequential --on model:nvme --size 1M --runs 1 --event-log {none}")
-            .split(' '),
-    );
-    assert!(
-        got.code == Some(0) && !Path::new(&none).exists(),
-        "{}",
-        got.err
-    );
 }

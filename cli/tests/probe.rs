@@ -1,6 +1,6 @@
 //! End-to-end tests of `foreread probe`: a file, a model, a model file, and refused input.
 
-use crate::common::foreread;
+use crate::common::{foreread, says};
 use std::path::Path;
 
 fn text(path: &Path) -> &str {
@@ -92,11 +92,7 @@ fn a_preset_is_printed_as_a_file_that_is_read_back() {
         ["probe", on.as_str(), "--seconds=1"],
     ] {
         let got = foreread(args);
-        assert!(
-            got.is_refused().contains("bad model file") && got.err.contains("line 1"),
-            "{}",
-            got.err
-        );
+        says(got.is_refused(), &["bad model file", "line 1"]);
     }
 }
 
@@ -229,20 +225,15 @@ fn the_page_cache_is_not_measured_unawares() {
         );
         return;
     }
-    assert!(
-        got.is_refused()
-            .contains("reads would measure the page cache"),
-        "{}",
-        got.err
-    );
+    got.refuses("reads would measure the page cache");
     let got = foreread(["probe", text(file.path()), "--seconds", "1", "--buffered"]);
     let out: String = got
         .is_done()
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    assert!(
-        out.contains("Note: Direct I/O is refused here, so the reads went through the page cache"),
-        "{out}"
+    says(
+        &out,
+        &["Note: Direct I/O is refused here, so the reads went through the page cache"],
     );
 }

@@ -3,10 +3,12 @@
 //!
 //! Needs root and tracefs; otherwise the tests are skipped. A test that needs more names it.
 
-use crate::common::process::{children, eventually, instances, signal};
-use crate::common::recorded;
+use crate::common::{
+    children, eventually, has, instances, needs, python, ranges, record, says, scratch, signal,
+    steps, text,
+};
+
 use foreread_trace::Op;
-use recorded::{has, python, ranges, record, scratch, steps, text};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
@@ -114,9 +116,7 @@ fn every_range_that_strace_saw_is_in_the_trace() {
             .expect("it runs")
             .success()
     );
-    let Some(got) = record(&trace, &["-q"], &command) else {
-        return;
-    };
+    needs!(let got = record(&trace, &["-q"], &command));
     assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
     let ours = ranges(steps(&trace, None));
     std::fs::remove_file(&trace).expect("there");
@@ -173,9 +173,7 @@ fn lost_events_are_counted_and_fail_if_asked() {
     let (input, json) = (format!("if={}", text(&data)), dir.path().join("j.json"));
     let command = ["dd", &input, "of=/dev/null", "bs=16", "status=none"];
     let options = ["--memory", "8K", "--exit-code", "--json", text(&json)];
-    let Some(got) = record(&trace, &options, &command) else {
-        return;
-    };
+    needs!(let got = record(&trace, &options, &command));
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
     let lost = json["lost_events"].as_u64().expect("a number");
@@ -184,11 +182,7 @@ fn lost_events_are_counted_and_fail_if_asked() {
         "{json}"
     );
     assert_eq!(got.code, Some(1), "{}", got.err);
-    assert!(
-        got.err.contains("events were lost") && got.err.contains("--memory"),
-        "{}",
-        got.err
-    );
+    says(&got.err, &["events were lost", "--memory"]);
     // What is there is readable, and no range is beyond the file.
     let all = steps(&trace, None).remove(text(&data)).unwrap_or_default();
     assert!(

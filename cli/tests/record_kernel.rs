@@ -3,10 +3,12 @@
 //!
 //! Needs root, tracefs and python3; otherwise the tests are skipped. A test that needs more names it.
 
-use crate::common::process::{instances, polls, signal, wait_until};
-use crate::common::recorded;
+use crate::common::{
+    Got, LoopDisk, Step, folder, foreread, has, instances, needs, polls, python, record, runs,
+    says, scratch, signal, sparse, steps, text, wait_until,
+};
 use foreread_trace::{Flags, Item, Op, open};
-use recorded::{Step, has, python, record, scratch, steps, text};
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -312,9 +314,7 @@ while os.read(fd, 65536): pass
 fn decisions_are_those_that_the_kernel_reports() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
-    let Some(tracefs) = tracefs().filter(|_| has(&["python3", "--version"])) else {
-        return;
-    };
+    needs!(let tracefs = tracefs().filter(|_| has(&["python3", "--version"])));
     if record(&trace, &["-q"], &["true"]).is_none() {
         return;
     }
@@ -439,9 +439,7 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
          dd if='{of}' of=/dev/null bs=65536 status=none",
         text(&inner)
     );
-    let Some(got) = record(&outer, &["-q", "--exit-code"], &["sh", "-c", &script]) else {
-        return;
-    };
+    needs!(let got = record(&outer, &["-q", "--exit-code"], &["sh", "-c", &script]));
     assert_eq!(got.code, Some(0), "{}", got.err);
     assert!(
         got.err.contains("cannot record in a PID namespace") && !inner.exists(),
@@ -471,15 +469,11 @@ fn a_recording_that_was_switched_off_is_reported() {
         text(dir.path()),
         text(&data)
     );
-    let Some(got) = record(&trace, &[], &["sh", "-c", &script]) else {
-        return;
-    };
+    needs!(let got = record(&trace, &[], &["sh", "-c", &script]));
     assert_eq!(got.code, Some(0), "{}", got.err);
-    assert!(
-        got.err
-            .contains("note: another program switched the recording off before"),
-        "{}",
-        got.err
+    says(
+        &got.err,
+        &["note: another program switched the recording off before"],
     );
     assert!(
         !steps(&trace, None).contains_key(text(&data)),
@@ -492,10 +486,9 @@ fn a_recording_that_was_switched_off_is_reported() {
     )
     .expect("as before");
     assert_eq!(got.code, Some(1), "{}", got.err);
-    assert!(
-        got.err.contains("tracing_on is 0") && got.err.contains("no other program uses tracefs"),
-        "{}",
-        got.err
+    says(
+        &got.err,
+        &["tracing_on is 0", "no other program uses tracefs"],
     );
     let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
     assert!(
@@ -545,9 +538,7 @@ fn a_scanned_mapping_is_sequential() {
         let json: serde_json::Value = serde_json::from_str(&output_of(&options)).expect("JSON");
         Some(json["files"][0].clone())
     };
-    let Some(scan) = explained("scan") else {
-        return;
-    };
+    needs!(let scan = explained("scan"));
     let (unused, bytes) = (
         scan["counts"]["unused_bytes"].as_u64(),
         scan["counts"]["demand_bytes"].as_u64(),
@@ -651,9 +642,7 @@ if how == 'touch':
                 forget(&data);
             }
             let words = [&python(script)[..], &[how, text(&data)]].concat();
-            let Some(got) = record(&trace, &[], &words) else {
-                return;
-            };
+            needs!(let got = record(&trace, &[], &words));
             assert_eq!(got.code, Some(0), "{how}: {}", got.err);
             assert_eq!(seen_bytes(&trace, "/data"), 1 << 20, "{how} {is_cached}");
         }
@@ -688,9 +677,7 @@ fn reads_of_workers_of_io_uring_are_in_the_trace() {
     });
     for words in [&own, &other] {
         forget(&data);
-        let Some(got) = record(&trace, &[], words) else {
-            return;
-        };
+        needs!(let got = record(&trace, &[], words));
         assert_eq!(got.code, Some(0), "{}", got.err);
         assert_eq!(
             seen_bytes(&trace, "/data"),
@@ -699,4 +686,128 @@ fn reads_of_workers_of_io_uring_are_in_the_trace() {
             got.err
         );
     }
+}
+
+// ---- a program that only reads names and dates of files ----
+
+/// Folders, and files of each: some blocks of inodes.
+const FOLDERS: u64 = 20;
+const FILES: u64 = 20;
+
+/// ext4 on a loop device; unmounted when it is dropped.
+struct Disk {
+    dir: tempfile::TempDir,
+    device: LoopDisk,
+}
+
+impl Disk {
+    fn new() -> Option<Disk> {
+        let dir = folder();
+        let [files, mount, image] = ["files", "mount", "image"].map(|name| dir.path().join(name));
+        fs::create_dir(&mount).expect("room");
+        for folder in 0..FOLDERS {
+            let folder = files.join(folder.to_string());
+            fs::create_dir_all(&folder).expect("room");
+            (0..FILES).for_each(|n| fs::write(folder.join(n.to_string()), b"").expect("room"));
+        }
+        sparse(&image, 16 << 20);
+        let made = runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)]);
+        if made.is_none() {
+            println!("skipped: needs mkfs.ext4");
+            return None;
+        }
+        let device = LoopDisk::over(&image, &["-r"])?;
+        let disk = Disk { dir, device };
+        disk.mounts().then_some(disk)
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.dir.path().join("mount")
+    }
+
+    fn mounts(&self) -> bool {
+        let (device, mount) = (&self.device.node, self.mount());
+        runs(&["mount", "-o", "ro,noload,noatime", device, text(&mount)]).is_some()
+    }
+
+    /// Mounts it anew: nothing of it is in memory.
+    fn forget(&self) {
+        assert!(runs(&["umount", text(&self.mount())]).is_some() && self.mounts());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        runs(&["umount", text(&self.mount())]);
+    }
+}
+
+/// Bytes of the device that the trace has as the file system's own.
+fn metadata_bytes(trace: &Path, device: &str) -> u64 {
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    for item in open::open(&[trace.to_path_buf()], None)
+        .expect("a trace")
+        .items
+    {
+        match item.expect("whole") {
+            Item::File(file) => names.push(file.name),
+            Item::Record(r) if r.flags.has(Flags::METADATA) => {
+                assert!(r.flags.has(Flags::AHEAD) && r.end_ns >= r.start_ns, "{r:?}");
+                bytes += if names[r.file as usize] == device {
+                    r.len
+                } else {
+                    0
+                };
+            }
+            Item::Record(_) => {}
+        }
+    }
+    bytes
+}
+
+fn number(got: &Got, key: &str) -> u64 {
+    let json = got.json();
+    json[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key}: {json}"))
+}
+
+#[test]
+fn names_and_dates_are_brought_in() {
+    needs!(let disk = Disk::new());
+    let [trace, plan] = ["a.frt", "a.plan"].map(|name| disk.dir.path().join(name));
+    let mount = disk.mount();
+    let look = ["find", text(&mount), "-size", "+1"];
+    disk.forget();
+    needs!(let _ = record(&trace, &[], &look));
+    let recorded = metadata_bytes(&trace, &disk.device.node);
+    let folders = FOLDERS * 4096;
+    assert!(
+        recorded > folders,
+        "a block of each folder, and inodes: {recorded} bytes"
+    );
+    foreread(["plan", "-o", text(&plan), text(&trace)]).is_done();
+    let planned = fs::read_to_string(&plan).expect("a plan");
+    says(
+        &planned,
+        &[&format!("f {} - {}\n", 16 << 20, disk.device.node)],
+    );
+
+    disk.forget();
+    let replay = ["replay", text(&plan), "--json", "-"];
+    let fetched = number(&foreread(replay), "fetched_bytes");
+    assert!(fetched >= folders, "{fetched} of {recorded} bytes");
+    // What is there is not read again, by the file system either.
+    assert_eq!(number(&foreread(replay), "fetched_bytes"), 0);
+    needs!(let _ = record(&trace, &[], &look));
+    assert_eq!(metadata_bytes(&trace, &disk.device.node), 0);
+
+    // A device that has no file system any more is left alone.
+    assert!(runs(&["umount", text(&mount)]).is_some());
+    let got = foreread(["replay", text(&plan)]);
+    says(
+        &got.err,
+        &["it is not a block device with a mounted file system"],
+    );
+    assert!(disk.mounts());
 }

@@ -1,7 +1,7 @@
 //! Tests `foreread serve` as a process: when a signal ends the server, the trace of `--record` contains exactly the
 //! requests of the clients. Also tests the log, odd paths, and a control group.
-use crate::common::process;
-use crate::common::server::Server;
+
+use crate::common::{Server, says, signal};
 use foreread::source::{Nbd, Source};
 use foreread_trace::{Item, Op, Record};
 use std::io::IoSliceMut;
@@ -148,10 +148,7 @@ fn writes_are_recorded_and_other_requests_are_counted() {
     let reads = asked(Op::Read);
     assert!(reads.ends_with(&[(4096, 8192), (65536, 512)]), "{reads:?}");
     assert_eq!(asked(Op::Write), [(65536, 4096)]);
-    assert!(
-        said.contains(" records, left out ") && said.contains(" flush"),
-        "{said}"
-    );
+    says(&said, &[" records, left out ", " flush"]);
 }
 
 /// What a terminal that is closed sends. Under nohup it is ignored, and stays so.
@@ -167,7 +164,7 @@ fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
     assert_eq!(ranges(&records), [(8192, 4096)]);
 
     let (mut running, _folder) = shell("trap '' HUP; exec \"$@\"", &["--tcp", "0"], |_| ());
-    process::signal(running.process.id(), "-HUP");
+    signal(running.process.id(), "-HUP");
     std::thread::sleep(std::time::Duration::from_millis(100));
     let ended = running.process.try_wait().expect("waited");
     assert!(ended.is_none(), "it goes on");

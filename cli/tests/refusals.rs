@@ -1,19 +1,18 @@
 //! Tests of bad usage and bad input: one line that says what is wrong, where, and what to do; exit code 2, and never a panic.
 
-use crate::common::odd::survive_odd_arguments;
 #[cfg(all(
     feature = "object",
     feature = "tls",
     feature = "serve",
     feature = "rbd"
 ))]
-use crate::common::snapshot::{entry, same};
-use crate::common::{foreread, foreread_at, foreread_in};
+use crate::common::{entry, same};
+use crate::common::{foreread, foreread_at, foreread_in, run, says, survive_odd_arguments};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Command lines that are refused, in a folder with `data` (1 MiB), `empty`, `reads.csv`, `strace`, `cut.frt` and the folder `dir`. `''` is an empty word. Their lines are in
-/// `snapshots/refusals.txt`.
+/// Command lines that are refused, in a folder with `data` (1 MiB), `empty`, `reads.csv`, `strace`, `cut.frt`, `c\\u{1b}.frt`,
+/// `cut.plan`, `bad.toml` and the folder `dir`. `''` is an empty word. Their lines are in `snapshots/refusals.txt`.
 #[cfg(all(
     feature = "object",
     feature = "tls",
@@ -54,6 +53,8 @@ compare --on file:empty
 compare --on gone
 compare --on gopher://host/x
 compare --on model:rdb
+compare --on model:bad.toml
+list models --toml rdb
 compare --on rbd:pool
 compare --on s3:x
 compare --on s3://KEY:PASSWORD@b/k
@@ -71,6 +72,7 @@ run true
 record -o a.frt true
 replay a.plan true
 replay gone.plan
+replay cut.plan -- echo started
 tune true
 tune gone.frt
 explain strace --on strace
@@ -93,6 +95,7 @@ probe data --verify gone.toml
 probe model:rbd --seconds 0
 probe model:rdb
 probe model:gone.toml
+probe model:bad.toml --seconds=1
 sweep sequential --on data
 sweep sequential --on model:none-such
 sweep sequentiel
@@ -112,7 +115,9 @@ plan --format gguf -o out.plan data
 trace info data
 trace info dir
 trace info reads.csv --format nope
-trace import cut.frt -o out.frt
+trace info cut.frt cut.frt
+trace import cut.frt
+trace import c\u{1b}.frt -o out.frt
 doctor --fix
 doctor --to 1M
 cache list gone
@@ -129,6 +134,12 @@ mount gone dir
 mount s3://bucket/dir dir --attr-ttl soon
 mount dir dir --control s
 mount dir dir --plan gone
+mount -d gone dir
+--log warn mount -o x . dir
+mount -do x . dir
+mount -d -o ro,cahce=1G . dir
+mount -d -o remount . dir
+mount -d -o help . dir
 serve data --unix s --plan gone
 serve data
 serve data --unix s --cache 5
@@ -151,7 +162,11 @@ fn folder() -> tempfile::TempDir {
     let trace = |name: &str| std::fs::read(format!("../trace/tests/traces/{name}")).expect("there");
     put("strace", &trace("strace/full.strace"));
     let whole = trace("foreread/v1.frt");
-    put("cut.frt", &whole[..whole.len() - 40]);
+    for name in ["cut.frt", "c\u{1b}.frt"] {
+        put(name, &whole[..whole.len() - 40]);
+    }
+    put("cut.plan", b"foreread-plan 1\nruns: 1\n");
+    put("bad.toml", b"schema = 1\n");
     std::fs::create_dir(dir.path().join("dir")).expect("room");
     dir
 }
@@ -174,10 +189,10 @@ fn errors_are_one_line() {
         got.err = got.err.replace(&place.display().to_string(), "FOLDER");
         assert!(!got.err.contains("PASSWORD"), "{}", got.err);
         got.is_refused();
-        text += &entry(words, &got);
+        text += &entry(&words.replace('\u{1b}', "\\u{1b}"), &got);
     }
     let names = std::fs::read_dir(dir.path()).expect("there").count();
-    assert_eq!(names, 6, "no output was begun");
+    assert_eq!(names, 9, "no output was begun");
     same("refusals", &text);
 }
 
@@ -191,8 +206,7 @@ fn a_file_without_permission() {
         println!("skipped: needs a user that may not read everything, not root");
         return;
     }
-    let got = foreread([OsStr::new("compare"), OsStr::new("--on"), data.as_os_str()]);
-    assert!(got.is_refused().contains("no permission"), "{}", got.err);
+    run(format!("compare --on {}", data.display())).refuses("no permission");
 }
 
 #[test]
@@ -210,6 +224,12 @@ fn an_invalid_variable_is_one_line() {
             "x\n",
             "compare sequential --on s3://bucket/key",
         ),
+        #[cfg(all(feature = "otlp", feature = "serve"))]
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "collector:4318",
+            "serve /dev/null --unix /no/where",
+        ),
         ("FOREREAD_LOG", "loud", "list policies"),
         ("FOREREAD_POLICY", "linux-6.18:max=x", "compare"),
     ] {
@@ -217,8 +237,7 @@ fn an_invalid_variable_is_one_line() {
             ("AWS_ACCESS_KEY_ID", OsStr::new("x")),
             (name, OsStr::new(value)),
         ];
-        let got = foreread_in(&variables, words.split(' '));
-        assert!(got.is_refused().contains(name), "{}", got.err);
+        foreread_in(&variables, words.split(' ')).refuses(name);
     }
 }
 
@@ -247,7 +266,7 @@ fn write_errors_are_reported_but_not_a_closed_pipe() {
             (output.status.code(), err)
         };
         let (code, err) = shell("\"$@\" > /dev/full");
-        assert!(err.contains("No space left"), "{args:?}: {err}");
+        says(&err, &["No space left"]);
         assert_eq!((code, err.lines().count()), (Some(2), 1), "{args:?}: {err}");
         let closed = shell("\"$@\" | true; exit ${PIPESTATUS[0]}");
         assert_eq!(closed, (Some(0), String::new()), "{args:?}");
@@ -256,8 +275,7 @@ fn write_errors_are_reported_but_not_a_closed_pipe() {
         assert!(nonsense == Some(2) || args.contains(&"--help"), "{args:?}");
     }
     let full = ["trace", "export", trace, "--to", "csv", "-o", "/dev/full"];
-    let got = foreread(full);
-    assert!(got.is_refused().contains("No space left"), "{}", got.err);
+    foreread(full).refuses("No space left");
 }
 
 /// A panic is made on request in builds with debug assertions: in the main thread, and in another.

@@ -3,7 +3,7 @@
 //!
 //! Tests that use tracefs need root and tracefs; otherwise they are skipped.
 
-use crate::common::process::{instances, signal, wait_until};
+use crate::common::{instances, needs, signal, wait_until};
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -113,9 +113,7 @@ fn ignored_signals_stay_ignored_for_the_command() {
 /// SIGTERM to us ends the command, and SIGKILL leaves the command running and no tracing behind.
 #[test]
 fn signals_are_passed_on_and_a_kill_leaves_nothing() {
-    if !can_watch() {
-        return;
-    }
+    needs!(can_watch());
     let begin = |words: &[&str]| {
         let mut command = Command::new(cargo_bin("foreread"));
         command

@@ -4,8 +4,7 @@
 //! Each program checks itself, and exits with 7 if everything is correct. Without a C compiler, setpriv or the tools
 //! for a slow disk the tests are skipped.
 
-use crate::common::process::{eventually, signal};
-use crate::tune::slow_disk::SlowDisk;
+use crate::common::{SlowDisk, eventually, needs, signal};
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
 use std::io::Write;
@@ -205,9 +204,7 @@ impl Promises {
 
 #[test]
 fn a_program_finds_itself_as_without_the_run() {
-    let Some(promises) = Promises::new() else {
-        return;
-    };
+    needs!(let promises = Promises::new());
     for what in [
         "locks",
         "descriptors",
@@ -228,9 +225,7 @@ fn a_program_finds_itself_as_without_the_run() {
 
 #[test]
 fn a_program_that_is_killed_ends_the_run() {
-    let Some(promises) = Promises::new() else {
-        return;
-    };
+    needs!(let promises = Promises::new());
     let killed = Some(128 + 9);
     assert_eq!(promises.ends("dies", true).status.code(), killed);
     // What it must not call ends it.
@@ -261,9 +256,7 @@ fn child_in(pid: u32, state: &str) -> Option<u32> {
 
 #[test]
 fn a_program_that_is_stopped_goes_on_at_the_signal() {
-    let Some(promises) = Promises::new() else {
-        return;
-    };
+    needs!(let promises = Promises::new());
     let mut command = promises.command("stops", true);
     let mut run = Running(command.stderr(Stdio::null()).spawn().expect("it starts"));
     let program = eventually("it stops", || child_in(run.0.id(), "T"));
@@ -276,9 +269,7 @@ fn a_program_that_is_stopped_goes_on_at_the_signal() {
 /// program would drop the first one's locks.
 #[test]
 fn the_locks_of_sqlite_hold() {
-    let Some(promises) = Promises::new() else {
-        return;
-    };
+    needs!(let promises = Promises::new());
     let script = "import os, sqlite3, subprocess, sys
 path = sys.argv[1] + '.db'
 if len(sys.argv) > 2:
@@ -319,9 +310,7 @@ sys.exit(7 if subprocess.run([sys.executable, *sys.orig_argv[1:], 'second']).ret
 /// A file that the program deletes while it runs is closed by the run as well, so that its bytes are given back.
 #[test]
 fn a_deleted_file_is_not_kept() {
-    let Some(promises) = Promises::new() else {
-        return;
-    };
+    needs!(let promises = Promises::new());
     // It deletes the file, and waits for the end of its input with the file closed.
     let script = "import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -368,9 +357,7 @@ fn has_deleted(pid: u32) -> bool {
 /// The run holds no file of the program once that has closed it: its write leases are given, and its file system can be unmounted.
 #[test]
 fn a_file_that_was_closed_is_not_held() {
-    let Some(promises) = Promises::new() else {
-        return;
-    };
+    needs!(let promises = Promises::new());
     let script = "import fcntl, os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
 while os.read(file, 65536): pass
@@ -425,7 +412,7 @@ sys.stdin.readline()";
 /// what the program has read: nothing is read ahead.
 #[test]
 fn nothing_is_read_ahead_where_an_open_drops_it() {
-    let Some(disk) = SlowDisk::new() else { return };
+    needs!(let disk = SlowDisk::new());
     let file = disk.as_file();
     for by in ["trace", "sample"] {
         let mut run = Command::new(cargo_bin("foreread"));

@@ -4,7 +4,7 @@
 //! Each read of the disk takes 2 ms. On a loaded machine, samples may be too rare, so each test is repeated until it
 //! sees enough, at most ten times. Without root, nbdkit, nbdfuse, setpriv and a loop device the tests are skipped.
 
-use crate::tune::slow_disk::SlowDisk;
+use crate::common::{SlowDisk, needs, says};
 use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -69,7 +69,7 @@ fn summary(done: &Output) -> serde_json::Value {
 
 #[test]
 fn reads_and_faults_in_order_are_read_ahead() {
-    let Some(disk) = disk() else { return };
+    needs!(let disk = disk());
     let big = disk.mount().join("big");
     let big = big.to_str().expect("UTF-8");
     for what in ["read", "pread", "mmap"] {
@@ -100,7 +100,7 @@ fn big_and_cold(disk: &SlowDisk) -> String {
 
 #[test]
 fn reads_at_random_are_left_alone() {
-    let Some(disk) = disk() else { return };
+    needs!(let disk = disk());
     let big = &big_and_cold(&disk);
     let done = run(&[
         "--by", "sample", "--json", "-", "--", "python3", "-S", "-c", READER, "random", big,
@@ -122,7 +122,7 @@ impl Drop for Reader {
 
 #[test]
 fn a_process_that_runs_is_joined_until_its_end() {
-    let Some(disk) = disk() else { return };
+    needs!(let disk = disk());
     let big = disk.mount().join("big");
     let big = big.to_str().expect("UTF-8");
     let is_seen = (0..10).any(|_| {
@@ -160,9 +160,7 @@ fn a_process_that_runs_is_joined_until_its_end() {
 
 #[test]
 fn a_process_that_hides_cannot_be_joined() {
-    if !can_drop() {
-        return;
-    }
+    needs!(can_drop());
     // prctl(PR_SET_DUMPABLE, 0), then it says so, and waits for the end of its input.
     let hides = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0); print('hidden', flush=True); sys.stdin.read()";
     let mut hidden = unprivileged(&["python3", "-c", hides]);
@@ -176,18 +174,13 @@ fn a_process_that_hides_cannot_be_joined() {
     let done = run(&["--by", "sample", "--pid", &pid]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(3), "{said}");
-    assert!(
-        said.contains(&format!("cannot see what process {pid} reads")),
-        "{said}"
-    );
+    says(&said, &[&format!("cannot see what process {pid} reads")]);
     assert_eq!(hidden.0.try_wait().expect("its state"), None);
 }
 
 #[test]
 fn a_command_that_hides_is_left_alone() {
-    if !can_drop() {
-        return;
-    }
+    needs!(can_drop());
     let hides = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(float(__import__('sys').argv[1]))";
     let mut last = String::new();
     // Time for a look, more each time.
@@ -232,7 +225,7 @@ sys.exit(7 if fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_WRLCK else 8)";
 
 #[test]
 fn a_lease_of_the_program_is_not_broken() {
-    let Some(disk) = disk() else { return };
+    needs!(let disk = disk());
     let without = |big: &str| {
         let words = ["python3", "-S", "-c", LEASER, big];
         let done = unprivileged(&words).output().expect("it starts");
@@ -268,7 +261,7 @@ fn a_lease_of_the_program_is_not_broken() {
 /// What a recording by samples has of a program that reads a file of 24 MiB in order: most of it, with the times of its waits.
 #[test]
 fn a_recording_has_what_the_program_waits_for() {
-    let Some(disk) = disk() else { return };
+    needs!(let disk = disk());
     let dir = tempfile::tempdir().expect("a folder");
     let (trace, plan) = (dir.path().join("t.frt"), dir.path().join("t.plan"));
     let (trace, plan) = (

@@ -3,9 +3,7 @@
 //!
 //! `FOREREAD_BLESS=1 cargo test -p foreread-cli --all-features snapshots` writes the files; check the difference.
 
-use crate::common::help::{commands, listed};
-use crate::common::snapshot::{entry, same};
-use crate::common::{foreread, foreread_in};
+use crate::common::{commands, entry, foreread, foreread_in, listed, same};
 use serde_json::Value;
 use std::ffi::OsStr;
 
@@ -43,6 +41,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
         &[
             "trace info ../trace/tests/traces/foreread/v1.frt",
             "trace info tests/golden/m.plan",
+            "trace info tests/snapshots/metadata.plan",
             "trace formats",
         ],
     ),
@@ -69,6 +68,11 @@ const JSON: &[(&str, &str, &[&str])] = &[
         "trace info ../trace/tests/traces/foreread/v1.frt",
         "trace-info",
         &["span_ns"],
+    ),
+    (
+        "trace info tests/snapshots/metadata.plan",
+        "plan-info",
+        &["bytes", "metadata_bytes"],
     ),
     ("trace formats", "formats", &["formats"]),
     ("doctor --no-measure", "doctor", &["devices"]),

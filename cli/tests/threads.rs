@@ -4,6 +4,7 @@
 //!
 //! Needs root and a control group for processes; otherwise the tests are skipped.
 
+use crate::common::needs;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,7 @@ fn is_no_bug(what: &str, status: ExitStatus, err: &str) {
 
 #[test]
 fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
-    let Some(group) = Group::new() else { return };
+    needs!(let group = Group::new());
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::write(path("data"), vec![7; 1 << 16]).expect("room");
@@ -205,7 +206,7 @@ fn a_refused_thread_leaves_no_dead_mount() {
         println!("skipped: needs /dev/fuse and fuse3");
         return;
     }
-    let Some(group) = Group::new() else { return };
+    needs!(let group = Group::new());
     let (source, dir) = (
         tempfile::tempdir().expect("a folder"),
         tempfile::tempdir().expect("a folder"),

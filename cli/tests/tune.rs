@@ -5,11 +5,10 @@
 //! lab's `tune.rs` tests the advice for a given trace. No test expects a measured value, because it depends on the
 //! machine.
 
-pub(crate) mod slow_disk;
-
-use crate::common::Got;
-use crate::common::process::{children, polls, signal, wait_until};
-use slow_disk::SlowDisk;
+use crate::common::{
+    Got, SlowDisk, children, folder, foreread, needs, polls, record, says, signal, text, wait_until,
+};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
@@ -33,8 +32,6 @@ fn instances() -> BTreeSet<String> {
 
 impl Bench {
     fn new() -> Bench {
-        let folder =
-            || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
         let bench = Bench {
             data: folder(),
             scratch: folder(),
@@ -45,24 +42,19 @@ impl Bench {
     }
 
     /// The command with the data's folder around it; nothing where this machine cannot record.
-    fn tune(&self, options: &[&str], command: &[&str]) -> Option<Got> {
+    fn tune(&self, options: &str, command: &[&str]) -> Option<Got> {
         let mut tune = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
         tune.current_dir(self.data.path())
             .env("TMPDIR", self.scratch.path())
             .env_remove("COLUMNS");
         let output = tune
             .arg("tune")
-            .args(options)
+            .args(options.split(' '))
             .arg("--")
             .args(command)
             .output()
             .expect("the binary starts");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let got = Got {
-            code: output.status.code(),
-            out: text(&output.stdout),
-            err: text(&output.stderr),
-        };
+        let got = Got::from(&output);
         if got.code == Some(3) {
             println!("skipped: needs root and tracefs ({})", got.err.trim_end());
             return None;
@@ -103,25 +95,14 @@ const IN_ORDER: [&str; 5] = ["dd", "if=data", "of=/dev/null", "bs=32k", "status=
 #[test]
 fn a_command_is_recorded_and_gets_advice() {
     let bench = Bench::new();
-    let options = [
-        "--on",
-        "model:object-near",
-        "--runs",
-        "5",
-        "--only",
-        "data",
-        "--why",
-    ];
-    let Some(got) = bench.tune(&options, &IN_ORDER) else {
-        return;
-    };
+    let options = "--on model:object-near --runs 5 --only data --why";
+    needs!(let got = bench.tune(options, &IN_ORDER));
     assert_eq!(got.code, Some(0), "{}", got.err);
-    for part in [
+    let parts = [
         "\nthe kernel:\n    foreread doctor --fix DEVICE --to ",
         "\nthis program, unmodified:\n    foreread run -- dd if=data ",
-    ] {
-        assert!(got.out.contains(part), "{part} is missing:\n{}", got.out);
-    }
+    ];
+    says(&got.out, &parts);
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         got.out.starts_with("Set the kernel's readahead to ") && got.out.contains("Expected: x0."),
@@ -141,7 +122,7 @@ fn a_command_is_recorded_and_gets_advice() {
     // The next step for the user is printed.
     assert!(got.err.contains("foreread-dd.frt"), "{}", got.err);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
-    let again = crate::common::foreread([
+    let again = foreread([
         "tune",
         text(&bench.data.path().join("foreread-dd.frt")),
         "--on",
@@ -149,19 +130,13 @@ fn a_command_is_recorded_and_gets_advice() {
     ]);
     assert_eq!(again.code, Some(0), "{}", again.err);
     // A second one does not take its place.
-    bench.tune(&options, &["true"]).expect("as before");
+    bench.tune(options, &["true"]).expect("as before");
+    let less = ["dd", "if=data", "of=/dev/null", "count=9"];
     bench
-        .tune(
-            &["--on", "model:object-near"],
-            &["dd", "if=data", "of=/dev/null", "count=9"],
-        )
+        .tune("--on model:object-near", &less)
         .expect("as before");
     let traces = ["foreread-dd-2.frt", "foreread-dd.frt", "foreread-true.frt"];
     bench.only_the_traces_are_left(&traces);
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
 }
 
 /// The JSON is JSON, whatever the command itself prints; a command that fails has been recorded all the same, and its exit
@@ -169,28 +144,16 @@ fn text(path: &Path) -> &str {
 #[test]
 fn the_json_is_whole() {
     let bench = Bench::new();
-    let options = [
-        "--on",
-        "model:object-near",
-        "--runs",
-        "5",
-        "--only",
-        "data",
-        "--json",
-        "-",
-    ];
+    let options = "--on model:object-near --runs 5 --only data --json -";
     let talks = [
         "sh",
         "-c",
         "echo a line by the command; dd if=data of=/dev/null bs=32k status=none; exit 7",
     ];
-    let Some(got) = bench.tune(&options, &talks) else {
-        return;
-    };
+    needs!(let got = bench.tune(options, &talks));
     assert_eq!(got.code, Some(7), "{}", got.err);
     assert!(got.err.contains("a line by the command"), "{}", got.err);
-    let json: serde_json::Value =
-        serde_json::from_str(&got.out).unwrap_or_else(|e| panic!("{e}: {}", got.out));
+    let json = got.json();
     assert_eq!(
         (json["schema"].as_str(), json["storage"].as_str()),
         (Some("foreread.tune/1"), Some("model:object-near"))
@@ -214,9 +177,7 @@ fn the_json_is_whole() {
 #[test]
 fn the_storage_is_found_and_measured() {
     let bench = Bench::new();
-    let Some(got) = bench.tune(&["--time", "1", "--runs", "3", "--only", "data"], &IN_ORDER) else {
-        return;
-    };
+    needs!(let got = bench.tune("--time 1 --runs 3 --only data", &IN_ORDER));
     assert_eq!(got.code, Some(0), "{}", got.err);
     let storage = format!("Storage: file:{}", bench.data.path().join("data").display());
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -237,15 +198,11 @@ fn the_storage_is_found_and_measured() {
 #[test]
 fn a_command_that_is_not_there() {
     let bench = Bench::new();
-    let Some(got) = bench.tune(&["--on", "model:rbd"], &["/no/such/program"]) else {
-        return;
-    };
+    needs!(let got = bench.tune("--on model:rbd", &["/no/such/program"]));
     assert_eq!((got.code, got.out.as_str()), (Some(2), ""), "{}", got.err);
-    assert!(
-        got.err.contains("cannot run: /no/such/program")
-            && got.err.contains("nothing was recorded"),
-        "{}",
-        got.err
+    says(
+        &got.err,
+        &["cannot run: /no/such/program", "nothing was recorded"],
     );
     bench.only_the_traces_are_left(&[]);
 }
@@ -254,24 +211,13 @@ fn a_command_that_is_not_there() {
 #[test]
 fn after_ctrl_c_the_advice_follows() {
     let bench = Bench::new();
-    if bench
-        .tune(&["--on", "model:rbd"], &["head", "-c", "1000", "data"])
-        .is_none()
-    {
-        return;
-    }
+    needs!(let _got = bench.tune("--on model:rbd", &["head", "-c", "1000", "data"]));
     let begin = |words: &[&str]| {
         // A test that is begun in the background has no SIGINT to give on.
         let mut command = std::process::Command::new("env");
-        command.args([
-            "--default-signal=INT",
-            env!("CARGO_BIN_EXE_foreread"),
-            "tune",
-            "--on",
-            "model:object-near",
-        ]);
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")]);
         command
-            .args(["--runs", "5", "--only", "data"])
+            .args("tune --on model:object-near --runs 5 --only data".split(' '))
             .args(words)
             .current_dir(bench.data.path());
         command
@@ -282,16 +228,11 @@ fn after_ctrl_c_the_advice_follows() {
     };
     let ended = |child: Child| {
         signal(child.id(), "-INT");
-        let output = child.wait_with_output().expect("it ends");
-        let (out, err) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        assert!(
-            out.starts_with("Set the kernel's ") && out.contains("\nthis program, unmodified:\n"),
-            "{out}{err}"
-        );
-        output.status.code()
+        let Got { code, out, err } = Got::from(&child.wait_with_output().expect("it ends"));
+        let is_advice =
+            out.starts_with("Set the kernel's ") && out.contains("\nthis program, unmodified:\n");
+        assert!(is_advice, "{out}{err}");
+        code
     };
     let all_read = "dd if=data of=/dev/null bs=32k status=none; : > ready; exec sleep 100";
     let ready = bench.data.path().join("ready");
@@ -306,13 +247,8 @@ fn after_ctrl_c_the_advice_follows() {
 
     // A process that runs already reads when the recorder has begun, and goes on when it has ended.
     let mut reader = std::process::Command::new("sh");
-    reader.args([
-        "-c",
-        &format!(
-            "read go; {}",
-            all_read.replace("exec sleep 100", "read end")
-        ),
-    ]);
+    let all_read = all_read.replace("exec sleep 100", "read end");
+    reader.args(["-c", &format!("read go; {all_read}")]);
     let mut reader = reader
         .current_dir(bench.data.path())
         .stdin(Stdio::piped())
@@ -339,21 +275,12 @@ fn after_ctrl_c_the_advice_follows() {
 #[test]
 fn what_a_file_system_drops_is_not_advised() {
     let bench = Bench::new();
-    let Some(disk) = SlowDisk::new() else { return };
+    needs!(let disk = SlowDisk::new());
     let (file, read) = (disk.as_file(), format!("if={}", text(&disk.as_file())));
-    let command = [
-        "dd",
-        &read,
-        "of=/dev/null",
-        "bs=32k",
-        "count=512",
-        "status=none",
-    ];
-    let options = ["--json", "-", "--time", "2s", "--runs", "3"];
-    let Some(got) = bench.tune(&options, &command) else {
-        return;
-    };
-    let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
+    let command = ["dd", &read, "of=/dev/null", "bs=32k", "count=512"];
+    let options = "--json - --time 2s --runs 3";
+    needs!(let got = bench.tune(options, &command));
+    let json = got.json();
     assert_eq!(json["storage"], format!("file:{}", text(&file)), "{json:#}");
     assert_eq!(json["is_dropped"], true);
     let steps = json["verdict"]["steps"].as_array().expect("a list");
@@ -372,5 +299,142 @@ fn what_a_file_system_drops_is_not_advised() {
     assert!(
         why.is_some_and(|why| why.contains("keep_cache")),
         "{json:#}"
+    );
+}
+
+// ---- one disk and one program: every command recommends the same value, or gives the reason in the same sentence ----
+
+fn json(words: &[&str]) -> Value {
+    let got = foreread(words);
+    serde_json::from_str(got.is_done()).expect("JSON")
+}
+
+fn bytes(size: &str) -> u64 {
+    let (number, unit) = size.split_at(size.len() - 1);
+    let unit = match unit {
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => panic!("a size in K or M: {size}"),
+    };
+    number.parse::<u64>().expect("a number") * unit
+}
+
+/// The sizes of the lines that set a readahead.
+fn set_by(text: &str) -> Vec<&str> {
+    let lines = text.split("--to ").skip(1);
+    lines
+        .map(|rest| {
+            rest.split([' ', '\n', '"', '\\'])
+                .next()
+                .unwrap_or_default()
+        })
+        .collect()
+}
+
+#[test]
+fn one_disk_has_one_value() {
+    needs!(let disk = SlowDisk::new());
+    let big = disk.mount().join("big");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    let (big, trace) = (text(&big), dir.path().join("dd.frt"));
+    let input = format!("if={big}");
+    disk.forget();
+    let read = ["dd", &input, "of=/dev/null", "bs=32k", "status=none"];
+    needs!(let recorded = record(&trace, &[], &read));
+    assert_eq!(recorded.code, Some(0), "{}", recorded.err);
+    let trace = text(&trace);
+    let doctor = json(&["doctor", disk.name(), "--json", "-"]);
+    let doctor = &doctor["devices"][0];
+    let should = doctor["should_bytes"].as_u64().expect("a value");
+    assert_eq!(
+        (doctor["has_bytes"].as_u64(), &doctor["standing"]),
+        (Some(128 << 10), &Value::from("gain"))
+    );
+    let line = doctor["steps"][0]["text"].as_str().expect("a line");
+    let value = set_by(line)[0];
+    assert_eq!(
+        line,
+        format!("foreread doctor --fix {} --to {value}", disk.name())
+    );
+
+    let watch = json(&["watch", disk.name(), "--once", "--every", "100ms", "--json"]);
+    let probe = json(&["probe", big, "--time", "2s", "--json", "-"]);
+    let tune = json(&[
+        "tune", trace, "--on", big, "--time", "2s", "--runs", "3", "--json", "-",
+    ]);
+    for (command, verdict) in [
+        ("watch", &watch["disks"][0]["doctor"]),
+        ("probe", &probe["verdict"]),
+        ("tune", &tune["verdict"]),
+    ] {
+        assert_eq!(verdict["should_bytes"], should, "{command}: {verdict:#}");
+        assert_eq!(verdict["has_bytes"], 128 << 10, "{command}: {verdict:#}");
+    }
+    let are_equal = |sizes: &[&str]| sizes.iter().all(|size| bytes(size) == should);
+    let by_probe = probe["verdict"]["steps"].to_string();
+    let by_probe = set_by(&by_probe);
+    assert!(by_probe.len() == 1 && are_equal(&by_probe), "{by_probe:?}");
+    // Reads that want another value have both in one sentence.
+    let steps = tune["verdict"]["steps"].as_array().expect("a list");
+    let setting = steps
+        .iter()
+        .find(|step| step["means"] == "setting")
+        .expect("a setting");
+    let what = setting["what"].as_str().expect("words");
+    let own = setting["text"].to_string();
+    let names_both =
+        |words: &str| words.contains(" for these reads (the advice for the disk in general is ");
+    assert!(names_both(what) || are_equal(&set_by(&own)), "{setting:#}");
+
+    let compare = foreread([
+        "compare", trace, "--only", "big", "--on", big, "--time", "3s",
+    ]);
+    let said = |got: &Got| {
+        set_by(&format!("{}{}", got.out, got.err))
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(compare.code, Some(0), "{}", compare.err);
+    let by_compare = said(&compare);
+    let by_compare: Vec<&str> = by_compare.iter().map(String::as_str).collect();
+    let words: Vec<&str> = compare.out.split_whitespace().collect();
+    let is_right = names_both(&words.join(" ")) || are_equal(&by_compare);
+    assert!(is_right, "{}", compare.out);
+    for words in [
+        &["explain", trace, "--on", big, "--only", "big"][..],
+        &[&["run", "--"], &read[..]].concat(),
+    ] {
+        assert_eq!(said(&foreread(words)), [""; 0], "{words:?} names no value");
+    }
+}
+
+/// On a model the policy that `compare` takes is that of `tune`.
+#[test]
+fn one_model_has_one_policy() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+    let trace = dir.path().join("reads.csv");
+    let rows: String = (0..800_u64)
+        .map(|n| format!("{},65536\n", n * 65_536))
+        .collect();
+    std::fs::write(&trace, format!("offset,length\n{rows}")).expect("room");
+    let (trace, on) = (text(&trace), "model:object-near");
+    let tune = json(&["tune", trace, "--on", on, "--runs", "3", "--json", "-"]);
+    let steps = tune["verdict"]["steps"].as_array().expect("a list");
+    let policy = steps
+        .iter()
+        .find(|step| step["means"] == "policy")
+        .expect("a policy");
+    let policy = policy["gain"]["what"].as_str().expect("a name");
+    let compare = foreread(["compare", trace, "--on", on, "--runs", "3"]);
+    let said = compare
+        .is_done()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        said.starts_with(&format!("Nothing to set on {on}: {policy}, the default"))
+            || said.starts_with(&format!("Use {policy} ")),
+        "{policy}: {said}"
     );
 }

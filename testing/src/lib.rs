@@ -45,3 +45,24 @@ pub use link::{Link, Proxy};
 pub use pattern::{ExactSource, Wrong, check, fill, name_of, pattern};
 pub use queued::QueuedSource;
 pub use range_server::{LyingProxy, RangeServer};
+
+/// A text has all these parts.
+#[track_caller]
+pub fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+}
+
+/// Ends a test that needs what this machine lacks; what is asked prints `skipped: needs X`.
+#[macro_export]
+macro_rules! needs {
+    (let $name:pat = $made:expr) => {
+        let Some($name) = $made else { return };
+    };
+    ($has:expr) => {
+        if !$has {
+            return;
+        }
+    };
+}
