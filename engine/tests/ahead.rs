@@ -2,9 +2,10 @@
 //!
 //! No test waits for a fixed time. `ThrottledStore` makes requests overlap.
 
+use crate::common::opened;
 use foreread::front::Ahead;
 use foreread::source::{Object, Source, SourceError};
-use foreread::{ErrorKind, Options, Reader};
+use foreread::{ErrorKind, Options};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
@@ -64,7 +65,7 @@ fn an_object_of_a_programs_store_is_a_source() {
     let object = Object::in_store(store.clone(), &path).expect("it is there");
     assert_eq!(object.describe(), "a/b of InMemory, by ETag");
     assert_eq!(object.exact_version(), None);
-    let reader = Reader::open(Arc::new(object), Options::default()).expect("opens");
+    let reader = opened(object, Options::default());
     let mut all = vec![0; SIZE + 9];
     assert_eq!(reader.read_at(&mut all, 0).expect("reads"), SIZE);
     assert!(all[..SIZE] == pattern(1, SIZE));
@@ -82,7 +83,7 @@ fn a_source_of_a_store_notices_another_version_and_keeps_the_stores_error() {
     let path = Path::from("a");
     run(store.put(&path, payload(1, 9000))).expect("put");
     let object = Object::in_store(store.clone(), &path).expect("it is there");
-    let reader = Reader::open(Arc::new(object), Options::default()).expect("opens");
+    let reader = opened(object, Options::default());
     run(store.put(&path, payload(2, 9000))).expect("put");
     let mut buf = vec![0; 9000];
     let error = reader.read_at(&mut buf, 0).expect_err("another version");
@@ -92,7 +93,7 @@ fn a_source_of_a_store_notices_another_version_and_keeps_the_stores_error() {
 
     let meta = run(store.head(&path)).expect("it is there");
     let object = Object::of_store(store.clone(), meta);
-    let reader = Reader::open(Arc::new(object), Options::default()).expect("opens");
+    let reader = opened(object, Options::default());
     run(store.delete(&path)).expect("deleted");
     let error = reader.read_at(&mut buf, 0).expect_err("gone");
     assert_eq!(error.kind(), ErrorKind::NotFound);

@@ -3,11 +3,11 @@
 //!
 //! No test waits for a fixed time.
 
-use crate::common::watch;
+use crate::common::{opened, watch};
 use bytes::Bytes;
 use foreread::source::{self, AsyncSource, Defaults, SourceError};
 use foreread::{Options, Reader};
-use foreread_testing as testing;
+use foreread_testing::{self as testing, says};
 use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,7 +95,7 @@ fn single() -> Runtime {
 
 fn open(client: &Arc<Client>, runtime: &Runtime, options: Options) -> Arc<Reader> {
     let source = source::from_async(Arc::clone(client), runtime.handle().clone());
-    Arc::new(Reader::open(Arc::new(source), options).expect("opens"))
+    Arc::new(opened(source, options))
 }
 
 /// With workers and without.
@@ -235,10 +235,7 @@ fn reads_fail_after_the_runtime_has_ended() {
     });
     for error in [error, reader.read_at(&mut [0; 8], 0)] {
         let text = error.expect_err("no answer").to_string();
-        assert!(
-            text.contains("the async runtime that its client uses has ended"),
-            "{text}"
-        );
+        says(&text, &["the async runtime that its client uses has ended"]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests of one budget for several engines: memory, requests and bytes in flight; readahead is refused first (P3, P4).
 
-use crate::common::{named, quiet, read_and_check, watch};
+use crate::common::{named, quiet, read_and_check};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
 use foreread_testing::{FaultAction, Faulty};
 use std::sync::Arc;
@@ -59,7 +59,6 @@ fn engines_share_memory_and_the_last_one_is_refused() {
 /// Every request that readahead could have is taken by reads of another engine that hang: its own reads go on.
 #[test]
 fn demand_continues_if_readahead_is_refused() {
-    watch();
     let budget = Budget::new(BudgetLimits {
         requests: 2,
         ..BudgetLimits::default()

@@ -2,7 +2,7 @@
 //!
 //! The bytes encode their own offset, so a misplaced byte is detected. Nothing is measured.
 
-use crate::common::{Rng, check_memory, quiet, read_and_check};
+use crate::common::{Rng, check_memory, opened, quiet, read_and_check};
 use foreread::source::Io;
 use foreread::{Advice, Options, Reader};
 use foreread_history::policies;
@@ -64,6 +64,7 @@ const PATTERNS: [&str; 5] = [
 ];
 
 fn big_file() -> tempfile::NamedTempFile {
+    crate::common::watch();
     let mut file = tempfile::NamedTempFile::new().expect("a scratch file");
     let mut block = vec![0; 1 << 20];
     for at in (0..SIZE).step_by(block.len()) {
@@ -121,7 +122,6 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
 
 #[test]
 fn every_policy_and_pattern() {
-    crate::common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for io in WAYS {
@@ -156,7 +156,6 @@ fn every_policy_and_pattern() {
 /// As small as a cache can be, with other page sizes, and without worker threads.
 #[test]
 fn tiny_caches_and_other_pages() {
-    crate::common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for (policy, page, pages, threads) in [
@@ -217,7 +216,6 @@ fn idle_crew(path: &str, options: Options) {
 /// One read may be larger than the whole cache; it is served in pieces.
 #[test]
 fn reads_larger_than_the_cache() {
-    crate::common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for policy in policies() {
@@ -249,7 +247,6 @@ fn reads_larger_than_the_cache() {
 /// Hints change what is cached and never what is read.
 #[test]
 fn hints() {
-    crate::common::watch();
     let source = Arc::new(crate::common::named(1 << 20));
     let reader =
         Reader::open(source, Options::default().policy("linux-6.18:max=128K")).expect("opens");
@@ -273,11 +270,10 @@ fn hints() {
 #[test]
 fn several_buffers() {
     let size = 3_000_000;
-    let reader = Reader::open(
-        Arc::new(crate::common::named(size)),
+    let reader = opened(
+        crate::common::named(size),
         Options::default().cache_bytes(1 << 20),
-    )
-    .expect("opens");
+    );
     let mut rng = Rng(7);
     for _ in 0..300 {
         let mut bufs: Vec<Vec<u8>> = (0..1 + rng.below(9))

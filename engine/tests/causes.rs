@@ -4,6 +4,7 @@
 //!   ReadError ──source()──► SourceError ──source()──► Jammed, the source's own type
 //! ```
 
+use crate::common::opened;
 use foreread::source::{
     Cause, Defaults, Extent, Holes, Sink, Source, SourceError, StreamingSource, WritableSource,
 };
@@ -117,7 +118,7 @@ fn the_error_of_a_source_is_found_by_its_type() {
         for workers in [0, 2] {
             let what = format!("streams {streams}, workers {workers}");
             let options = Options::default().threads(workers);
-            let reader = Reader::open(Arc::new(JammedTape { streams }), options).expect("opens");
+            let reader = opened(JammedTape { streams }, options);
             let error = reader.read_at(&mut [0; 8], 0).expect_err("jammed");
             is_whole(&error, &what);
             let mut buf = [0; 8];
@@ -186,7 +187,7 @@ fn what_a_client_of_objects_said_is_found_below_opens_and_reads() {
     let url = format!("http://{address}/data?signature=secret");
     let object = Object::open_with(url.as_str(), settings()).expect("opens");
     server.join().expect("it answers");
-    let reader = Reader::open(Arc::new(object), Options::default()).expect("opens");
+    let reader = opened(object, Options::default());
     let read = reader.read_at(&mut [0; 8], 500_000).expect_err("gone");
     let open = Object::open_with(url.as_str(), settings()).map(drop);
     let open = open.expect_err("gone");

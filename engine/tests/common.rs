@@ -1,11 +1,8 @@
 //! Helpers that several test files share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-pub mod device;
 #[cfg(feature = "object")]
 pub mod emulators;
-#[cfg(feature = "object")]
-pub mod gateway;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 #[cfg(feature = "object")]
@@ -16,12 +13,16 @@ pub mod tls;
 #[cfg(feature = "object")]
 use foreread::source::object::ObjectSettings;
 use foreread::source::{Mem, Source, SourceError};
-use foreread::{Gauges, Reader};
+use foreread::{Gauges, Options, Reader};
 use foreread_testing as testing;
 #[cfg(feature = "object")]
 use foreread_testing::Lie;
 use std::cell::RefCell;
+use std::fs::File;
 use std::io::IoSliceMut;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,7 @@ impl Rng {
 
 /// A source of self-naming bytes.
 pub fn named(size: u64) -> Mem {
+    watch();
     Mem::generated(size, |offset, buf| testing::fill(buf, offset, 0))
 }
 
@@ -58,6 +60,12 @@ pub fn read_source(source: &dyn Source, offset: u64, len: usize) -> Result<Vec<u
     let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
     buf.truncate(read);
     Ok(buf)
+}
+
+/// A reader on a source of the test's own.
+pub fn opened(source: impl Source + 'static, options: Options) -> Reader {
+    watch();
+    Reader::open(Arc::new(source), options).expect("opened")
 }
 
 /// All bytes of a source, and what it gives behind them.
@@ -168,7 +176,7 @@ pub fn alone(module: &str, test: &str, work: fn()) {
         return work();
     }
     let me = std::env::current_exe().expect("this test");
-    let out = std::process::Command::new(me)
+    let out = Command::new(me)
         .args(only(module, test))
         .env(ALONE, "1")
         .output()
@@ -228,4 +236,94 @@ pub fn read_and_check(reader: &Reader, buf: &mut [u8], offset: u64, version: u16
     testing::check(&buf[..len], offset, version)
         .unwrap_or_else(|wrong| panic!("{} at {offset}: {wrong}", buf.len()));
     len
+}
+
+/// A loop device, given back when dropped.
+pub struct LoopDevice {
+    pub path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Nothing, with a line that says so, where this user gets none.
+    pub fn over(file: &Path) -> Option<LoopDevice> {
+        let made = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(file)
+            .output();
+        match made {
+            Ok(made) if made.status.success() => {
+                let path = String::from_utf8(made.stdout).expect("a path");
+                Some(LoopDevice {
+                    path: path.trim().into(),
+                })
+            }
+            _ => {
+                println!("skipped: needs root, loop devices and losetup (Debian package mount)");
+                None
+            }
+        }
+    }
+
+    /// Takes note that its file is longer now.
+    pub fn resized(&self) {
+        let status = Command::new("losetup")
+            .arg("--set-capacity")
+            .arg(&self.path)
+            .status()
+            .expect("started");
+        assert!(status.success(), "losetup --set-capacity");
+    }
+
+    pub fn name(&self) -> &str {
+        self.path.to_str().expect("UTF-8")
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.path)
+            .status();
+    }
+}
+
+/// A tmpfs of this many KiB, unmounted when dropped.
+pub struct SmallDisk {
+    pub dir: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Nothing, with a line that says so, where this user may not mount.
+    pub fn of(kib: u32) -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let size = format!("size={kib}k");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(dir.path())
+            .output();
+        if mounted.is_ok_and(|mounted| mounted.status.success()) {
+            return Some(SmallDisk { dir });
+        }
+        println!("skipped: needs root, to mount a tmpfs");
+        None
+    }
+
+    /// A file of this length that has no blocks yet.
+    pub fn sparse(&self, bytes: u64) -> PathBuf {
+        let path = self.dir.path().join("disk");
+        File::create(&path)
+            .and_then(|file| file.set_len(bytes))
+            .expect("a file");
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.dir.path())
+            .status();
+    }
 }

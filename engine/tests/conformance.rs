@@ -8,7 +8,7 @@ use crate::common::stores::Kind;
 use crate::common::{Rng, named};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
 use foreread::{Options, Reader};
-use foreread_testing::{self as testing, FaultAction, Faulty, QueuedSource, pattern};
+use foreread_testing::{self as testing, FaultAction, Faulty, QueuedSource, needs, pattern};
 use std::any::Any;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
@@ -455,9 +455,7 @@ fn reader(subject: &Subject) {
 }
 
 fn version(subject: &Subject) {
-    let Some(replace) = &subject.replace else {
-        return;
-    };
+    needs!(let replace = &subject.replace);
     let source = &*subject.source;
     let reader = Reader::open(
         Arc::clone(&subject.source),

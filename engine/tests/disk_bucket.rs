@@ -13,7 +13,7 @@ use crate::disk_cache::{Rig, Store, flushed, read, whole};
 use crate::stores::lists;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, SharedBucket, SharedCache};
 use foreread::source::{Object, Source};
-use foreread_testing::ServedRequest;
+use foreread_testing::{ServedRequest, needs};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::IoSliceMut;
@@ -211,9 +211,7 @@ fn an_endless_bucket_listing_is_abandoned() {
                 let bucket = Bucket::start(Kind::Memory).expect("a port");
                 let pages = AtomicU64::new(0);
                 bucket.names.edit(move |seen, answer| {
-                    if !lists(seen) {
-                        return;
-                    }
+                    needs!(lists(seen));
                     let page = pages.fetch_add(1, Ordering::Relaxed);
                     let query = seen.target.split_once('?').map_or("", |(_, query)| query);
                     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -366,9 +364,7 @@ fn a_bucket_that_refuses_costs_one_line_and_no_read() {
 
 #[test]
 fn without_its_server_a_bucket_costs_no_read() {
-    let Some(bucket) = Bucket::start(Kind::S3) else {
-        return;
-    };
+    needs!(let bucket = Bucket::start(Kind::S3));
     let machines = Machines::new(&bucket);
     let store = Store::new("s/a", 4 * MIB);
     // Nothing listens there.
@@ -393,9 +389,7 @@ fn without_its_server_a_bucket_costs_no_read() {
 /// The bucket takes requests for pieces and gives no answer, or refuses each.
 #[test]
 fn a_bucket_that_hangs_costs_no_read() {
-    let Some(bucket) = Bucket::start(Kind::S3) else {
-        return;
-    };
+    needs!(let bucket = Bucket::start(Kind::S3));
     let mut machines = Machines::new(&bucket);
     let store = Store::new("s/a", 8 * MIB);
     let first = machines.open("a");

@@ -8,7 +8,7 @@ use foreread::source::disk_cache::{CacheInspector, DiskCache, DiskCacheSettings,
 use foreread::source::object::ObjectSettings;
 use foreread::source::tree::{Meta, Tree};
 use foreread::source::{Source, SourceError};
-use foreread_testing::{BucketServer, LyingProxy};
+use foreread_testing::{BucketServer, LyingProxy, needs};
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::os::unix::fs::symlink;
@@ -388,16 +388,10 @@ fn names_have_a_limit() {
 #[cfg(feature = "fuse")]
 #[test]
 fn a_second_mount_shows_names_while_the_store_is_silent() {
-    use crate::fuse::{can_mount, mount_with, small};
-    use foreread::front::fuse::FuseSettings;
+    use crate::fuse::{believed, can_mount, mount_with, small};
     use std::os::unix::fs::MetadataExt;
-    if !can_mount() {
-        return;
-    }
-    let believed = FuseSettings {
-        attr_ttl: Some(Duration::from_secs(600)),
-        ..FuseSettings::default()
-    };
+    needs!(can_mount());
+    let believed = believed(Duration::from_secs(600));
     for bucket in Bucket::all() {
         println!("{:?}", bucket.kind);
         let rig = Rig::new();

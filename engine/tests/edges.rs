@@ -5,7 +5,7 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{check_memory, named, only, passed, quiet, read_and_check, watch};
+use crate::common::{check_memory, named, only, opened, passed, quiet, read_and_check};
 use foreread::front::nbd::NbdSettings;
 use foreread::source::{FileSource, Mem, Nbd, Source};
 use foreread::{Advice, Options, ReadError, Reader};
@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 /// no more. A source that offsets cannot be counted of is refused, and not cut.
 #[test]
 fn the_largest_offsets_and_the_smallest_sizes() {
-    watch();
     for policy in foreread_history::policies() {
         for size in [0, 1, 511, 4095, 4096, 4097, 1 << 31, (1 << 62) - 1, 1 << 62] {
             // Bytes that name their offset modulo 2^63: enough to tell neighbours apart.
@@ -39,7 +38,7 @@ fn the_largest_offsets_and_the_smallest_sizes() {
                 .policy(foreread_history::parse(policy.name).expect("a policy"))
                 .cache_bytes(1 << 20)
                 .threads(1);
-            let reader = Reader::open(Arc::new(source), options).expect("opened");
+            let reader = opened(source, options);
             let near = |at: u64| {
                 [
                     at.saturating_sub(5000),
@@ -109,7 +108,7 @@ fn a_file_ends_at_the_largest_offset_of_the_system() {
             "{offset}"
         );
     }
-    let reader = Reader::open(Arc::new(source), Options::default()).expect("opened");
+    let reader = opened(source, Options::default());
     assert_eq!(
         reader
             .read_at(&mut [0; 4096], u64::MAX)
@@ -121,7 +120,6 @@ fn a_file_ends_at_the_largest_offset_of_the_system() {
 /// Answers that stop short are asked to go on; one that returns nothing twice is the end, and an error before the size.
 #[test]
 fn short_answers_are_continued() {
-    watch();
     let size = 1 << 20;
     let short = Arc::new(Faulty::new(named(size), |call: Call| {
         FaultAction::Cut(1 + (call.nth as usize * 977) % 6000)
@@ -174,7 +172,6 @@ fn short_answers_are_continued() {
 /// Many events at the same nanosecond, and a log in which time only goes on.
 #[test]
 fn equal_times_and_a_clock_that_never_goes_back() {
-    watch();
     for policy in foreread_history::policies() {
         let config = Config::new(
             PageSize::new(policy.page_bytes.unwrap_or(4096)).expect("a page"),
@@ -246,7 +243,7 @@ fn equal_times_and_a_clock_that_never_goes_back() {
     let options = Options::default()
         .cache_bytes(1 << 20)
         .event_log(log.path());
-    let reader = Reader::open(Arc::new(named(16 * MIB)), options).expect("opened");
+    let reader = opened(named(16 * MIB), options);
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let own = reader.try_clone().expect("opened");
@@ -277,12 +274,7 @@ fn equal_times_and_a_clock_that_never_goes_back() {
 /// A hint far larger than the cache, a reader that reads on: readahead is refused, demand is not, memory stays.
 #[test]
 fn readahead_is_refused_before_demand() {
-    watch();
-    let reader = Reader::open(
-        Arc::new(named(256 * MIB)),
-        Options::default().cache_bytes(MIB),
-    )
-    .expect("opened");
+    let reader = opened(named(256 * MIB), Options::default().cache_bytes(MIB));
     reader
         .advise(Advice::WillNeed, 0..256 * MIB)
         .expect("taken");
@@ -301,7 +293,6 @@ fn readahead_is_refused_before_demand() {
 /// A source that is busy now fails what needs it now, with its own number, and nothing else.
 #[test]
 fn the_next_read_asks_a_busy_source_again() {
-    watch();
     let busy = |call: Call| {
         if call.nth < 3 {
             FaultAction::Fail(11)
@@ -403,7 +394,7 @@ fn an_interrupted_call_is_made_again() {
         return ended(child);
     }
     let slow = Faulty::slow(named(16 * MIB), 1, Duration::from_millis(4));
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let reader = opened(slow, Options::default().policy("none"));
     let settings = NbdSettings {
         stall: Duration::from_secs(20),
         ..NbdSettings::default()
@@ -411,8 +402,7 @@ fn an_interrupted_call_is_made_again() {
     let served = Served::of(reader, settings);
     // Its sockets have a time limit, and such calls are interrupted even without a handler.
     let source = Nbd::open_within(&served.uri(), Duration::from_secs(20)).expect("connected");
-    let reader =
-        Reader::open(Arc::new(source), Options::default().cache_bytes(MIB)).expect("opened");
+    let reader = opened(source, Options::default().cache_bytes(MIB));
     let mut buf = vec![0; 64 << 10];
     for i in 0..200 {
         assert_eq!(

@@ -31,12 +31,12 @@
 //! | F25 | which clients may connect | nbd::a_socket_is_private_and_replaces_no_other values::a_port_without_an_address_is_local |
 //! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again edges::the_next_read_asks_a_busy_source_again |
 
-use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
+use crate::common::{Rng, alone, check_memory, named, opened, quiet, read_and_check};
 use foreread::source::Mem;
 use foreread::{Advice, Engine, Options, ReadError, Reader};
 use foreread_history::policies;
 use foreread_testing::{
-    self as testing, Call, FaultAction, Faulty, Other, QueuedSource, SystemRequest,
+    self as testing, Call, FaultAction, Faulty, Other, QueuedSource, SystemRequest, says,
 };
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
@@ -83,34 +83,15 @@ const STORIES: [Named; 6] = [
     }),
 ];
 
+/// Small, so that pages leave as well; one worker, so that fetches come in nearly the same order every time.
 fn open(source: Arc<Faulty<Mem>>, policy: &str) -> Reader {
-    // Small, so that pages leave as well; one worker, so that fetches come in nearly the same order every time.
-    Reader::open(
-        source,
-        Options::default()
-            .policy(foreread_history::parse(policy).expect("a policy"))
-            .cache_bytes(256 << 10)
-            .threads(1),
-    )
-    .expect("opens")
+    crate::common::watch();
+    Reader::open(source, small(policy).threads(1)).expect("opens")
 }
 
-/// The same, read by a queue that ends transfers late and out of order. Without a worker, so that a caller that does not
-/// reap, or does not call the next one, hangs.
-fn open_queued(
-    source: Arc<Faulty<Mem>>,
-    policy: &str,
-    seed: u64,
-) -> (Arc<QueuedSource<Arc<Faulty<Mem>>>>, Reader) {
-    let queued = Arc::new(QueuedSource::new(source, seed));
-    let options = Options::default()
-        .policy(foreread_history::parse(policy).expect("a policy"))
-        .cache_bytes(256 << 10)
-        .threads(0);
-    (
-        Arc::clone(&queued),
-        Reader::open(queued, options).expect("opens"),
-    )
+fn small(policy: &str) -> Options {
+    let policy = foreread_history::parse(policy).expect("a policy");
+    Options::default().policy(policy).cache_bytes(256 << 10)
 }
 
 /// Runs the story; returns how many reads failed. Every error is the injected one, every byte is right.
@@ -144,56 +125,15 @@ fn clean(reader: &Reader) {
     check_memory(&quiet(reader), 4096);
 }
 
+/// By fetches of threads; and by transfers of a queue that ends them late and out of order, and that no thread waits for: without a
+/// worker, a caller that does not reap, or does not call the next one, hangs.
 #[test]
 fn the_nth_fetch_fails_for_every_n() {
-    crate::common::watch();
-    let mut runs = 0;
-    for policy in policies() {
-        for (name, story) in STORIES {
-            for lasting in [false, true] {
-                for n in 0.. {
-                    let make = if lasting {
-                        Faulty::from_nth
-                    } else {
-                        Faulty::nth
-                    };
-                    let source = Arc::new(make(named(SIZE), n));
-                    let first = open(Arc::clone(&source), policy.name);
-                    let second = first.try_clone().expect("opens");
-                    let failed = tell(&[&first, &second], &story());
-                    quiet(&first);
-                    let (faults, stats) = (source.faults(), first.stats());
-                    assert!(
-                        failed <= faults,
-                        "{policy} {name}: {failed} reads for {faults} faults",
-                        policy = policy.name
-                    );
-                    assert!(lasting || failed <= 1, "one fault fails one read at most");
-                    assert_eq!((stats.failed_reads, stats.failed_fetches), (failed, faults));
-                    source.heal();
-                    clean(&second);
-                    let meter = first.meter();
-                    drop((first, second));
-                    assert_eq!(meter.held_bytes(), 0);
-                    runs += 1;
-                    if faults == 0 {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    println!("{runs} runs");
-}
-
-/// The same with transfers that are handed to a queue and that no thread waits for.
-#[test]
-fn the_nth_transfer_fails_for_every_n() {
-    crate::common::watch();
     let (mut runs, mut taken) = (0, 0);
     for policy in policies() {
         for (name, story) in STORIES {
-            for lasting in [false, true] {
+            for (lasting, is_queued) in [(false, false), (true, false), (false, true), (true, true)]
+            {
                 for n in 0.. {
                     let make = if lasting {
                         Faulty::from_nth
@@ -201,23 +141,27 @@ fn the_nth_transfer_fails_for_every_n() {
                         Faulty::nth
                     };
                     let source = Arc::new(make(named(SIZE), n));
-                    let (queued, first) = open_queued(Arc::clone(&source), policy.name, n);
+                    let queued = Arc::new(QueuedSource::new(Arc::clone(&source), n));
+                    let first = match is_queued {
+                        false => open(Arc::clone(&source), policy.name),
+                        true => {
+                            let options = small(policy.name).threads(0);
+                            Reader::open(Arc::clone(&queued), options).expect("opens")
+                        }
+                    };
                     let second = first.try_clone().expect("opens");
                     let failed = tell(&[&first, &second], &story());
                     quiet(&first);
                     let (faults, stats) = (source.faults(), first.stats());
-                    assert!(
-                        failed <= faults,
-                        "{} {name}: {failed} reads for {faults} faults",
-                        policy.name
-                    );
+                    let what =
+                        format!("{} {name}: {failed} reads for {faults} faults", policy.name);
+                    assert!(failed <= faults, "{what}");
                     assert!(lasting || failed <= 1, "one fault fails one read at most");
+                    assert_eq!(stats.failed_reads, failed, "{what}");
                     // A fetch of several transfers fails once.
-                    assert!(
-                        stats.failed_fetches <= faults
-                            && (faults == 0) == (stats.failed_fetches == 0)
-                    );
-                    assert_eq!(stats.failed_reads, failed);
+                    let fetches = stats.failed_fetches;
+                    let is_right = fetches <= faults && (fetches == 0) == (faults == 0);
+                    assert!(is_right && (is_queued || fetches == faults), "{what}");
                     source.heal();
                     clean(&second);
                     let meter = first.meter();
@@ -238,7 +182,6 @@ fn the_nth_transfer_fails_for_every_n() {
 /// The queue goes on no longer, from any transfer on: threads and callers read the rest, and no caller notices.
 #[test]
 fn the_queue_refuses_from_the_nth_transfer_on() {
-    crate::common::watch();
     for (name, story) in STORIES {
         for (threads, depth) in [(0, 64), (1, 64), (1, 1), (0, 2)] {
             for n in 0.. {
@@ -268,7 +211,6 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
 /// Callers wait at one queue, for their own bytes and for each other's; no caller is forgotten, with workers and without.
 #[test]
 fn callers_take_turns_at_the_queue() {
-    crate::common::watch();
     for (seed, threads) in (0..12).zip([0, 1, 4].into_iter().cycle()) {
         let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
         let queued = Arc::new(QueuedSource::new(slow, seed).depth(3 + seed as usize * 5));
@@ -298,7 +240,6 @@ fn callers_take_turns_at_the_queue() {
 /// A reaper that has its bytes leaves: a sleeping caller has to be woken to reap, since no other thread will.
 #[test]
 fn a_reaper_that_leaves_wakes_the_next() {
-    crate::common::watch();
     for seed in 0..40 {
         let queued = Arc::new(QueuedSource::new(named(SIZE), seed));
         let mut options = Options::default().policy("none").threads(0);
@@ -329,7 +270,6 @@ fn a_reaper_that_leaves_wakes_the_next() {
 /// Readers that go at every moment, with transfers under way: dropping waits for them, and nothing stays.
 #[test]
 fn dropped_with_transfers_under_way() {
-    crate::common::watch();
     let mut busy = 0;
     for n in 0..60 {
         let slow = Faulty::slow(named(64 << 20), n, Duration::from_micros(500));
@@ -362,7 +302,6 @@ fn dropped_with_transfers_under_way() {
 /// 20 % of the readahead fetches fail. No demand read does.
 #[test]
 fn failing_readahead_fails_no_read() {
-    crate::common::watch();
     let waited: Arc<Mutex<Vec<Range<u64>>>> = Arc::default();
     let rng = Mutex::new(Rng(9));
     let seen = Arc::clone(&waited);
@@ -522,7 +461,6 @@ fn every_limit_names_its_test() {
 /// Anything fails now and then, under several threads; then nothing does.
 #[test]
 fn one_in_five_under_threads() {
-    crate::common::watch();
     for policy in policies() {
         let source = Arc::new(Faulty::share(named(SIZE), 4, 200));
         let options = Options::default()
@@ -551,7 +489,6 @@ fn one_in_five_under_threads() {
 /// A source that ends before its size says so.
 #[test]
 fn an_early_end_is_short() {
-    crate::common::watch();
     let half = |call: Call| FaultAction::Cut((SIZE / 2).saturating_sub(call.offset) as usize);
     let source = Arc::new(Faulty::new(named(SIZE), half));
     let reader = open(Arc::clone(&source), "none");
@@ -576,7 +513,6 @@ fn an_early_end_is_short() {
 /// A source with a bug is a source with an error; no caller hangs.
 #[test]
 fn a_panic_is_an_error() {
-    crate::common::watch();
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if info.payload().downcast_ref::<&str>() != Some(&"a bug in a source") {
@@ -601,7 +537,6 @@ fn a_panic_is_an_error() {
 /// The last reader goes while readahead is still in flight: dropping waits for it, and nothing stays.
 #[test]
 fn dropped_while_busy() {
-    crate::common::watch();
     for _ in 0..20 {
         let source = Arc::new(Faulty::slow(named(64 << 20), 1, Duration::from_millis(2)));
         let reader = Reader::open(
@@ -620,7 +555,6 @@ fn dropped_while_busy() {
 /// Ends come in any order and take any time: several readers of the same bytes, a slow source, a small cache.
 #[test]
 fn slow_and_shared() {
-    crate::common::watch();
     let source = Arc::new(Faulty::slow(named(SIZE), 7, Duration::from_micros(300)));
     let options = Options::default()
         .policy("linux-6.18:max=256K")
@@ -651,7 +585,6 @@ fn version(v: u16) -> Vec<u8> {
 /// A source that cannot take over its new version goes on to say that it has changed: no read mixes two, and none hangs.
 #[test]
 fn the_nth_accept_fails_for_every_n() {
-    crate::common::watch();
     for lasting in [false, true] {
         for n in 0.. {
             let source = Arc::new(Faulty::nth_of(
@@ -698,7 +631,6 @@ fn the_nth_accept_fails_for_every_n() {
 /// A flush that fails is kept for every later one, and what it was for can still be read. Opened again it starts clean.
 #[test]
 fn the_nth_flush_fails_for_every_n() {
-    crate::common::watch();
     for lasting in [false, true] {
         for n in 0..5 {
             let source = Arc::new(Faulty::nth_of(
@@ -786,7 +718,7 @@ fn a_server_without_its_first_thread_is_an_error() {
         || {
             use foreread::front::nbd::{Listen, NbdSettings, Server};
             let dir = tempfile::tempdir().expect("a directory");
-            let reader = || Reader::open(Arc::new(named(SIZE)), Options::default()).expect("opens");
+            let reader = || opened(named(SIZE), Options::default());
             let place = [Listen::Unix(dir.path().join("s"))];
             testing::refuse(SystemRequest::Thread, Some(0), true);
             let error = Server::bind(&place, reader(), NbdSettings::default())
@@ -794,10 +726,7 @@ fn a_server_without_its_first_thread_is_an_error() {
                 .expect("no thread");
             assert_eq!(error.kind, foreread::front::FrontErrorKind::System);
             let error = error.to_string();
-            assert!(
-                error.contains("no thread can be started") && error.contains("ulimit -u"),
-                "{error}"
-            );
+            says(&error, &["no thread can be started", "ulimit -u"]);
             testing::refuse(SystemRequest::Thread, None, false);
             assert!(
                 Server::bind(&place, reader(), NbdSettings::default()).is_ok(),
@@ -821,7 +750,7 @@ fn the_nth_mapping_is_refused_for_every_n() {
                 let options = Options::default()
                     .policy("linux-6.18:max=1M")
                     .cache_bytes(size);
-                let reader = Reader::open(Arc::new(named(size)), options).expect("opens");
+                let reader = opened(named(size), options);
                 let mut buf = vec![0; 1 << 20];
                 (0..size >> 20).for_each(|i| {
                     assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20)

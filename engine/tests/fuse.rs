@@ -6,7 +6,7 @@ use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, UnmountOutco
 use foreread::source::tree::{Entry, Kind, Meta, Tree};
 use foreread::source::{self, Defaults, Mem, Source, SourceError};
 use foreread::{Engine, Options};
-use foreread_testing::{self as testing, FaultAction, Faulty};
+use foreread_testing::{self as testing, FaultAction, Faulty, needs};
 use rustix::fs::Advice;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -94,6 +94,14 @@ pub fn mount_with(tree: Arc<dyn Tree>, settings: &FuseSettings, options: Options
     }
 }
 
+/// The settings of a mount that believes what it has listed for this long.
+pub fn believed(time: Duration) -> FuseSettings {
+    FuseSettings {
+        attr_ttl: Some(time),
+        ..FuseSettings::default()
+    }
+}
+
 pub fn small() -> Options {
     Options::default()
         .policy("linux-6.18:max=128K")
@@ -103,10 +111,7 @@ pub fn small() -> Options {
 fn mount(source: &Path) -> Here {
     let tree = source::open_tree(&source.display().to_string()).expect("a tree");
     // Changes are to be seen at once.
-    let settings = FuseSettings {
-        attr_ttl: Some(Duration::ZERO),
-        ..FuseSettings::default()
-    };
+    let settings = believed(Duration::ZERO);
     mount_with(tree, &settings, small())
 }
 
@@ -177,9 +182,7 @@ fn sum(folder: &Path) -> String {
 
 #[test]
 fn a_tree_is_the_same_tree() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     let mut rng = Rng(1);
     for n in 0..40u16 {
@@ -218,9 +221,7 @@ fn a_tree_is_the_same_tree() {
 
 #[test]
 fn ten_thousand_names_come_in_pieces_and_once_each() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     for n in 0..10_000 {
         File::create(
@@ -250,9 +251,7 @@ fn ten_thousand_names_come_in_pieces_and_once_each() {
 /// Bytes of two versions, in the same file, are never in one answer: each number has one version.
 #[test]
 fn a_replaced_file_is_another_number_and_never_a_mix() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     let (name, size) = (source.path().join("file"), 2 << 20);
     let write = |version: u16| {
@@ -300,9 +299,7 @@ fn a_replaced_file_is_another_number_and_never_a_mix() {
 /// bytes of the new file under the number of the old one. With `appending` a file that grew is read on.
 #[test]
 fn a_longer_file_copied_over_an_open_one_is_another() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     let (name, size) = (source.path().join("file"), 2 << 20);
     fs::write(&name, testing::pattern(0, size, 1)).expect("written");
@@ -338,9 +335,7 @@ fn a_longer_file_copied_over_an_open_one_is_another() {
 
 #[test]
 fn readers_never_see_a_mix_while_a_file_is_replaced() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     let (name, size) = (source.path().join("file"), 600_000);
     fs::write(&name, testing::pattern(0, size, 0)).expect("written");
@@ -384,9 +379,7 @@ fn readers_never_see_a_mix_while_a_file_is_replaced() {
 /// that throw pages out while others read make every boundary be met again and again.
 #[test]
 fn thirty_two_readers_that_drop_pages_get_every_byte() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::NamedTempFile::new().expect("a file");
     let size = 3_000_001u64;
     fs::write(source.path(), testing::pattern(0, size as usize, 9)).expect("written");
@@ -430,9 +423,7 @@ fn thirty_two_readers_that_drop_pages_get_every_byte() {
 
 #[test]
 fn mapped_files_are_the_same_bytes() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let python = |script: &str, file: &Path| {
         std::process::Command::new("python3")
             .args(["-c", script])
@@ -469,9 +460,7 @@ for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
 /// `memcpy` faults without Python's lock, so that the threads do so at once.
 #[test]
 fn many_threads_fault_one_mapping() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     fs::write(source.path().join("file"), testing::pattern(0, 64 << 20, 4)).expect("written");
     let tree = source::open_tree(&source.path().display().to_string()).expect("a tree");
@@ -523,9 +512,7 @@ print(len(wrong), 'wrong')";
 /// More requests wait for a slow file than there are threads: another file is read all the same.
 #[test]
 fn a_slow_file_delays_no_other_reader() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let here = mount_with(Arc::new(Slow), &FuseSettings::default(), small());
     let (done, finished) = channel();
     std::thread::scope(|scope| {
@@ -557,9 +544,7 @@ fn a_slow_file_delays_no_other_reader() {
 
 #[test]
 fn unmounted_under_load_it_leaves_an_empty_folder() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let source = tempfile::tempdir().expect("a folder");
     fs::write(source.path().join("file"), testing::pattern(0, 4 << 20, 5)).expect("written");
     let here = mount(source.path());
@@ -607,9 +592,7 @@ fn unmounted_under_load_it_leaves_an_empty_folder() {
 
 #[test]
 fn an_unfit_mount_point_is_one_error_line() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("there"), b"x").expect("written");
     let refusal = |at: &Path| {
@@ -707,9 +690,7 @@ mod of_a_bucket {
     /// `git` believe it, and take no file for another one.
     #[test]
     fn a_second_mount_shows_the_same_attributes() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         let names = files(&server, 300);
         server.put("flat", b"x".to_vec());
@@ -800,9 +781,7 @@ mod of_a_bucket {
     /// A listing is asked for once for each folder and 1000 names; what it said is enough to look at each file, and to open it.
     #[test]
     fn a_listing_is_enough_to_look_at_files_and_to_open_them() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         let count = 900;
         let flat: Vec<String> = (0..3000).map(|n| format!("flat/{n:04}")).collect();
@@ -851,9 +830,7 @@ mod of_a_bucket {
     /// each time, not one for each file.
     #[test]
     fn a_slow_scan_asks_for_a_thousand_names_at_a_time() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         let names = files(&server, 300);
         server.link(Link::new(Duration::from_millis(3), 0));
@@ -894,9 +871,7 @@ mod of_a_bucket {
     /// version, and the next open has the new one.
     #[test]
     fn a_file_that_changed_since_the_listing_is_an_error_once_and_then_the_new_one() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         let size = 300_000;
         (1..4).for_each(|n| server.put(&format!("file{n}"), testing::pattern(0, size, 0)));
@@ -949,9 +924,7 @@ mod of_a_bucket {
     /// A program that lists a folder and reads its files in that order finds them read ahead; each is fetched once.
     #[test]
     fn the_files_of_a_folder_are_read_ahead_in_the_order_of_its_listing() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         files(&server, 300);
         server.link(Link::new(Duration::from_millis(10), 0));
@@ -985,9 +958,7 @@ mod of_a_bucket {
     #[test]
     fn files_that_were_read_ahead_are_not_passed_to_the_kernel() {
         use foreread::source::disk_cache::{DiskCache, DiskCacheSettings};
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         (0..60).for_each(|n| server.put(&format!("f{n:02}"), testing::pattern(0, 100_000, n)));
         server.link(Link::new(Duration::from_millis(10), 0));
@@ -1010,9 +981,7 @@ mod of_a_bucket {
     /// A program that has a list of its files looks up each one without listing a folder: a page of names answers most look-ups.
     #[test]
     fn files_that_are_opened_by_name_in_any_order_cost_a_request_each() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         let names = files(&server, 400);
         let mut order: Vec<u16> = (0..400).collect();
@@ -1043,9 +1012,7 @@ mod of_a_bucket {
     /// are no files of the mount are counted, and a file that changed since is its new version.
     #[test]
     fn files_are_read_ahead_in_the_order_that_the_caller_gives() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         let names = files(&server, 300);
         server.link(Link::new(Duration::from_millis(10), 0));
@@ -1097,9 +1064,7 @@ mod of_a_bucket {
     /// What a client sends has limits, and a bad list harms no other.
     #[test]
     fn bad_lists_get_one_line() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         server.put("file", testing::pattern(0, 100, 0));
         let here = mount(&server, Some(Duration::from_secs(60)));
@@ -1174,9 +1139,7 @@ mod of_a_bucket {
     /// A file that is put anew when it has been read ahead: its reader gets one version whole, the listed one or the new one.
     #[test]
     fn a_file_that_changed_after_it_was_read_ahead_is_one_version() {
-        if !can_mount() {
-            return;
-        }
+        needs!(can_mount());
         let server = BucketServer::start().expect("a port");
         let name = |n: u16| format!("file{n:03}");
         (0..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n)));

@@ -1,7 +1,7 @@
 //! Tests of reads without the driver's lock: the bytes are current, the reads are counted, and the same errors end them
 //! as other reads.
 
-use crate::common::{Rng, named, watch};
+use crate::common::{Rng, named, opened};
 use foreread::eventlog;
 use foreread::policy::{Answer, Ask, Info, Policy, PolicySpec, Scope};
 use foreread::source::Mem;
@@ -48,9 +48,8 @@ static WAITS: Info = Info {
 
 #[test]
 fn a_hit_needs_no_lock_and_a_stopped_engine_serves_no_hit() {
-    watch();
     let options = Options::default().policy(PolicySpec::of(&WAITS)).threads(1);
-    let reader = Arc::new(Reader::open(Arc::new(named(8 << 20)), options).expect("opens"));
+    let reader = Arc::new(opened(named(8 << 20), options));
     // The second read finds that the page is read again, the third needs nothing more.
     (0..3).for_each(|_| read(&reader, 0));
     let other = Arc::clone(&reader);
@@ -78,13 +77,8 @@ fn a_hit_needs_no_lock_and_a_stopped_engine_serves_no_hit() {
 /// one, and each page whole.
 #[test]
 fn no_reader_sees_overwritten_bytes() {
-    watch();
     const PAGES: u64 = 40;
-    let reader = Reader::open(
-        Arc::new(Mem::new(vec![0; PAGES as usize * PAGE])),
-        Options::default(),
-    )
-    .expect("opens");
+    let reader = opened(Mem::new(vec![0; PAGES as usize * PAGE]), Options::default());
     reader.allow_writes().expect("memory");
     let (reader, written) = (
         Arc::new(reader),
@@ -137,7 +131,6 @@ fn no_reader_sees_overwritten_bytes() {
 /// of it all replays.
 #[test]
 fn hits_beside_eviction_are_logged_and_replay() {
-    watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let options = Options::default()
@@ -145,7 +138,7 @@ fn hits_beside_eviction_are_logged_and_replay() {
         .policy("linux-6.18:max=64K")
         .event_log(&log)
         .threads(2);
-    let reader = Arc::new(Reader::open(Arc::new(named(4 << 20)), options).expect("opens"));
+    let reader = Arc::new(opened(named(4 << 20), options));
     let threads: Vec<_> = (0..8)
         .map(|me| {
             let reader = Arc::clone(&reader);
@@ -177,11 +170,10 @@ fn hits_beside_eviction_are_logged_and_replay() {
 /// A task's first poll finds what is there, as a thread's read does.
 #[test]
 fn a_task_hits_without_the_lock() {
-    watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let options = Options::default().policy("none").event_log(&log);
-    let reader = Reader::open(Arc::new(named(1 << 20)), options).expect("opens");
+    let reader = opened(named(1 << 20), options);
     for _ in 0..100 {
         let mut buf = [0; PAGE];
         assert_eq!(

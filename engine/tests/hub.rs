@@ -7,7 +7,7 @@ use foreread::source::tree::{Kind, Tree};
 use foreread::source::{Mem, Source, SourceError, SourceOpenError};
 use foreread::{Options, Reader};
 use foreread_testing::{
-    self as testing, HubMirror, HubRoute, HubServer, Lie, RangeServer, pattern,
+    self as testing, HubMirror, HubRoute, HubServer, Lie, RangeServer, needs, pattern,
 };
 use std::path::Path;
 use std::process::Command;
@@ -82,7 +82,7 @@ fn python() -> Option<std::path::PathBuf> {
 /// The hub of these tests speaks as the real one does: its own client finds everything, and each refusal has its error.
 #[test]
 fn the_client_of_the_hub_accepts_the_hub_of_the_tests() {
-    let Some(python) = python() else { return };
+    needs!(let python = python());
     let hub = hub();
     hub.put("u/model", "dir/large.bin", named(100_001));
     for n in 0..5 {

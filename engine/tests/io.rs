@@ -5,7 +5,7 @@
 //! Example: a poll with a buffer of 64 KiB is pending; the next one has a buffer of 1,000 bytes; both get the bytes
 //! from the cursor's position on.
 
-use crate::common::{Rng, named};
+use crate::common::{Rng, named, opened};
 use foreread::io::ReadCursor;
 use foreread::source::{Mem, SourceError};
 use foreread::{OpenError, Options, ReadError, Reader};
@@ -24,7 +24,7 @@ fn options() -> Options {
 }
 
 fn reader() -> Reader {
-    Reader::open(Arc::new(named(SIZE)), options()).expect("opened")
+    opened(named(SIZE), options())
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn paths_of_any_kind_are_opened() {
 #[test]
 fn errors_are_io_errors_and_come_back() {
     let broken = Faulty::from_nth(named(SIZE), 0);
-    let reader = Reader::open(Arc::new(broken), options()).expect("opened");
+    let reader = opened(broken, options());
     let mut buf = [0; 10];
     let direct = reader.read_at(&mut buf, 0).expect_err("broken");
     // The source counts its reads in what it says.
@@ -165,7 +165,7 @@ mod tasks {
     /// A source that makes reads wait, and a reader of it that reads nothing ahead.
     fn slow() -> Reader {
         let source = Faulty::slow(named(SIZE), 7, Duration::from_micros(300));
-        Reader::open(Arc::new(source), options().cache_bytes(1 << 20)).expect("opened")
+        opened(source, options().cache_bytes(1 << 20))
     }
 
     /// Polls until it is ready, each time with another buffer. Returns how often it was pending.
@@ -315,8 +315,7 @@ mod tasks {
 
     #[test]
     fn an_error_in_a_task_is_the_error_of_the_read() {
-        let reader =
-            Reader::open(Arc::new(Faulty::from_nth(named(SIZE), 0)), options()).expect("opened");
+        let reader = opened(Faulty::from_nth(named(SIZE), 0), options());
         let (mut cursor, mut buf) = (reader.cursor(), [0; 10]);
         #[cfg(feature = "futures")]
         let read = pollster::block_on(futures_util::AsyncReadExt::read(&mut cursor, &mut buf));
@@ -330,11 +329,7 @@ mod tasks {
 #[cfg(feature = "bytes")]
 #[test]
 fn bytes_come_in_a_buffer_of_their_length() {
-    let reader = Reader::open(
-        Arc::new(Mem::new(testing::pattern(0, 10_000, 0))),
-        options(),
-    )
-    .expect("opened");
+    let reader = opened(Mem::new(testing::pattern(0, 10_000, 0)), options());
     let got = reader.read_bytes_at(100, 500).expect("read");
     testing::check(&got, 100, 0).expect("right bytes");
     assert_eq!(got.len(), 500);

@@ -31,7 +31,6 @@ mod disk_names;
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;
-mod examples;
 mod faults;
 mod files;
 #[cfg(feature = "fuse")]
@@ -62,7 +61,6 @@ mod order;
 mod own_sources;
 #[cfg(feature = "rbd")]
 mod rbd;
-mod read_spans;
 #[cfg(feature = "object")]
 mod redirects;
 #[cfg(feature = "nbd")]

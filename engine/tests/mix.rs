@@ -9,8 +9,8 @@
 //! It runs for 20 seconds, and with `FOREREAD_SECONDS=600 ./test-long mix` for ten minutes. The seed is printed, and
 //! `FOREREAD_SEED` sets it.
 
+use crate::common::Rng;
 use crate::common::nbd::Served;
-use crate::common::{Rng, watch};
 use foreread::front::nbd::NbdSettings;
 use foreread::source::disk_cache::DiskCache;
 use foreread::source::object::{Object, ObjectSettings};
@@ -138,7 +138,6 @@ fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: &Fault, seed: u
 
 #[test]
 fn every_fault_costs_errors_and_no_wrong_byte() {
-    watch();
     let number = |name: &str, usual: u64| {
         std::env::var(name)
             .ok()

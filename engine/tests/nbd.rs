@@ -3,22 +3,20 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{Rng, named, quiet, watch};
+use crate::common::{Rng, named, opened, quiet, watch};
 use foreread::front::FrontErrorKind;
-use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
+use foreread::front::nbd::{Listen, NbdSettings, Server, ServerCounts};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
 use foreread::{Options, ReadError, Reader};
-use foreread_testing::{self as testing, Call, FaultAction, Faulty};
-use served::{Client, MIB, Peer, Served, has, read, run};
+use foreread_testing::{self as testing, Call, FaultAction, Faulty, needs, says};
+use served::{Client, MIB, Peer, Running, Served, by_python, has, read, run};
 use std::error::Error as _;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 fn sequential() -> Options {
@@ -92,9 +90,7 @@ fn refused_requests_are_answered_and_the_client_continues() {
     assert_eq!(client.answer(), (4, 0));
     client.send(command::CACHE, 5, 0, MIB as u32);
     assert_eq!(client.answer(), (5, 0));
-    client.send(command::READ, 6, MIB - 10, 10);
-    assert_eq!(client.answer(), (6, 0));
-    testing::check(&client.data(10), MIB - 10, 0).expect("right bytes");
+    client.reads(6, MIB - 10, 10);
     client.send(command::DISC, 7, 0, 0);
     assert!(client.is_gone());
     served.wait_for(0);
@@ -111,7 +107,6 @@ fn refused_requests_are_answered_and_the_client_continues() {
 /// opened with `appending` is read on.
 #[test]
 fn growth_ends_the_connection() {
-    watch();
     for (appending, over) in [(false, true), (false, false), (true, false)] {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), testing::pattern(0, 1 << 20, 1)).expect("written");
@@ -156,7 +151,6 @@ fn growth_ends_the_connection() {
 /// read the new version.
 #[test]
 fn a_server_that_ends_its_version_is_a_change_and_no_end() {
-    watch();
     let first = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 1)));
     let served = Served::of(
         Reader::open(Arc::clone(&first), Options::default().policy("none")).expect("opened"),
@@ -183,38 +177,25 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
 }
 
 /// A server that ends before its client.
-struct Mortal(JoinHandle<std::io::Result<()>>, NbdStop);
-
-impl Mortal {
-    fn start(path: &Path, size: u64) -> Mortal {
-        let options = Options::default().policy("none");
-        let reader = Reader::open(Arc::new(named(size)), options).expect("opened");
-        let place = Listen::Unix(path.to_path_buf());
-        let (server, stop) =
-            Server::bind(&[place], reader, NbdSettings::default()).expect("a place");
-        Mortal(std::thread::spawn(move || server.run()), stop)
-    }
-
-    fn end(self) {
-        self.1.stop();
-        self.0.join().expect("no panic").expect("served to the end");
-    }
+fn mortal(path: &Path, size: u64) -> Running {
+    let reader = opened(named(size), Options::default().policy("none"));
+    let place = Listen::Unix(path.to_path_buf());
+    Running::at(place, reader, NbdSettings::default()).expect("a place")
 }
 
 /// The server dies under its client, and comes back: reads fail meanwhile, at once when it has been dead for a while, and go
 /// on afterwards.
 #[test]
 fn a_server_that_died_is_connected_to_again() {
-    watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
-    let start = || Mortal::start(&path, 8 * MIB);
+    let start = || mortal(&path, 8 * MIB);
     let server = start();
     let uri = format!("nbd+unix:///?socket={}", path.display());
     let reader = Reader::open(uri.as_str(), Options::default().policy("none")).expect("opened");
     let mut buf = vec![0; 4096];
     crate::common::read_and_check(&reader, &mut buf, 0, 0);
-    server.end();
+    drop(server);
     let error = reader.read_at(&mut buf, MIB).expect_err("it is dead");
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
     crate::common::read_and_check(&reader, &mut buf, 0, 0);
@@ -229,7 +210,7 @@ fn a_server_that_died_is_connected_to_again() {
     }
     testing::check(&buf, 2 * MIB, 0).expect("right bytes");
     // Restarted in less time than a read waits: no read fails.
-    server.end();
+    drop(server);
     let server = std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(200));
@@ -239,7 +220,7 @@ fn a_server_that_died_is_connected_to_again() {
         server.join().expect("started")
     });
     drop(reader);
-    server.end();
+    drop(server);
 }
 
 /// A large read whose end fails can only be ended by hanging up: half of it is out.
@@ -253,7 +234,7 @@ fn an_error_in_the_middle_of_an_answer_hangs_up() {
         }
     };
     let source = Faulty::new(named(8 * MIB), rule);
-    let reader = Reader::open(Arc::new(source), Options::default().policy("none")).expect("opened");
+    let reader = opened(source, Options::default().policy("none"));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     client.send(command::READ, 1, 5 * MIB, 4096);
@@ -284,7 +265,7 @@ fn bad_clients_lose_their_connection_and_no_other() {
         stall: Duration::from_millis(300),
         ..NbdSettings::default()
     };
-    let reader = Reader::open(Arc::new(named(64 * MIB)), Options::default()).expect("opened");
+    let reader = opened(named(64 * MIB), Options::default());
     let served = Served::of(reader, settings);
     let mut good = served.client();
     let connect = || UnixStream::connect(served.path()).expect("connected");
@@ -314,15 +295,13 @@ fn bad_clients_lose_their_connection_and_no_other() {
     served.wait_for(1);
     drop(slow);
     for cookie in 0..10 {
-        good.send(command::READ, cookie, cookie * MIB, 4096);
-        assert_eq!(good.answer(), (cookie, 0));
-        testing::check(&good.data(4096), cookie * MIB, 0).expect("right bytes");
+        good.reads(cookie, cookie * MIB, 4096);
     }
 }
 
 #[test]
 fn one_client_too_many_is_refused() {
-    let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
+    let reader = opened(named(MIB), Options::default());
     let served = Served::of(
         reader,
         NbdSettings {
@@ -345,30 +324,6 @@ fn one_client_too_many_is_refused() {
     assert_eq!(one.answer(), (1, 0));
 }
 
-/// No answer is of the new version on a connection that was told of the old one.
-#[test]
-fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
-    let source = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 0)));
-    let reader = Reader::open(
-        Arc::clone(&source),
-        Options::default().policy("none").cache_bytes(MIB),
-    )
-    .expect("opened");
-    let served = Served::of(reader, NbdSettings::default());
-    let mut old = served.client();
-    old.send(command::READ, 1, 0, 4096);
-    assert_eq!(old.answer(), (1, 0));
-    testing::check(&old.data(4096), 0, 0).expect("right bytes");
-    source.replace(testing::pattern(0, 1 << 19, 1));
-    for cookie in 2..6 {
-        old.send(command::READ, cookie, 8192 * cookie, 4096);
-        assert_eq!(old.answer(), (cookie, errno::ESHUTDOWN));
-    }
-    let new = Nbd::open(&served.uri()).expect("connected");
-    assert_eq!(new.size(), 1 << 19);
-    testing::check(&read(&new, 4096, 4096), 4096, 1).expect("right bytes");
-}
-
 #[test]
 fn a_socket_is_private_and_replaces_no_other() {
     let served = Served::new(named(MIB));
@@ -378,7 +333,7 @@ fn a_socket_is_private_and_replaces_no_other() {
         .mode();
     assert_eq!(mode & 0o777, 0o600);
     let again = |path: &Path| {
-        let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
+        let reader = opened(named(MIB), Options::default());
         Server::bind(
             &[Listen::Unix(path.to_path_buf())],
             reader,
@@ -421,38 +376,23 @@ fn a_socket_is_private_and_replaces_no_other() {
     );
 }
 
-/// A source whose server dies fails its reads, and works again when the server is back.
+/// Another size is another version, until it is accepted.
 #[test]
-fn a_server_that_comes_back_is_found_again() {
-    watch();
+fn a_server_that_comes_back_larger_is_a_change() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
-    let start = |size| Mortal::start(&path, size);
-    let first = start(MIB);
-    let source = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).expect("connected");
-    testing::check(&read(&source, 0, 100), 0, 0).expect("right bytes");
-    first.end();
-    let error = source
-        .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
-        .expect_err("no server");
-    assert!(error.to_string().contains("No such file"), "{error}");
-    let second = start(MIB);
-    testing::check(&read(&source, 50, 100), 50, 0).expect("right bytes");
-    second.end();
-    // Another size is another version, until it is accepted.
-    let third = start(2 * MIB);
-    let error = source
-        .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
-        .expect_err("changed");
-    assert!(
-        error
-            .to_string()
-            .contains("the export now has 2097152 bytes, but had 1048576 before"),
-        "{error}"
-    );
+    let first = mortal(&path, MIB);
+    let source = Nbd::open(&first.uri).expect("connected");
+    let fails = |why: &str| {
+        let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0);
+        says(&error.expect_err(why).to_string(), &[why]);
+    };
+    drop(first);
+    fails("No such file");
+    let _second = mortal(&path, 2 * MIB);
+    fails("the export now has 2097152 bytes, but had 1048576 before");
     assert_eq!(source.accept(), 2 * MIB);
     testing::check(&read(&source, MIB, 100), MIB, 0).expect("right bytes");
-    third.end();
 }
 
 /// A server that answers wrongly loses its connection, and gives never a wrong byte.
@@ -512,16 +452,12 @@ fn a_server_that_answers_wrongly_is_left() {
 /// of the page cache with it.
 #[test]
 fn an_answer_has_the_requested_length() {
-    watch();
     let size = 3 * MIB + 777;
     // The source stops short all the time as well.
     let short = Faulty::new(named(size), |call: Call| {
         FaultAction::Cut(4096 * (1 + call.nth as usize % 7) - 5)
     });
-    let served = Served::of(
-        Reader::open(Arc::new(short), sequential()).expect("opened"),
-        NbdSettings::default(),
-    );
+    let served = Served::of(opened(short, sequential()), NbdSettings::default());
     let mut client = served.client();
     let mut rng = Rng(12);
     let mut at = 0;
@@ -538,16 +474,14 @@ fn an_answer_has_the_requested_length() {
 /// With one window for all connections, clients that read in order would look like one at random.
 #[test]
 fn each_client_has_its_own_window() {
-    let reader = Reader::open(Arc::new(named(64 * MIB)), sequential()).expect("opened");
+    let reader = opened(named(64 * MIB), sequential());
     let watched = reader.try_clone().expect("opened");
     let served = Served::of(reader, NbdSettings::default());
     let mut clients = [served.client(), served.client(), served.client()];
     for i in 0..256_u64 {
         for (me, client) in clients.iter_mut().enumerate() {
             let offset = me as u64 * 20 * MIB + i * 4096;
-            client.send(command::READ, i, offset, 4096);
-            assert_eq!(client.answer(), (i, 0));
-            testing::check(&client.data(4096), offset, 0).expect("right bytes");
+            client.reads(i, offset, 4096);
         }
     }
     quiet(&watched);
@@ -684,14 +618,8 @@ fn libnbd_and_qemu_read_the_right_bytes_from_us() {
     let target = copy.to_str().expect("UTF-8");
     if has("nbdinfo", "libnbd-bin") {
         let info = run("nbdinfo", &[&served.uri()]);
-        assert!(
-            info.contains("export-size: 25165824") && info.contains("is_read_only: true"),
-            "{info}"
-        );
-        assert!(
-            info.contains("can_multi_conn: true") && info.contains("structured"),
-            "{info}"
-        );
+        says(&info, &["export-size: 25165824", "is_read_only: true"]);
+        says(&info, &["can_multi_conn: true", "structured"]);
         run("nbdcopy", &[&served.uri(), target]);
         copied("nbdcopy");
     }
@@ -706,26 +634,11 @@ fn libnbd_and_qemu_read_the_right_bytes_from_us() {
             &["-r", "-f", "raw", "-c", "read 1M 64k", &served.uri()],
         );
     }
-    let python = "import nbd";
-    let usable = Command::new("/usr/bin/python3")
-        .args(["-c", python])
-        .stderr(Stdio::null())
-        .status();
-    if usable.is_ok_and(|s| s.success()) {
-        let script = "h.connect_uri(uri)\nassert h.pread(4096, 1<<20) == h.pread(4096, 1<<20)\n\
-            for i in range(64): h.aio_pread(nbd.Buffer(65536), i * 65536)\n\
-            while h.aio_in_flight() > 0: h.poll(-1)\n\
-            try:\n  h.pread(1, 1<<40)\n  raise SystemExit(3)\nexcept nbd.Error: pass\nh.shutdown()\n";
-        let whole = format!(
-            "import nbd\nh = nbd.NBD()\nuri = {:?}\n{script}",
-            served.uri()
-        );
-        run("/usr/bin/python3", &["-c", &whole]);
-    } else {
-        println!(
-            "skipped: needs the module nbd of the system's python (Debian package python3-libnbd)"
-        );
-    }
+    let script = "assert h.pread(4096, 1<<20) == h.pread(4096, 1<<20)\n\
+        for i in range(64): h.aio_pread(nbd.Buffer(65536), i * 65536)\n\
+        while h.aio_in_flight() > 0: h.poll(-1)\n\
+        try:\n  h.pread(1, 1<<40)\n  raise SystemExit(3)\nexcept nbd.Error: pass\n";
+    by_python(&served.uri(), script);
     assert_eq!((served.counts)().turned_away, 0);
 }
 
@@ -737,47 +650,21 @@ fn is_pattern(bytes: &[u8], offset: u64) -> bool {
 }
 
 #[test]
-fn nbdkit_and_qemu_nbd_are_sources() {
-    if has("nbdkit", "nbdkit") {
-        let peer = Peer::start("nbdkit", |s| {
-            ["-f", "-U", s, "pattern", "64M"].map(String::from).into()
-        });
-        let reader = Reader::open(peer.uri(), Options::default()).expect("connected");
-        let mut rng = Rng(3);
-        for _ in 0..300 {
-            let (offset, mut buf) = (
-                rng.below(63 * MIB),
-                vec![0; 1 + rng.below(300_000) as usize],
-            );
-            assert_eq!(
-                reader.read_at(&mut buf, offset).expect("readable"),
-                buf.len()
-            );
-            assert!(is_pattern(&buf, offset), "at {offset}");
-        }
-        quiet(&reader);
-    }
-    if has("qemu-nbd", "qemu-utils") {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), testing::pattern(0, 5 << 20, 0)).expect("written");
-        let name = file.path().to_str().expect("UTF-8").to_string();
-        let args = |s: &str| {
-            ["-r", "-t", "-e", "8", "-f", "raw", "-k", s, &name]
-                .map(String::from)
-                .into()
-        };
-        let peer = Peer::start("qemu-nbd", args);
-        let source = Nbd::open(&peer.uri()).expect("connected");
-        testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
-    }
+fn qemu_nbd_is_a_source() {
+    needs!(has("qemu-nbd", "qemu-utils"));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), testing::pattern(0, 5 << 20, 0)).expect("written");
+    let name = file.path().to_str().expect("UTF-8");
+    let args = ["-r", "-t", "-e", "8", "-f", "raw", "-k", "SOCKET", name];
+    let peer = Peer::start("qemu-nbd", &args);
+    let source = Nbd::open(&peer.uri()).expect("connected");
+    testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
 }
 
 /// A server that fails requests which do not keep to its sizes: the smallest, and the largest.
 #[test]
 fn requests_keep_to_the_sizes_of_the_server() {
-    if !has("nbdkit", "nbdkit") {
-        return;
-    }
+    needs!(has("nbdkit", "nbdkit"));
     for (minimum, maximum) in [("1", "64K"), ("64K", "1M"), ("4K", "4K")] {
         let sizes = format!(
             "blocksize-minimum={minimum} blocksize-preferred=64K blocksize-maximum={maximum}"
@@ -790,22 +677,10 @@ fn requests_keep_to_the_sizes_of_the_server() {
                 "preferred=64K"
             },
         );
-        let args = |s: &str| {
-            let rest = [
-                "-f",
-                "-U",
-                s,
-                "--filter=blocksize-policy",
-                "pattern",
-                "4M",
-                "blocksize-error-policy=error",
-            ];
-            rest.into_iter()
-                .chain(sizes.split(' '))
-                .map(ToString::to_string)
-                .collect()
-        };
-        let peer = Peer::start("nbdkit", args);
+        let fixed =
+            "-f -U SOCKET --filter=blocksize-policy pattern 4M blocksize-error-policy=error";
+        let args = Vec::from_iter(fixed.split(' ').chain(sizes.split(' ')));
+        let peer = Peer::start("nbdkit", &args);
         let source = Nbd::open(&peer.uri()).expect("connected");
         for (offset, len) in [
             (0, 4 << 20),
@@ -835,19 +710,11 @@ fn requests_keep_to_the_sizes_of_the_server() {
 /// some 140 fetches; that none of them fails has a chance of one in a thousand.
 #[test]
 fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
-    if !has("nbdkit", "nbdkit") {
-        return;
-    }
+    needs!(has("nbdkit", "nbdkit"));
     let filters = ["-f", "--filter=error", "-U"];
-    let args = |s: &str| {
-        let rest = [s, "pattern", "16M", "error-rate=5%", "error=EIO"];
-        filters
-            .iter()
-            .chain(&rest)
-            .map(ToString::to_string)
-            .collect()
-    };
-    let peer = Peer::start("nbdkit", args);
+    let rest = ["SOCKET", "pattern", "16M", "error-rate=5%", "error=EIO"];
+    let args = Vec::from_iter(filters.iter().chain(&rest).copied());
+    let peer = Peer::start("nbdkit", &args);
     let reader =
         Reader::open(peer.uri(), Options::default().cache_bytes(2 * MIB)).expect("connected");
     let reads = 16 * 1024_u64;

@@ -1,12 +1,11 @@
 //! Tests of holes in a file: what the library reports about them, and what NBD clients do with that.
 
 use crate::common::nbd::{MIB, Served, has, run};
-use crate::common::{named, watch};
+use crate::common::{named, opened};
 use foreread::front::nbd::NbdSettings;
 use foreread::source::Extent;
 use foreread::{Options, ReadError, Reader};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 /// 64 MiB: data in the first one and in that at 40, holes between and behind.
 fn sparse() -> tempfile::NamedTempFile {
@@ -21,15 +20,14 @@ fn sparse() -> tempfile::NamedTempFile {
     file
 }
 
-fn opened(file: &tempfile::NamedTempFile) -> Reader {
+fn of(file: &tempfile::NamedTempFile) -> Reader {
     Reader::open(file.path().to_str().expect("UTF-8"), Options::default()).expect("opened")
 }
 
 #[test]
 fn a_reader_reports_holes() {
-    watch();
     let file = sparse();
-    let reader = opened(&file);
+    let reader = of(&file);
     assert!(reader.knows_holes());
     let data = |len| Extent {
         len,
@@ -71,8 +69,7 @@ fn a_reader_reports_holes() {
 
 #[test]
 fn a_source_that_knows_no_holes_is_all_data() {
-    watch();
-    let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
+    let reader = opened(named(MIB), Options::default());
     assert!(!reader.knows_holes());
     let all = reader.extents(4096, MIB, 9).expect("said");
     assert_eq!(
@@ -101,7 +98,7 @@ fn clients_copy_only_data() {
         return;
     }
     let file = sparse();
-    let served = Served::of(opened(&file), NbdSettings::default());
+    let served = Served::of(of(&file), NbdSettings::default());
     let map: Vec<String> = run("nbdinfo", &["--map", &served.uri()])
         .lines()
         .map(|line| {

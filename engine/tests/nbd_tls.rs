@@ -1,36 +1,36 @@
 //! Tests of the NBD server's TLS: with clients of other projects, a handwritten client, and hostile clients.
 
-use crate::common::nbd::{Client, MIB, Served, has, run};
+use crate::common::nbd::{Client, MIB, Running, Served, by_python, has, request, run};
 use crate::common::tls::{Certificates, TlsClient, option, reply};
-use crate::common::{named, watch};
-use foreread::front::nbd::{Listen, NbdSettings, NbdTls, Server};
+use crate::common::{named, opened};
+use foreread::Options;
+use foreread::front::nbd::{NbdSettings, NbdTls};
 use foreread::nbd::wire::{command, reply as kind};
 use foreread::source::Mem;
-use foreread::{Options, Reader};
-use foreread_testing as testing;
+use foreread_testing::{self as testing, needs, says};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Serves 16 MiB.
 fn served(tls: NbdTls) -> Served {
-    served_with(NbdSettings {
+    served_with(by_tls(tls))
+}
+
+fn by_tls(tls: NbdTls) -> NbdSettings {
+    NbdSettings {
         tls: Some(tls),
         ..NbdSettings::default()
-    })
+    }
 }
 
 fn served_with(settings: NbdSettings) -> Served {
     let options = Options::default()
         .cache_bytes(8 * MIB)
         .policy("linux-6.18:max=128K");
-    Served::of(
-        Reader::open(Arc::new(named(16 * MIB)), options).expect("opened"),
-        settings,
-    )
+    Served::of(opened(named(16 * MIB), options), settings)
 }
 
 /// What a client is called with: `certificates` is its folder.
@@ -51,64 +51,34 @@ fn fails(program: &str, args: &[&str]) -> String {
 
 #[test]
 fn clients_of_libnbd_read_every_byte() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     if !has("nbdcopy", "libnbd-bin") || !has("nbdinfo", "libnbd-bin") {
         return;
     }
-    watch();
     let tls = NbdTls::load(certificates.path(), true).expect("loaded");
-    let settings = NbdSettings {
-        tls: Some(tls),
-        ..NbdSettings::default()
-    };
-    let reader = Reader::open(Arc::new(named(16 * MIB)), Options::default()).expect("opened");
-    let (server, stop) =
-        Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], reader, settings).expect("a port");
-    let uri = server.uris().remove(0);
-    assert!(uri.starts_with("nbds://127.0.0.1:"), "{uri}");
-    let uri = uri.replace("127.0.0.1", "localhost") + "?tls-certificates=" + &certificates.file("");
-    let counts = server.counter();
-    let thread = std::thread::spawn(move || server.run());
-    let info = run("nbdinfo", &["--json", &uri]);
+    let settings = by_tls(tls);
+    let server = Running::tcp(named(16 * MIB), settings);
     assert!(
-        info.contains("\"TLS\": true") && info.contains("\"export-size\": 16777216"),
-        "{info}"
+        server.uri.starts_with("nbds://127.0.0.1:"),
+        "{}",
+        server.uri
     );
+    let uri = server.uri.replace("127.0.0.1", "localhost");
+    let uri = uri + "?tls-certificates=" + &certificates.file("");
+    let info = run("nbdinfo", &["--json", &uri]);
+    says(&info, &["\"TLS\": true", "\"export-size\": 16777216"]);
     let copy = certificates.file("copy");
     run("nbdcopy", &[&uri, &copy]);
     testing::check(&std::fs::read(&copy).expect("copied"), 0, 0).expect("right bytes");
-    assert_eq!(counts().failed_requests, 0);
-    let usable = Command::new("/usr/bin/python3")
-        .args(["-c", "import nbd"])
-        .output();
-    if usable.is_ok_and(|out| out.status.success()) {
-        let script = "for i in range(64): h.aio_pread(nbd.Buffer(262144), i * 262144)\n\
-            while h.aio_in_flight() > 0: h.poll(-1)\nassert h.pread(8, 4096) == h.pread(16, 4096)[:8]\nh.shutdown()\n";
-        run(
-            "/usr/bin/python3",
-            &[
-                "-c",
-                &format!(
-                    "import nbd\nh = nbd.NBD()\nh.set_uri_allow_local_file(True)\nh.connect_uri({uri:?})\n{script}"
-                ),
-            ],
-        );
-    } else {
-        println!(
-            "skipped: needs the module nbd of the system's python (Debian package python3-libnbd)"
-        );
-    }
-    stop.stop();
-    thread.join().expect("no panic").expect("served to the end");
+    assert_eq!((server.counts)().failed_requests, 0);
+    let script = "for i in range(64): h.aio_pread(nbd.Buffer(262144), i * 262144)\n\
+        while h.aio_in_flight() > 0: h.poll(-1)\nassert h.pread(8, 4096) == h.pread(16, 4096)[:8]\n";
+    by_python(&uri, script);
 }
 
 #[test]
 fn a_client_without_tls_is_told_that_it_is_required() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
     let mut client = UnixStream::connect(served.path()).expect("connected");
     client.read_exact(&mut [0; 18]).expect("a greeting");
@@ -132,19 +102,15 @@ fn a_client_without_tls_is_told_that_it_is_required() {
 /// Plain clients and others on one server.
 #[test]
 fn tls_may_be_optional() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let served = served(
         NbdTls::load(certificates.path(), false)
             .expect("loaded")
             .allow_plain(),
     );
     let mut plain = served.client();
-    plain.send(command::READ, 1, MIB, 4096);
-    assert_eq!(plain.answer(), (1, 0));
-    testing::check(&plain.data(4096), MIB, 0).expect("right bytes");
-    let mut client = TlsClient::new(served.path(), &certificates).begin();
+    plain.reads(1, MIB, 4096);
+    let mut client = TlsClient::new(served.path(), &certificates).begun();
     client.send(command::READ, 2, 2 * MIB, 4096);
     assert_eq!(client.answer(), (2, 0));
 }
@@ -155,9 +121,7 @@ fn a_client_without_a_certificate_of_the_authority_is_refused() {
         return;
     };
     let served = served(NbdTls::load(certificates.path(), true).expect("loaded"));
-    if !has("nbdinfo", "libnbd-bin") {
-        return;
-    }
+    needs!(has("nbdinfo", "libnbd-bin"));
     let none = certificates.only(&["ca-cert.pem"]);
     fails("nbdinfo", &[&uri(&served, "nbds", none.path())]);
     // It trusts our authority, and shows a certificate of another.
@@ -176,12 +140,8 @@ fn a_client_without_a_certificate_of_the_authority_is_refused() {
 /// A list of revoked certificates is used where there is one. A client of an authority that no valid list covers is refused, too.
 #[test]
 fn a_client_whose_certificate_was_revoked_is_refused() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
-    if !has("nbdinfo", "libnbd-bin") {
-        return;
-    }
+    needs!(let certificates = Certificates::new());
+    needs!(has("nbdinfo", "libnbd-bin"));
     let all = ["ca-cert.pem", "client-cert.pem", "client-key.pem"];
     let revoked = certificates.only(&all);
     certificates.issue(
@@ -216,10 +176,7 @@ fn a_client_whose_certificate_was_revoked_is_refused() {
     let list = certificates.path().join("ca-crl.pem");
     let refused = |why: &str| {
         let said = load(true).expect_err(why).to_string();
-        assert!(
-            said.contains("revoked") && said.contains("ca-crl.pem") && said.contains("; let the"),
-            "{said}"
-        );
+        says(&said, &["revoked", "ca-crl.pem", "; let the"]);
         load(false).expect("the list is only for clients' certificates");
     };
     for text in [
@@ -238,68 +195,36 @@ fn a_client_whose_certificate_was_revoked_is_refused() {
 /// QEMU brings its own TLS (GnuTLS) and its own reading of the folder of certificates.
 #[test]
 fn qemu_reads_every_byte() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
-    if !has("qemu-img", "qemu-utils") {
-        return;
-    }
-    watch();
+    needs!(let certificates = Certificates::new());
+    needs!(has("qemu-img", "qemu-utils"));
     let tls = NbdTls::load(certificates.path(), true).expect("loaded");
-    let settings = NbdSettings {
-        tls: Some(tls),
-        ..NbdSettings::default()
-    };
-    let reader = Reader::open(Arc::new(named(16 * MIB)), Options::default()).expect("opened");
-    let (server, stop) =
-        Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], reader, settings).expect("a port");
-    let port = server.uris()[0]
-        .trim_end_matches('/')
-        .rsplit(':')
-        .next()
-        .expect("a port")
-        .to_string();
-    let thread = std::thread::spawn(move || server.run());
+    let settings = by_tls(tls);
+    let server = Running::tcp(named(16 * MIB), settings);
+    let port = server.uri.trim_end_matches('/').rsplit(':').next();
+    let port = port.expect("a port");
     let image = format!("driver=nbd,host=localhost,port={port},tls-creds=t");
     let with = |dir: &Path| format!("tls-creds-x509,id=t,endpoint=client,dir={}", dir.display());
     let copy = certificates.file("copy");
     let (own, to) = (with(certificates.path()), ["-O", "raw", &copy]);
-    run(
-        "qemu-img",
-        &[
-            &["convert", "--object", &own, "--image-opts", &image][..],
-            &to,
-        ]
-        .concat(),
-    );
+    let convert = ["convert", "--object", &own, "--image-opts", &image];
+    run("qemu-img", &[&convert[..], &to].concat());
     testing::check(&std::fs::read(&copy).expect("copied"), 0, 0).expect("right bytes");
     let none = certificates.only(&["ca-cert.pem"]);
-    fails(
-        "qemu-img",
-        &[
-            "info",
-            "--object",
-            &with(none.path()),
-            "--image-opts",
-            &image,
-        ],
-    );
-    stop.stop();
-    thread.join().expect("no panic").expect("served to the end");
+    let with = with(none.path());
+    let info = ["info", "--object", &with, "--image-opts", &image];
+    fails("qemu-img", &info);
 }
 
 /// Bytes that leave the socket with those before them, and that no poll of it ever reports.
 #[test]
 fn requests_in_one_record_are_all_answered() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
-    let mut client = TlsClient::new(served.path(), &certificates).begin();
+    let mut client = TlsClient::new(served.path(), &certificates).begun();
     for round in 0..20 {
         let many = 1 + round * 3;
         let all: Vec<u8> = (0..many)
-            .flat_map(|i| TlsClient::request(command::READ, i, i * 100_000, 70_000))
+            .flat_map(|i| request(command::READ, i, i * 100_000, 70_000))
             .collect();
         client.0.write_all(&all).expect("sent");
         let mut left: Vec<u64> = (0..many).collect();
@@ -311,7 +236,7 @@ fn requests_in_one_record_are_all_answered() {
         }
     }
     // A request of 28 records.
-    for byte in TlsClient::request(command::READ, 1, 5, 9) {
+    for byte in request(command::READ, 1, 5, 9) {
         client.0.write_all(&[byte]).expect("sent");
         client.0.flush().expect("sent");
     }
@@ -325,12 +250,9 @@ fn requests_in_one_record_are_all_answered() {
 
 #[test]
 fn writes_arrive_whole() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let tls = NbdTls::load(certificates.path(), false).expect("loaded");
-    let reader =
-        Reader::open(Arc::new(Mem::new(vec![0; 4 << 20])), Options::default()).expect("opened");
+    let reader = opened(Mem::new(vec![0; 4 << 20]), Options::default());
     let served = Served::of(
         reader,
         NbdSettings {
@@ -339,7 +261,7 @@ fn writes_arrive_whole() {
             ..NbdSettings::default()
         },
     );
-    let mut client = TlsClient::new(served.path(), &certificates).begin();
+    let mut client = TlsClient::new(served.path(), &certificates).begun();
     for (cookie, offset, len) in [(1, 4096, 4096), (2, 1 << 20, 1_000_000), (3, 99, 300_000)] {
         client.send(command::WRITE, cookie, offset, len);
         client
@@ -356,16 +278,14 @@ fn writes_arrive_whole() {
 /// What a client can do wrong. Each loses its own connection, in the time for handshakes or stalls, and no other.
 #[test]
 fn bad_clients_lose_their_connection_and_no_other() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let served = served_with(NbdSettings {
         tls: Some(NbdTls::load(certificates.path(), false).expect("loaded")),
         handshake: Duration::from_millis(500),
         stall: Duration::from_millis(500),
         ..NbdSettings::default()
     });
-    let mut good = TlsClient::new(served.path(), &certificates).begin();
+    let mut good = TlsClient::new(served.path(), &certificates).begun();
     let mut bad = Vec::new();
     // Plain options behind STARTTLS, silence, garbage, and the head of a record whose rest does not come.
     let go = option(7, &[0, 0, 0, 0, 0, 0]);
@@ -406,33 +326,29 @@ fn bad_clients_lose_their_connection_and_no_other() {
         "it is still there"
     );
     // Answers that are not taken, and half a request.
-    let mut greedy = TlsClient::new(served.path(), &certificates).begin();
+    let mut greedy = TlsClient::new(served.path(), &certificates).begun();
     greedy.send(command::READ, 1, 0, 16 << 20);
-    let mut half = TlsClient::new(served.path(), &certificates).begin();
+    let mut half = TlsClient::new(served.path(), &certificates).begun();
     half.0
-        .write_all(&TlsClient::request(command::READ, 1, 0, 1)[..9])
+        .write_all(&request(command::READ, 1, 0, 1)[..9])
         .expect("sent");
     // After TLS has begun, plain bytes are no records.
-    let mut plain = TlsClient::new(served.path(), &certificates).begin();
+    let mut plain = TlsClient::new(served.path(), &certificates).begun();
     plain
         .0
         .sock
-        .write_all(&TlsClient::request(command::READ, 1, 0, 1))
+        .write_all(&request(command::READ, 1, 0, 1))
         .expect("sent");
     served.wait_for(1);
     drop((greedy, half, plain));
     for cookie in 0..10 {
-        good.send(command::READ, cookie, cookie * MIB, 4096);
-        assert_eq!(good.answer(), (cookie, 0));
-        testing::check(&good.data(4096), cookie * MIB, 0).expect("right bytes");
+        good.reads(cookie, cookie * MIB, 4096);
     }
 }
 
 #[test]
 fn tls_begins_once() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
     let mut client = TlsClient::new(served.path(), &certificates);
     assert_eq!(client.option(5, &[]), (5, kind::ERR_INVALID));
@@ -447,11 +363,9 @@ fn tls_begins_once() {
 /// A server that is stopped says so to its clients.
 #[test]
 fn the_end_of_the_server_is_a_clean_end() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
-    let mut client = TlsClient::new(served.path(), &certificates).begin();
+    let mut client = TlsClient::new(served.path(), &certificates).begun();
     client.send(command::READ, 1, 0, 4096);
     assert_eq!(client.answer(), (1, 0));
     client.data(4096);
@@ -461,9 +375,7 @@ fn the_end_of_the_server_is_a_clean_end() {
 
 #[test]
 fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let refused = |dir: &Path, verify: bool, words: &[&str]| {
         let said = NbdTls::load(dir, verify).expect_err("refused").to_string();
         for word in words {

@@ -1,17 +1,16 @@
 //! Tests of the NBD source's TLS: with servers of other projects, hostile servers and networks, and invalid certificates.
 
-use crate::common::nbd::{MIB, Peer, Served, has, read};
+use crate::common::nbd::{MIB, Peer, Running, Served, has, read};
 use crate::common::tls::{Certificates, option};
-use crate::common::{Rng, named, quiet, read_and_check, watch};
-use foreread::front::nbd::{Listen, NbdSettings, NbdTls, Server};
+use crate::common::{Rng, named, opened, quiet, read_and_check, watch};
+use foreread::front::nbd::{Listen, NbdSettings, NbdTls};
 use foreread::nbd::wire;
 use foreread::source::{Nbd, Source, SourceOpenError};
 use foreread::{ErrorKind, Options, Reader};
-use foreread_testing as testing;
+use foreread_testing::{self as testing, needs};
 use std::io::{IoSliceMut, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,7 @@ fn settings(certificates: &Certificates, verify: bool) -> NbdSettings {
 }
 
 fn served(certificates: &Certificates, verify: bool) -> Served {
-    let reader = Reader::open(Arc::new(named(16 * MIB)), Options::default()).expect("opened");
+    let reader = opened(named(16 * MIB), Options::default());
     Served::of(reader, settings(certificates, verify))
 }
 
@@ -37,6 +36,12 @@ fn served(certificates: &Certificates, verify: bool) -> Served {
 fn uri(socket: &Path, host: &str, dir: &Path) -> String {
     let (socket, dir) = (socket.display(), dir.display());
     format!("nbds+unix://{host}/{EXPORT}?socket={socket}&tls-certificates={dir}")
+}
+
+/// An export of 1 MiB by nbdkit.
+fn bare(tls: &[&str]) -> Peer {
+    let args = [&["-f", "-U", "SOCKET"], tls, &["memory", "1M"]];
+    Peer::start("nbdkit", &args.concat())
 }
 
 fn refused(uri: &str, words: &[&str]) -> SourceOpenError {
@@ -50,9 +55,7 @@ fn refused(uri: &str, words: &[&str]) -> SourceOpenError {
 
 #[test]
 fn nbdkit_and_qemu_nbd_with_tls_are_sources() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     watch();
     let dir = certificates.path();
     let image = tempfile::NamedTempFile::new().expect("a file");
@@ -62,30 +65,17 @@ fn nbdkit_and_qemu_nbd_with_tls_are_sources() {
     let mut peers = Vec::new();
     if has("nbdkit", "nbdkit") {
         let credentials = format!("--tls-certificates={folder}");
-        peers.push(Peer::start("nbdkit", |s| {
-            let tls = ["--tls=require", "--tls-verify-peer", &credentials];
-            [&["-f", "-r", "-U", s][..], &tls, &["file", image]]
-                .concat()
-                .into_iter()
-                .map(String::from)
-                .collect()
-        }));
+        let tls = ["--tls=require", "--tls-verify-peer", &credentials];
+        let args = [&["-f", "-r", "-U", "SOCKET"][..], &tls, &["file", image]];
+        peers.push(Peer::start("nbdkit", &args.concat()));
     }
     if has("qemu-nbd", "qemu-utils") {
         let credentials =
             format!("tls-creds-x509,id=t,endpoint=server,dir={folder},verify-peer=yes");
-        peers.push(Peer::start("qemu-nbd", |s| {
-            let tls = ["--object", &credentials, "--tls-creds", "t", "-x", EXPORT];
-            [
-                &["-r", "-t", "-e", "8", "-f", "raw", "-k", s][..],
-                &tls,
-                &[image],
-            ]
-            .concat()
-            .into_iter()
-            .map(String::from)
-            .collect()
-        }));
+        let tls = ["--object", &credentials, "--tls-creds", "t", "-x", EXPORT];
+        let args = ["-r", "-t", "-e", "8", "-f", "raw", "-k", "SOCKET"];
+        let args = [&args[..], &tls, &[image]].concat();
+        peers.push(Peer::start("qemu-nbd", &args));
     }
     for peer in peers {
         let name = uri(&peer.socket(), "localhost", dir);
@@ -114,19 +104,9 @@ fn nbdkit_and_qemu_nbd_with_tls_are_sources() {
 /// Many threads on the connections of one source, and a network in between: a host's name, its address, another name.
 #[test]
 fn every_byte_is_the_source_s_for_many_threads_over_tcp() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
-    watch();
-    let reader = Reader::open(Arc::new(named(16 * MIB + 13)), Options::default()).expect("opened");
-    let (server, stop) = Server::bind(
-        &[Listen::Tcp(([127, 0, 0, 1], 0).into())],
-        reader,
-        settings(&certificates, true),
-    )
-    .expect("a port");
-    let address = server.uris().remove(0);
-    let thread = std::thread::spawn(move || server.run());
+    needs!(let certificates = Certificates::new());
+    let server = Running::tcp(named(16 * MIB + 13), settings(&certificates, true));
+    let address = &server.uri;
     let dir = certificates.path().display();
     let by_name = address.replace("127.0.0.1", "localhost") + &format!("?tls-certificates={dir}");
     let source = Nbd::open(&by_name).expect("connected");
@@ -150,9 +130,6 @@ fn every_byte_is_the_source_s_for_many_threads_over_tcp() {
         let source = Nbd::open(&format!("{by_address}&{terms}")).expect("connected");
         testing::check(&read(&source, MIB, 4096), MIB, 0).expect("right bytes");
     }
-    drop(source);
-    stop.stop();
-    thread.join().expect("no panic").expect("served to the end");
 }
 
 #[test]
@@ -225,25 +202,15 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
 /// A server's certificate that was revoked, has expired, or is not valid yet.
 #[test]
 fn certificates_have_their_time() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
-    if !has("nbdkit", "nbdkit") {
-        return;
-    }
+    needs!(let certificates = Certificates::new());
+    needs!(has("nbdkit", "nbdkit"));
     let dates = |from: &str, to: &str| {
         let name = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n";
         let times = format!("activation_date = {from:?}\nexpiration_date = {to:?}\n");
         certificates.issue("server", &format!("{name}{times}"));
     };
     let credentials = format!("--tls-certificates={}", certificates.path().display());
-    let start = || {
-        Peer::start("nbdkit", |s| {
-            ["-f", "-U", s, "--tls=require", &credentials, "memory", "1M"]
-                .map(String::from)
-                .into()
-        })
-    };
+    let start = || bare(&["--tls=require", &credentials]);
     let at = |peer: &Peer, host: &str| uri(&peer.socket(), host, certificates.path());
     certificates.revoke("server", None);
     let peer = start();
@@ -276,9 +243,7 @@ fn certificates_have_their_time() {
 /// Keys that were agreed on beforehand: by name, and a server that has nothing else.
 #[test]
 fn keys_agreed_on_beforehand_are_refused_by_name() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     let psk = |uri: &str| {
         let error = refused(uri, &["(PSK)", "tls-certificates=DIR"]);
         assert!(error.remedy.contains("tunnel"), "{error}");
@@ -287,17 +252,11 @@ fn keys_agreed_on_beforehand_are_refused_by_name() {
         "nbds://localhost:{CLOSED}/?tls-psk-file=/keys.psk"
     ));
     psk(&format!("nbds://alice@localhost:{CLOSED}/"));
-    if !has("nbdkit", "nbdkit") {
-        return;
-    }
+    needs!(has("nbdkit", "nbdkit"));
     let keys = certificates.file("keys.psk");
     std::fs::write(&keys, "alice:0123456789abcdef0123456789abcdef\n").expect("written");
     let keys = format!("--tls-psk={keys}");
-    let peer = Peer::start("nbdkit", |s| {
-        ["-f", "-U", s, "--tls=require", &keys, "memory", "1M"]
-            .map(String::from)
-            .into()
-    });
+    let peer = bare(&["--tls=require", &keys]);
     refused(
         &uri(&peer.socket(), "localhost", certificates.path()),
         &["(PSK)"],
@@ -344,9 +303,7 @@ fn answer(number: u32, kind: u32, data: &[u8]) -> Vec<u8> {
 /// A server without TLS, and a machine in between that says so, or goes on in plain text: no name, no request, no byte is exchanged.
 #[test]
 fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
+    needs!(let certificates = Certificates::new());
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
@@ -390,11 +347,7 @@ fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
         );
     }
     if has("nbdkit", "nbdkit") {
-        let peer = Peer::start("nbdkit", |s| {
-            ["-f", "-U", s, "--tls=off", "memory", "1M"]
-                .map(String::from)
-                .into()
-        });
+        let peer = bare(&["--tls=off"]);
         let name = uri(&peer.socket(), "localhost", certificates.path());
         refused(&name, &["has no TLS", "; start it with TLS"]);
     }
@@ -410,24 +363,16 @@ fn a_server_that_comes_back_is_the_same_or_is_not_read() {
     let (Some(certificates), Some(others)) = (Certificates::new(), Certificates::new()) else {
         return;
     };
-    watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
     let start = |settings: NbdSettings| {
-        let reader = Reader::open(Arc::new(named(8 * MIB)), Options::default()).expect("opened");
-        let (server, stop) =
-            Server::bind(&[Listen::Unix(path.clone())], reader, settings).expect("a place");
-        (std::thread::spawn(move || server.run()), stop)
+        let reader = opened(named(8 * MIB), Options::default());
+        Running::at(Listen::Unix(path.clone()), reader, settings).expect("a place")
     };
-    let mut server = start(settings(&certificates, true));
-    let mut restart = |settings: Option<NbdSettings>| {
-        server.1.stop();
-        let next = |settings| start(settings);
-        let old = std::mem::replace(&mut server.0, std::thread::spawn(|| Ok(())));
-        old.join().expect("no panic").expect("served to the end");
-        if let Some(settings) = settings {
-            server = next(settings);
-        }
+    let mut server = Some(start(settings(&certificates, true)));
+    let mut restart = |settings: NbdSettings| {
+        drop(server.take());
+        server = Some(start(settings));
     };
     let source = Nbd::open(&uri(&path, "localhost", certificates.path())).expect("connected");
     let check = |at: u64| testing::check(&read(&source, at, 4096), at, 0).expect("right bytes");
@@ -446,17 +391,17 @@ fn a_server_that_comes_back_is_the_same_or_is_not_read() {
         }
     };
     check(0);
-    restart(Some(settings(&certificates, true)));
+    restart(settings(&certificates, true));
     check(MIB);
     let plain = NbdSettings {
         export: EXPORT.to_string(),
         ..NbdSettings::default()
     };
-    restart(Some(plain));
+    restart(plain);
     fails("has no TLS");
-    restart(Some(settings(&others, false)));
+    restart(settings(&others, false));
     fails("not from a trusted authority");
-    restart(Some(settings(&certificates, true)));
+    restart(settings(&certificates, true));
     let until = Instant::now() + Duration::from_secs(20);
     while source
         .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
@@ -465,8 +410,6 @@ fn a_server_that_comes_back_is_the_same_or_is_not_read() {
         assert!(Instant::now() < until, "it has come back, and is not read");
     }
     check(2 * MIB);
-    drop(source);
-    restart(None);
 }
 
 /// What a machine in between does to the bytes of the server.
@@ -523,10 +466,7 @@ fn between(listener: &UnixListener, server: &Path, tampering: Tampering) -> (usi
 /// A byte that means nothing, such as one of the greeting's flags, may be passed over; the bytes that are read are right then.
 #[test]
 fn a_handshake_that_is_cut_or_changed_is_an_error() {
-    let Some(certificates) = Certificates::new() else {
-        return;
-    };
-    watch();
+    needs!(let certificates = Certificates::new());
     let server = served(&certificates, true);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");

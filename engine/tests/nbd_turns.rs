@@ -4,13 +4,13 @@
 
 use crate::common::nbd as served;
 
-use crate::common::named;
+use crate::common::{named, opened};
 use foreread::front::nbd::NbdSettings;
-use foreread::nbd::wire::{Request, command};
+use foreread::nbd::wire::command;
 use foreread::source::Mem;
 use foreread::{Options, Reader};
 use foreread_testing as testing;
-use served::{Client, MIB, Served};
+use served::{Client, MIB, Served, request};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn misses_of_one_client_overlap() {
         seen.0.fetch_sub(1, Ordering::SeqCst);
         testing::fill(buf, offset, 0);
     });
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let reader = opened(slow, Options::default().policy("none"));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..64 {
@@ -78,7 +78,7 @@ fn misses_of_one_client_overlap() {
 #[test]
 fn what_comes_during_a_miss_is_taken() {
     let (slow, begun) = meeting(9, 0);
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let reader = opened(slow, Options::default().policy("none"));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..9 {
@@ -99,16 +99,9 @@ fn what_comes_during_a_miss_is_taken() {
 #[test]
 fn slow_clients_delay_no_other() {
     let (slow, waiting) = meeting(16, 32 * MIB);
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let reader = opened(slow, Options::default().policy("none"));
     let served = Served::of(reader, NbdSettings::default());
-    let half = Request {
-        flags: 0,
-        command: command::READ,
-        cookie: 7,
-        offset: 0,
-        len: 4096,
-    }
-    .bytes();
+    let half = request(command::READ, 7, 0, 4096);
     let mut halves: Vec<Client> = (0..16).map(|_| served.client()).collect();
     for client in &mut halves {
         client.0.write_all(&half[..13]).expect("sent");
@@ -123,9 +116,7 @@ fn slow_clients_delay_no_other() {
     }
     let mut other = served.client();
     for cookie in 0..100 {
-        other.send(command::READ, cookie, 9 * MIB + cookie * 4096, 4096);
-        assert_eq!(other.answer(), (cookie, 0));
-        testing::check(&other.data(4096), 9 * MIB + cookie * 4096, 0).expect("right bytes");
+        other.reads(cookie, 9 * MIB + cookie * 4096, 4096);
     }
     for (client, place) in misses.iter_mut().zip(32..) {
         assert_eq!(client.answer(), (1, 0));
@@ -162,7 +153,7 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     const HELPERS: u32 = 8;
     const OWED: u64 = MIB;
     let options = Options::default().cache_bytes(64 * MIB).policy("none");
-    let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
+    let reader = opened(named(64 * MIB), options);
     let settings = NbdSettings {
         max_clients: slow_clients as u32 + 1,
         max_helpers: HELPERS,
@@ -183,9 +174,7 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     let mut took = Vec::new();
     for cookie in 0..400 {
         let begun = Instant::now();
-        good.send(command::READ, cookie, cookie * 4096, 4096);
-        assert_eq!(good.answer(), (cookie, 0));
-        testing::check(&good.data(4096), cookie * 4096, 0).expect("right bytes");
+        good.reads(cookie, cookie * 4096, 4096);
         took.push(begun.elapsed());
         let counts = (served.counts)();
         assert!(
@@ -229,11 +218,10 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
 #[test]
 fn a_dribbling_client_loses_its_connection_and_no_other() {
     let stall = Duration::from_millis(400);
-    let reader = Reader::open(
-        Arc::new(Mem::new(testing::pattern(0, 4 << 20, 0))),
+    let reader = opened(
+        Mem::new(testing::pattern(0, 4 << 20, 0)),
         Options::default(),
-    )
-    .expect("opened");
+    );
     let served = Served::of(
         reader,
         NbdSettings {
@@ -249,16 +237,7 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
             client.0.write_all(&[*byte]).is_err()
         })
     };
-    let head = |command, len| {
-        Request {
-            flags: 0,
-            command,
-            cookie: 7,
-            offset: 0,
-            len,
-        }
-        .bytes()
-    };
+    let head = |command, len| request(command, 7, 0, len);
     let (mut half, mut write, mut full, mut other) = (
         served.client(),
         served.client(),
@@ -293,9 +272,7 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
         });
         for cookie in 0..40 {
             std::thread::sleep(stall / 10);
-            other.send(command::READ, cookie, cookie * 4096, 4096);
-            assert_eq!(other.answer(), (cookie, 0));
-            testing::check(&other.data(4096), cookie * 4096, 0).expect("right bytes");
+            other.reads(cookie, cookie * 4096, 4096);
         }
     });
 }
@@ -307,7 +284,7 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
     let options = Options::default()
         .cache_bytes(4 * MIB)
         .policy("linux-6.18:max=128K");
-    let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
+    let reader = opened(named(64 * MIB), options);
     let meter = reader.meter();
     let served = Served::of(reader, NbdSettings::default());
     let mut idle: Vec<Client> = (0..64).map(|_| served.client()).collect();
@@ -336,9 +313,7 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
         meter.held_bytes()
     );
     for client in &mut idle {
-        client.send(command::READ, 1, 5, 10);
-        assert_eq!(client.answer(), (1, 0));
-        testing::check(&client.data(10), 5, 0).expect("right bytes");
+        client.reads(1, 5, 10);
     }
 }
 
@@ -352,7 +327,7 @@ fn stopping_answers_accepted_requests() {
         std::thread::sleep(Duration::from_millis(200 + 50 * nth));
         testing::fill(buf, offset, 0);
     });
-    let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
+    let reader = opened(slow, Options::default().policy("none"));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..4 {

@@ -1,7 +1,7 @@
 //! Tests of objects over HTTP: deadlines, versions, concurrent requests, and the bytes that an open returns.
 //! `stores.rs` tests the wrong answers that every store may give.
 
-use crate::common::{Rng, named, quiet, read_source as read, short_settings, watch};
+use crate::common::{Rng, named, opened, quiet, read_source as read, short_settings, watch};
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{self, Mem, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
@@ -43,8 +43,7 @@ fn an_object_that_shrank_has_changed() {
         let server = serve(0);
         server.replace(Mem::new(testing::pattern(0, 1 << 20, 1)), None, date);
         let object = Object::open_with(&server.url(), settings()).expect("opened");
-        let reader =
-            Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
+        let reader = opened(object, Options::default().policy("none"));
         let mut buf = vec![0; 4096];
         crate::common::read_and_check(&reader, &mut buf, 0, 1);
         server.replace(Mem::new(testing::pattern(0, 10_000, 2)), None, date);
@@ -154,8 +153,7 @@ fn short_requests_are_more_at_once() {
     };
     for (len, at_once) in [(64 * KIB, 48), (8 * MIB, 16)] {
         let object = Object::open_with(&server.url(), settings.clone()).expect("opened");
-        let reader =
-            Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
+        let reader = opened(object, Options::default().policy("none"));
         server.lie(Lie::Silence, u64::MAX);
         for n in 1..=60 {
             reader
@@ -257,7 +255,7 @@ fn the_first_bytes_come_with_the_request_that_opens() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let server = serve(MIB);
     let options = Options::default().policy("none").event_log(log.path());
-    let reader = Reader::open(Arc::new(open(&server)), options).expect("opened");
+    let reader = opened(open(&server), options);
     server.replace(
         Mem::new(testing::pattern(0, 1 << 20, 7)),
         Some("\"other\""),
@@ -292,11 +290,7 @@ fn the_answer_to_the_request_that_opens_is_a_latency() {
     let server = serve(32 * MIB);
     server.link(Link::new(Duration::from_millis(5), 0));
     let log = tempfile::NamedTempFile::new().expect("a file");
-    let reader = Reader::open(
-        Arc::new(open(&server)),
-        Options::default().event_log(log.path()),
-    )
-    .expect("opened");
+    let reader = opened(open(&server), Options::default().event_log(log.path()));
     let again = reader.try_clone().expect("opened again");
     crate::common::read_and_check(&reader, &mut vec![0; 65_536], 0, 0);
     assert!(

@@ -1,13 +1,16 @@
 //! Tests of a program's own source: its errors become one line; its panics, counts that are too large, and the end of
 //! its reader are handled.
 //!
-//! No test waits for a fixed time.
+//! No test waits for a fixed time. The examples, which have sources of their own, run and print what they should;
+//! `cargo test` builds them, not this test.
 
 use crate::common::watch;
 use foreread::source::{Defaults, Source, SourceError};
 use foreread::{Budget, BudgetLimits, Engine, ErrorKind, Options, Reader};
+use foreread_testing::needs;
 use std::error::Error;
 use std::io::IoSliceMut;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -180,4 +183,40 @@ fn an_unknown_scheme_is_named() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let tree = foreread::source::open_tree("s4://bucket/prefix/").err();
     assert!(tree.is_some_and(|error| error.why.contains("s4:// is unknown")));
+}
+
+/// What an example prints.
+fn example(name: &str, arguments: &[&str]) -> Option<String> {
+    let mut program = std::env::current_exe().expect("a test");
+    program.pop();
+    program.pop();
+    let program = program.join("examples").join(name);
+    if !program.exists() {
+        println!("skipped: needs the examples (cargo build -p foreread --examples)");
+        return None;
+    }
+    let out = Command::new(&program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+    crate::common::passed(&out);
+    Some(String::from_utf8(out.stdout).expect("text"))
+}
+
+#[test]
+fn each_example_does_what_it_says() {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    std::fs::write(file.path(), vec![2; 1_000_000]).expect("written");
+    needs!(let out = example("embed", &[file.path().to_str().expect("UTF-8")]));
+    assert!(out.starts_with("sum 2000000, "), "{out}");
+    assert!(example("custom_policy", &[]).is_some_and(|out| out.starts_with("256 reads, ")));
+    assert!(example("custom_source", &[]).is_some_and(|out| out.contains(" times as fast, ")));
+    #[cfg(feature = "tokio")]
+    assert!(example("async_source", &[]).is_some_and(|out| out.contains(" times as fast, ")));
+    let source = format!("file:{}", file.path().display());
+    assert!(
+        example("tasks", &[&source, "4", "400"]).is_some_and(|out| out.contains("4 at once: "))
+    );
+    #[cfg(feature = "object")]
+    assert!(example("ahead", &["1", "2", "2"]).is_some_and(|out| out.contains(" of the time (")));
 }

@@ -5,7 +5,7 @@
 use crate::common::{Rng, quiet, read_and_check, watch};
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
-use foreread_testing::{self as testing, CephCluster, CephError};
+use foreread_testing::{self as testing, CephCluster, CephError, needs, says};
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::process::Command;
@@ -91,16 +91,12 @@ fn signal(cluster: &CephCluster, name: &str) {
 
 #[test]
 fn the_bytes_are_right_at_every_offset() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     let size = 9 * MIB + 777;
     import(&cluster, "bytes", size);
     let source = Arc::new(Rbd::open(&uri(&cluster, "bytes")).expect("open"));
     assert_eq!((source.size(), source.check()), (size, Ok(size)));
-    assert!(
-        source.describe().contains(", librbd 1."),
-        "{}",
-        source.describe()
-    );
+    says(&source.describe(), &[", librbd 1."]);
     assert_eq!(source.defaults(), Defaults::RBD);
     let mut rng = Rng(1);
     for _ in 0..60 {
@@ -154,7 +150,7 @@ fn the_bytes_are_right_at_every_offset() {
 
 #[test]
 fn sequential_reads_are_read_ahead() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     import(&cluster, "ahead", 8 * MIB);
     let source = Arc::new(Rbd::open(&uri(&cluster, "ahead")).expect("open"));
     let options = Options::default().policy("rbd-aligned").page_bytes(512);
@@ -169,7 +165,7 @@ fn sequential_reads_are_read_ahead() {
 /// The log of librados has a stderr that is a pipe written to without blocking, for every process that has the pipe open.
 #[test]
 fn stderr_is_as_it_was_when_an_image_is_open() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     let is_non_blocking = || {
         let flags = rustix::fs::fcntl_getfl(std::io::stderr()).expect("open");
         flags.contains(rustix::fs::OFlags::NONBLOCK)
@@ -187,7 +183,7 @@ fn stderr_is_as_it_was_when_an_image_is_open() {
 
 #[test]
 fn an_image_reports_its_object_layout() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     let create = |args: &[&str]| {
         cluster
             .run("rbd", &[&["create", "--size", "16M"], args].concat())
@@ -220,7 +216,7 @@ fn an_image_reports_its_object_layout() {
 
 #[test]
 fn a_namespace_is_part_of_the_name() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     cluster
         .run("rbd", &["namespace", "create", "rbd/spaced"])
         .expect("created");
@@ -239,7 +235,7 @@ fn a_namespace_is_part_of_the_name() {
 
 #[test]
 fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     import(&cluster, "sizes", 6 * MIB);
     cluster
         .run(
@@ -304,7 +300,7 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
 
 #[test]
 fn another_image_of_the_name_is_noticed_and_reported_once() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     import(&cluster, "twice", 4 * MIB);
     let settings = RbdSettings {
         look_every: Some(Duration::from_millis(20)),
@@ -348,7 +344,7 @@ fn missing_inputs_are_one_line_errors() {
         "{error}"
     );
     assert_eq!(error.lines().count(), 1);
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     let other = RbdSettings {
         librbd: "librados.so.2".to_string(),
         ..RbdSettings::default()
@@ -386,7 +382,7 @@ fn missing_inputs_are_one_line_errors() {
 
 #[test]
 fn opening_an_absent_cluster_times_out() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     let (path, text) = (
         cluster.dir().join("dead.conf"),
         std::fs::read_to_string(cluster.conf()).expect("a file"),
@@ -418,7 +414,7 @@ fn opening_an_absent_cluster_times_out() {
 
 #[test]
 fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     import(&cluster, "dies", 8 * MIB);
     // librados asks for a new map once a request is older than its own limit: that has to be below the deadline.
     let settings = RbdSettings::default()
@@ -460,7 +456,7 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
 
 #[test]
 fn closing_waits_for_reads_whose_caller_went_away() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     import(&cluster, "closing", 8 * MIB);
     // It waits less than librbd does: the read ends when no caller waits any more.
     let settings = RbdSettings {
@@ -487,7 +483,7 @@ fn closing_waits_for_reads_whose_caller_went_away() {
 
 #[test]
 fn an_engine_that_goes_away_closes_the_image_when_its_readahead_has_ended() {
-    let Some(cluster) = cluster() else { return };
+    needs!(let cluster = cluster());
     import(&cluster, "dropped", 16 * MIB);
     let source = Arc::new(Rbd::open(&uri(&cluster, "dropped")).expect("open"));
     let options = Options::default()

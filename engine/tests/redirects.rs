@@ -8,7 +8,7 @@
 use crate::common::{object_settings, read_source, watch};
 use foreread::source::Source;
 use foreread::source::object::{Object, Prefix};
-use foreread_testing::{self as testing, HttpServer, ServedAnswer, ServedRequest, pattern};
+use foreread_testing::{self as testing, HttpServer, ServedAnswer, ServedRequest, needs, pattern};
 use std::sync::{Arc, Mutex};
 
 const CANARY: &str = "CANARY";
@@ -346,9 +346,7 @@ mod of_tls {
     #[test]
     fn no_request_leaves_tls() {
         watch();
-        let Some(certificates) = Certificates::new() else {
-            return;
-        };
+        needs!(let certificates = Certificates::new());
         let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
         let location = format!("http://{}/moved", other.address());
         let port = redirector(&certificates, location);

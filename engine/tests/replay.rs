@@ -2,14 +2,14 @@
 //!
 //! No log causes a panic.
 
-use crate::common::{Rng, named};
+use crate::common::{Rng, named, opened};
 use foreread::eventlog::{self, LogCheck, ReplayError};
 use foreread::{Advice, Options, Origin, Reader};
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_core::policy::ALL;
 use foreread_history::{parse, policies};
-use foreread_testing::{Faulty, QueuedSource};
+use foreread_testing::{Faulty, QueuedSource, says};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -107,14 +107,13 @@ fn twenty_live_runs() {
 /// read in it.
 #[test]
 fn an_ended_log_is_the_counters_of_its_moment() {
-    crate::common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let options = Options::default()
         .policy("linux-6.18:max=128K")
         .event_log(&log)
         .threads(2);
-    let reader = Reader::open(Arc::new(named(4 << 20)), options).expect("opens");
+    let reader = opened(named(4 << 20), options);
     let read = |n: u64| {
         assert_eq!(
             reader.read_at(&mut [0; 8192], n * 8192).expect("read"),
@@ -335,7 +334,6 @@ fn feed(head: &[&str], events: &[&str]) {
 /// A maximum that goes by the size of the source is a plain number in the log, so that a log alone is enough.
 #[test]
 fn a_maximum_by_capacity_is_logged_as_it_came_out() {
-    crate::common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let policy = "linux-3.12:max=512K+capacity-2010b";
@@ -379,9 +377,9 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
         let error = check(open_again.as_bytes())
             .expect_err("no capacity here")
             .to_string();
-        assert!(
-            error.contains("max depends on the storage capacity, which is not known here"),
-            "{error}"
+        says(
+            &error,
+            &["max depends on the storage capacity, which is not known here"],
         );
     }
 }

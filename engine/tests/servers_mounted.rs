@@ -2,7 +2,7 @@
 //! listing fails; a file that was refused once can be read by the next program; slow operations end with their caller,
 //! and with the mount.
 
-use crate::fuse::{Here, can_mount, mount_with, small};
+use crate::fuse::{Here, believed, can_mount, mount_with, small};
 use crate::stores::{
     FILES, NAMES, NO_LISTINGS, bucket, endless as lists_without_end, lists,
     memory_settings as settings, unmet,
@@ -11,7 +11,7 @@ use foreread::front::fuse::FuseSettings;
 use foreread::source::Source;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
-use foreread_testing::{self as testing, BucketServer, Link};
+use foreread_testing::{self as testing, BucketServer, Link, needs};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,14 +23,7 @@ use std::time::Duration;
 
 /// Nothing is believed, so that each question goes to the server.
 fn mount(tree: Arc<dyn Tree>) -> Here {
-    mount_with(
-        tree,
-        &FuseSettings {
-            attr_ttl: Some(Duration::ZERO),
-            ..FuseSettings::default()
-        },
-        small().policy("none"),
-    )
+    mount_with(tree, &believed(Duration::ZERO), small().policy("none"))
 }
 
 fn mount_prefix(server: &BucketServer, settings: ObjectSettings) -> Here {
@@ -59,9 +52,7 @@ fn listed(here: &Here) -> std::io::Result<Vec<String>> {
 /// A single object has the date that its store has of it, as in the listing of its folder; so has the folder that shows it.
 #[test]
 fn a_single_object_has_its_date() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let (server, (name, _)) = (bucket(), FILES[0]);
     let date = |path: &std::path::Path| {
         fs::metadata(path)
@@ -84,9 +75,7 @@ fn a_single_object_has_its_date() {
 /// one, whether the file's reader is still there or was given up for those of other files.
 #[test]
 fn a_replacement_that_only_the_etag_tells_is_never_mixed() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let (size, others) = (600_000, 200);
     for given_up in [false, true] {
         let server = bucket();
@@ -94,10 +83,7 @@ fn a_replacement_that_only_the_etag_tells_is_never_mixed() {
         (0..others).for_each(|n| server.put(&format!("dir/other{n}"), vec![7; 10]));
         let tree =
             Arc::new(Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened"));
-        let believed = FuseSettings {
-            attr_ttl: Some(Duration::from_secs(600)),
-            ..FuseSettings::default()
-        };
+        let believed = believed(Duration::from_secs(600));
         let here = mount_with(tree, &believed, small().policy("none"));
         listed(&here).expect("listed");
         let mut part = vec![0; 300_000];
@@ -133,9 +119,7 @@ fn a_replacement_that_only_the_etag_tells_is_never_mixed() {
 
 #[test]
 fn an_invalid_listing_is_not_an_empty_folder() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let server = bucket();
     server.set_page(2);
     let here = mount_prefix(&server, settings(&server));
@@ -168,14 +152,9 @@ fn an_invalid_listing_is_not_an_empty_folder() {
 /// A 412 to both questions fails the read that waits, and no later one: the mount does not keep a reader that has taken it for a change.
 #[test]
 fn a_file_that_was_refused_is_read_by_the_next_program() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let server = bucket();
-    let believed = FuseSettings {
-        attr_ttl: Some(Duration::from_secs(3600)),
-        ..FuseSettings::default()
-    };
+    let believed = believed(Duration::from_secs(3600));
     let prefix = Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened");
     for here in [
         mount_with(Arc::new(prefix), &believed, small().policy("none")),
@@ -234,9 +213,7 @@ fn list(server: &BucketServer, here: &Here) -> std::process::Child {
 /// The kernel passes no interrupt on, so the mount looks. A program that was killed ends though the storage has not answered.
 #[test]
 fn a_program_that_is_killed_while_it_lists_ends() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let (server, here) = endless();
     for signal in ["-KILL", "-TERM", "-INT"] {
         let mut ls = list(&server, &here);
@@ -256,9 +233,7 @@ fn a_program_that_is_killed_while_it_lists_ends() {
 /// A mount that is stopped while a program lists it ends, and the program with an error.
 #[test]
 fn a_mount_that_is_stopped_ends_its_listings() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let (server, here) = endless();
     let mut ls = list(&server, &here);
     here.stop.stop().expect("unmounted");
@@ -275,9 +250,7 @@ fn the_names_of_a_long_listing_take_little_memory() {
         module_path!(),
         "the_names_of_a_long_listing_take_little_memory",
         || {
-            if !can_mount() {
-                return;
-            }
+            needs!(can_mount());
             let server = bucket();
             let name = |n: u64| format!("image-{n:05}");
             let many = 10_000;
@@ -331,9 +304,7 @@ fn names_that_do_not_fit_end_a_listing() {
         module_path!(),
         "names_that_do_not_fit_end_a_listing",
         || {
-            if !can_mount() {
-                return;
-            }
+            needs!(can_mount());
             let dir = tempfile::tempdir().expect("a folder");
             (0..1000)
                 .for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
@@ -365,9 +336,7 @@ fn names_that_do_not_fit_end_a_listing() {
 /// Another program takes the mount away; what is mounted below it, or in its place, stays.
 #[test]
 fn the_end_of_a_mount_takes_no_other_away() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let server = bucket();
     let other = |dir: &std::path::Path, what: &[&str]| {
         let done = std::process::Command::new(what[0])

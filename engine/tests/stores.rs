@@ -2,8 +2,7 @@
 //! and differences between real servers and their documentation. Each table holds for all stores; if a protocol cannot
 //! express something, its row gives the reason. A real server that is missing is reported: `skipped: needs X`.
 
-use crate::common::emulators::{Cloud, Emulator};
-use crate::common::gateway::{Gateway, SECRET};
+use crate::common::emulators::{Cloud, Emulator, SECRET};
 use crate::common::stores::{Kind, Store};
 use crate::common::{
     PASSING, UNMENDABLE, alone, object_settings, read_all, read_source as read, watch,
@@ -14,7 +13,7 @@ use foreread::source::tree::{
 };
 use foreread::source::{Source, SourceError};
 use foreread_testing::{
-    self as testing, BucketServer, Lie, Link, ServedAnswer, ServedRequest, pattern,
+    self as testing, BucketServer, Lie, Link, ServedAnswer, ServedRequest, needs, pattern, says,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -259,9 +258,7 @@ fn compressed_objects_are_read_as_stored() {
 /// A blob that marks a folder is no file: of Data Lake, or left by a tool. Other stores have no such marks.
 #[test]
 fn the_marker_of_an_azure_folder_is_not_a_file() {
-    let Some(store) = Store::start(Kind::Azure) else {
-        return;
-    };
+    needs!(let store = Store::start(Kind::Azure));
     watch();
     store.put("dir/x", pattern(0, 10, 0));
     store.put("dir/full", Vec::new());
@@ -376,9 +373,9 @@ fn a_missing_total_size_is_requested() {
     });
     let error = Object::open_with("s3://bucket/dir/large", memory_settings(&server));
     let error = error.err().expect("refused").to_string();
-    assert!(
-        error.contains("how long the object is (Content-Range: bytes 0-131071/*)"),
-        "{error}"
+    says(
+        &error,
+        &["how long the object is (Content-Range: bytes 0-131071/*)"],
     );
 }
 
@@ -728,9 +725,7 @@ const FORMS: [(&str, Form); 10] = [
 
 /// A listing without some of its elements.
 fn without(seen: &ServedRequest, answer: &mut ServedAnswer, elements: &[&str]) {
-    if !lists(seen) {
-        return;
-    }
+    needs!(lists(seen));
     let mut text = String::from_utf8_lossy(&answer.body).into_owned();
     for element in elements {
         let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
@@ -1061,10 +1056,7 @@ fn a_server_without_ranges_is_refused() {
         store.objects.lie(Lie::IgnoreRange, u64::MAX);
         let error = Object::open_with(store.name("large"), patient(store));
         let error = error.err().expect("no ranges").to_string();
-        assert!(
-            error.contains("it does not support ranges; use a server that"),
-            "{error}"
-        );
+        says(&error, &["it does not support ranges; use a server that"]);
         assert!(read_all(&open(store, "small")) == Ok(pattern(0, 100_000, 0)));
     });
 }
@@ -1167,9 +1159,9 @@ fn names_that_take_too_many_bytes_are_an_error() {
             assert!(!others.grow(601), "there is a limit");
             let before = name_bytes();
             let refused = names(&tree, "").expect_err("four names").to_string();
-            assert!(
-                refused.contains(&format!("exceed the limit of {} bytes", max_name_bytes())),
-                "{refused}"
+            says(
+                &refused,
+                &[&format!("exceed the limit of {} bytes", max_name_bytes())],
             );
             assert_eq!(name_bytes(), before, "given back");
             drop(others);
@@ -1282,9 +1274,7 @@ fn an_object_that_a_folder_hides_is_counted_once() {
 #[test]
 fn a_file_that_another_program_put_into_the_bucket_is_read() {
     watch();
-    let Some(gateway) = Gateway::start() else {
-        return;
-    };
+    needs!(let gateway = Emulator::start(Cloud::S3));
     gateway.put("dir/put", pattern(0, 10, 0));
     let dir = gateway.dir.path().join("bucket/dir");
     std::fs::write(dir.join("copied"), pattern(0, MIB, 0)).expect("written");
@@ -1314,9 +1304,7 @@ fn a_file_that_another_program_put_into_the_bucket_is_read() {
 #[test]
 fn refusals_of_s3_are_one_line_with_a_remedy() {
     watch();
-    let Some(gateway) = Gateway::start() else {
-        return;
-    };
+    needs!(let gateway = Emulator::start(Cloud::S3));
     gateway.put("x", pattern(0, 10, 0));
     let refused = |name: &str, set: &[(&str, &str)]| {
         let mut settings = object_settings(gateway.variables());
@@ -1387,9 +1375,7 @@ fn refusals_of_s3_are_one_line_with_a_remedy() {
 #[test]
 fn without_credentials_the_remedy_is_a_login() {
     watch();
-    let Some(emulator) = Emulator::start(Cloud::Azure) else {
-        return;
-    };
+    needs!(let emulator = Emulator::start(Cloud::Azure));
     emulator.put("x", pattern(0, 10, 0));
     let variables = emulator.variables().into_iter();
     let without: Vec<_> = variables

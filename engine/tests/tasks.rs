@@ -3,7 +3,7 @@
 //!
 //! No time is measured.
 
-use crate::common::{Rng, alone, check_memory, named, quiet, watch};
+use crate::common::{Rng, alone, check_memory, named, opened, quiet, watch};
 use foreread::source::{Mem, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Faulty, QueuedSource};
@@ -190,7 +190,6 @@ fn a_task_that_is_not_polled_again_holds_up_no_other() {
 /// A task that polled once and is kept attends to no queue: what it began ends while other files alone are read.
 #[test]
 fn the_queue_of_a_task_that_is_kept_is_polled_while_others_read() {
-    watch();
     let kept = Arc::new(QueuedSource::new(named(SIZE), 3));
     let reader = Reader::open(Arc::clone(&kept), options()).expect("opened");
     let other = reader.engine().open(Arc::new(named(SIZE))).expect("opened");
@@ -395,10 +394,9 @@ fn cancelled_reads_keep_no_thread_and_no_mapping() {
 
 #[test]
 fn errors_reach_the_task_they_belong_to() {
-    watch();
     for threads in [1, 4] {
         let faulty = Faulty::share(QueuedSource::new(named(SIZE), 5), 11, 200);
-        let reader = Reader::open(Arc::new(faulty), options().threads(threads)).expect("opened");
+        let reader = opened(faulty, options().threads(threads));
         let (mut failed, mut read) = (0, 0);
         let mut buf = vec![0; 10_000];
         for i in 0..400 {
@@ -460,8 +458,7 @@ fn a_waker_s_panic_is_its_own() {
             panic!("a waker that panics, on purpose");
         }
     }
-    let reader =
-        Reader::open(Arc::new(QueuedSource::new(named(SIZE), 1)), options()).expect("opened");
+    let reader = opened(QueuedSource::new(named(SIZE), 1), options());
     let (mut mine, mut buf) = (vec![0; 4096], vec![0; 4096]);
     let waker = Waker::from(Arc::new(Bad));
     let mut read = Box::pin(reader.read_at_async(&mut mine, 0));

@@ -4,10 +4,10 @@
 //! If the kernel has to fail, the test runs itself again under strace, which makes the system call fail. Properties of
 //! every source are tested in `conformance.rs`, and of every way to read a file in `files.rs` and `bytes.rs`.
 
-use crate::common::{Rng, check_memory, only, quiet, read_and_check};
+use crate::common::{Rng, check_memory, only, opened, quiet, read_and_check};
 use foreread::source::{FileSource, Io, Source};
 use foreread::{Advice, Options, Reader};
-use foreread_testing::pattern;
+use foreread_testing::{needs, pattern};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,6 +19,7 @@ const SIZE: u64 = 24 << 20;
 const FILE: &str = "FOREREAD_TEST_FILE";
 
 fn file() -> NamedTempFile {
+    crate::common::watch();
     let mut file = NamedTempFile::new().expect("a scratch file");
     file.write_all(&pattern(0, SIZE as usize, 0)).expect("room");
     file.as_file().sync_all().expect("written");
@@ -128,14 +129,11 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn forbidden_or_missing_it_falls_back_and_says_so() {
-    crate::common::watch();
     if inner().is_some() {
         return;
     }
     let file = file();
-    if !have_ring(file.path()) {
-        return;
-    }
+    needs!(have_ring(file.path()));
     for (inject, want) in [
         (
             "inject=io_uring_setup:error=EPERM",
@@ -172,14 +170,11 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
 /// It worked when it was tried and is refused later: what the kernel has not taken is read by threads, and no caller notices.
 #[test]
 fn refused_in_the_middle() {
-    crate::common::watch();
     if inner().is_some() {
         return;
     }
     let file = file();
-    if !have_ring(file.path()) {
-        return;
-    }
+    needs!(have_ring(file.path()));
     for inject in [
         "inject=io_uring_enter:error=EPERM:when=3+",
         "inject=io_uring_enter:error=EPERM:when=8+",
@@ -188,16 +183,13 @@ fn refused_in_the_middle() {
         "inject=io_uring_enter:error=EAGAIN:when=3+3",
         "inject=io_uring_enter:error=EINTR:when=3+2",
     ] {
-        let Some(output) = again_with("refused_in_the_middle", inject, file.path()) else {
-            return;
-        };
+        needs!(let output = again_with("refused_in_the_middle", inject, file.path()));
         assert!(said(&output).ends_with("direct, io_uring"), "{inject}");
     }
 }
 
 #[test]
 fn as_asked() {
-    crate::common::watch();
     let file = file();
     let name = format!("file:{}", file.path().display());
     let reader = Reader::open(name.as_str(), Options::default().io(Io::Threads)).expect("opens");
@@ -214,11 +206,8 @@ fn as_asked() {
 /// Rings are counted; files beyond the last one are read by threads, and closing makes room.
 #[test]
 fn more_files_than_rings() {
-    crate::common::watch();
     let file = file();
-    if !have_ring(file.path()) {
-        return;
-    }
+    needs!(have_ring(file.path()));
     let open = || FileSource::open(file.path()).expect("opens");
     let mut all: Vec<FileSource> = (0..70).map(|_| open()).collect();
     let beyond = all
@@ -230,7 +219,7 @@ fn more_files_than_rings() {
         })
         .count();
     assert!(beyond >= 6, "{beyond} of 70 beyond the limit");
-    let last = Reader::open(Arc::new(all.pop().expect("70")), Options::default()).expect("opens");
+    let last = opened(all.pop().expect("70"), Options::default());
     read_and_check(&last, &mut vec![0; 1 << 20], 100, 0);
     drop(all);
     assert!(open().describe().ends_with("io_uring"));
@@ -248,11 +237,8 @@ fn descriptors(path: &Path) -> usize {
 /// longer.
 #[test]
 fn dropped_at_every_moment() {
-    crate::common::watch();
     let file = file();
-    if !have_ring(file.path()) {
-        return;
-    }
+    needs!(have_ring(file.path()));
     let path = file.path().canonicalize().expect("it is there");
     let own = descriptors(&path);
     let mut busy = 0;
@@ -282,11 +268,8 @@ fn dropped_at_every_moment() {
 /// The kernel cancels what a thread leaves behind when it ends; the bytes come all the same.
 #[test]
 fn threads_that_end_leave_nothing_undone() {
-    crate::common::watch();
     let file = file();
-    if !have_ring(file.path()) {
-        return;
-    }
+    needs!(have_ring(file.path()));
     let name = format!("file:{}", file.path().display());
     for threads in [0, 2] {
         let options = Options::default()
@@ -318,9 +301,7 @@ fn threads_that_end_leave_nothing_undone() {
 #[test]
 fn a_reader_of_tasks_closes_while_its_queue_is_reaped() {
     let file = file();
-    if !have_ring(file.path()) {
-        return;
-    }
+    needs!(have_ring(file.path()));
     let options = Options::default()
         .policy("linux-6.18:max=2M")
         .cache_bytes(SIZE);

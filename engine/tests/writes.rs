@@ -2,14 +2,14 @@
 
 use crate::common::nbd as served;
 
-use crate::common::device::{LoopDevice, SmallDisk};
+use crate::common::{LoopDevice, SmallDisk, opened};
 use crate::common::{Rng, named, only, quiet, watch};
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, command_flag, errno};
 use foreread::source::{Defaults, FileSource, Mem, Source, SourceError, WritableSource};
 use foreread::{Options, Reader, WriteError};
-use foreread_testing::{self as testing, Faulty};
-use served::{Client, MIB, Served, has, run};
+use foreread_testing::{self as testing, Faulty, needs, says};
+use served::{Client, MIB, Served, has, run, writing};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -29,16 +29,7 @@ fn writable(size: usize) -> (tempfile::NamedTempFile, Served) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), testing::pattern(0, size, 0)).expect("written");
     let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
-    (
-        file,
-        Served::of(
-            reader,
-            NbdSettings {
-                writable: true,
-                ..NbdSettings::default()
-            },
-        ),
-    )
+    (file, Served::of(reader, writing()))
 }
 
 fn write(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
@@ -163,13 +154,12 @@ fn clients_agree_with_a_model() {
 /// A write while the old bytes are in flight: a later read gets the new ones, and the fetch counts for nothing.
 #[test]
 fn a_write_overtakes_the_readahead() {
-    watch();
     let slow = Faulty::slow(
         Mem::new(testing::pattern(0, 4 << 20, 0)),
         3,
         Duration::from_millis(3),
     );
-    let reader = Reader::open(Arc::new(slow), options()).expect("opened");
+    let reader = opened(slow, options());
     reader.allow_writes().expect("allowed");
     let mut buf = vec![0; 16 << 10];
     for round in 0..30_u64 {
@@ -340,20 +330,13 @@ fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
 /// After a flush that failed every flush fails, whichever client asked first: by FLUSH or by FUA, on an old connection or a new one.
 #[test]
 fn a_flush_error_is_kept_for_every_client() {
-    watch();
     let source = Arc::new(FailsOnce(
         Mem::new(vec![0; 1 << 20]),
         AtomicBool::new(false),
     ));
     let open = || {
         let reader = Reader::open(Arc::clone(&source), options()).expect("opened");
-        Served::of(
-            reader,
-            NbdSettings {
-                writable: true,
-                ..NbdSettings::default()
-            },
-        )
+        Served::of(reader, writing())
     };
     let served = open();
     let (mut one, mut other) = (served.client(), served.client());
@@ -382,22 +365,11 @@ fn a_flush_error_is_kept_for_every_client() {
 /// finds out; it says so once.
 #[test]
 fn a_disk_that_loses_writes() {
-    watch();
-    let Some(disk) = SmallDisk::of(512) else {
-        return;
-    };
-    let Some(device) = LoopDevice::over(&disk.sparse(8 * MIB)) else {
-        return;
-    };
+    needs!(let disk = SmallDisk::of(512));
+    needs!(let device = LoopDevice::over(&disk.sparse(8 * MIB)));
     let open = || {
         let reader = Reader::open(device.name(), options()).expect("opened");
-        Served::of(
-            reader,
-            NbdSettings {
-                writable: true,
-                ..NbdSettings::default()
-            },
-        )
+        Served::of(reader, writing())
     };
     let served = open();
     let (mut one, mut other) = (served.client(), served.client());
@@ -417,20 +389,11 @@ fn a_disk_that_loses_writes() {
 /// A disk is written through /dev: what was written is read and is there.
 #[test]
 fn a_block_device_is_written() {
-    watch();
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), testing::pattern(0, 2 << 20, 0)).expect("written");
-    let Some(device) = LoopDevice::over(file.path()) else {
-        return;
-    };
+    needs!(let device = LoopDevice::over(file.path()));
     let reader = Reader::open(device.name(), options()).expect("opened");
-    let served = Served::of(
-        reader,
-        NbdSettings {
-            writable: true,
-            ..NbdSettings::default()
-        },
-    );
+    let served = Served::of(reader, writing());
     let mut client = served.client();
     testing::check(&read(&mut client, 0, 1 << 20), 0, 0).expect("of before");
     for (at, len) in [(0, 4096), (4097, 10), (500_001, 300_000)] {
@@ -451,7 +414,6 @@ fn a_block_device_is_written() {
 /// What clients may write is locked: against a second server, QEMU, a mount; and given back at the end.
 #[test]
 fn a_writable_source_is_locked() {
-    watch();
     let dir = tempfile::tempdir().expect("a directory");
     let bind = |path: &str, lock: bool| {
         let settings = NbdSettings {
@@ -467,10 +429,7 @@ fn a_writable_source_is_locked() {
     let (file, served) = writable(1 << 20);
     let path = file.path().to_str().expect("UTF-8");
     let refused = bind(path, true).expect_err("locked");
-    assert!(
-        refused.contains("another program has locked it") && refused.contains("--no-lock"),
-        "{refused}"
-    );
+    says(&refused, &["another program has locked it", "--no-lock"]);
     assert_eq!(bind(path, false), Ok(()));
     if has("qemu-io", "qemu-utils") {
         let out = Command::new("qemu-io")
@@ -493,25 +452,20 @@ fn a_writable_source_is_locked() {
         assert_eq!(bind(path, true), Ok(()), "given back, {time}");
     }
     // A device: claimed by a mount, or by another exclusive opener.
-    let Some(device) = LoopDevice::over(file.path()) else {
-        return;
-    };
+    needs!(let device = LoopDevice::over(file.path()));
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
     let claim = || rustix::fs::open(&device.path, flags, rustix::fs::Mode::empty());
     let other = claim().expect("free");
     let refused = bind(device.name(), true).expect_err("claimed");
-    assert!(
-        refused.contains("mounted, or another program has opened it exclusively"),
-        "{refused}"
+    says(
+        &refused,
+        &["mounted, or another program has opened it exclusively"],
     );
     assert_eq!(bind(device.name(), false), Ok(()));
     drop(other);
     // A device is free when its last descriptor is closed, and other tests fork children meanwhile.
     drop(within_seconds(&claim).expect("given back"));
-    let settings = NbdSettings {
-        writable: true,
-        ..NbdSettings::default()
-    };
+    let settings = writing();
     let reader = || Reader::open(device.name(), options()).expect("opened");
     let served =
         within_seconds(&|| Served::try_of(reader(), settings.clone())).expect("given back");
@@ -549,15 +503,11 @@ fn within_seconds<T, E>(ask: &dyn Fn() -> Result<T, E>) -> Result<T, E> {
 
 #[test]
 fn unwritable_outputs_are_reported() {
-    watch();
-    let made_up = Reader::open(Arc::new(named(MIB)), options()).expect("opened");
+    let made_up = opened(named(MIB), options());
     let error = made_up.allow_writes().expect_err("it is made up");
     assert!(error.to_string().contains("cannot be written"), "{error}");
     let dir = tempfile::tempdir().expect("a directory");
-    let settings = NbdSettings {
-        writable: true,
-        ..NbdSettings::default()
-    };
+    let settings = writing();
     let refused = Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings)
         .map(drop)
         .expect_err("refused");
@@ -662,9 +612,7 @@ fn a_flush_reaches_the_file() {
         assert_eq!(client.answer(), (2, 0));
         return;
     }
-    if !has("strace", "strace") {
-        return;
-    }
+    needs!(has("strace", "strace"));
     let log = tempfile::NamedTempFile::new().expect("a file");
     let me = std::env::current_exe().expect("a path");
     let status = Command::new("strace")

@@ -1,9 +1,10 @@
-//! Servers of Google Cloud Storage and Azure Blob Storage, for tests: started on a free port, ended with the value.
-//! fake-gcs-server and azurite; each holds its objects in memory.
+//! Servers of S3, Google Cloud Storage and Azure Blob Storage, for tests: started on a free port, ended with the value.
+//! versitygw over a folder; fake-gcs-server and azurite, which hold their objects in memory.
 
-use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -13,10 +14,14 @@ use std::time::{Duration, Instant};
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+/// The key of versitygw.
+const S3_KEY: &str = "testkey";
+pub const SECRET: &str = "testsecret";
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cloud {
+    S3,
     Google,
     Azure,
 }
@@ -27,85 +32,58 @@ pub struct Emulator {
     child: Child,
     pub port: u16,
     runtime: tokio::runtime::Runtime,
-    _dir: tempfile::TempDir,
+    /// Where versitygw has its buckets.
+    pub dir: tempfile::TempDir,
 }
 
 impl Emulator {
     /// Nothing, with a line that says so, where it is not installed.
     pub fn start(cloud: Cloud) -> Option<Emulator> {
         let program = match cloud {
+            Cloud::S3 => "versitygw",
             Cloud::Google => "fake-gcs-server",
             Cloud::Azure => "azurite-blob",
         };
-        let quiet = || {
-            Command::new(program)
-                .arg("--help")
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-        };
-        if quiet().is_err() {
+        let mut help = Command::new(program);
+        let help = help.arg("--help").stdout(Stdio::null());
+        if help.stderr(Stdio::null()).status().is_err() {
             println!("skipped: needs {program} (./setup installs it)");
             return None;
         }
         let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(dir.path().join("bucket")).expect("a bucket");
         // Another program may take the port in between: then the next one.
         for _ in 0..5 {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let port = listener.local_addr().expect("a port").port();
-            drop(listener);
-            let mut command = Command::new(program);
-            let port_text = port.to_string();
-            let public = format!("127.0.0.1:{port}");
-            match cloud {
-                Cloud::Google => command
-                    .args([
-                        "-backend",
-                        "memory",
-                        "-scheme",
-                        "http",
-                        "-host",
-                        "127.0.0.1",
-                    ])
-                    .args([
-                        "-port",
-                        &port_text,
-                        "-public-host",
-                        &public,
-                        "-log-level",
-                        "error",
-                    ]),
-                Cloud::Azure => command
-                    .args([
-                        "--blobHost",
-                        "127.0.0.1",
-                        "--blobPort",
-                        &port_text,
-                        "--silent",
-                    ])
-                    .args([
-                        "--inMemoryPersistence",
-                        "--skipApiVersionCheck",
-                        "--disableTelemetry",
-                    ]),
+            let listener = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+            let port = listener.expect("a port").port();
+            let arguments = match cloud {
+                Cloud::S3 => "--port 127.0.0.1:PORT --keep-alive --quiet posix .",
+                Cloud::Google => {
+                    "-backend memory -scheme http -host 127.0.0.1 -port PORT \
+                     -public-host 127.0.0.1:PORT -log-level error"
+                }
+                Cloud::Azure => {
+                    "--blobHost 127.0.0.1 --blobPort PORT --silent --inMemoryPersistence \
+                     --skipApiVersionCheck --disableTelemetry"
+                }
             };
-            command
-                .current_dir(dir.path())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
+            let arguments = arguments.replace("PORT", &port.to_string());
+            let mut command = Command::new(program);
+            command.args(arguments.split(' ')).current_dir(dir.path());
+            command.envs([("ROOT_ACCESS_KEY", S3_KEY), ("ROOT_SECRET_KEY", SECRET)]);
+            let command = command.stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().expect("started");
             let until = Instant::now() + Duration::from_secs(60);
             while child.try_wait().expect("a child").is_none() {
                 if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    let runtime = tokio::runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .build();
+                    let mut runtime = tokio::runtime::Builder::new_current_thread();
+                    let runtime = runtime.enable_all().build().expect("a runtime");
                     let emulator = Emulator {
                         cloud,
                         child,
                         port,
-                        runtime: runtime.expect("a runtime"),
-                        _dir: dir,
+                        runtime,
+                        dir,
                     };
                     emulator.make_bucket();
                     return Some(emulator);
@@ -121,6 +99,13 @@ impl Emulator {
     pub fn variables(&self) -> Vec<(String, String)> {
         let endpoint = self.endpoint();
         let all = match self.cloud {
+            Cloud::S3 => vec![
+                ("AWS_ACCESS_KEY_ID", S3_KEY),
+                ("AWS_SECRET_ACCESS_KEY", SECRET),
+                ("AWS_REGION", "us-east-1"),
+                ("AWS_ENDPOINT_URL", &endpoint),
+                ("AWS_ALLOW_HTTP", "true"),
+            ],
             Cloud::Google => vec![("STORAGE_EMULATOR_HOST", endpoint.as_str())],
             Cloud::Azure => vec![
                 ("AZURE_STORAGE_ACCOUNT", ACCOUNT),
@@ -128,14 +113,15 @@ impl Emulator {
                 ("AZURE_STORAGE_ENDPOINT", &endpoint),
             ],
         };
-        all.into_iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
+        let all = all.into_iter();
+        all.map(|(name, value)| (name.to_string(), value.to_string()))
             .collect()
     }
 
     /// The name of an object.
     pub fn name(&self, key: &str) -> String {
         match self.cloud {
+            Cloud::S3 => format!("s3://bucket/{key}"),
             Cloud::Google => format!("gs://bucket/{key}"),
             Cloud::Azure => format!("az://bucket/{key}"),
         }
@@ -143,23 +129,35 @@ impl Emulator {
 
     fn endpoint(&self) -> String {
         match self.cloud {
-            Cloud::Google => format!("http://127.0.0.1:{}", self.port),
+            Cloud::S3 | Cloud::Google => format!("http://127.0.0.1:{}", self.port),
             Cloud::Azure => format!("http://127.0.0.1:{}/{ACCOUNT}", self.port),
         }
     }
 
-    fn azure(&self) -> MicrosoftAzure {
-        let builder = MicrosoftAzureBuilder::new().with_container_name("bucket");
-        let builder = builder
+    /// Through S3 a file has an ETag.
+    fn client(&self) -> Box<dyn ObjectStore> {
+        if self.cloud == Cloud::S3 {
+            let builder = AmazonS3Builder::new()
+                .with_bucket_name("bucket")
+                .with_region("us-east-1")
+                .with_endpoint(self.endpoint())
+                .with_allow_http(true)
+                .with_access_key_id(S3_KEY)
+                .with_secret_access_key(SECRET);
+            return Box::new(builder.build().expect("a client"));
+        }
+        let builder = MicrosoftAzureBuilder::new()
+            .with_container_name("bucket")
             .with_account(ACCOUNT)
             .with_access_key(KEY)
             .with_endpoint(self.endpoint())
             .with_allow_http(true);
-        builder.build().expect("a client")
+        Box::new(builder.build().expect("a client"))
     }
 
     fn make_bucket(&self) {
         match self.cloud {
+            Cloud::S3 => {}
             Cloud::Google => {
                 self.send("POST", "/storage/v1/b?project=p", b"{\"name\":\"bucket\"}");
             }
@@ -193,7 +191,7 @@ impl Emulator {
         }
         let put = async {
             let key = Path::parse(key).expect("a key");
-            self.azure().put(&key, PutPayload::from(bytes)).await
+            self.client().put(&key, PutPayload::from(bytes)).await
         };
         self.runtime.block_on(put).expect("put");
     }
@@ -204,10 +202,8 @@ impl Emulator {
             return self.send("DELETE", &path, &[]);
         }
         let key = Path::parse(key).expect("a key");
-        let deleted = self
-            .runtime
-            .block_on(async { self.azure().delete(&key).await });
-        deleted.expect("deleted");
+        let delete = async { self.client().delete(&key).await };
+        self.runtime.block_on(delete).expect("deleted");
     }
 
     /// By the JSON interface of Google, the only one that the emulator writes by.

@@ -1,28 +1,77 @@
 //! A server of ours in a test, a client by hand, and other people's servers. Never: a test.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use crate::common::watch;
+use crate::common::{opened, watch};
 use foreread::front::FrontError;
 use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
-use foreread::nbd::wire::{self, Request};
+use foreread::nbd::wire::{self, Request, command};
 use foreread::source::{Nbd, Source};
 use foreread::{Options, Reader};
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub const MIB: u64 = 1 << 20;
 
-/// A server that runs until it is dropped.
-pub struct Served {
-    pub dir: tempfile::TempDir,
-    stop: NbdStop,
+/// A server of ours at a place, until it is dropped.
+pub struct Running {
+    pub uri: String,
     pub counts: Box<dyn Fn() -> ServerCounts + Send>,
+    stop: NbdStop,
     thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Running {
+    pub fn at(place: Listen, reader: Reader, settings: NbdSettings) -> Result<Running, FrontError> {
+        watch();
+        let (server, stop) = Server::bind(&[place], reader, settings)?;
+        Ok(Running {
+            uri: server.uris().remove(0),
+            counts: Box::new(server.counter()),
+            stop,
+            thread: Some(std::thread::spawn(move || server.run())),
+        })
+    }
+
+    pub fn tcp(source: impl Source + 'static, settings: NbdSettings) -> Running {
+        let place = Listen::Tcp(([127, 0, 0, 1], 0).into());
+        Running::at(place, opened(source, Options::default()), settings).expect("a port")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no panic").expect("served to the end");
+        }
+    }
+}
+
+/// The settings of a server that clients may write to.
+pub fn writing() -> NbdSettings {
+    NbdSettings {
+        writable: true,
+        ..NbdSettings::default()
+    }
+}
+
+/// A server at a socket of the test's own.
+pub struct Served {
+    server: Running,
+    pub dir: tempfile::TempDir,
+}
+
+/// So that `(served.counts)()` says what it has counted.
+impl std::ops::Deref for Served {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.server
+    }
 }
 
 impl Served {
@@ -31,26 +80,17 @@ impl Served {
     }
 
     pub fn try_of(reader: Reader, settings: NbdSettings) -> Result<Served, FrontError> {
-        watch();
         let dir = tempfile::tempdir().expect("a directory");
-        let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings)?;
-        let counts = Box::new(server.counter());
-        Ok(Served {
-            dir,
-            stop,
-            counts,
-            thread: Some(std::thread::spawn(move || server.run())),
-        })
+        let place = Listen::Unix(dir.path().join("s"));
+        let server = Running::at(place, reader, settings)?;
+        Ok(Served { server, dir })
     }
 
     pub fn new(source: impl Source + 'static) -> Served {
         let options = Options::default()
             .cache_bytes(8 * MIB)
             .policy("linux-6.18:max=128K");
-        Served::of(
-            Reader::open(Arc::new(source), options).expect("opened"),
-            NbdSettings::default(),
-        )
+        Served::of(opened(source, options), NbdSettings::default())
     }
 
     pub fn path(&self) -> PathBuf {
@@ -68,80 +108,76 @@ impl Served {
     pub fn wait_for(&self, clients: u64) {
         let until = Instant::now() + Duration::from_secs(20);
         while (self.counts)().clients != clients {
-            assert!(
-                Instant::now() < until,
-                "{:?}, not {clients} clients",
-                (self.counts)()
-            );
+            let counts = (self.counts)();
+            assert!(Instant::now() < until, "{counts:?}, not {clients} clients");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.stop();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("no panic").expect("served to the end");
-        }
-    }
-}
-
-/// A client by hand, past the handshake.
-pub struct Client(pub UnixStream);
+/// A client by hand, past the handshake, in plain text or by TLS.
+pub struct Client<S = UnixStream>(pub S);
 
 impl Client {
     pub fn begin(mut stream: UnixStream) -> Client {
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("a socket");
-        let mut hello = [0; 18];
-        stream.read_exact(&mut hello).expect("a greeting");
+        let limit = stream.set_read_timeout(Some(Duration::from_secs(20)));
+        limit.expect("a socket");
+        stream.read_exact(&mut [0; 18]).expect("a greeting");
         stream.write_all(&[0, 0, 0, 3]).expect("sent");
-        let head = [
-            &wire::OPTION_MAGIC.to_be_bytes()[..],
-            &[0, 0, 0, 1],
-            &[0; 4],
-        ]
-        .concat();
-        stream.write_all(&head).expect("sent");
-        stream.read_exact(&mut [0; 10]).expect("the export");
-        Client(stream)
+        Client(stream).begun()
+    }
+}
+
+/// A request as it is sent.
+pub fn request(command: u16, cookie: u64, offset: u64, len: u32) -> [u8; Request::BYTES] {
+    let flags = 0;
+    Request {
+        flags,
+        command,
+        cookie,
+        offset,
+        len,
+    }
+    .bytes()
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Names the export in the old way, so that replies are simple.
+    pub fn begun(mut self) -> Client<S> {
+        let magic = wire::OPTION_MAGIC.to_be_bytes();
+        let head = [&magic[..], &[0, 0, 0, 1], &[0; 4]].concat();
+        self.0.write_all(&head).expect("sent");
+        self.0.read_exact(&mut [0; 10]).expect("the export");
+        self
     }
 
     pub fn send(&mut self, command: u16, cookie: u64, offset: u64, len: u32) {
-        let request = Request {
-            flags: 0,
-            command,
-            cookie,
-            offset,
-            len,
-        };
-        self.0.write_all(&request.bytes()).expect("sent");
+        let request = request(command, cookie, offset, len);
+        self.0.write_all(&request).expect("sent");
     }
 
     /// Cookie and error of the next answer.
     pub fn answer(&mut self) -> (u64, u32) {
         let mut head = [0; 16];
         self.0.read_exact(&mut head).expect("an answer");
-        Client::parse(&head)
-    }
-
-    /// Cookie and error of a simple reply.
-    pub fn parse(head: &[u8; 16]) -> (u64, u32) {
         assert_eq!(head[..4], wire::SIMPLE_MAGIC.to_be_bytes());
-        let number = |at: usize, n: usize| {
-            head[at..at + n]
-                .iter()
-                .fold(0, |all, b| all << 8 | u64::from(*b))
-        };
-        (number(8, 8), number(4, 4) as u32)
+        let cookie = head[8..].try_into().expect("eight");
+        let error = head[4..8].try_into().expect("four");
+        (u64::from_be_bytes(cookie), u32::from_be_bytes(error))
     }
 
     pub fn data(&mut self, len: usize) -> Vec<u8> {
         let mut data = vec![0; len];
         self.0.read_exact(&mut data).expect("its bytes");
         data
+    }
+
+    /// Reads, and checks every byte.
+    #[track_caller]
+    pub fn reads(&mut self, cookie: u64, offset: u64, len: u32) {
+        self.send(command::READ, cookie, offset, len);
+        assert_eq!(self.answer(), (cookie, 0));
+        foreread_testing::check(&self.data(len as usize), offset, 0).expect("right bytes");
     }
 
     /// The server has closed the connection.
@@ -190,11 +226,13 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn start(program: &str, args: impl Fn(&str) -> Vec<String>) -> Peer {
+    /// With these arguments, in which `SOCKET` is where it listens.
+    pub fn start(program: &str, args: &[&str]) -> Peer {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("s");
+        let place = |word: &&str| word.replace("SOCKET", socket.to_str().expect("UTF-8"));
         let child = Command::new(program)
-            .args(args(socket.to_str().expect("UTF-8")))
+            .args(args.iter().map(place))
             .stdout(Stdio::null())
             .spawn()
             .expect("started");
@@ -220,4 +258,19 @@ impl Drop for Peer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs a script by the system's python with its module nbd; `h` is a handle that is connected to this URI.
+pub fn by_python(uri: &str, script: &str) {
+    let python = "/usr/bin/python3";
+    let usable = Command::new(python).args(["-c", "import nbd"]).output();
+    if !usable.is_ok_and(|out| out.status.success()) {
+        println!(
+            "skipped: needs the module nbd of the system's python (Debian package python3-libnbd)"
+        );
+        return;
+    }
+    let begin = "import nbd\nh = nbd.NBD()\nh.set_uri_allow_local_file(True)\n";
+    let script = format!("{begin}h.connect_uri({uri:?})\n{script}h.shutdown()\n");
+    run(python, &["-c", &script]);
 }

@@ -6,7 +6,6 @@
 //! ```
 
 use super::emulators::{Cloud, Emulator};
-use super::gateway::Gateway;
 use super::{short_settings, watch};
 use foreread::source::object::ObjectSettings;
 use foreread_testing::{BucketServer, HubServer, LyingProxy};
@@ -30,7 +29,6 @@ pub enum Kind {
 }
 
 enum Server {
-    Gateway(Gateway),
     Emulator(Emulator),
     Hub(HubServer),
     Bucket(BucketServer),
@@ -62,7 +60,7 @@ impl Store {
 
     pub fn start(kind: Kind) -> Option<Store> {
         let server = match kind {
-            Kind::S3 => Server::Gateway(Gateway::start()?),
+            Kind::S3 => Server::Emulator(Emulator::start(Cloud::S3)?),
             Kind::Google => Server::Emulator(Emulator::start(Cloud::Google)?),
             Kind::Azure => Server::Emulator(Emulator::start(Cloud::Azure)?),
             Kind::Hub => Server::Hub(HubServer::start().expect("two ports")),
@@ -71,9 +69,7 @@ impl Store {
         let proxy = |to| Arc::new(LyingProxy::start(to).expect("a port"));
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (names, objects) = match &server {
-            Server::Gateway(Gateway { port, .. }) | Server::Emulator(Emulator { port, .. }) => {
-                (local(*port), local(*port))
-            }
+            Server::Emulator(Emulator { port, .. }) => (local(*port), local(*port)),
             Server::Bucket(bucket) => (bucket.address(), bucket.address()),
             Server::Hub(hub) => hub.addresses().into(),
         };
@@ -96,7 +92,6 @@ impl Store {
     /// What the environment of its user would hold; requests go through the proxies.
     pub fn variables(&self) -> Vec<(String, String)> {
         let (port, variables) = match &self.server {
-            Server::Gateway(gateway) => (gateway.port, gateway.variables()),
             Server::Emulator(emulator) => (emulator.port, emulator.variables()),
             Server::Hub(hub) => (hub.addresses()[0].port(), hub.variables()),
             Server::Bucket(bucket) => (bucket.address().port(), bucket.variables()),
@@ -125,7 +120,6 @@ impl Store {
 
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         match &self.server {
-            Server::Gateway(gateway) => gateway.put(key, bytes),
             Server::Emulator(emulator) => emulator.put(key, bytes),
             Server::Hub(hub) => hub.put("u/r", key, foreread::source::Mem::new(bytes)),
             Server::Bucket(bucket) => bucket.put(key, bytes),
@@ -135,7 +129,6 @@ impl Store {
     /// Not of the hub: what was opened at a commit stays.
     pub fn delete(&self, key: &str) {
         match &self.server {
-            Server::Gateway(gateway) => gateway.delete(key),
             Server::Emulator(emulator) => emulator.delete(key),
             Server::Bucket(bucket) => bucket.delete(key),
             Server::Hub(_) => panic!("a commit keeps its files"),

@@ -1,7 +1,7 @@
 //! Certificates by certtool, and a client of the NBD server that speaks TLS. Never: a test.
 
 use crate::common::nbd::{Client, has, run};
-use foreread::nbd::wire::{self, Request};
+use foreread::nbd::wire;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -34,17 +34,17 @@ impl Certificates {
         );
         let template = all.template("ca", &text);
         let (key, cert) = (all.file("ca-key.pem"), all.file("ca-cert.pem"));
+        let own = [
+            "--load-privkey",
+            &key,
+            "--template",
+            &template,
+            "--outfile",
+            &cert,
+        ];
         run(
             "certtool",
-            &[
-                "--generate-self-signed",
-                "--load-privkey",
-                &key,
-                "--template",
-                &template,
-                "--outfile",
-                &cert,
-            ],
+            &[&["--generate-self-signed"][..], &own].concat(),
         );
         let server = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\nexpiration_days = 9\n";
         all.issue("server", server);
@@ -64,16 +64,15 @@ impl Certificates {
     }
 
     fn key(&self, role: &str) {
-        run(
-            "certtool",
-            &[
-                "--generate-privkey",
-                "--key-type",
-                "ecdsa",
-                "--outfile",
-                &self.file(&format!("{role}-key.pem")),
-            ],
-        );
+        let file = self.file(&format!("{role}-key.pem"));
+        let words = [
+            "--generate-privkey",
+            "--key-type",
+            "ecdsa",
+            "--outfile",
+            &file,
+        ];
+        run("certtool", &words);
     }
 
     fn template(&self, role: &str, text: &str) -> String {
@@ -147,7 +146,7 @@ impl Certificates {
 }
 
 /// A client by hand that speaks TLS.
-pub struct TlsClient(pub StreamOwned<ClientConnection, UnixStream>);
+pub type TlsClient = Client<StreamOwned<ClientConnection, UnixStream>>;
 
 impl TlsClient {
     /// A connection on which STARTTLS was answered.
@@ -178,51 +177,13 @@ impl TlsClient {
         .with_no_client_auth();
         let name = "localhost".try_into().expect("a name");
         let tls = ClientConnection::new(Arc::new(config), name).expect("a session");
-        TlsClient(StreamOwned::new(tls, TlsClient::started(socket)))
+        Client(StreamOwned::new(tls, TlsClient::started(socket)))
     }
 
     /// Sends an option. Option and kind of the first reply.
     pub fn option(&mut self, number: u32, data: &[u8]) -> (u32, u32) {
         self.0.write_all(&option(number, data)).expect("sent");
         reply(&mut self.0)
-    }
-
-    /// Past the handshake, with simple replies.
-    pub fn begin(mut self) -> TlsClient {
-        self.0.write_all(&option(1, &[])).expect("sent");
-        self.0.read_exact(&mut [0; 10]).expect("the export");
-        self
-    }
-
-    pub fn request(command: u16, cookie: u64, offset: u64, len: u32) -> [u8; Request::BYTES] {
-        Request {
-            flags: 0,
-            command,
-            cookie,
-            offset,
-            len,
-        }
-        .bytes()
-    }
-
-    /// Sends a request of this many bytes.
-    pub fn send(&mut self, command: u16, cookie: u64, offset: u64, len: u32) {
-        let request = TlsClient::request(command, cookie, offset, len);
-        self.0.write_all(&request).expect("sent");
-    }
-
-    /// The bytes of an answer.
-    pub fn data(&mut self, len: usize) -> Vec<u8> {
-        let mut data = vec![0; len];
-        self.0.read_exact(&mut data).expect("its bytes");
-        data
-    }
-
-    /// Cookie and error of the next answer.
-    pub fn answer(&mut self) -> (u64, u32) {
-        let mut head = [0; 16];
-        self.0.read_exact(&mut head).expect("an answer");
-        Client::parse(&head)
     }
 }
 
