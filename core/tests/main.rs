@@ -1,7 +1,6 @@
 //! The tests of foreread-core's public interface as one binary, because linking is the slow part of a test build.
 
 mod common;
-mod extremes;
 mod files;
 mod golden;
 mod golden_tables;
@@ -14,5 +13,4 @@ mod specs;
 mod tidy;
 mod tidy_graph;
 mod tree;
-mod urgency;
 mod worlds;

@@ -1,10 +1,10 @@
 //! One test for each rule of the machine that random sequences and small environments do not cover by themselves.
 
 use crate::common::{FILE, OPEN, World, test_policy};
-use foreread_core::event::{Advice, Class, Error, Event};
-use foreread_core::machine::Config;
-use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Wants};
-use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize, ReadId};
+use foreread_core::event::{Action, Advice, Class, Error, Event};
+use foreread_core::machine::{Config, Machine};
+use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Urgency, Wants};
+use foreread_core::units::{ByteRange, FileId, MAX_OFFSET, Nanos, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
 
@@ -667,4 +667,135 @@ fn a_prefetch_without_end_is_cut() {
     });
     assert_eq!(world.machine.stats().ra_planned_bytes, 4 * 64 * PAGE);
     assert!(world.machine.stats().ra_bytes <= 64 * PAGE);
+}
+
+// ---- waiting readahead is sent in the order in which readers will need it ----
+
+/// First page, pages, and the stream with the pages from its reader.
+type Planned = (u64, u64, Option<(u32, u64)>);
+
+/// What is planned at a read of page 0, and at one of page 100.
+const PLANS: [(u64, &[Planned]); 2] = [
+    (0, &[(10, 4, Some((1, 8)))]),
+    (
+        100,
+        &[
+            (250, 1, Some((1, 3))),
+            (200, 1, Some((3, 5))),
+            (101, 2, Some((2, 0))),
+            (300, 1, None),
+            (400, 1, Some((4, 0))),
+        ],
+    ),
+];
+
+struct Planner;
+
+impl Policy for Planner {
+    fn wants(&self) -> Wants {
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        let windows = PLANS
+            .iter()
+            .find(|(page, _)| *page * PAGE == ask.request.start())
+            .map_or(&[][..], |(_, w)| w);
+        for (first, pages, of) in windows {
+            answer.urgency = of.map(|(stream, away)| Urgency {
+                stream,
+                away: away * PAGE,
+            });
+            answer.read(first * PAGE, pages * PAGE, None);
+        }
+    }
+}
+
+static PLANNER: Info = test_policy("planner", "plans what the test says", |_| Box::new(Planner));
+
+/// Pages 10 to 13 are 8 to 11 pages from their reader; 10 is in flight. Those of stream 2 pass the others, which are more than twice as far.
+/// Page 200 does not, since twice 5 is less than 11 but not than 10: it passes one. Page 250 is of the same stream as 13, and 300 has no urgency, so that
+/// 400 passes nothing.
+#[test]
+fn urgent_windows_go_first() {
+    let mut config = config(1 << 18);
+    (
+        config.max_fetch_bytes,
+        config.max_ahead_in_flight,
+        config.max_short_ahead_in_flight,
+    ) = (PAGE, 1, 1);
+    let mut world = World::of(PolicySpec::of(&PLANNER), config, 1000 * PAGE);
+    world.read(0, PAGE);
+    world.read(100 * PAGE, PAGE);
+    world.settle();
+    let ahead = world
+        .submitted
+        .iter()
+        .filter(|(_, class)| *class == Class::Ahead);
+    let pages: Vec<u64> = ahead.map(|(range, _)| range.start() / PAGE).collect();
+    assert_eq!(pages, [10, 101, 102, 11, 12, 200, 13, 250, 300, 400]);
+    world.check_idle();
+}
+
+// ---- numbers at the ends of their ranges ----
+
+/// Of a number at the end of its range, as in a hostile event log: no event may end the process.
+const FAR: u64 = 5_000_000_000_000_000_000;
+
+fn far_read(number: u64, start: u64, len: u64) -> Event {
+    Event::Read {
+        read: ReadId(number),
+        open: OpenId(0),
+        range: ByteRange::between(start, start + len),
+        random: false,
+    }
+}
+
+/// Feeds the events to `auto`; each fetch arrives whole at the end of time.
+fn feed(events: &[Event]) {
+    let config = Config::new(PageSize::new(4096).expect("a page size"), 1 << 20);
+    let mut machine = Machine::new(config, PolicySpec::parse("auto").expect("a policy"));
+    let (open, file) = (OpenId(0), FileId(0));
+    let size = MAX_OFFSET;
+    machine.handle(Nanos(0), Event::Open { open, file, size });
+    for event in events {
+        machine.handle(Nanos(0), *event);
+        let mut fetches = Vec::new();
+        while let Some(action) = machine.poll() {
+            if let Action::Submit { fetch, range, .. } = action {
+                fetches.push((fetch, range.len()));
+            }
+        }
+        for (fetch, bytes) in fetches.into_iter().take(64) {
+            machine.handle(Nanos(FAR), Event::Done { fetch, bytes });
+        }
+    }
+}
+
+#[test]
+fn long_reads_and_slow_answers() {
+    feed(&[far_read(0, 0, MAX_OFFSET)]);
+    feed(&[far_read(0, 0, 1 << 48), far_read(1, 1 << 50, 1 << 48)]);
+    let slow = Event::Answered { ns: FAR };
+    feed(&[
+        slow,
+        far_read(0, 0, 128 << 10),
+        far_read(1, 128 << 10, 128 << 10),
+    ]);
+    feed(&[
+        slow,
+        far_read(0, 0, 4096),
+        far_read(1, 1 << 20, 4096),
+        far_read(2, 5 << 20, 4096),
+    ]);
+    feed(&[
+        far_read(0, 0, 4096),
+        far_read(1, u64::from(u32::MAX) << 16, 64 << 10),
+        far_read(2, MAX_OFFSET - 4096, 4096),
+        far_read(3, 0, MAX_OFFSET),
+        far_read(4, 1 << 30, 4096),
+    ]);
 }

@@ -1,9 +1,7 @@
 //! Tests the plugin as the kubelet uses it: through its socket, with real mounts. The tests need root, /dev/fuse and a
 //! `foreread` command with FUSE.
 
-mod chart;
 mod common;
-mod hostile;
 mod sanity;
 mod stores;
 mod volumes;

@@ -85,46 +85,6 @@ fn a_default_fills_missing_values() {
     assert_eq!(with("linux-2.6.0", "nosuch", 1), [128 << 10, 16 << 10]);
 }
 
-#[test]
-fn writes_read_back() {
-    for text in [
-        "none",
-        "linux-3.12:context=slow-ramp",
-        "rbd-aligned:object=1M,stripe-unit=64K",
-        "linux-2.6.0:max=0",
-    ] {
-        let spec = parse_spec(text).expect("a policy");
-        assert_eq!(spec.to_string(), text, "as it was written");
-        assert_eq!(
-            values(&spec.canonical()),
-            spec.values,
-            "{}",
-            spec.canonical()
-        );
-        assert_eq!(values(&spec.readable()), spec.values, "{}", spec.readable());
-    }
-    let canonical = |text: &str| parse_spec(text).expect("a policy").canonical();
-    assert_eq!(canonical("none"), "none");
-    assert_eq!(
-        canonical("linux-3.12:max=1M"),
-        "linux-3.12:max=1048576,context=conservative"
-    );
-    let readable = |text: &str| parse_spec(text).expect("a policy").readable();
-    assert_eq!(
-        readable("linux-3.12:max=1048576"),
-        "linux-3.12:max=1M,context=conservative"
-    );
-    assert_eq!(
-        readable("linux-2.6.0:max=1000000,min=8K"),
-        "linux-2.6.0:max=1000000,min=8K",
-        "no whole number of a unit"
-    );
-    assert!(
-        readable("rbd-plain:trigger=1024").contains("trigger=1024,"),
-        "a count is no size"
-    );
-}
-
 /// Policies of the evaluation are understood by name and listed nowhere, not even in the error of an unknown name.
 #[test]
 fn opponents_are_understood_and_not_listed() {

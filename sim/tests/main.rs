@@ -2,8 +2,7 @@
 
 mod cited;
 mod device_disks;
-mod device_least;
-mod device_today;
+mod devices;
 mod files;
 mod network;
 mod simulator;

@@ -6,7 +6,6 @@ mod bytes;
 mod fio;
 mod golden;
 mod mutants;
-mod own;
 mod strace;
 mod tables;
 mod traces;

@@ -1,12 +1,107 @@
-//! Tests that `Preset::least_ns` is a lower bound: no combination of commands that reads this many different bytes ends earlier.
+//! Tests of the models of current devices, which are not calibrated: they must behave as is generally known of such devices.
+//! No figure claims to be that of a product.
 //!
-//! The bound must also be tight: for each device some combination of commands comes near it.
+//! And that `Preset::least_ns` is a lower bound: no combination of commands that reads this many different bytes ends earlier, and
+//! for each device some combination of commands comes near it.
 
 use foreread_sim::device::Command;
-use foreread_sim::device::presets::{PRESETS, Preset};
+use foreread_sim::device::presets::{self, PRESETS, Preset};
 use foreread_sim::rng::Rng;
 
 const KIB: u64 = 1024;
+
+/// Seconds that `name` needs for `starts`, `len` bytes each, `depth` at once.
+fn seconds(name: &str, starts: &[u64], len: u64, depth: usize) -> f64 {
+    let mut device = presets::find(name).expect("a preset").build(3);
+    let (mut now, mut out, mut rest) = (0, Vec::new(), starts.iter().zip(0..));
+    let mut give = |now| {
+        rest.next()
+            .map(|(&start, id)| Command::new(id, 0, start, len))
+            .map(|c| (now, c))
+    };
+    (0..depth)
+        .filter_map(|_| give(0))
+        .for_each(|(at, command)| device.submit(at, command));
+    while let Some(at) = device.next_time() {
+        now = at;
+        device.advance(now, &mut out);
+        let done = out.drain(..).filter(|a| a.done).count();
+        (0..done)
+            .filter_map(|_| give(now))
+            .for_each(|(at, command)| device.submit(at, command));
+    }
+    now as f64 / 1e9
+}
+
+fn random_reads_per_s(name: &str, depth: usize) -> f64 {
+    let capacity = presets::find(name).expect("a preset").capacity_bytes;
+    let (mut rng, reads) = (Rng::new(1), 4000);
+    let starts: Vec<u64> = (0..reads)
+        .map(|_| rng.below(capacity / 4096) * 4096)
+        .collect();
+    reads as f64 / seconds(name, &starts, 4096, depth)
+}
+
+fn mb_per_s(name: &str, from: u64, len: u64, depth: usize) -> f64 {
+    let starts: Vec<u64> = (0..(256 << 20) / len).map(|n| from + n * len).collect();
+    (256 << 20) as f64 / 1e6 / seconds(name, &starts, len, depth)
+}
+
+/// 0.3 ms, 8 ms of the arm on average and half a turn: 80 reads a second, and 2.0 to 2.5 times that from a queue of 32.
+#[test]
+fn a_disk_gains_from_its_queue_and_loses_inwards() {
+    let (alone, queued) = (
+        random_reads_per_s("hdd-7200", 1),
+        random_reads_per_s("hdd-7200", 32),
+    );
+    println!("hdd-7200: {alone:.0} reads/s alone, {queued:.0} of 32");
+    assert!((72.0..88.0).contains(&alone), "{alone:.0}");
+    assert!(
+        (2.0..=2.5).contains(&(queued / alone)),
+        "{alone:.0} and {queued:.0}"
+    );
+    let capacity = presets::find("hdd-7200").expect("a preset").capacity_bytes;
+    for (from, rate) in [
+        (0, 250.0),
+        (capacity / 2, 185.0),
+        (capacity - (256 << 20), 120.0),
+    ] {
+        let read = mb_per_s("hdd-7200", from, 1024 * KIB, 2);
+        assert!(
+            (read / rate - 1.0_f64).abs() < 0.06,
+            "{read:.1} of {rate} MB/s at {from}"
+        );
+    }
+}
+
+#[test]
+fn a_sata_ssd_is_limited_by_its_link_and_by_its_depth() {
+    let (alone, queued) = (
+        random_reads_per_s("ssd-sata", 1),
+        random_reads_per_s("ssd-sata", 32),
+    );
+    println!("ssd-sata: {alone:.0} reads/s alone, {queued:.0} of 32");
+    assert!((8_500.0..11_000.0).contains(&alone), "{alone:.0}");
+    assert!((90_000.0..140_000.0).contains(&queued), "{queued:.0}");
+    let rates = [4, 16, 64, 256, 1024, 8192].map(|kib| mb_per_s("ssd-sata", 0, kib * KIB, 1));
+    println!("ssd-sata: {rates:.0?} MB/s by 4 to 8192 KiB alone");
+    assert!(
+        rates.is_sorted_by(|a, b| a < b) && rates[5] > 500.0 && rates[5] < 550.0,
+        "{rates:?}"
+    );
+}
+
+/// What its comment states: 60 us and its bytes alone, about a million reads a second of 64.
+#[test]
+fn nvme_is_what_it_says() {
+    let (alone, queued) = (
+        random_reads_per_s("nvme", 1),
+        random_reads_per_s("nvme", 64),
+    );
+    println!("nvme: {alone:.0} reads/s alone, {queued:.0} of 64");
+    assert!((15_000.0..16_500.0).contains(&alone) && (950_000.0..1_100_000.0).contains(&queued));
+    assert!((mb_per_s("nvme", 0, 1024 * KIB, 64) / 6_500.0 - 1.0).abs() < 0.05);
+}
 
 /// Pieces of at most `largest` bytes that cover `start..start + len` of `file`.
 fn cut(rng: &mut Rng, file: u32, start: u64, len: u64, largest: u64) -> Vec<(u32, u64, u64)> {
