@@ -113,7 +113,7 @@ fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
         let got = beside(Some(&script), &["check", "bench"]);
         assert_eq!((got.code, got.out.as_str()), (Some(9), "ran\n"), "{theirs}");
         assert_eq!(got.err.lines().count(), usize::from(warned), "{}", got.err);
-        let both = format!("has version 0.0.7 and this foreread {own}: ");
+        let both = format!("has version 0.0.7 and this foreread has version {own}: ");
         assert_eq!(got.err.contains(&both), warned, "{}", got.err);
     }
 }

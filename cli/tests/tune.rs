@@ -423,8 +423,8 @@ fn one_model_has_one_policy() {
     let steps = tune["verdict"]["steps"].as_array().expect("a list");
     let policy = steps
         .iter()
-        .find(|step| step["means"] == "policy")
-        .expect("a policy");
+        .find(|step| step["means"] == "run")
+        .expect("'run' has the policy");
     let policy = policy["gain"]["what"].as_str().expect("a name");
     let compare = foreread(["compare", trace, "--on", on, "--runs", "3"]);
     let said = compare
