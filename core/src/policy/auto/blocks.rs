@@ -19,6 +19,11 @@
 use super::{Holding, survival};
 use core::ops::Range;
 
+/// Number of reads in a region that go forward before they are a run, the part of them that may go back, and the part of the pages up to
+/// the latest read that must have been read.
+const WALK_READS: u64 = 3;
+const WALK_BACK: u64 = 3;
+const WALK_PART: u64 = 2;
 /// The size of a region in bytes; for each of its pages, a region records whether the page was read.
 pub const REGION: u64 = 1 << 20;
 pub const PAGE: u64 = 4 << 10;
@@ -146,6 +151,10 @@ pub struct Region {
     /// When it began, and when it was last read, as counts of its file.
     pub begun: u64,
     pub seen: u64,
+    /// The first page of the latest read; number of reads that began after the previous one, and before it.
+    latest: u64,
+    ups: u64,
+    downs: u64,
 }
 
 impl Region {
@@ -164,6 +173,9 @@ impl Region {
             to: 0,
             begun: nth,
             seen: 0,
+            latest: at % REGION / PAGE,
+            ups: 0,
+            downs: 0,
         };
         region.touch(at, bytes);
         region
@@ -171,6 +183,9 @@ impl Region {
 
     pub fn touch(&mut self, at: u64, bytes: u64) {
         let (from, to) = (at % REGION / PAGE, (at % REGION + bytes).div_ceil(PAGE));
+        self.ups += u64::from(from > self.latest);
+        self.downs += u64::from(from < self.latest);
+        self.latest = from;
         for page in from..to.min(self.len) {
             self.read[(page / 64) as usize] |= 1 << (page % 64);
         }
@@ -187,6 +202,16 @@ impl Region {
             }
         }
         sum
+    }
+
+    /// Whether its reads go forward and leave out few of the `len` pages from the first read on: `read` of them were read, none from page
+    /// `beyond` on, and less than `gap` bytes for each read were left out.
+    pub fn goes_forward(&self, (len, read): (u64, u64), beyond: u64, gap: u64) -> bool {
+        self.ups >= WALK_READS.max(WALK_BACK * self.downs)
+            && read > 0
+            && WALK_PART * read >= len
+            && len.saturating_sub(read) * PAGE < self.ups.saturating_mul(gap)
+            && self.count(&(beyond..self.len)) == 0
     }
 
     /// The other halves of the blocks around the first read.

@@ -1,10 +1,11 @@
 //! Detects new streams (sequential or strided runs of reads) among the reads of a file that continue none of its streams.
 //!
 //! A *candidate* is the range of a read that missed the cache. If a second read continues there, the candidate becomes a stream; if the
-//! reads leave holes of up to a quarter, a third read may be needed. Reads that continue neither a stream nor a candidate are compared with
-//! each other: two equal distances in a row are a stride, forward or backward. If candidates become streams in the order in which they were
-//! found, one reader probably reads at all these places in turns. So after three such candidates, the next three become streams before
-//! their second read.
+//! reads leave holes of up to a quarter, a third read may be needed; if they only go forward and leave out up to half of the bytes, a
+//! fourth. Reads that continue neither a stream nor a candidate are compared with each other: two equal distances in a row are a stride,
+//! forward or backward, unless the distance is forward and at most four reads long. If candidates become streams in the order in which
+//! they were found, one reader probably reads at all these places in turns. So after three such candidates, the next three become streams
+//! before their second read.
 //!
 //! ```text
 //!   miss ──► does it continue a candidate?        promote the candidate: a run of two reads
@@ -40,6 +41,8 @@ const GROWS_AFTER: u32 = 4;
 const WITHIN: u32 = 256;
 /// The next candidates become streams early after this number of candidates became streams in turn.
 const MIN_IN_TURN: usize = 3;
+/// Reads that go forward and leave up to half of the bytes out are a run after this number of them.
+const WALK_READS: u32 = 3;
 /// The largest stride: this multiple of the read's length or this number of bytes, whichever is more. Interleaved readers are farther
 /// apart.
 const MAX_STRIDE_READS: u64 = 32;
@@ -246,6 +249,13 @@ impl Candidates {
                 run: c.bytes.min(c.high - c.low),
             });
         }
+        if c.downs == 0 && c.ups >= WALK_READS + u32::from(careful) {
+            self.promote(at);
+            return Some(Detection::Run {
+                high: c.high,
+                run: c.high - c.low,
+            });
+        }
         let has_no_hole = c.bytes == c.high - c.low && c.bytes == (1 + u64::from(c.downs)) * len;
         if (c.downs >= 3 || c.downs == 2 && has_no_hole) && c.ups == 0 && c.low == start {
             self.all.remove(at);
@@ -261,7 +271,9 @@ impl Candidates {
         let equal = step != 0 && step == b.0 - c.0;
         let same = a.1 > 0 && [b.1, c.1].iter().all(|len| *len == a.1);
         let most = MAX_STRIDE.max(a.1.saturating_mul(MAX_STRIDE_READS));
-        (equal && same && step.unsigned_abs() <= most).then_some(step)
+        // A reader that leaves out a little is better read as a run.
+        let is_short = step > 0 && step.unsigned_abs() <= near(a.1);
+        (equal && same && !is_short && step.unsigned_abs() <= most).then_some(step)
     }
 }
 

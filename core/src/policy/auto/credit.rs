@@ -16,7 +16,8 @@
 //! stream's *bet*. A stream may make a bet only while there is free credit. The more bytes were wasted so far, the higher must be the
 //! chance that the stream's bytes are used (the *price*). Each sequential run has a *floor*: `part` times its length, up to 512 KiB, may
 //! be read ahead regardless of the price and of earlier waste. So waste in other streams does not leave a sequential run without
-//! readahead.
+//! readahead. Reads near each other in a file have a floor, too: up to 128 KiB, as far as the file's own reads have earned it and its own
+//! readahead was used. For this floor, missed bytes count as demanded in full.
 //!
 //! Example: of each of 100 files, a program reads only the first 64 KiB, in reads of 4 KiB. At the start of each file, 448 KiB more are
 //! read ahead. `max-overfetch` is 2 and the debt 4 MiB. Each file earns a credit of 64 KiB. After ten files the debt is used up: from then
@@ -49,6 +50,9 @@ const LONG_RUN: u64 = 2 << 20;
 /// A sequential run may be ahead by `part` times its length, up to this, regardless of earlier waste: the largest window that is commonly
 /// set in kernels.
 const FLOOR: u64 = 512 << 10;
+
+/// A file whose own readahead was used may have up to this number of bytes read ahead regardless of waste elsewhere: the kernel's default.
+const FILE_FLOOR: u64 = 128 << 10;
 
 /// The bytes that streams have read ahead and not yet used, and how many of them are expected to be wasted.
 pub struct Credit {
@@ -136,6 +140,14 @@ impl Credit {
     /// Returns the number of bytes that may always be read ahead for a sequential run of `run` bytes, whatever other streams have wasted.
     pub fn floor(&self, run: u64) -> u64 {
         mul_div(self.part, run, 1000).min(FLOOR)
+    }
+
+    /// Bytes that may be read ahead near the reads of a file regardless of waste in other files, if `demanded` bytes of the file were read,
+    /// and `lost` bytes of its readahead were not.
+    pub fn floor_of_file(&self, demanded: u64, lost: u64, source: &SourceView) -> u64 {
+        let own = mul_div(self.part, demanded, 1000).saturating_sub(lost);
+        let more = mul_div(self.part, self.missed - self.missed / MISSES, 1000);
+        own.min(self.left(source, more)).min(FILE_FLOOR)
     }
 
     /// The number of bytes that were read ahead for active streams and are not used yet.
@@ -265,6 +277,29 @@ mod tests {
             0,
             "nothing is read ahead"
         );
+    }
+
+    /// After a loss elsewhere, a file whose readahead was used may still read ahead; one whose readahead was wasted may not.
+    #[test]
+    fn a_file_has_what_its_own_reads_have_earned() {
+        let mut credit = Credit::new(2000);
+        let source = SourceView {
+            room: 32 << 20,
+            unused_bytes: 8 << 20,
+            ..SourceView::default()
+        };
+        credit.missed(8 << 20);
+        assert_eq!(credit.left(&source, 0), 0);
+        let floor = |demanded, lost| credit.floor_of_file(demanded, lost, &source);
+        assert_eq!(
+            (floor(1 << 20, 0), floor(64 << 10, 0)),
+            (FILE_FLOOR, 64 << 10)
+        );
+        assert_eq!(floor(1 << 20, 1 << 20), 0);
+        credit = Credit::new(2000);
+        credit.missed(4 << 20);
+        let floor = credit.floor_of_file(1 << 20, 0, &source);
+        assert_eq!(floor, 0, "the bound is hard");
     }
 
     /// A hint that wasted 100 MB does not change the credit, and after a lost bet a run still has its floor.

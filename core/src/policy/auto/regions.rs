@@ -17,7 +17,9 @@
 //! file.
 //!
 //! A mark is placed in the middle of the pages that are read ahead. If nearly everything from the first read up to a mark or a miss was
-//! read, and this range is 256 KiB or longer, these reads become a sequential stream of that length.
+//! read, and this range is 256 KiB or longer, these reads become a sequential stream of that length. So do three reads of
+//! a file that is not mapped if they go forward and leave out at most half of the pages: the bytes left out must not take longer than the
+//! waits that are saved.
 //!
 //! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after this page, the prior chances are 80 to 85 %
 //! up to 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before page 5, the prior chances are 50, 45
@@ -61,6 +63,8 @@ const DISK_RATE: u64 = 100_000_000;
 /// is treated as if the source were fast while its rate is unknown.
 const MIN_TRIAL: u64 = 128 << 10;
 const TRIAL_PRODUCTS: u64 = 2;
+/// A floor that is shorter is not worth a request.
+const MIN_FILE_FLOOR: u64 = 16 << 10;
 /// In a file of up to this size, a read shorter than a page is taken for a read of its header.
 const HEAD_SIZE: u64 = 16 << 20;
 
@@ -69,10 +73,17 @@ fn least_chance(product: u64, source: &SourceView) -> u64 {
     if source.single_rate > 0 {
         return MIN_CHANCE;
     }
-    let waits = product
-        .max(mul_div(DISK_RATE, source.latency_ns, 1_000_000_000))
-        .saturating_mul(WAITS);
+    let waits = of_disk(product, source).saturating_mul(WAITS);
     (survival::ONE * REGION / REGION.saturating_add(waits)).clamp(MIN_CHANCE_DISK, MIN_CHANCE)
+}
+
+/// Bytes of one round trip, with at least a disk's rate if one fetch at a time keeps the source busy.
+fn of_disk(product: u64, source: &SourceView) -> u64 {
+    if source.single_rate == 0 {
+        product.max(mul_div(DISK_RATE, source.latency_ns, 1_000_000_000))
+    } else {
+        product
+    }
 }
 
 /// The regions of one file: which pages were read in each part of 1 MiB.
@@ -87,6 +98,8 @@ pub struct Regions {
     /// Bytes that were read ahead near reads, and how many of them were used.
     planned: u64,
     used: u64,
+    /// Bytes of reads that missed.
+    missed: u64,
 }
 
 impl Regions {
@@ -138,16 +151,21 @@ impl Regions {
         sums
     }
 
-    /// Returns the region that ends at or contains `at` if nearly everything from its first read up to `at` was read, and is long enough.
-    fn run_before(&mut self, at: u64) -> Option<&mut Region> {
+    /// Returns the region that ends at or contains `at` if a run goes on there: nearly everything from its first read up to `at` was read,
+    /// and is long enough; or reads have gone forward and left out few bytes, on average at most `gap` each, and nothing after `end` was
+    /// read.
+    fn run_before(&mut self, (at, end): (u64, u64), gap: u64) -> Option<&mut Region> {
         let before = at.checked_sub(1)?;
+        let base = before / REGION * REGION;
         let upto = (before % REGION).div_ceil(PAGE);
-        self.active.iter_mut().find(|region| {
-            let pages = region.first.start..upto;
-            region.index == before / REGION
-                && upto >= region.first.start + MIN_RUN
-                && 8 * region.count(&pages) >= 7 * (upto - region.first.start)
-        })
+        let beyond = (end - base).div_ceil(PAGE);
+        let gap = if self.kind.is_mapped { 0 } else { gap };
+        let mut active = self.active.iter_mut();
+        let region = active.find(|region| region.index == before / REGION)?;
+        let len = upto.saturating_sub(region.first.start);
+        let read = region.count(&(region.first.start..upto));
+        let is_run = len >= MIN_RUN && 8 * read >= 7 * len;
+        (is_run || region.goes_forward((len, read), beyond, gap)).then_some(region)
     }
 
     /// Bytes that may be read near the next read: a first trial, plus twice the bytes that were used, less those that were not.
@@ -187,6 +205,7 @@ impl Auto {
     /// Records that bytes which are neither cached nor in flight were demanded.
     pub(super) fn missed_in_region(&mut self, file: u32, start: u64, end: u64) {
         if let Some(file) = self.files.get_mut(&file) {
+            file.regions.missed += end - start;
             file.regions.demanded(start, end - start);
         }
     }
@@ -206,11 +225,12 @@ impl Auto {
         (start, end): (u64, u64),
         answer: &mut Answer,
     ) -> bool {
-        let Some(region) = self
-            .files
-            .get_mut(&ask.file.0)
-            .and_then(|file| file.regions.run_before(start))
-        else {
+        let Some(region) = self.files.get_mut(&ask.file.0).and_then(|file| {
+            file.regions.run_before(
+                (start, end),
+                of_disk(distance::shown(&ask.source), &ask.source),
+            )
+        }) else {
             return false;
         };
         let had = core::mem::take(&mut region.holding);
@@ -234,15 +254,20 @@ impl Auto {
     }
 
     /// The limits for readahead near a read of `len` bytes.
-    fn purse(&mut self, len: u64, source: &SourceView) -> Purse {
+    fn purse(&mut self, len: u64, (demanded, lost): (u64, u64), source: &SourceView) -> Purse {
         let price = self.credit.price(source);
         let held = source.unread_bytes.min(self.credit.held());
+        let floor = self.credit.floor_of_file(demanded, lost, source);
+        let mut priced = price.threshold(len);
+        if floor >= MIN_FILE_FLOOR {
+            // What this file has earned does not depend on the price that other files have raised.
+            priced = priced.min(survival::ONE / 2);
+        }
+        let room = (source.room / 2).saturating_sub(held);
         Purse {
-            least: price
-                .threshold(len)
-                .max(least_chance(price.product, source)),
-            free: price.free,
-            room: (source.room / 2).saturating_sub(held).min(price.left),
+            least: priced.max(least_chance(price.product, source)),
+            free: price.free.max(floor),
+            room: room.min(price.left.max(floor)),
         }
     }
 
@@ -288,7 +313,11 @@ impl Auto {
         let base = start / REGION * REGION;
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
-        let mut purse = self.purse(end - start, source);
+        let (demanded, lost) = self.files.get(&ask.file.0).map_or((0, 0), |file| {
+            let own = &file.regions;
+            (own.missed + own.used, own.planned.saturating_sub(own.used))
+        });
+        let mut purse = self.purse(end - start, (demanded, lost), source);
         // A program that starts at the beginning of a file usually reads all of it.
         if start > 0 {
             let trial = |file: &Streams| file.regions.trial(source);
@@ -376,10 +405,20 @@ mod tests {
     fn a_region_read_in_order_is_a_run() {
         let mut regions = Regions::default();
         _ = regions.begin((MIB, 4096), SIZE, SIZE);
-        assert!(regions.run_before(MIB + 4096).is_none(), "short");
+        assert!(
+            regions.run_before((MIB + 4096, MIB + 8192), 0).is_none(),
+            "short"
+        );
         _ = regions.demanded(MIB + 4096, 508 << 10);
-        assert!(regions.run_before(MIB + (512 << 10)).is_some());
-        assert!(regions.run_before(2 * MIB).is_none(), "half of it was read");
+        assert!(
+            regions
+                .run_before((MIB + (512 << 10), MIB + (516 << 10)), 0)
+                .is_some()
+        );
+        assert!(
+            regions.run_before((2 * MIB, 2 * MIB + 4096), 0).is_none(),
+            "half of it was read"
+        );
     }
 
     /// A disk with 10 ms latency reads as much in four waits as four regions are long; NBD or RBD at 0.7 ms and 62 MB/s does not. On other

@@ -4,7 +4,7 @@
 //!   read ──► does it continue a stream?      yes: in its readahead, at most a gap beyond it, or at a step of a stride
 //!        ──► no: see `candidates.rs`         does it start a stream?
 //! ```
-//! If a read skips some of a stream's next bytes, it continues the stream only if at least two thirds of the skipped bytes have been read.
+//! If a read skips some of a stream's next bytes, it continues the stream only if at least a third of the skipped bytes have been read.
 //! Otherwise, if a stream's readahead covers much of a file, every random read would be taken for a part of the stream.
 //!
 //! If reads that hit a stream's readahead have three equal distances in a row, they are a stride, provided that no other read is in
@@ -22,6 +22,8 @@
 use super::{Candidates, DisplacedRun, Holding, Pace, Regions, RunKind, survival};
 use alloc::vec::Vec;
 
+/// A stream continues if one in this number of the bytes that a read skips was read: reads with gaps, such as the list of an archive.
+const SPARSE: u64 = 3;
 /// The largest distance from a read to its run: this multiple of the read's length, within these bounds.
 const NEAR_READS: u64 = 4;
 const NEAR: (u64, u64) = (16 << 10, 16 << 20);
@@ -47,6 +49,8 @@ pub struct Steps {
 
 /// Number of equal distances that make a stride.
 const MIN_STEPS: u32 = 3;
+/// The same for a step of a few reads, which reads with irregular gaps may repeat by chance.
+const MIN_SHORT_STEPS: u32 = 8;
 
 impl Steps {
     /// No distances yet, after a read from `start` to `end`.
@@ -76,7 +80,12 @@ impl Steps {
     /// The step of the stride, if a read at `start` is its latest read or the next one.
     fn to(&self, start: u64) -> Option<u64> {
         let is_next = start == self.start || start == self.start + self.step;
-        (is_next && self.step > 0 && self.equal >= MIN_STEPS).then_some(self.step)
+        let steps = if self.step <= near(self.end.saturating_sub(self.start)) {
+            MIN_SHORT_STEPS
+        } else {
+            MIN_STEPS
+        };
+        (is_next && self.step > 0 && self.equal >= steps).then_some(self.step)
     }
 }
 
@@ -197,7 +206,7 @@ impl Stream {
     fn takes(&self, start: u64, len: u64, gap: u64) -> bool {
         match self.stride {
             None => {
-                let read = self.touched + self.touched / 2;
+                let read = self.touched.saturating_mul(SPARSE);
                 let jump = start
                     .saturating_sub(self.pos.min(self.end))
                     .min(self.end.saturating_sub(self.pos));
@@ -331,7 +340,7 @@ mod tests {
         stream.end = 1 << 20;
         let takes = |stream: &Stream, kib: u64| stream.takes(kib << 10, 4096, 0);
         assert!(takes(&stream, 64) && !takes(&stream, 512));
-        stream.touched = 300 << 10;
+        stream.touched = 150 << 10;
         assert!(takes(&stream, 512) && !takes(&stream, 900));
     }
 }
