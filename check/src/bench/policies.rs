@@ -382,7 +382,7 @@ fn results_of(
     let trace = options.recordings.first();
     let trace = trace.filter(|_| options.design != Design::Validation);
     let draw = match options.design {
-        Design::Validation => format!(" --draw {}", options.draw),
+        Design::Validation => format!(" --seed {}", options.draw),
         Design::Baseline | Design::Fractional => String::new(),
     };
     Results {
@@ -413,7 +413,7 @@ fn notes(
     }
     if options.design == Design::Validation {
         notes.push(format!(
-            "{} recordings, each on two devices that no other recording uses, drawn with seed {} (--draw), and 24 cells of small files read at random",
+            "{} recordings, each on two devices that no other recording uses, drawn with seed {} (--seed), and 24 cells of small files read at random",
             options.all_recordings, options.draw
         ));
     } else if let Some(replay) = options.recordings.first() {

@@ -53,7 +53,7 @@ pub enum BenchCells {
 #[command(after_help = "\
 Examples:
   foreread check bench policies --resume runs.jsonl
-  foreread check bench policies --cells validation --draw 7
+  foreread check bench policies --cells validation --seed 7
   foreread check bench policies --trace app.frt --only @nvme")]
 pub struct BenchPoliciesArgs {
     /// The set of cells [default: fractional]
@@ -77,7 +77,7 @@ pub struct BenchPoliciesArgs {
     pub recordings: Option<PathBuf>,
     /// Seed of the devices of --cells validation [default: 1]
     #[arg(long, value_name = "SEED", hide_short_help = true)]
-    pub draw: Option<u64>,
+    pub seed: Option<u64>,
     /// The policy to judge [default: auto]
     ///
     /// May be repeated. The policies to compare it with (the opponents) are fixed by the set of cells.
@@ -115,7 +115,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
         .iter()
         .map(|text| CellFilter::parse(text))
         .collect();
-    let draw = args.draw.unwrap_or(1);
+    let draw = args.seed.unwrap_or(1);
     let (recordings, all_recordings) = recordings(args, &only, draw)?;
     let options = BenchOptions {
         design: design(args),
@@ -177,11 +177,11 @@ fn recordings(
     draw: u64,
 ) -> Result<(Vec<Arc<Replay>>, usize), Fail> {
     if design(args) != Design::Validation {
-        if args.recordings.is_some() || args.draw.is_some() {
+        if args.recordings.is_some() || args.seed.is_some() {
             let remedy = "add --cells validation";
             return Err(Fail::input(
                 "these options work only with --cells validation",
-                "--recordings, --draw",
+                "--recordings, --seed",
                 remedy,
             ));
         }
