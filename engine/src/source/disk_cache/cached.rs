@@ -217,6 +217,7 @@ impl CachedSource {
             Claim::Unknown => self.fetch(Some((version, false)), range, place),
             Claim::Busy => {
                 Counts::add(&tier.state().counts.waits, 1);
+                version.is_shared.store(true, Ordering::Relaxed);
                 let megabyte = (range.start / CLAIM_BYTES + 1) * CLAIM_BYTES;
                 self.await_other(version, range.start..range.end.min(megabyte), place)
             }

@@ -29,6 +29,8 @@ pub struct CachedVersion {
     pub is_named: AtomicBool,
     /// Whether a thread is verifying all of it for passthrough.
     pub is_looked_at: AtomicBool,
+    /// Whether another process was fetching this version at the same time. It soon reads the bytes that this process writes.
+    pub is_shared: AtomicBool,
     /// Until this time, reads do not wait for other processes that are fetching this version.
     pub waits_after: Mutex<Option<Instant>>,
     /// The version's known runs in the bucket.
@@ -113,6 +115,7 @@ impl TierState {
             files: Mutex::default(),
             is_named: AtomicBool::new(false),
             is_looked_at: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
             waits_after: Mutex::default(),
             #[cfg(feature = "object")]
             listing: super::runs::VersionListing::default(),

@@ -239,14 +239,20 @@ impl Writer {
             return None;
         }
         state.bytes += held;
-        // If the disk does not keep up, the run is not aligned, and so written through the page cache, which takes more at once.
-        let is_behind = state.jobs.len() as u64 * CLAIM_BYTES > self.most_queued() / 2;
+        let is_aligned = self.is_direct(version, state.jobs.len());
         let is_long = most > CLAIM_BYTES / 2;
         let spare = is_long.then(|| state.spare.pop()).flatten();
         drop(state);
         let capacity = if is_long { SPARE_BYTES } else { held as usize };
         let buffer = spare.unwrap_or_else(|| Vec::with_capacity(capacity));
-        Some((RunBytes::new(buffer, is_large && !is_behind), held))
+        Some((RunBytes::new(buffer, is_aligned), held))
+    }
+
+    /// Returns true if a run of this version is written with direct I/O, past the page cache. Other processes that fetch the version
+    /// soon read the run from the page cache. If the disk does not keep up, the page cache takes more at once.
+    fn is_direct(&self, version: &CachedVersion, waiting: usize) -> bool {
+        let is_behind = waiting as u64 * CLAIM_BYTES > self.most_queued() / 2;
+        version.size > LARGE_BYTES && !is_behind && !version.is_shared.load(Ordering::Relaxed)
     }
 
     /// Queues a job that may be dropped. Drops it if the tier does not take such jobs, or if too many wait.
@@ -484,5 +490,35 @@ fn done(job: &Job, tier: &dyn Tier) {
         Job::Note(version) => tier.note_use(version),
         Job::Latest(version) => tier.note_latest(version),
         Job::Names(listing) => tier.keep_names(listing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::ExactVersion;
+    use crate::source::disk_cache::disk::DiskTier;
+    use crate::source::disk_cache::settings::DiskCacheSettings;
+
+    #[test]
+    fn direct_io_is_for_large_versions_of_one_process_on_a_fast_disk() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let tier = DiskTier::open(DiskCacheSettings::new(dir.path().join("c")));
+        let tier = Arc::new(tier.expect("opened"));
+        let writer = Writer::new(tier.clone(), 1);
+        let version = |size: u64| {
+            let exact = ExactVersion {
+                source: "s".to_string(),
+                version: size.to_string(),
+                shown: "s".to_string(),
+            };
+            tier.state().version(exact, size)
+        };
+        let (large, small) = (version(LARGE_BYTES + 1), version(LARGE_BYTES));
+        assert!(writer.is_direct(&large, 0));
+        assert!(!writer.is_direct(&small, 0));
+        assert!(!writer.is_direct(&large, 1000), "the disk is behind");
+        large.is_shared.store(true, Ordering::Relaxed);
+        assert!(!writer.is_direct(&large, 0), "another process fetches it");
     }
 }
