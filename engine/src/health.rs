@@ -154,7 +154,10 @@ mod tests {
             s.ra_planned_bytes = 1000;
         });
         assert!(why(planned).starts_with("everything that linux-6.18 wanted to read ahead was"));
-        assert!(why(but(planned, |s| s.ra_refused_bytes = 990)).starts_with("it is refused"));
+        assert!(
+            why(but(planned, |s| s.ra_refused_bytes = 990))
+                .starts_with("readahead requests are refused")
+        );
         let ran = but(planned, |s| {
             s.ra_ops = 10;
             s.ra_bytes = 1000;
@@ -163,13 +166,15 @@ mod tests {
             why(but(ran, |s| s.ra_failed_bytes = 1000))
                 .starts_with("nearly all readahead requests fail")
         );
-        assert!(why(but(ran, |s| s.thrash_bytes = 600)).starts_with("it is evicted"));
+        assert!(why(but(ran, |s| s.thrash_bytes = 600)).starts_with("data read ahead is evicted"));
         let ran = but(ran, |s| s.ra_bytes = 10_000);
         let evicted = but(ran, |s| {
             s.unused_bytes = 6_000;
             s.demand_bytes = 4_000;
         });
-        assert!(why(but(evicted, |s| s.thrash_bytes = 2_001)).starts_with("it is evicted"));
+        assert!(
+            why(but(evicted, |s| s.thrash_bytes = 2_001)).starts_with("data read ahead is evicted")
+        );
         assert_eq!(
             why(but(evicted, |s| s.thrash_bytes = 1_999)),
             "",

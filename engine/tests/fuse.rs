@@ -1084,7 +1084,8 @@ mod of_a_bucket {
         let many = (0..=MAX_PLANNED).map(|_| Ok(OsString::from("file")));
         let many = send(&socket, &mut { many }).expect_err("too many");
         assert!(
-            many.to_string().starts_with("more than 65536 files"),
+            many.to_string()
+                .starts_with("the list has more than 65536 files"),
             "{many}"
         );
         // A client that goes away in the middle of a name is over; the next one is served.

@@ -276,12 +276,17 @@ mod tests {
         let on = |device: &str| Some(device.to_string());
         for (what, value, met, device) in [
             ("overfetch of random,", 1.16, false, on("hdd-7200")),
-            ("p99 of random, dense-random", 2.0, false, on("hdd-7200")),
+            (
+                "p99 latency of random, dense-random",
+                2.0,
+                false,
+                on("hdd-7200"),
+            ),
             // boot-ide on nvme is 4.5 times as slow as with rbd-plain, but the target does not include that device.
             ("time of boot-ide", 1.5, false, on("rbd")),
             ("unused bytes of boot-ide", 0.4, true, on("rbd")),
             ("time of both greps", 1.0, true, on("rbd")),
-            ("runs that waste", 0.0, true, None),
+            ("runs with more unused bytes", 0.0, true, None),
         ] {
             let expected = (Some(value), Some(met), device.clone());
             assert_eq!(find(false, what), expected, "{what}");
@@ -289,7 +294,11 @@ mod tests {
             let expected = (Some(value), (!met).then_some(false), device);
             assert_eq!(find(true, what), expected, "{what}");
         }
-        for what in ["share of the", "p99 of a random reader", "geometric mean"] {
+        for what in [
+            "share of the",
+            "p99 latency of a random reader",
+            "geometric mean",
+        ] {
             assert_eq!(find(false, what), (None, None, None), "{what}");
         }
     }
