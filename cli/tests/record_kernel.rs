@@ -494,7 +494,7 @@ fn a_recording_that_was_switched_off_is_reported() {
     assert!(
         json["switched_off"]
             .as_str()
-            .is_some_and(|text| text.contains("is missing")),
+            .is_some_and(|text| text.contains("are missing")),
         "{json}"
     );
 }

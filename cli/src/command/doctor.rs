@@ -41,7 +41,7 @@ pub struct DoctorArgs {
     /// also sets the value of a device, that device is changed only with --force. Needs root.
     #[arg(long, conflicts_with = "undo")]
     pub fix: bool,
-    /// With --fix: set the recommended value for all suspicious disks
+    /// With --fix: set all suspicious disks
     #[arg(long, requires = "fix", conflicts_with = "devices")]
     pub all: bool,
     /// With --fix: set this value instead
