@@ -358,7 +358,7 @@ fn a_folder_of_another_format_is_not_touched() {
     for command in ["list", "stat", "verify", "remove"] {
         let got = filled.run(command, &[]);
         let refused = got.is_refused();
-        says(&refused, &["it has no folder foreread-cache-2;"]);
+        says(refused, &["it has no folder foreread-cache-2;"]);
         assert_eq!(refused.trim_end().lines().count(), 1, "{refused}");
         assert_eq!(files(&newer), [newer.join("size")], "{command}");
     }

@@ -226,8 +226,8 @@ fn folders_are_warmed_within_the_limit() {
     says(&limited.err, &["the memory is full: 2.10 MB were not read"]);
     let rest = warm("--json").json();
     let both = ["fetched_bytes", "cached_bytes"].map(|key| number(&rest, key));
-    assert_eq!(both, [2 << 20, 1 << 20], "{rest}");
     // A machine that is short of memory may drop a page that no program has used: then it is read once more.
+    assert!(both[0] >= 2 << 20 && both[0] + both[1] == 3 << 20, "{rest}");
     let cached = "0 bytes read in 0.000 s, 3.15 MB were cached\n";
     assert!(
         (0..5).any(|_| warm("").is_done() == cached),

@@ -244,9 +244,48 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         verdict: Verdict::default(),
         probe,
     };
-    let (report, today) = (&tuned.report, &tuned.today);
     let by_run = advice_by_run(asked, loaded);
-    let gains = match (tuned.is_as_recorded(), walk, asked.is_dropped) {
+    let gains = gains(
+        &tuned,
+        asked,
+        &choices,
+        Recording {
+            walk,
+            is_walk,
+            hint,
+            by_run,
+        },
+    );
+    tuned.verdict = verdict(&tuned, asked, gains, (known, of_disk));
+    Ok(tuned)
+}
+
+/// What is known of the recorded reads besides the times of the policies.
+struct Recording {
+    /// The gain of a mount or of `run` for a program that reads many small files over FUSE. `None` for other programs and storage.
+    walk: Option<Option<Gain>>,
+    /// Whether the program reads many small files.
+    is_walk: bool,
+    hint: Option<Gain>,
+    /// Whether `run` can be advised for the program.
+    by_run: bool,
+}
+
+/// What each means gains for the recorded reads.
+fn gains(
+    tuned: &TuneReport,
+    asked: &TuneOptions,
+    choices: &Choices<'_>,
+    recording: Recording,
+) -> Gains {
+    let (report, today) = (&tuned.report, &tuned.today);
+    let Recording {
+        walk,
+        is_walk,
+        hint,
+        by_run,
+    } = recording;
+    match (tuned.is_as_recorded(), walk, asked.is_dropped) {
         // The server may process the parts of a larger window out of order, and no model shows that.
         (_, Some(walk), true) => Gains {
             policy: walk,
@@ -267,18 +306,16 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         }
         .scaled(tuned.scale()),
         (true, None, false) => Gains {
-            kernel: choose::kernel(report, today, &choices),
+            kernel: choose::kernel(report, today, choices),
             run: choose::run(report, today, is_walk).filter(|_| by_run),
             hint,
             // 'run' is the same policy without the cost of a mount: where it gains too little, so does a mount.
-            policy: choose::any(report, today, &choices)
+            policy: choose::any(report, today, choices)
                 .filter(|gain| !(by_run && gain.what == DEFAULT)),
             plan: choose::foresight(report, today),
         }
         .scaled(tuned.scale()),
-    };
-    tuned.verdict = verdict(&tuned, asked, gains, (known, of_disk));
-    Ok(tuned)
+    }
 }
 
 /// The recorded time of the reads, if the storage was found from the trace and the replay keeps the recorded pauses.

@@ -56,6 +56,11 @@ impl Host {
         self.root.join(path.trim_start_matches('/'))
     }
 
+    /// Returns the number that Linux draws at each boot.
+    pub fn boot_id(&self) -> Option<String> {
+        text(&self.proc.join("sys/kernel/random/boot_id"))
+    }
+
     pub fn has_sysfs(&self) -> bool {
         self.sys.join("class").is_dir() || self.sys.join("block").is_dir()
     }

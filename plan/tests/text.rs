@@ -120,12 +120,20 @@ fn damaged_plans_are_refused_with_their_line() {
         (
             "0 65536",
             "0 99999999999999999999999",
-            "not a range of a plan",
+            "does not describe a range of a plan",
         ),
         ("8191 2 0 0", "8191 2 1 0", "depends on a later one"),
-        ("f 1048576", "f 9223372036854775808", "not a file of a plan"),
-        ("/usr/lib/a.so", "%00", "not a file of a plan"),
-        ("/usr/lib/a.so", &long[..4097], "not a file of a plan"),
+        (
+            "f 1048576",
+            "f 9223372036854775808",
+            "does not describe a file of a plan",
+        ),
+        ("/usr/lib/a.so", "%00", "does not describe a file of a plan"),
+        (
+            "/usr/lib/a.so",
+            &long[..4097],
+            "does not describe a file of a plan",
+        ),
         ("/usr/lib/a.so", &long[..], "a line is too long"),
         ("runs: 2", "runs 2", "a line without a key"),
     ] {

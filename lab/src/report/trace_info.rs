@@ -231,7 +231,10 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains('\u{1b}'), "{text}");
-        assert!(text.contains("no times: compare runs it"), "{text}");
+        assert!(
+            text.contains("no times: compare replays the trace"),
+            "{text}"
+        );
     }
 
     #[test]

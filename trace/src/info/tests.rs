@@ -168,7 +168,7 @@ fn missing_fields_are_named() {
     assert_eq!((info.opens, info.threads, info.span_ns), (None, None, None));
     let text = info.lacks.join("\n");
     for words in [
-        "no times: compare runs it",
+        "no times: compare replays the trace",
         "no open descriptions",
         "no threads",
         "no operations",

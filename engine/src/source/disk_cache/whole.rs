@@ -38,8 +38,6 @@ const STEP_SUMS: u64 = 4096;
 /// The pages of a version larger than this fraction (one quarter) of the machine's memory leave the page cache when they were verified:
 /// they would push out everything else.
 const MEMORY_PART: u64 = 4;
-/// A number that Linux draws at each boot.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How to make sure that a version is valid.
 #[derive(Clone, Copy)]
@@ -167,7 +165,7 @@ pub fn note(files: &ObjectFiles) {
 /// This boot of the machine; empty if it is unknown.
 fn boot() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
-    BOOT.get_or_init(|| std::fs::read_to_string(BOOT_ID).unwrap_or_default())
+    BOOT.get_or_init(|| Host::here().boot_id().unwrap_or_default())
 }
 
 /// A number that changes with each change of a file, and with each boot. Never 0. `None` if the file is not on a disk of this machine, or
