@@ -189,7 +189,7 @@ fn missing_fields_are_named() {
     };
     let info = of(import(half, vec![file("a"), Item::Record(timed)])).expect("whole");
     let first = &info.lacks[0];
-    let words = "no end times: think times are unknown, so compare runs";
+    let words = "no end times: think times are unknown, so compare replays";
     assert!(first.starts_with(words), "{first}");
     let empty = of(import(Header::default(), Vec::new())).expect("whole");
     assert_eq!(
