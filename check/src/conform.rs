@@ -1,7 +1,7 @@
-//! Compares our decisions with the recorded decisions of a real system.
+//! Compares foreread's readahead decisions with the recorded decisions of a real system (the kernel or librbd).
 //!
-//! Changes to the cache that do not come from readahead (such as pages that a hint dropped) are taken from the recording;
-//! everything else is predicted.
+//! Changes to the page cache that do not come from readahead (such as pages that a hint dropped) are taken from the recording; everything
+//! else is predicted.
 
 mod cursor;
 pub mod linux;

@@ -4,8 +4,8 @@
 //!   command line ──► FOREREAD_POLICY ──► $XDG_CONFIG_HOME/foreread/config.toml ──► /etc/foreread.toml ──► default
 //!                    (policy only)       ($HOME/.config if it is not set)
 //! ```
-//! If several of these places set a key, the first place in this order wins. A missing file is no error; if a file cannot be read or
-//! parsed, the error names the file and the line. Example with all keys (docs/policies.md explains them):
+//! If several of the places above set a key, the leftmost of them wins. A missing file is no error; if a file cannot be read or parsed, the
+//! error names the file and the line. Example with all keys (docs/policies.md explains them):
 //!
 //! ```text
 //!   policy = "linux-6.18"        # without --policy; default auto

@@ -1,4 +1,5 @@
-//! A panic is a bug in foreread. The user sees one line that says so and how to report it; the exit code is 70.
+//! A panic is a bug in foreread. The user sees one line that reports the bug and says how to report it to the developers; the exit code is
+//! 70.
 //!
 //! A panic of any thread prints this line at once. A panic of the main thread ends the command. After a panic of another thread the command
 //! continues, but exits with 70 instead of 0. If the reader of the output closes it early (`foreread ... | head`), this is not treated as a

@@ -74,7 +74,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Also checks a file that other code will write. Returns an error if it is the same file as that of another result.
+    /// Adds a file that other code will write, to check its name. Returns an error if another result goes to the same file.
     pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
         if let Some((other, _)) = self.files.iter().find(|(_, taken)| *taken == path) {
             let what = format!("--{other} and --{option} {}", path.display());

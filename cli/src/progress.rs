@@ -29,7 +29,7 @@ impl Default for Bar {
 }
 
 impl Bar {
-    /// Creates a progress bar on stderr, or a bar that is not shown.
+    /// Creates a progress bar; it is shown only if stderr is a terminal.
     pub fn new() -> Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}")
     }

@@ -93,7 +93,7 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
 }
 
 impl ReplayArgs {
-    /// Returns an error if an option works only with a trace, and no trace was given.
+    /// Returns an error if any of these options is given; called for workloads, because the options work only with a trace.
     pub fn none_is_set(&self) -> Result<(), Fail> {
         let given = [
             ("--mode", self.mode.is_some()),

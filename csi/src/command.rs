@@ -36,7 +36,7 @@ pub struct MountCommand {
 }
 
 impl MountCommand {
-    /// Mounts a volume on an empty folder. If this fails, the stored state of the volume is unchanged. A mount may still appear after a
+    /// Mounts a volume on an empty folder. If mounting fails, the stored state of the volume is unchanged. A mount may still appear after a
     /// timeout, so the caller must check whether there is one.
     pub async fn mount(
         &self,

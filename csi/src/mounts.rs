@@ -142,7 +142,7 @@ impl MountTable {
         None
     }
 
-    /// Bind-mounts one path on another, read-only.
+    /// Makes the content of `from` visible at `to`, by a read-only bind mount.
     pub async fn bind(&self, from: &Path, to: &Path) -> Result<(), Status> {
         let (from, to) = (from.to_path_buf(), to.to_path_buf());
         let place = to.clone();

@@ -10,7 +10,7 @@
 //! If a store refuses the old keys, the process reads the key file again, but its environment cannot change. Therefore a running mount
 //! picks up changed keys if they are in a file, but not if they are in its environment.
 //!
-//! A name that is not in the table is refused, so that a Secret cannot set PATH or LD_PRELOAD of a process on the node.
+//! A key whose name is not in the table above is refused, so that a Secret cannot set PATH or LD_PRELOAD of a process on the node.
 //!
 //! Values never appear in messages, logs, arguments or `Debug` output.
 

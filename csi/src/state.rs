@@ -69,7 +69,7 @@ impl StateFolder {
         Ok(path)
     }
 
-    /// Rewrites a mount's files of keys that have changed. Returns whether any key had changed.
+    /// Rewrites a mount's file of keys if the keys have changed. Returns whether they had changed.
     pub fn renew_keys(&self, name: &str, file: &KeyFile) -> Result<bool> {
         let path = self.0.join(name).join(file.name);
         let Ok(old) = read_small_text(&path, MAX_KEYS) else {

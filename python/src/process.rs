@@ -255,8 +255,8 @@ pub fn flush_disk_caches(engines: &[(String, Engine)]) {
     }
 }
 
-/// Must be called before this thread forks. Waits until no other thread is forking. A forking thread needs the interpreter to finish, so
-/// the calling thread must be detached from the interpreter.
+/// Must be called before this thread forks. Waits until no other thread is forking. To finish its fork, the other thread must attach to the
+/// interpreter, so the calling thread detaches from it while it waits.
 pub fn before_fork(py: Python<'_>) {
     py.detach(|| {
         let fork = Fork::prepare();

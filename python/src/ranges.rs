@@ -62,8 +62,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Must be called before each range is read, in the order of the list. The call prefetches the ranges after this range that now fit
-    /// into the window. The range itself is not prefetched, because it is read immediately.
+    /// Must be called before each range is read, in the order of the list. The call prefetches the ranges that follow this range, as far as
+    /// they now fit into the window. The range itself is not prefetched, because it is read immediately.
     pub fn next(&mut self) -> Result<(), ReadError> {
         let before = self
             .read

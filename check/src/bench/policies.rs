@@ -11,7 +11,7 @@
 //! The result of a run depends only on the run's key: cell, policy, seed, and the recording that it reads. For a judged policy such as
 //! `auto`, the key also includes the build of foreread: if the code has changed, the runs of `auto` are repeated, but those of its
 //! opponents are not. To check that the change of the code did not affect the opponents, one run of each opponent (the stored run with the
-//! fewest requests) is repeated. If any figure differs, the file is refused.
+//! fewest requests) is repeated. If any figure of a repeated run differs from the stored figure, `--resume FILE` is refused.
 
 mod report;
 

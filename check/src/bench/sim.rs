@@ -16,7 +16,7 @@ use std::time::Instant;
 pub const PAGE: u64 = 4096;
 /// What is resident while hits are counted.
 const RESIDENT: u64 = 1 << 30;
-/// Number of rounds; each figure is the median of the rounds.
+/// Number of measurement rounds; each reported figure is the median of the rounds.
 pub const ROUNDS: usize = 7;
 
 /// The name and the value of a figure; the value is `None` if it could not be measured.

@@ -1,5 +1,5 @@
-//! Predicts what the kernel's two page cache look-ups return if a file has large folios. With large folios the kernel's result can be
-//! wrong, because its position in the index (the xarray) gets out of step with the page number.
+//! Predicts what the two page cache look-ups of the kernel's readahead code return if a file has large folios. With large folios the
+//! kernel's result can be wrong, because its position in the index (the xarray) gets out of step with the page number.
 //!
 //! ```text
 //!   page number   8   9  10  11  12 ..          a probe that begins at page 9, inside the folio of page 8

@@ -90,7 +90,7 @@ impl PageMachine {
         (added, marks)
     }
 
-    /// Removes the pages of the folios that the kernel evicted from the cache.
+    /// Removes from the cache the pages of those folios that the kernel has evicted.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let range = ByteRange::between(first * PAGE, (first + (1 << order)) * PAGE);

@@ -237,7 +237,7 @@ impl World {
             && maps.all(|at| self.maps[at] == other.maps[at])
     }
 
-    /// Removes the folios that the kernel evicted from the cache.
+    /// Removes from the predicted cache those folios that the kernel has evicted.
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let end = first + (1 << order);

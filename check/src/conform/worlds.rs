@@ -7,10 +7,10 @@
 //!   any operation:       worlds that differ from the recording are dropped; if all do, that is a difference
 //!   mmap again:          worlds that differed only in the mapping become one
 //! ```
-//! On a page fault, the kernel maps all cached pages of a block that is aligned by virtual address (fault-around).
-//! Therefore the position of a mapping within its page table decides which pages are mapped
-//! (docs/spec/linux-readahead.md 4.10). Only the 16 positions within a block are tried; where page tables end is not
-//! varied. If a fault on a page is retried, it depends on timing whether the neighbours of the page have arrived ([`World::play`]).
+//! On a page fault, the kernel maps all cached pages of a block that is aligned by virtual address (fault-around). Therefore the position
+//! of a mapping within its page table decides which pages are mapped (docs/spec/linux-readahead.md 4.10). Only the 16 positions of a
+//! mapping within a block are tried; the boundaries of page tables are not varied. If a fault on a page is retried, it depends on timing
+//! whether the neighbours of the page have arrived ([`World::play`]).
 
 use super::recording::{Act, Op, TABLE};
 use super::world::{EpisodeEffects, FAULT_AROUND, World};

@@ -14,7 +14,7 @@
 //! In the rule of `fractional`, the step 5 and the number of devices, 12, have no common divisor. Therefore a workload
 //! never gets the same device twice, and neighbouring devices in the list get different workloads.
 //!
-//! In geometric means over cells, all cells have the same weight. Source of the lists: issue 18 and its evaluation
+//! In geometric means over cells, all cells have the same weight. The lists of workloads and devices come from issue 18 and its evaluation
 //! plan.
 
 use super::measure::Key;
@@ -135,8 +135,9 @@ const SMALL_CACHES: [u64; 2] = [16 << 20, 32 << 20];
 const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
-    /// Returns whether each read of the cell's workload can be predicted from earlier reads (a fixed list of workloads). The share of the
-    /// oracle's gain is computed over the predictable cells.
+    /// Returns whether each read of the cell's workload can be predicted from earlier reads (a fixed list of workloads). Only predictable
+    /// cells count for a policy's share of the oracle's gain: how much of the time that the oracle saves, compared with no readahead, the
+    /// policy saves too (see `verdict.rs`).
     pub fn predictable(&self) -> bool {
         let name = self.workload.split(':').next().unwrap_or("");
         PREDICTABLE.contains(&name)

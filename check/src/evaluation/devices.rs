@@ -1,7 +1,7 @@
 //! Devices of the evaluation: the preset models, and five more devices whose speed changes or is limited during the run.
 //!
-//! A setting that is right for a device may be wrong after the device has changed. An adaptive policy must therefore
-//! also be tested on devices that change. The five devices use one network model of 200 MB/s:
+//! A setting that is right for a device may be wrong after the device has changed. An adaptive policy must therefore also be tested on
+//! devices that change. The five devices are variants of one network model with a rate of 200 MB/s:
 //!
 //! ```text
 //!   http-30ms   30 ms, 200 MB/s                            the store of the fsspec figures
@@ -10,9 +10,9 @@
 //!   tail        15 ms in the median, 300 ms in the 99th percentile
 //!   throttle    15 ms, and at most 100 requests per second, 50 at once: a further request waits
 //! ```
-//! Example: a workload of 128 MiB on `step`. Requests for the first 64 MiB take 1 ms each, all later requests take 100
-//! ms each. Stores that answer 503 instead of delaying requests are not modelled, because no request fails in the simulator. Source: the
-//! evaluation plan of `auto`; the figures are chosen within the range that users of object stores report.
+//! Example: if a workload reads 128 MiB from `step`, requests for the first 64 MiB take 1 ms each, and all later requests take 100 ms each.
+//! Stores that answer 503 instead of delaying requests are not modelled, because no request fails in the simulator. Source: the evaluation
+//! plan of `auto`; the figures are chosen within the range that users of object stores report.
 
 use foreread_core::policy::SpecError;
 use foreread_sim::device::net::{CHUNK_BYTES, NetModel};

@@ -55,7 +55,7 @@ pub struct Figures {
     pub missed_bytes: u64,
 }
 
-/// Executes one run. Returns `None` if the policy is the oracle and the workload is too large for it, or the speed of the device changes.
+/// Executes one run. Returns `None` for the oracle if the workload is too large for its search, or if the speed of the device changes.
 /// Returns an error if a name is unknown or a value is invalid.
 pub fn measure(key: &Key) -> Result<Option<Figures>, SpecError> {
     measure_workload(key, &workloads::build(&key.cell.workload, key.seed)?)

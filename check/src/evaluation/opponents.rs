@@ -1,7 +1,8 @@
 //! The opponents, that is, the policies with which a judged policy is compared; also creates a policy from its name.
 //!
-//! `BASELINE` contains the settings that a user of foreread could choose before the policy `auto` existed, and that imitation of another
-//! program's readahead that wins most often. `EIGHT` contains four of these settings, the imitation, and three adaptive policies.
+//! `BASELINE` contains the settings that a user of foreread could choose before the policy `auto` existed and, of the policies that imitate
+//! another program's readahead, the one that wins most often. `EIGHT` contains four settings of `BASELINE`, its imitation of another
+//! program, and three adaptive policies.
 //!
 //! If a parameter of a policy depends on the capacity of the device, the capacity of the device model is used.
 
@@ -40,8 +41,8 @@ pub(crate) const EIGHT: [&str; 8] = [
     "peer-mountpoint-s3",
 ];
 
-/// Opponents in the cells of `validation`: the usual settings, the adaptive policies, and the imitation of another
-/// program that wins most often.
+/// Opponents in the cells of `validation`: the usual settings, the adaptive policies and, of the policies that imitate another program's
+/// readahead, the one that wins most often.
 pub const VALIDATION: [&str; 12] = [
     "none",
     "linux-2.6.23",

@@ -10,10 +10,10 @@
 //! ```
 //! Example: a cache of 16 MiB cannot hold 100 windows of 4 MiB: most windows are refused, or evicted before they are read.
 //!
-//! The disk is the model `hdd-7200`; the publication used five SCSI disks. Each of the 100 readers reads a file of 4 MiB. AMP's degree of
-//! readahead grows by the size of one read for each prefetched part. In a file of 4 MiB, the degree reaches its final value with the two
-//! smaller caches. Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, for the 100 concurrent
-//! streams; the sizes are our choice.
+//! The disk is the model `hdd-7200`; the publication used five SCSI disks. Each of the 100 readers reads a file of 4 MiB. AMP's readahead
+//! window (its "degree") grows by the size of one read whenever the last page of a prefetched window is read and none of the window was
+//! evicted. With the two smaller caches, a file of 4 MiB is long enough for the window to reach its final size. Source: Gill and Bathen,
+//! "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, for the 100 concurrent streams; the sizes are our choice.
 
 use super::measure::{Figures, Key, is_within_credit, simulate};
 use super::verdict::JUDGED;

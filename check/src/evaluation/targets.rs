@@ -3,13 +3,13 @@
 //! ```text
 //!   Report ──rows of the policy──► the worst value of the cells of a target ──► at most (or at least) the limit
 //! ```
-//! Example: `random`, `dense-random` and `processes` may fetch at most 1.02 bytes for each demanded byte. In the worst
-//! of 42 such cells, 1.031 bytes are fetched for each demanded byte, so the target is missed, and the report names that
-//! cell.
+//! Example: in the workloads `random`, `dense-random` and `processes`, a policy may fetch at most 1.02 bytes for each demanded byte. In the
+//! worst of the 42 cells with these workloads, 1.031 bytes are fetched for each demanded byte, so the target is missed, and the report
+//! names that cell.
 //!
 //! If none of the cells of a target were run, the target has no value, and is neither met nor missed. If only some of the cells were run,
-//! targets for means are not judged. Source of the targets: issue 18. The targets for live sources are not here, because a simulation
-//! cannot judge them.
+//! targets for means are not judged. Source of the targets: issue 18. The targets for live sources are not in this file, because a
+//! simulation cannot judge them.
 
 use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, geometric, is_judged};
 use super::{Cell, Design};

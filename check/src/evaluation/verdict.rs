@@ -8,19 +8,19 @@
 //!           over all cells of the policy, below 0.05
 //!   share of the oracle's gain = ln(none / policy) / ln(none / oracle); over several cells: sum / sum
 //! ```
-//! Example: in one cell, the best opponent takes 2.0 s, the policy 2.2 s, the policy `none` 8 s, and the oracle 1.6 s. The ratio is 1.1, so
-//! the policy loses the cell. The policy's share of the oracle's gain over `none` is ln(8 / 2.2) / ln(8 / 1.6) = 0.80. If in a second cell
-//! the two logarithms are 0.1 and 0.2, the share over both cells is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. A mean of the shares would give too
-//! much weight to cells in which almost nothing can be gained. All times of this example are from the first judging seed, the only seed
-//! with which the oracle runs.
+//! Example: in one cell, the best opponent takes 2.0 s, the policy 2.2 s, the policy `none` 8 s, and the oracle 1.6 s. The ratio of the
+//! policy's time to the opponent's is 1.1, so the policy loses the cell. The oracle's gain over `none` is ln(8 / 1.6), and the policy's
+//! share of this gain is ln(8 / 2.2) / ln(8 / 1.6) = 0.80. If in a second cell the two logarithms are 0.1 and 0.2, the policy's share over
+//! both cells is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. The mean of the two shares would give too much weight to cells in which almost nothing
+//! can be gained. All times of this example are from the first judging seed, the only seed with which the oracle runs.
 //!
 //! The oracle is the result of a search and not a lower bound of the time: if a device has random latencies, a policy that makes other
 //! requests than the oracle may draw shorter latencies. If a policy beats the oracle, its share in that cell is above 1, and
 //! [`Row::oracle_ratio`] is below 1.
 //!
-//! In the set of cells `validation`, an opponent may read as many bytes as the judged policy did in the cell, or 1.25
-//! times the demanded bytes, whichever is more. A policy that reads much is therefore also compared with opponents that
-//! read as much. The ratio to the best opponent that reads at most 1.25 times the demanded bytes is also given.
+//! In the set of cells `validation`, an opponent may read as many bytes as the judged policy did in the cell, or 1.25 times the demanded
+//! bytes, whichever is more. A policy that reads much is therefore also compared with opponents that read as much. The results also give
+//! the ratio of the policy's time to that of the best opponent that reads at most 1.25 times the demanded bytes.
 //!
 //! The results also contain the unrestricted best opponent, which may read any number of useless bytes and is chosen on
 //! the judging seeds themselves. The totals of `baseline` are based on this opponent.

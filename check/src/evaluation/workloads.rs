@@ -23,7 +23,8 @@ use foreread_history::parse_workload;
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Job, Request, Workload};
 
-/// The workloads of this file, and four workloads of [`foreread_sim::workload`] in which a policy failed that was good in all others.
+/// The workloads of this file, and four workloads of [`foreread_sim::workload`], in each of which a policy was slow that was fast in all
+/// other workloads.
 pub const NAMES: [&str; 20] = [
     "fsspec-seq-64K",
     "fsspec-seq-1M",

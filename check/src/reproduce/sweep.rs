@@ -6,9 +6,9 @@
 //!   rows ── all ──► the preset (fitted once, for good) ──► rows of the kind fit
 //!        └─ all but one ──► the same form, fitted here ──► the runs of that one: left-out
 //! ```
-//! **Two columns of labels.** For the readahead sizes of its rows, the posting prints 4, 8, 16 KiB ...; its script, and
-//! [Wu 2010a] for the same runs, have 4, 16, 32 KiB. A model with one command at a time fits the rows only with the
-//! sizes of the script (`check/tests/reproduce.rs`), so these sizes are used.
+//! **Two columns of labels.** The posting labels its rows with the readahead sizes 4, 8, 16 KiB ..., but its script, and [Wu 2010a] for the
+//! same runs, have 4, 16, 32 KiB. A device model that executes one command at a time fits the rows only with the sizes of the script
+//! (`check/tests/reproduce.rs`), so these sizes are used.
 //!
 //! **The marks** (`==>`) in the posting refer to the sizes that it prints, and follow one rule: a mark is at the first row whose throughput
 //! is at least a certain fraction of the best row's. The fraction for a device is derived from the marks of the other devices.

@@ -1,8 +1,8 @@
 //! `foreread mount`: mounts a source, prints a line once it can be read, and unmounts on Ctrl-C or a signal.
 //!
-//! With `-d` it runs in the background (`background`); `-o` takes options in the form of mount(8) (`options`). The
-//! mount point is printed to stdout once it is mounted, everything else to stderr. The process always unmounts before
-//! it ends, unless it is killed by SIGKILL.
+//! With `-d` the command runs in the background (`background`); `-o` takes options in the form of mount(8) (`options`). The mount point is
+//! printed to stdout once it is mounted, everything else to stderr. The process always unmounts before it ends, unless it is killed by
+//! SIGKILL.
 
 pub(super) mod background;
 pub(super) mod options;

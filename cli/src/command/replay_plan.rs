@@ -4,8 +4,8 @@
 //!   CMD starts ──► the plan is read ──► CMD ends ──► reading stops ──► report
 //!   a signal to us ──► CMD gets it; without CMD, reading stops; after CMD has ended, we end
 //! ```
-//! When it ends, `foreread replay` waits at most 1.5 s for storage that does not answer. If foreread is killed, CMD
-//! continues. foreread prints nothing to stdout, which CMD may use, unless `--json -` was given.
+//! When it ends, `foreread replay` waits at most 1.5 s for storage that does not answer. If foreread is killed, CMD continues. Because CMD
+//! may use stdout, foreread prints nothing to stdout, except the JSON if `--json -` was given.
 
 use super::plan::{left_out_json, name, objects};
 use crate::args::JsonArgs;

@@ -4,8 +4,8 @@
 //!   Ctrl-C on the terminal ──► the command gets it from the terminal, we wait for its end
 //!   a signal to us         ──► the command gets it from us
 //! ```
-//! foreread prints nothing while the command runs, and nothing to stdout, which the command may use, unless `--json -`
-//! was given.
+//! foreread prints nothing while the command runs. Because the command may use stdout, foreread prints nothing to stdout, except the JSON
+//! if `--json -` was given.
 
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;

@@ -2,8 +2,9 @@
 //! process.
 //!
 //! Touching a mapping of a file needs `unsafe`, which `foreread-check` does not use. Python is available on nearly every system, and its
-//! ctypes can map a file at a chosen address and read one byte. Each episode is executed by only one of the two processes, so file
-//! descriptors need not be shared. Without Python, patterns that need mappings or readahead(2) are left out, and the report lists them.
+//! ctypes can map a file at a chosen address and read one byte. An episode (a short sequence of operations on one file) is executed either
+//! by this process or by the Python process, so the two need not share file descriptors. Without Python, patterns that need mappings or
+//! readahead(2) are left out, and the report lists them.
 //!
 //! ```text
 //!   Step ─┬─► Native: pread, posix_fadvise
@@ -38,7 +39,7 @@ impl Native {
         }
     }
 
-    /// Begins an episode: replaces the descriptors with these new descriptors.
+    /// Begins an episode: closes the descriptors of the last episode, and uses these new descriptors.
     pub fn begin(&mut self, files: Vec<File>) {
         self.files = files;
     }

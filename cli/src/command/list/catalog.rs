@@ -1,8 +1,8 @@
 //! Prints the entries of `list policies`, `list models` and `list workloads`, as text or as JSON.
 //!
-//! Schemas `foreread.policies/1`, `foreread.models/1` and `foreread.workloads/1`: `{"schema":..,"KIND":[{"name",
-//! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. The entries come from the
-//! registries of policies, device models and workloads, so no list can miss an entry.
+//! The JSON has the schema `foreread.policies/1`, `foreread.models/1` or `foreread.workloads/1`: `{"schema":..,"KIND":[{"name",
+//! "summary","origin",...,"params":[{"key","unit","default","min","max","words","help"}]}]}`. The entries come from the registries of
+//! policies, device models and workloads, so no list can miss an entry.
 
 use crate::fail::Fail;
 use crate::out::Outputs;

@@ -1,4 +1,4 @@
-//! `mount -d`: starts the command again in the background, and returns once it is mounted.
+//! `mount -d`: starts the command again in the background, and returns once the source is mounted.
 //!
 //! ```text
 //!   foreread mount -d s3://b/ mnt      starts itself with FOREREAD_MOUNT_BACKGROUND=its pid, stdout and stderr on one pipe
@@ -21,7 +21,7 @@ use std::sync::LazyLock;
 /// Set in the background process.
 const IS_BEHIND: &str = "FOREREAD_MOUNT_BACKGROUND";
 
-/// The line that the background process prints once it is mounted.
+/// The line that the background process prints once the source is mounted.
 pub const READY: &str = "foreread: mounted, in the background";
 
 /// Returns whether this process is the background process of `mount -d`. An environment variable marks the background process. The variable
@@ -78,7 +78,7 @@ fn shown(word: &OsStr) -> OsString {
     format!("{option}{}", parts.join(",")).into()
 }
 
-/// Starts the command `arguments` in the background, and waits until it is mounted.
+/// Starts the command `arguments` in the background, and waits until the source is mounted.
 pub fn begin(arguments: &[OsString]) -> Result<(), Fail> {
     let cannot = |error: std::io::Error| {
         Fail::cannot("cannot start in the background", error, "leave -d out")

@@ -5,8 +5,8 @@
 //!      └┬┘             └─┬──┘          └─ environment variables, so the command executes itself again with them
 //!       └─ ignored: mount(8)'s own        --allow-other --cache=1G
 //! ```
-//! The parser refuses unknown options and suggests a similar one. A comma ends an
-//! option, so `policy` and `disk_cache` use '+' instead.
+//! The parser refuses unknown options and suggests a similar one. A comma ends an option, so '+' replaces the commas within the values of
+//! `policy` and `disk_cache`.
 
 use crate::fail::Fail;
 use foreread_os::open::read_small_text;
