@@ -47,7 +47,7 @@ impl Fail {
         Failure::input(what, place, remedy).into()
     }
 
-    /// Creates the error for an error of the operating system whose text needs no further explanation.
+    /// Converts an error of the operating system, whose text needs no further explanation, to the error of a command.
     pub fn of(error: std::io::Error) -> Fail {
         Failure::of(FailureKind::Input, error).into()
     }

@@ -1,7 +1,6 @@
 //! Progress on stderr: on a terminal a bar with the latest value, otherwise a line every few seconds for long work.
 //!
-//! The bar has no timer: it is drawn only when it is updated, which happens
-//! between runs, not during them.
+//! The bar has no timer: it is drawn only when it is updated, which happens between measured runs, never during a run.
 
 use foreread_report::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -9,8 +9,8 @@
 //! same look-ups as the kernel, which can be inexact for large folios. The level *pages* works only for recordings that have no large
 //! folios and no page faults, and knows exactly which pages are cached. After a difference, the rest of the episode (a short sequence of
 //! operations on one file) is not compared, because the predicted cache then differs from the recorded cache. Each prediction continues
-//! from the state that our own code has reached, not from the recorded state. If the recorder marked an episode as being under memory
-//! pressure, the differences in it are counted separately, because they do not show that a rule is wrong.
+//! from the state that our own code has reached, not from the recorded state. If an episode was recorded under memory pressure, the
+//! differences in this episode are counted separately, because they do not show that a rule is wrong.
 //!
 //! ```text
 //!   recording ──op──► ours ──┬─► equal? count the kernel's decisions, else a divergence: the next episode

@@ -1,5 +1,5 @@
-//! The level *pages* of `conform linux`: executes an episode on the engine's state machine, with a cache that is empty at the start and
-//! never evicts.
+//! The level *pages* of `conform linux`: executes a test sequence (episode) on the engine's state machine, with a cache that is empty at
+//! the start and never evicts.
 //!
 //! This level does not compare a policy's decisions, but only their results: the fetched pages and the readahead marks in the cache.
 //!

@@ -240,8 +240,8 @@ impl Design {
     }
 
     /// Returns the keys of all runs of this design, cell by cell: the runs of its opponents and of the policies in `judged`. The oracle
-    /// runs with only one judging seed. The cells are in a fixed shuffled order, so that the remaining time can be estimated from the
-    /// elapsed time. All runs of a cell follow each other, so that nearly all started cells are complete if the
+    /// runs with only one of the seeds that judge the policies. The cells are in a fixed shuffled order, so that the remaining time can be
+    /// estimated from the elapsed time. All runs of a cell follow each other, so that nearly all started cells are complete if the
     /// benchmark is stopped.
     pub fn keys(self, mut cells: Vec<Cell>, judged: &[String]) -> Vec<Key> {
         let (choose, judge) = self.seeds();

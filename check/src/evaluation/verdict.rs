@@ -12,7 +12,8 @@
 //! policy's time to the opponent's is 1.1, so the policy loses the cell. The oracle's gain over `none` is ln(8 / 1.6), and the policy's
 //! share of this gain is ln(8 / 2.2) / ln(8 / 1.6) = 0.80. If in a second cell the two logarithms are 0.1 and 0.2, the policy's share over
 //! both cells is (1.29 + 0.1) / (1.61 + 0.2) = 0.77. The mean of the two shares would give too much weight to cells in which almost nothing
-//! can be gained. All times of this example are from the first judging seed, the only seed with which the oracle runs.
+//! can be gained. All times of this example are from runs with the first of the seeds that judge the policies; the oracle runs only with
+//! this seed.
 //!
 //! The oracle is the result of a search and not a lower bound of the time: if a device has random latencies, a policy that makes other
 //! requests than the oracle may draw shorter latencies. If a policy beats the oracle, its share in that cell is above 1, and
@@ -22,8 +23,8 @@
 //! bytes, whichever is more. A policy that reads much is therefore also compared with opponents that read as much. The results also give
 //! the ratio of the policy's time to that of the best opponent that reads at most 1.25 times the demanded bytes.
 //!
-//! The results also contain the unrestricted best opponent, which may read any number of useless bytes and is chosen on
-//! the judging seeds themselves. The totals of `baseline` are based on this opponent.
+//! The results also contain the unrestricted best opponent, which may read any number of useless bytes and is chosen by the same runs that
+//! judge the policies. The totals of `baseline` are based on this opponent.
 
 use super::measure::{Figures, Key, is_within_credit};
 use super::{Cell, Design};
@@ -57,8 +58,8 @@ pub const MIN_GAIN: f64 = 0.02;
 /// of its optimum.
 pub(crate) const BEATEN: f64 = 0.999;
 
-/// The result of a policy in a cell, over the judging seeds. In JSON, a row of the oracle has a time and a share, and zeros in all other
-/// fields, because its other figures cannot be compared with a policy's.
+/// The result of a policy in a cell, over all runs that judge the policy. In JSON, a row of the oracle has a time and a share, and zeros in
+/// all other fields, because its other figures cannot be compared with a policy's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     #[serde(flatten)]

@@ -1,10 +1,10 @@
-//! Executes the steps of an episode: reads and posix_fadvise in this process; accesses to mappings and readahead(2) in a small Python
-//! process.
+//! Executes the steps of a test sequence (episode): reads and posix_fadvise in this process; accesses to mappings and readahead(2) in a
+//! small Python process.
 //!
 //! Touching a mapping of a file needs `unsafe`, which `foreread-check` does not use. Python is available on nearly every system, and its
-//! ctypes can map a file at a chosen address and read one byte. An episode (a short sequence of operations on one file) is executed either
-//! by this process or by the Python process, so the two need not share file descriptors. Without Python, patterns that need mappings or
-//! readahead(2) are left out, and the report lists them.
+//! ctypes can map a file at a chosen address and read one byte. An episode is executed either by this process or by the Python process, so
+//! the two need not share file descriptors. Without Python, patterns that need mappings or readahead(2) are left out, and the report lists
+//! them.
 //!
 //! ```text
 //!   Step ─┬─► Native: pread, posix_fadvise
@@ -39,7 +39,7 @@ impl Native {
         }
     }
 
-    /// Begins an episode: closes the descriptors of the last episode, and uses these new descriptors.
+    /// Begins a test sequence (episode): closes the descriptors of the previous sequence, and uses these new descriptors.
     pub fn begin(&mut self, files: Vec<File>) {
         self.files = files;
     }
@@ -129,7 +129,7 @@ impl Helper {
         self.process.id()
     }
 
-    /// Begins an episode: replaces the descriptors with new descriptors of a file, and removes all mappings.
+    /// Begins a test sequence (episode): replaces the descriptors with new descriptors of a file, and removes all mappings.
     pub fn begin(&mut self, path: &str, fds: u32) -> Result<(), LiveError> {
         self.tell(&format!("open {fds} {path}")).map(|_| ())
     }

@@ -50,7 +50,7 @@ impl Pressure {
         Ok(())
     }
 
-    /// Returns whether the current episode has been under memory pressure so far.
+    /// Returns whether there has been memory pressure during the current test sequence (episode), or in the second before it.
     pub fn is_felt(&mut self) -> Result<bool, LiveError> {
         self.look()?;
         Ok(self

@@ -5,8 +5,9 @@
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of new folios ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
-//! If an episode is disturbed from outside (the kernel reclaimed pages, or trace events were lost), the recording of the episode ends
-//! before the disturbed step, and the episode is counted as disturbed. A written line contains only what the kernel did, and no prediction.
+//! If a test sequence (episode) is disturbed from outside (the kernel reclaimed pages, or trace events were lost), the recording of the
+//! episode ends before the disturbed step, and the episode is counted as disturbed. A written line contains only what the kernel did, and
+//! no prediction.
 
 use super::LiveError;
 use super::disk::{Disk, SIZES};
@@ -111,8 +112,8 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Creates a recorder; must be called in the thread that will execute the episodes. If `helper` is `None`, patterns
-    /// with page faults and readahead(2) are left out.
+    /// Creates a recorder; must be called in the thread that will execute the test operations. If `helper` is `None`, patterns with page
+    /// faults and readahead(2) are left out.
     pub fn new(disk: &'a Disk, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
         let thread = rustix::thread::gettid()
             .as_raw_nonzero()

@@ -1,5 +1,4 @@
-//! An episode while it is generated: its operations so far, and the random sizes, positions and hints that all patterns
-//! use.
+//! A test sequence (episode) while it is generated: its operations so far, and the random sizes, positions and hints that all patterns use.
 
 use super::player::LONGEST;
 use super::steps::Step;
