@@ -2,7 +2,7 @@
 //!
 //! A file is known from the time when it is opened or listed ([`crate::event::Event::List`]), until the caller sends
 //! [`crate::event::Event::Forget`]. A listing also gives an order: which file a program reads next if it goes through a folder, a bucket
-//! or its own list of files. By itself, the order has no effect. A policy may use the order to read ahead in a file that is not open yet;
+//! or its own list of files. A file order alone causes no I/O. A policy may use the order to read ahead in a file that is not open yet;
 //! these pages stay in the cache like any others.
 //!
 //! ```text

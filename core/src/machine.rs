@@ -108,8 +108,8 @@ impl Config {
         .bounded()
     }
 
-    /// Makes the state machine behave like the kernel's page cache and request queue, which submits all fetches of a window in order and
-    /// at once.
+    /// Makes the state machine behave like the kernel's page cache and request queue, which submits all fetches of a window at once, in the
+    /// order in which they were made.
     #[must_use]
     pub fn as_kernel(self) -> Config {
         Config {
@@ -134,7 +134,7 @@ impl Config {
     }
 }
 
-/// A recorded answer of a policy, for tests that compare decisions and for explanations. Answers are recorded after a call of
+/// An answer of a policy, recorded so that a test can compare it or a report can explain it. Answers are recorded after a call of
 /// [`Machine::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -252,7 +252,8 @@ struct AskedFor {
 }
 
 impl Machine {
-    /// Creates a state machine with an empty cache. Values of the configuration outside their limits are corrected.
+    /// Creates a state machine with an empty cache. Values of the configuration that are out of range are changed to the nearest allowed
+    /// value.
     #[must_use]
     pub fn new(config: Config, policy: PolicySpec) -> Machine {
         let config = config.bounded();

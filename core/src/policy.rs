@@ -1,9 +1,9 @@
 //! The interface of policies: questions and answers.
 //!
-//! Each policy is one file in this folder. A policy counts in bytes. An instance of a policy holds the state of **one** open file
-//! description, of one file (if the original, librbd, has one detector for each image), or of one source ([`Scope`]). A policy sees the
-//! cache only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the state machine decides which parts of the
-//! answer are fetched.
+//! Each policy is one file in this folder. A policy gives all positions and lengths in bytes. An instance of a policy holds the state of
+//! **one** open file description, of one file (for the `rbd-*` policies, because librbd has one detector for each image), or of one source
+//! ([`Scope`]). A policy sees the cache only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the state machine
+//! decides which parts of the answer are fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)

@@ -42,7 +42,7 @@ impl KindLimits {
     };
 }
 
-/// Where a sequential run of reads began.
+/// Where a run of sequential reads began: at the start of the file, right after cached bytes, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunKind {
     /// At the start of the file.

@@ -186,7 +186,8 @@ impl PageSize {
     }
 }
 
-/// The number of a file, given by the file's owner. File numbers should start at 0 and have few gaps, because they are used as indexes.
+/// The number of a file, chosen by the caller of the state machine. File numbers should start at 0 and have few gaps, because they are used
+/// as indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 

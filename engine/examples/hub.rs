@@ -1,8 +1,8 @@
 //! A server that imitates the Hugging Face Hub, for measurements. The server runs until standard input ends.
 //!
-//! Usage: `hub FOLDER`. The model `u/r` has the files of the folder. The program prints two addresses: that of the hub, and that of the
-//! server to which the hub redirects for the files' content. Then the program reads an address from standard input, for example that of a
-//! slow link; from then on the hub redirects to this address instead.
+//! Usage: `hub FOLDER`. The server offers the files in FOLDER as the model `u/r`. The program prints two addresses: that of the hub, and
+//! that of the server to which the hub redirects for the files' content. Then the program reads an address from standard input, for example
+//! that of a slow link; from then on the hub redirects to this address instead.
 
 use foreread::source::FileSource;
 use foreread_testing::HubServer;

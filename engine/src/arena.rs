@@ -3,11 +3,12 @@
 //!
 //! A device that writes into scattered pages needs one DMA segment for each page, and the first touch of each page is a page fault.
 //! Without huge pages, sequential reads of uncached data took 1.6 times as long (measured). A one-page buffer from the allocator is not
-//! page-aligned, so it spans two pages, and for almost every such buffer the allocator calls the kernel. With these buffers, random reads
-//! of uncached data took 4 to 10 % longer (measured). If one-page buffers were in huge pages, random reads took even longer, because the
-//! first touch of a huge page clears 2 MiB. A slab (a memory mapping of 32 MiB) is cut into pieces and never unmapped, because unmapping
-//! would need `unsafe`. Free pieces are kept for the next engine of the process. So the memory for each buffer size grows only to the
-//! maximum that was in use at one time. The arena does not zero a piece, and gives each piece to only one owner at a time.
+//! page-aligned, so it spans two pages, and for almost every such buffer the allocator calls the kernel. With one-page buffers from the
+//! allocator, random reads of uncached data took 4 to 10 % longer than with page-aligned buffers (measured). If one-page buffers were in
+//! huge pages, random reads took even longer, because the first touch of a huge page clears 2 MiB. A slab (a memory mapping of 32 MiB) is
+//! cut into pieces and never unmapped, because unmapping would need `unsafe`. Free pieces are kept for the next engine of the process. So
+//! the memory for each buffer size grows only to the maximum that was in use at one time. The arena does not zero a piece, and gives each
+//! piece to only one owner at a time.
 //!
 //! ```text
 //!   slab 32 MiB:  [..|2 MiB|2 MiB| ... |..]   from the first to the last whole huge page

@@ -1,7 +1,7 @@
 //! Limits shared by all engines of a process: memory, requests in flight, bytes in flight.
 //!
 //! An engine reserves memory when it is created and returns it when it ends. A transfer counts towards the limits from its start to its
-//! end. A transfer for demand always starts, even above the limit, because a caller waits for it. A readahead transfer that would exceed
+//! end. A demand transfer always starts, even if it exceeds a limit, because a caller waits for it. A readahead transfer that would exceed
 //! a limit is refused, which fails no read. The budget never waits and never blocks a caller.
 //!
 //! ```text

@@ -418,7 +418,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reports that the source no longer has this version; a write has noticed this.
+    /// Reports that the source no longer has this version, because a write to the source has found another version.
     pub fn changed(&self, file: FileId, version: u64) -> Result<(), Fault> {
         let now = self.shared.now();
         let mut state = self.enter().lock()?;

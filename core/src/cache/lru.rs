@@ -1,6 +1,6 @@
 //! The eviction order of groups of 64 pages: the least recently touched group first. To try another eviction order, replace this file.
 //!
-//! The list contains groups, not single pages. The cache evicts from the cold end of the list.
+//! The list contains groups, not single pages. The cache evicts from the end of the list that contains the least recently touched groups.
 //!
 //! ```text
 //!   hot end                                   cold end

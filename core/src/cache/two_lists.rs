@@ -9,8 +9,8 @@
 //!   large, or what    │                    └── used twice, or code ──► newest  active  oldest
 //!   came back is used └───────────────────────────────────────────────────────────────┘
 //! ```
-//! If an evicted page is read again soon, it goes straight to the active list. "Soon" means that since the eviction of this page, fewer
-//! pages have been evicted than the active list holds. A read call counts as a use of the page at once. A touch through a memory mapping
+//! An evicted page that is read again soon goes straight to the active list. It was read again "soon" if, since its eviction, fewer pages
+//! have been evicted than the active list contains. A read call counts as a use of the page at once. A touch through a memory mapping
 //! counts as a use only when reclaim examines the page, or when the page is unmapped.
 //!
 //! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the number

@@ -1,4 +1,4 @@
-//! Converts a policy's answer to fetches: admission, merging, eviction.
+//! Converts a policy's answer to fetches: decides which windows fit into the cache, merges adjacent ranges, and evicts pages.
 //!
 //! Readahead never takes cache space that a demand read needs: a window is shortened to the remaining space. Demand pages always fit into
 //! the cache. A piece of a read starts only if the cache has space for it in addition to the pages in flight and the pages that readers
@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 /// Minimum number of pages that a kernel reclaims in one step.
 const RECLAIMED_PAGES: u64 = 32;
 
-/// Pages that this event has set to "in flight" and that belong to no fetch yet.
+/// Pages that the current event has set to "in flight" and that are not part of a fetch yet.
 #[derive(Clone, Copy)]
 pub struct UnassignedPages {
     file: FileId,

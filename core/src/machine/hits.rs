@@ -1,4 +1,4 @@
-//! Reads of cached pages: the fast path through the state machine, and the path that avoids the machine.
+//! Reads of cached pages: the fast path through the state machine, and reads that the driver serves without it.
 //!
 //! A page is settled if it is present in the cache, was read before and has no readahead mark. A read of settled pages needs no decision
 //! of the policy and changes no page. A read of settled pages only updates the eviction order, the counters and, if the policy needs it,
@@ -11,8 +11,8 @@
 //!   settled(..) ──► the driver serves without asking ──► Hit: counted, refreshed
 //! ```
 //!
-//! Example: a thread reads page 7 of a group for the first time, by `Read`. Now the page is settled, and the driver reports the next
-//! 1,000 reads of it with `Hit`, 64 at a time.
+//! Example: a thread reads page 7 of a group for the first time, with the event `Read`. Now the page is settled, and the driver reports the
+//! next 1,000 reads of page 7 with the event `Hit`, 64 at a time.
 
 use super::reads::Read;
 use super::{MAX_READS, Machine, Verdict};

@@ -16,8 +16,8 @@
 //! latency.
 //!
 //! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
-//! not all arrive within these 0.2 ms. So if another transfer took longer than the fetch, the meter assumes that its bytes arrived at a
-//! constant rate, and counts only the bytes that arrived during the fetch (`ArrivalHistogram`).
+//! not all arrive within these 0.2 ms. So if another transfer took longer than the measured fetch, the meter assumes that the bytes of this
+//! transfer arrived at a constant rate, and counts only those that arrived during the measured fetch (`ArrivalHistogram`).
 //!
 //! The latency may change, for example because of a new route. The meter notices this if eight consecutive fetches of a source that is
 //! not busy all take more than twice the latency, or all less than half of it. The meter then drops all samples and starts with the
@@ -26,14 +26,14 @@
 //! The latency is measured on an idle source, so it does not include the queue that readahead creates. If a source is never idle, the
 //! meter corrects the latency with 16 fetches that were queued after others. Queueing can only increase the first-byte times of these
 //! fetches, so if their median is below the measured latency, the true latency is lower. (The minimum of these times cannot be used
-//! instead of the median: for a store whose median is 15 ms, the minimum is 5 ms, and windows would become too short.) To find an
-//! increase of the latency, each of the 16 first-byte times is reduced by the time to transfer that fetch and the bytes that were
-//! in flight before it. If the
-//! minimum of these differences is more than twice the measured latency, the true latency is higher. Example: a scan keeps 700 KB in
-//! flight on a 62 MB/s link with a round trip of 0.7 ms; without the subtraction, the meter would report a latency of 11 ms. The policy
-//! would then read ahead too far.
+//! instead of the median: for a store whose median is 15 ms, the minimum is 5 ms, and windows would become too short.) To find an increase
+//! of the latency, the meter subtracts from each of the 16 first-byte times the time to transfer the fetch itself and the bytes that were
+//! in flight before it. If the minimum of these differences is more than twice the measured latency, the true latency is higher. Example: a
+//! scan keeps 700 KB in flight on a 62 MB/s link with a round trip of 0.7 ms; without the subtraction, the meter would report a latency of
+//! 11 ms. The policy would then read ahead too far.
 //!
-//! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016), of which the maximum over the latest rounds is used.
+//! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016). Like BBR, the meter uses the maximum of the samples over the
+//! latest rounds.
 
 use crate::units::mul_div;
 
@@ -92,7 +92,7 @@ pub struct Meter {
     busy: u32,
 }
 
-/// The data of one fetch that the meter needs, from its submission to its end.
+/// What the meter records about one fetch, from the submission of the fetch to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FetchTiming {
     delivered: ArrivalHistogram,
@@ -137,7 +137,7 @@ impl Meter {
         self.answer_ns = ns;
     }
 
-    /// The maximum transfer rate of the source in the latest rounds, in bytes per second.
+    /// The maximum transfer rate of the source in the latest rounds, in bytes per second; a round is 128 fetches of a busy source.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.rates[0].max(self.rates[1])
@@ -168,7 +168,8 @@ impl Meter {
         }
     }
 
-    /// Excludes a fetch from the measurement, because the rest of its bytes does not come from the source.
+    /// Excludes a fetch from the measurement from now on. The driver calls this when the bytes of the fetch that have not arrived yet come
+    /// from a place other than the source, such as the disk cache.
     pub fn leave_out(&mut self, sent: &mut FetchTiming) {
         if !sent.is_left_out {
             self.outstanding = self

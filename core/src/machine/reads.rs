@@ -610,7 +610,8 @@ impl Read {
         self.open
     }
 
-    /// Whether a piece of this read is being fetched or copied. The pages of this piece must not be evicted for another read.
+    /// Whether a piece of this read is being fetched or copied. As long as this is true, the pages of the piece must not be evicted for
+    /// another read.
     pub fn is_active(&self) -> bool {
         self.stage != Stage::Starved
     }

@@ -40,7 +40,8 @@ pub struct LookedUp {
     pub stall_ns: u64,
 }
 
-/// A note about something that happened to readahead. Bit `n` of a mask is page `64 * number + n` of the file, as in
+/// A note about one event of readahead, such as an answer of the policy or the first use of a page that was read ahead. Bit `n` of a mask
+/// is page `64 * number + n` of the file, as in
 /// [`crate::event::Action::Drop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's comment names its fields")]

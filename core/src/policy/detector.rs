@@ -19,7 +19,7 @@ use super::{Answer, Ask, Param, Unit, Why};
 /// The allowed range of size parameters. The largest allowed size is small enough that computing with multiples of it cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
 
-/// Parameter `trigger`: the first of the four arguments of [`Detector::new`].
+/// Parameter `trigger`: how many sequential reads are needed before readahead starts.
 pub const TRIGGER: Param = Param {
     key: "trigger",
     unit: Unit::Count,
@@ -28,7 +28,7 @@ pub const TRIGGER: Param = Param {
     help: "sequential reads before it starts",
 };
 
-/// Parameter `min`: the second argument of [`Detector::new`].
+/// Parameter `min`: the smallest readahead request; if `max` is smaller, `max` applies.
 pub const MIN: Param = Param {
     key: "min",
     unit: Unit::Bytes,
@@ -37,8 +37,8 @@ pub const MIN: Param = Param {
     help: "smallest request; max wins over it",
 };
 
-/// Parameter `max`: the third argument of [`Detector::new`]. The default is that of the librbd experiment of 2014; librbd itself uses
-/// 512K.
+/// Parameter `max`: the largest readahead request; 0 disables readahead. The default is that of the librbd experiment of 2014; librbd
+/// itself uses 512K.
 pub const MAX: Param = Param {
     key: "max",
     unit: Unit::Bytes,
@@ -47,8 +47,8 @@ pub const MAX: Param = Param {
     help: "largest request; 0 is off",
 };
 
-/// Parameter `disable-after`: the fourth argument of [`Detector::new`]. The default is that of the librbd experiment of 2014; librbd
-/// itself uses 50M.
+/// Parameter `disable-after`: readahead stops once this many bytes have been read; 0 means never. The default is that of the librbd
+/// experiment of 2014; librbd itself uses 50M.
 pub const DISABLE_AFTER: Param = Param {
     key: "disable-after",
     unit: Unit::Bytes,
@@ -90,7 +90,8 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Creates a detector that has seen no read, with the values of [`TRIGGER`], [`MIN`], [`MAX`] and [`DISABLE_AFTER`].
+    /// Creates a detector that has seen no read. The arguments are the values of the parameters [`TRIGGER`], [`MIN`], [`MAX`] and
+    /// [`DISABLE_AFTER`].
     #[must_use]
     pub fn new(trigger: u64, min: u64, max: u64, disable_after: u64) -> Detector {
         Detector {

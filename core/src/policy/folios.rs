@@ -42,7 +42,8 @@ pub struct ReadaheadCall {
 }
 
 /// The count of cached pages before page `i` as the kernel computes it, if `found` of at most `limit` checked pages are cached. If all
-/// checked pages are cached, the kernel's count is one too small, and the kernel does not notice the start of the file (section 4.4).
+/// checked pages are cached, the kernel's count is one too small, and the kernel does not notice the start of the file
+/// (docs/spec/linux-readahead.md 4.4).
 #[must_use]
 pub fn counted(found: u64, i: u64, limit: u64) -> (u64, bool) {
     if found >= limit {
@@ -124,7 +125,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Places the folios of a window that begins at page `at` of a file with `end` pages (section 4.6).
+    /// Places the folios of a window that begins at page `at` of a file with `end` pages (docs/spec/linux-readahead.md 4.6).
     #[must_use]
     pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: FolioWindow) -> Placement {
         let FolioWindow {
@@ -189,9 +190,9 @@ impl Shape {
             .then_some(folio)
     }
 
-    /// Reads the absent pages of `raw`, one folio of the smallest size at a time (section 4.6, REST). The readahead mark is `lookahead`
-    /// pages before the end of the read. The end of the file shortens the read but not the lookahead, so the mark moves towards the start
-    /// and may disappear.
+    /// Reads the absent pages of `raw`, one folio of the smallest size at a time (docs/spec/linux-readahead.md 4.6, REST). The readahead
+    /// mark is `lookahead` pages before the end of the read. The end of the file shortens the read but not the lookahead, so the mark moves
+    /// towards the start and may disappear.
     pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placement) {
         let Raw {
             index: k,

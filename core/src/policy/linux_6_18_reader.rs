@@ -95,7 +95,7 @@ impl KernelReader {
         }
     }
 
-    /// Decides about a miss: page `i` is absent, and `req` pages from page `i` on are requested (section 4.4).
+    /// Decides about a miss: page `i` is absent, and `req` pages from page `i` on are requested (docs/spec/linux-readahead.md 4.4).
     pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
         sight.called(ReadaheadCall {
             hit: false,
@@ -145,7 +145,7 @@ impl KernelReader {
     }
 
     /// Decides about a read that reaches the readahead mark: `folio` has the mark, and `req` pages from its page `x` are requested
-    /// (section 4.5).
+    /// (docs/spec/linux-readahead.md 4.5).
     pub fn follow(&mut self, sight: &impl Sight, folio: Folio, x: u64, req: u64) -> Todo {
         if self.max == 0 {
             self.why = Some(Why::Off);
@@ -192,7 +192,7 @@ impl KernelReader {
         })
     }
 
-    /// Decides about a fault on an absent page (section 4.10, row 3).
+    /// Decides about a fault on an absent page (docs/spec/linux-readahead.md 4.10, row 3).
     pub fn fault(&mut self, sight: &impl Sight, touch: &Touch) -> Todo {
         let p = touch.page;
         if touch.huge {
@@ -253,7 +253,8 @@ impl KernelReader {
         })
     }
 
-    /// Decides about a fault on a cached page; `marked` is the folio of the page, if it has the readahead mark (section 4.10, row 2).
+    /// Decides about a fault on a cached page; `marked` is the folio of the page, if it has the readahead mark
+    /// (docs/spec/linux-readahead.md 4.10, row 2).
     pub fn fault_hit(&mut self, sight: &impl Sight, touch: &Touch, marked: Option<Folio>) -> Todo {
         if touch.advice == Advice::Random || self.max == 0 {
             return Todo::Keep;
@@ -264,12 +265,12 @@ impl KernelReader {
         })
     }
 
-    /// Records that a fault has mapped this many cached pages (section 4.10, row 1).
+    /// Records that a fault has mapped this many cached pages (docs/spec/linux-readahead.md 4.10, row 1).
     pub fn mapped(&mut self, pages: u64) {
         self.mmap_miss = self.mmap_miss.saturating_sub(pages);
     }
 
-    /// Applies a hint; `hinted` are the pages of a WILLNEED hint (section 4.8).
+    /// Applies a hint; `hinted` are the pages of a WILLNEED hint (docs/spec/linux-readahead.md 4.8).
     pub fn hint(&mut self, advice: Advice, hinted: Option<PageRange>) -> Todo {
         match advice {
             Advice::Normal => (self.max, self.random) = (self.device_max, false),
@@ -286,13 +287,13 @@ impl KernelReader {
         Todo::Nothing
     }
 
-    /// Makes windows smaller until the next hint, because a read has failed (section 4.8).
+    /// Makes windows smaller until the next hint, because a read has failed (docs/spec/linux-readahead.md 4.8).
     pub fn read_error(&mut self) {
         self.max /= 4;
     }
 
     /// Records the folio order that was used for the latest window, because the folio order of the next window is derived from it
-    /// (section 4.6).
+    /// (docs/spec/linux-readahead.md 4.6).
     pub fn placed(&mut self, order: u32) {
         self.window.order = order;
     }

@@ -1,5 +1,5 @@
 //! The arithmetic that all `linux-*` policies since 2.6.23 share, including those outside this crate: window sizes, the size of a
-//! request, clipping a window to the file, cached neighbours. This file is not a policy and has no state.
+//! request, clipping a window to the file, and counting the cached pages before a page. This file is not a policy and has no state.
 //!
 //! ```text
 //!   init: 4n │ 2n │ max         a first window for n pages         next: 4c │ 2c │ max     the one after c
@@ -35,7 +35,7 @@ pub const MAX: Param = Param {
     help: "read_ahead_kb; 0 is off",
 };
 
-/// The size of the first window, for a request of `req` pages (section 0.1).
+/// The size of the first window, for a request of `req` pages (docs/spec/linux-readahead.md 0.1).
 pub fn init(req: u64, max: u64) -> u64 {
     let n = req.checked_next_power_of_two().unwrap_or(u64::MAX);
     if n <= max / 32 {
@@ -47,7 +47,7 @@ pub fn init(req: u64, max: u64) -> u64 {
     }
 }
 
-/// The size of the window that follows a window of `cur` pages (section 0.1).
+/// The size of the window that follows a window of `cur` pages (docs/spec/linux-readahead.md 0.1).
 pub fn next(cur: u64, max: u64) -> u64 {
     if cur < max / 16 {
         4 * cur
@@ -59,7 +59,7 @@ pub fn next(cur: u64, max: u64) -> u64 {
 }
 
 /// The number of requested pages, counted from the page of `ask.at`, at least one. The end of the file does not limit this number
-/// (section 4.2).
+/// (docs/spec/linux-readahead.md 4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
     PageRange {
@@ -95,7 +95,7 @@ pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
     (!ask.request.is_empty()).then(pages)
 }
 
-/// The number of consecutive cached pages just before page `i`, at most `limit` (section 2.4).
+/// The number of consecutive cached pages just before page `i`, at most `limit` (docs/spec/linux-readahead.md 2.4).
 pub fn history(ask: &Ask<'_>, i: u64, limit: u64) -> u64 {
     ask.probe.history(i * PAGE, limit * PAGE) / PAGE
 }
@@ -104,7 +104,7 @@ pub fn history(ask: &Ask<'_>, i: u64, limit: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The table of section 0.1.
+    /// The table of docs/spec/linux-readahead.md 0.1.
     #[test]
     fn sizes() {
         let rows: [(u64, &[(u64, u64)]); 5] = [

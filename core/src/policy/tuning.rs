@@ -4,10 +4,10 @@
 //! adaptive policy has these settings and measurements.
 //!
 //! Example: one reader reads sequentially from a store with 30 ms latency and 190 MB/s. The store's product of rate and latency is 5.7
-//! MB. The stream with the longest distance is 22.8 MB ahead. This distance is four times the product, which is the limit
+//! MB. Readahead is 22.8 MB ahead of the reader. This distance is four times the product of rate and latency, which is the limit
 //! [`Limit::Source`].
 
-/// What limits the readahead distance of the stream that is furthest ahead.
+/// What limits the readahead distance of the stream with the longest distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// No stream is read ahead.

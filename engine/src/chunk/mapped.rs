@@ -1,10 +1,10 @@
 //! Buffers that are separate memory mappings, so that their memory returns to the system when they are dropped.
 //!
-//! The readahead windows of many streams have many lengths, and their buffers are allocated by one thread and freed by another. The
-//! allocator kept freed blocks of all these lengths in its per-thread heaps, so that 256 clients used 3 times the memory of their
-//! buffers. Removing a mapping returns all of its memory to the system. A mapping costs two system calls, so a spare buffer of the same
-//! length is reused first, and short buffers come from the allocator. The process never has more of these mappings than a quarter of what
-//! the system allows.
+//! The readahead windows of many streams have many lengths, and their buffers are allocated by one thread and freed by another. When these
+//! buffers came from the allocator, it kept freed blocks of all lengths in its per-thread heaps, so 256 clients used 3 times the memory of
+//! their buffers. Removing a mapping returns all of its memory to the system. A mapping costs two system calls, so a spare buffer of the
+//! same length is reused first, and short buffers come from the allocator. The process never has more of these mappings than a quarter of
+//! what the system allows.
 //!
 //! ```text
 //!   length ──► under 16 KiB, or not a multiple of the machine's page: the allocator

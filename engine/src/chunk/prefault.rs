@@ -1,8 +1,8 @@
 //! Prefaults memory: a thread touches new buffers while readers wait for the device.
 //!
-//! The first touch of a page of memory is a page fault. On a virtual machine, such a page fault can take a tenth of the time of a fast
-//! read. While a cache fills, each new page causes one page fault; this thread takes the faults while the transfers run. Reads never
-//! depend on this thread, and it is not started for a reader that uses few buffers. If the thread cannot be started, each buffer is
+//! The first touch of a page of memory is a page fault. On a virtual machine, the page fault of a first touch can take a tenth of the time
+//! of a fast read. While a cache fills, each new page causes one page fault; this thread takes the faults while the transfers run. Reads
+//! never depend on this thread, and it is not started for a reader that uses few buffers. If the thread cannot be started, each buffer is
 //! touched first by the thread that needs it.
 //!
 //! ```text

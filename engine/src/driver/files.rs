@@ -69,7 +69,7 @@ pub enum OpenAttempt {
     NoReader,
 }
 
-/// A file whose source has changed and must be asked for its size, and the file's new version number.
+/// A file whose changed source must be asked for its size, with the file's new version number.
 pub struct NewVersion {
     pub source: Remote<dyn Source>,
     pub version: u64,
@@ -276,7 +276,7 @@ impl Files {
 
     // ---- versions ----
 
-    /// Reports the size of this version of the source. Returns true if it is larger than the known size.
+    /// Reports the size of this version of the source. Returns true if this size is larger than the size known before.
     pub fn grow(&mut self, file: FileId, version: u64, size: u64) -> bool {
         let Some(entry) = self.get_mut(file) else {
             return false;
@@ -438,7 +438,7 @@ impl VersionCursor {
     }
 }
 
-/// Whether a read may start at once, must wait for the source's size, must first ask the source, or has already ended.
+/// Whether a read may start at once, must wait for the source's size, must first ask the source for its size, or has already ended.
 pub enum Admission {
     /// The read ends at once: the source has another version, or the range is beyond its end.
     Over(Result<usize, Fault>),

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Number of pages in a group of the state machine's page index.
 pub const GROUP_PAGES: u64 = foreread_core::machine::GROUP_PAGES;
 
-/// A fetch that waits for a thread that runs it.
+/// A fetch that waits until a thread runs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub fetch: FetchId,
@@ -177,7 +177,7 @@ impl Jobs {
     }
 
     /// Cancels a job whose result is no longer needed. If the job already runs, it ends early only if its transfer streams; any other
-    /// transfer ends with its last byte.
+    /// transfer continues to its last byte.
     pub fn cancel(&mut self, fetch: FetchId) -> Option<Job> {
         if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
             cancelled.0.store(true, Ordering::Relaxed);
@@ -283,7 +283,8 @@ fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u6
     }
 }
 
-/// Adds the cached bytes of a range to `lease`. All pages of the range must be present; the result false shows a bug.
+/// Adds the cached bytes of a range to `lease`. All pages of the range must be present. Returning false means that one is missing, which is
+/// a bug in foreread.
 pub fn fill(
     machine: &Machine,
     store: &Store,

@@ -31,7 +31,7 @@ use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
 use std::sync::{Arc, Weak};
 
-/// The asynchronous queue of a source that becomes a new file.
+/// The asynchronous queue of a source that is being added to the driver as a new file.
 pub struct NewQueue {
     pub queue: Remote<dyn Queue>,
     /// Maximum number of concurrent transfers.

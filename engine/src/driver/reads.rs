@@ -1,4 +1,4 @@
-//! Reads in progress. Each read has a slot that contains the data served so far, and how its caller waits.
+//! Reads in progress. Each read has a slot, which contains the data served so far and records how the caller waits.
 //!
 //! A caller waits in one of three ways: a thread sleeps on the condvar of its slot, a thread reaps a queue, or a task has stored its
 //! waker. A thread that has an answer notifies the caller in all three ways, so it need not know in which of them the caller waits.

@@ -110,8 +110,8 @@ impl<'a> Outside<'a> {
         self.try_lock().map_err(|_| Fault::Stopped)
     }
 
-    /// Like [`Outside::lock`], for a caller that can continue without the lock. If the lock is taken, the recorded hits are first
-    /// reported to the state machine.
+    /// Like [`Outside::lock`], for a caller that can continue without the lock. If this call gets the lock, it first reports the recorded
+    /// hits to the state machine.
     #[inline]
     pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
         let Outside { shared, unlocked } = self;

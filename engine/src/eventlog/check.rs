@@ -86,7 +86,7 @@ pub enum ReplayError {
     },
 }
 
-/// Checks a log of one of the policies that serve reads.
+/// Checks an event log that was written with one of the policies of the crate `foreread-core`.
 ///
 /// # Errors
 /// Returns an error for the first line that is malformed, or whose actions differ from those of the state machine.

@@ -39,7 +39,7 @@ impl Lease {
         }
     }
 
-    /// The slices of bytes, in order.
+    /// The leased bytes as slices, in the order of their offsets.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.first.iter().chain(&self.rest).map(LeasedBytes::bytes)
     }

@@ -248,7 +248,7 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 /// from then on.
 ///
 /// A transfer for a task is submitted at once. In a measurement, 32 tasks that read concurrently reached 81 % of the throughput of 32
-/// threads. When the polling task submitted the transfers of all tasks together, the tasks reached only 66 %.
+/// threads. When the polling task submitted the transfers of all tasks together, the tasks reached only 66 % of that throughput.
 ///
 /// ```text
 ///   none ──a task waits──► polls ──its read ends──► another waiting task polls, or none

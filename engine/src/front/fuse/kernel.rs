@@ -9,9 +9,9 @@
 //! ```
 //!
 //! **The kernel's own readahead** stays on, but small: it reads up to [`FuseSettings::kernel_readahead_bytes`] ahead into its page cache,
-//! so that its requests are larger than a page. So the requests of a sequential reader reach the engine in the size that this setting
-//! allows; the engine's own readahead hides the latency of the storage. If this setting is 0, the kernel sends a separate request for
-//! each page.
+//! so that its requests are larger than a page. So the requests of a sequential reader reach the engine in the size that
+//! `kernel_readahead_bytes` allows; the engine's own readahead hides the latency of the storage. If `kernel_readahead_bytes` is 0, the
+//! kernel sends a separate request for each page.
 
 use super::caller;
 use super::passed::PassedFiles;

@@ -1,9 +1,9 @@
 //! The inode numbers that the kernel knows, with their files and lookup counts.
 //!
 //! A number is a hash of path and version, so all mounts of the same files have the same numbers, whatever the lookup order. Backup
-//! programs, `git status` and programs that detect hard links rely on this. A new version of a file has a new number, so the pages and
-//! attributes that the kernel caches under a number are of one version. A folder's number depends only on its path. Two versions of a
-//! file never have the same inode number, and a number is kept as long as the kernel refers to it.
+//! programs, `git status` and programs that detect hard links rely on numbers that do not change. A new version of a file has a new number,
+//! so the pages and attributes that the kernel caches under a number are of one version. A folder's number depends only on its path. Two
+//! versions of a file never have the same inode number, and a number is kept as long as the kernel refers to it.
 //!
 //! ```text
 //!   path, version ──► number ── known? ── yes ──► counted once more

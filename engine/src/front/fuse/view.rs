@@ -1,15 +1,14 @@
 //! The content of a mount, independent of the kernel: inode numbers, attributes, handles and data.
 //!
-//! Each inode number stands for one version of a file. Every open handle is a separate open description, and reads only
-//! the version that its inode number stands for. A read is answered in full or with an error: the kernel would take a
-//! short answer for the end of the file, and would cache the wrong end for every reader. The view never waits for the
-//! kernel, because it needs no invalidation: a changed file gets a new inode number. The view never opens a path that
-//! it has not checked.
+//! Each inode number refers to one version of a file. Every open handle is a separate open description, and reads only the version to which
+//! its inode number refers. A read is answered in full or with an error: the kernel would take a short answer for the end of the file, and
+//! would cache the wrong end for every reader. The view never waits for the kernel, because it needs no invalidation: a changed file gets a
+//! new inode number. The view never opens a path that it has not checked.
 //!
-//! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request. The limit covers the cache of this view and that
-//! of the kernel together: the kernel gets the remaining time. If listings contain versions ([`Tree::lists_versions`]), trusting them
-//! saves a request for each name of a listing and for each opened file (`names.rs`). If listings contain no versions, each open sends a
-//! request; such requests are cheap.
+//! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request. This time limit covers the cache of this view and
+//! that of the kernel together: the kernel may trust an answer for the rest of the time. If listings contain versions
+//! ([`Tree::lists_versions`]), trusting them saves a request for each name of a listing and for each opened file (`names.rs`). If listings
+//! contain no versions, as for local folders, each open queries the file again, which is cheap.
 //!
 //! ```text
 //!   list ──► (name, version, number) ──lookup, open──► requested less than attr_ttl ago? ── yes ──► no request

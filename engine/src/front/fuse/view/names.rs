@@ -11,9 +11,9 @@
 //!                                      └─ had it, but is too old ──► a page: the name and those after it
 //!                                      └─ never had it ──► the credit decides: a page, or a plain request
 //! ```
-//! A page of a listing has about 250 bytes per name; looking up a single name takes two requests. So requesting a page saves time if many
-//! names of one folder are looked up one after the other, but not if only a few of a million names are looked up. Whether a page or a
-//! single name is requested depends on a count of credits:
+//! A page of a listing (one reply of the store) has about 250 bytes per name; looking up a single name takes two requests. So requesting a
+//! page saves time if many names of one folder are looked up one after the other, but not if only a few of a million names are looked up.
+//! Whether a page or a single name is requested depends on a count of credits:
 //!
 //! ```text
 //!   credit 2 ──page requested: -1──► 1 ──one of its names is looked up: +1──► 2    at most 64

@@ -2,7 +2,7 @@
 //! previous name and kept until the file is opened.
 //!
 //! `order.rs` then uses the caller's order, and announces these files to the engine as certain to be read ([`crate::Listing::Planned`]).
-//! A name costs at most one request; if that is a page of a listing, it also answers the look-ups of the names after it. A name is never
+//! A name costs at most one request; if the reply is a page of a listing, it also answers the look-ups of the next names. A name is never
 //! trusted for longer than the kernel may trust it.
 //!
 //! ```text
