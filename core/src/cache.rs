@@ -26,8 +26,8 @@ use two_lists::PageLists;
 
 pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 
-/// The result of a look-up for a demand read: how many pages from the start of the range are cached, and whether the last of these pages
-/// has the readahead mark.
+/// The result of a look-up for a demand read: the number of cached pages at the start of the range, and whether the last of them has the
+/// readahead mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Consecutive cached pages; the run ends after the first marked page.

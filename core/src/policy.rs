@@ -1,9 +1,9 @@
 //! The interface of policies: questions and answers.
 //!
 //! Each policy is one file in this folder. A policy gives all positions and lengths in bytes. An instance of a policy holds the state of
-//! **one** open file description, of one file (for the `rbd-*` policies, because librbd has one detector for each image), or of one source
-//! ([`Scope`]). A policy sees the cache only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the state machine
-//! decides which parts of the answer are fetched.
+//! **one** open file description, one file (as in librbd, with one detector for each image), or one source ([`Scope`]). A policy sees the
+//! cache only through [`Probe`]. A policy has no side effects: it fills an [`Answer`], and the state machine decides which parts of the
+//! answer are fetched.
 //!
 //! ```text
 //!   a demand read      on_read     before the look-up             (RBD, 2003)
@@ -232,8 +232,8 @@ pub struct SourceView {
 }
 
 impl Ask<'_> {
-    /// The requested range, clipped to the end of the file. Returns `None` if nothing may be read ahead, because `max` is 0, the read has
-    /// the hint "random", or the range is empty; the reason is then set in the answer.
+    /// The requested range, clipped to the end of the file. Returns `None` if nothing may be read ahead: `max` is 0, the read has the hint
+    /// "random", or the range is empty. The answer then contains the reason.
     #[must_use]
     pub fn readable(&self, max: u64, answer: &mut Answer) -> Option<(u64, u64)> {
         let (start, end) = (self.request.start(), self.request.end().min(self.file_size));
@@ -311,8 +311,7 @@ impl<'a> Probe<'a> {
             .map(|p| self.cache.page_size().start_of(p))
     }
 
-    /// Bytes of consecutive cached pages that end where the page of `before` begins, checking at most `limit` bytes
-    /// backwards.
+    /// The number of bytes in the consecutive cached pages just before the page that contains `before`; checks at most `limit` bytes.
     #[must_use]
     pub fn history(&self, before: u64, limit: u64) -> u64 {
         let size = self.cache.page_size();
@@ -505,8 +504,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// Whether the default of `max` is the readahead setting of the device. This is true for the policies of Linux, except for one that
-    /// was published with another default.
+    /// Whether the default of `max` is the readahead setting of the device. This is true for the policies of Linux, except for
+    /// `linux-thrashsafe`, which was published with another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
         self.params

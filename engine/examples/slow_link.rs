@@ -1,8 +1,8 @@
 //! Simulates a link with a given round-trip time and bandwidth to a TCP server, until standard input ends.
 //!
 //! Usage: `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND`. The program prints the address to which clients connect instead of HOST:PORT.
-//! For each line of standard input, it prints three totals: bytes of answers, number of connections, number of requests. An input line
-//! `MILLISECONDS MB_PER_SECOND` also changes the link's latency and bandwidth. The link passes all bytes on unchanged.
+//! For each line of standard input, the program prints three totals: bytes of answers, number of connections, number of requests. An input
+//! line `MILLISECONDS MB_PER_SECOND` also changes the link's latency and bandwidth. The link passes all bytes on unchanged.
 
 use foreread_testing::{Link, Proxy};
 use std::net::ToSocketAddrs;

@@ -19,9 +19,9 @@
 //! ```
 //! The driver has one lock. A thread holds the lock for microseconds, and never while it calls a source: the types in `lock.rs` guarantee
 //! this. A thread sleeps on the condvar of its read, on the workers' condvar, on `accepted` (until a changed source reports its new
-//! size), or in the queue whose completions it waits for. Time is counted in nanoseconds since the driver was created. A thread reads the
-//! clock before it takes the lock. If an event's time is earlier than the time of the previous event, the previous time is used. The
-//! event `Release` always gets the previous time, because no measurement uses it and reading the clock costs 20 ns.
+//! size), or in the queue that it reaps. Time is counted in nanoseconds since the driver was created. A thread reads the clock before it
+//! takes the lock. If an event's time is earlier than the time of the previous event, the previous time is used. The event `Release` always
+//! gets the previous time, because no measurement uses it and reading the clock costs 20 ns.
 //!
 //! # Example: a miss
 //! A caller reads 8 KiB at offset 0 of a file without a queue, so threads read the file; the policy adds 128 KiB of readahead.

@@ -27,7 +27,7 @@ use std::io::{self, BufWriter, Write};
 pub use check::{LogCheck, MAX_LINE_BYTES, ReplayError, check_log, check_log_among};
 pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, write_event};
 
-/// The first line of a log of this version.
+/// The first line of an event log; it contains the version of the format.
 pub const HEADER: &str = "foreread-events 1";
 
 /// Writes an event log. After the first error nothing more is written; the error is kept for the caller.

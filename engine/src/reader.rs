@@ -199,8 +199,8 @@ impl Reader {
         self.source.defaults()
     }
 
-    /// Opens a second reader of the same source on the same cache, with its own readahead state. A clone of a pinned reader is pinned to
-    /// the same version.
+    /// Opens a second reader of the same source on the same cache, with its own readahead state. A clone of a reader that is pinned
+    /// ([`Reader::pin_version`]) is pinned to the same version.
     ///
     /// # Errors
     /// Returns an error if too many readers are open.
@@ -272,8 +272,8 @@ impl Reader {
         self
     }
 
-    /// Declares that this source is only appended to, as [`Options::appending`] does for all sources of an engine. Readers that are
-    /// already pinned stay pinned to their size.
+    /// Declares that this source is only appended to, as [`Options::appending`] does for all sources of an engine. Readers that are already
+    /// pinned ([`Reader::pin_version`]) stay pinned to their size.
     pub fn allow_appends(&self) {
         self.source.allow_appends();
     }

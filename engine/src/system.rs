@@ -44,8 +44,8 @@ impl SystemRequest {
     }
 }
 
-/// For tests: refuses the request with number `nth`, counted from 0 from now on, and with `lasting` also all later requests. `None` ends
-/// all refusals.
+/// For tests: refuses the request with number `nth` (the next request is number 0) and, if `lasting` is true, all later requests. `None`
+/// ends all refusals.
 pub fn refuse(request: SystemRequest, nth: Option<u64>, lasting: bool) {
     LASTING[request as usize].store(u64::from(lasting), Ordering::SeqCst);
     COUNTDOWN[request as usize].store(nth.map_or(0, |nth| nth + 1), Ordering::SeqCst);

@@ -167,7 +167,7 @@ impl Group {
         self.mark &= !mask;
     }
 
-    /// Whether the slot of the group can be freed: no page is present or in flight, and the group is not pinned.
+    /// Whether the slot of the group can be freed: no page is present or in flight, and the group is not pinned (protected from eviction).
     pub fn is_idle(&self) -> bool {
         self.cached() == 0 && self.pins == 0
     }

@@ -16,8 +16,8 @@
 //! latency.
 //!
 //! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
-//! not all arrive within these 0.2 ms. So if another transfer took longer than the measured fetch, the meter assumes that the bytes of this
-//! transfer arrived at a constant rate, and counts only those that arrived during the measured fetch (`ArrivalHistogram`).
+//! not all arrive within these 0.2 ms. So the meter assumes that a transfer that took longer than the measured fetch arrived at a constant
+//! rate, and counts only the part that arrived during the measured fetch (`ArrivalHistogram`).
 //!
 //! The latency may change, for example because of a new route. The meter notices this if eight consecutive fetches of a source that is
 //! not busy all take more than twice the latency, or all less than half of it. The meter then drops all samples and starts with the

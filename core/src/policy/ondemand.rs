@@ -1,5 +1,5 @@
-//! The arithmetic that all `linux-*` policies since 2.6.23 share, including those outside this crate: window sizes, the size of a
-//! request, clipping a window to the file, and counting the cached pages before a page. This file is not a policy and has no state.
+//! The arithmetic that all `linux-*` policies since 2.6.23 share, including those outside this crate. The functions compute window and
+//! request sizes, clip a window to the file, and count the cached pages before a page. This file is not a policy and has no state.
 //!
 //! ```text
 //!   init: 4n │ 2n │ max         a first window for n pages         next: 4c │ 2c │ max     the one after c

@@ -196,8 +196,8 @@ impl PolicyDraft {
         self
     }
 
-    /// Adds `key=text` if the text did not set `key` and the policy has this key. The result is then formatted as if
-    /// the user had written it.
+    /// Adds `key=text` if the text did not set `key` and the policy has this key. Formatting the draft then gives the same text as if the
+    /// user had written this value.
     ///
     /// # Errors
     /// Returns an error if the value is invalid.

@@ -358,8 +358,8 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
 /// ```
 ///
 /// A pinned reader (a reader that never changes to another version) has reported a size to a client that has its own cache, such as an
-/// NBD client. A sample of a file's bytes cannot prove that the file was only appended to. So for a pinned reader, a file with another
-/// size is another version.
+/// NBD client. A sample of a file's bytes cannot prove that the file was only appended to. So a pinned reader treats a file with another
+/// size as another version.
 pub struct VersionCursor {
     version: AtomicU64,
     pin: Pin,
@@ -396,8 +396,8 @@ impl VersionCursor {
         }
     }
 
-    /// The cursor for a clone of this reader, if the source is now at `version`. The clone of a pinned reader is pinned to the same
-    /// version.
+    /// The cursor for a clone of this reader, if the source is now at `version`. If the reader is pinned (never changes to another
+    /// version), the clone is pinned to the same version.
     pub fn again(&self, version: u64) -> VersionCursor {
         let version = if self.is_pinned() {
             self.version.load(Ordering::Relaxed)

@@ -32,7 +32,7 @@ pub struct Job {
     pub version: u64,
 }
 
-/// A waiting job that a thread has taken in order to run it.
+/// A job that a thread has taken to run it.
 pub struct NextJob {
     pub job: Job,
     /// Demand if a caller waits for it.

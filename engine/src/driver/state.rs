@@ -558,7 +558,7 @@ impl State {
         self.queues.want_thread(file, &mut self.notifications);
     }
 
-    /// Decides how the task of this slot continues while it has no data.
+    /// Decides how the task whose read has this slot waits for its data.
     pub fn task_waits(&mut self, now: Nanos, file: FileId, slot: u32) -> TaskWait {
         self.queues
             .task_waits(file, slot, now, &mut self.notifications)
@@ -616,9 +616,9 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Notifies or starts a worker for each job that has no worker yet. For the remaining demand jobs, it notifies sleeping callers, so
-    /// that no demand fetch depends on a worker. No two threads are notified for the same job. If `idle_poll` is set, a worker should
-    /// poll the queues.
+    /// Notifies or starts a worker for each job that has no worker yet. For demand jobs without a worker, it notifies sleeping callers, so
+    /// that no demand fetch depends on a worker. No two threads are notified for the same job. If `idle_poll` is set, a worker should poll
+    /// the queues.
     #[cold]
     pub fn plan(
         mut self,

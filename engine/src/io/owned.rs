@@ -1,7 +1,7 @@
 //! Reads that return [`bytes::Bytes`], for callers that pass the bytes on.
 //!
-//! Each read allocates a buffer of its length; if it reaches the end of the source, the result is shorter. The bytes are copied
-//! once, from the cache. A `Bytes` does not hold pages of the cache, so keeping it uses no cache memory.
+//! Each read allocates a buffer of its length; if the read reaches the end of the source, the result is shorter. The bytes are copied once,
+//! from the cache. A `Bytes` does not hold pages of the cache, so keeping it uses no cache memory.
 
 use crate::error::ReadError;
 use crate::reader::Reader;

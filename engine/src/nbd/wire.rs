@@ -7,17 +7,17 @@ use rustix::net::sockopt;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The first eight bytes that a server sends.
+/// The magic number in the first eight bytes that a server sends.
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// The next eight bytes that a newstyle server sends, and the first eight bytes of each option.
+/// The magic number in the next eight bytes that a newstyle server sends, and at the start of each option.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// The first bytes of each reply to an option.
+/// The magic number at the start of each reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// The first bytes of a request.
+/// The magic number at the start of a request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// The first bytes of a simple reply.
+/// The magic number at the start of a simple reply.
 pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
-/// The first bytes of a chunk of a structured reply.
+/// The magic number at the start of a chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Handshake flags; server and client use the same bits.
@@ -113,9 +113,9 @@ pub mod chunk {
 
 /// The metadata context for holes, and its two flags. A hole gets both flags, because its bytes read as zeroes.
 pub mod allocation {
-    /// The name of the context.
+    /// The name of the metadata context for holes.
     pub const NAME: &str = "base:allocation";
-    /// The number of the context, chosen by this server.
+    /// The number that this server gives the metadata context for holes.
     pub const ID: u32 = 1;
     /// Flag: the extent uses no space in the storage.
     pub const HOLE: u32 = 1;

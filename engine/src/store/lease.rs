@@ -4,7 +4,7 @@
 //!   Lease ──► [piece of a chunk][piece of the next] ...      each keeps its chunk alive
 //! ```
 //!
-//! Example: a read of 8 KiB whose pages came from two fetches is a lease of two pieces of 4 KiB each.
+//! Example: a read of 8 KiB whose pages came from two fetches gets a lease with two pieces of 4 KiB each.
 
 use crate::chunk::Chunk;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ impl LeasedBytes {
     }
 }
 
-/// Bytes of the store that stay readable even if their pages are dropped. A lease usually has only one piece, and then allocates no
-/// memory.
+/// Bytes of the store that stay readable even if their pages are dropped. A lease with only one piece, which is the usual case, allocates
+/// no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Lease {
     first: Option<LeasedBytes>,

@@ -12,9 +12,8 @@
 //!   driver: show ──► replaces the cell's content;  the file grew ──► everything is outdated
 //! ```
 //!
-//! Example: 16 threads read pages that are all cached. The second read of a page publishes its group. After that, a read of the published
-//! group takes one of many small locks instead of the driver's lock. Two threads contend only if they read the same group at the same
-//! moment.
+//! Example: 16 threads read pages that are all cached. The second read of a page publishes its group. A later read of the published group
+//! takes one of many small locks instead of the driver's lock. Two threads contend only if they read the same group at the same moment.
 
 use super::lease::Lease;
 use super::segments::Segments;

@@ -76,7 +76,7 @@ impl Queues {
 
     // ---- tasks that poll ----
 
-    /// Decides how the task of this slot continues while it has no data.
+    /// Decides how the task whose read has this slot waits for its data.
     pub fn task_waits(
         &mut self,
         file: FileId,
@@ -237,11 +237,11 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 
 /// The task that polls a queue, so that its answer needs no other thread.
 ///
-/// A task must not block. Without polling, three threads run for one completion: the kernel completes the transfer in the thread that
+/// A task must not block. Without polling, three threads run for one completion. The kernel completes the transfer in the thread that
 /// submitted it, the reaper thread wakes up, and the reaper thread wakes the task's thread. To avoid these wake-ups, a waiting task polls
-/// for a moment: it wakes itself again and again, and each time checks the queue for all tasks of the file. Between two checks, the
-/// runtime can run other tasks on the thread. Tasks do not poll if there is only one core, or if earlier polling found nothing because
-/// the storage takes longer than [`MOMENT`].
+/// for a moment: it wakes itself again and again, and each time checks the queue for all tasks of the file. Between two checks, the runtime
+/// can run other tasks on the thread. Tasks do not poll if there is only one core, or if earlier polling found nothing because the storage
+/// takes longer than [`MOMENT`].
 ///
 /// Example: tasks A and B miss on one file. Task A polls the queue; task B registers its waker and waits. Task A finds the completion of
 /// task B and wakes task B. Then task A checks again, finds its own completion, and ends. If task C also waits, it is woken and polls

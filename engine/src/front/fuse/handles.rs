@@ -3,9 +3,9 @@
 //! ```text
 //!   open ──► Handle (a pinned reader)      opendir ──► number ──readdir──► FolderListing, its memory counted while it is built
 //! ```
-//! A listing reserves memory for each name before it stores the name ([`FolderNames`]). The memory is released if the listing fails.
-//! Otherwise the memory is released when the listing is no longer trusted, the folder is closed, and the kernel no longer refers to any
-//! of its names.
+//! A listing reserves memory for each name before it stores the name ([`FolderNames`]). A listing that fails releases its memory. The
+//! memory of a complete listing is released when the listing is no longer trusted, the folder is closed, and the kernel no longer refers to
+//! any of its names.
 
 use crate::Reader;
 use crate::source::tree::{FolderNames, Kind, Meta};

@@ -411,8 +411,8 @@ impl Nodes {
         Some((Arc::clone(base), unused))
     }
 
-    /// Closes a handle. Returns values that the caller must drop without the lock: the state of the inode number, if the kernel has
-    /// forgotten the number meanwhile; otherwise the file that has been closed for longest, if too many closed files are kept.
+    /// Closes a handle. Returns what the caller must drop without the lock. If the kernel has forgotten the number meanwhile, this is the
+    /// state of the number. Otherwise, if too many closed files are kept, it is the file that has been closed for longest.
     pub fn released(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();

@@ -5,8 +5,8 @@
 //! would cache the wrong end for every reader. The view never waits for the kernel, because it needs no invalidation: a changed file gets a
 //! new inode number. The view never opens a path that it has not checked.
 //!
-//! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request. This time limit covers the cache of this view and
-//! that of the kernel together: the kernel may trust an answer for the rest of the time. If listings contain versions
+//! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request. This time covers the cache of this view and the
+//! cache of the kernel together: the kernel may trust an answer only until the same time ends. If listings contain versions
 //! ([`Tree::lists_versions`]), trusting them saves a request for each name of a listing and for each opened file (`names.rs`). If listings
 //! contain no versions, as for local folders, each open queries the file again, which is cheap.
 //!

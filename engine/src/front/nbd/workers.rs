@@ -1,10 +1,10 @@
 //! The threads that serve clients: about as many threads work at a time as the machine has cores, however many clients there are.
 //!
 //! Requests are taken in order of arrival, so that clients get equal shares. With one thread per client, the system's scheduler would
-//! decide which client is served: in a test with 256 such threads, some clients got four to nine times as many bytes as others. A thread
-//! that must wait (for the source, or for a slow client) first releases its slot, so that another thread polls the sockets. A thread that
-//! has just answered polls for a moment before it sleeps. Putting a thread to sleep and waking it on another core took 50 us, a cached read
-//! only 12 us (measured). This module does not interpret requests. Only one thread at a time polls the sockets.
+//! decide which client is served. In a test with 256 clients and one thread for each, some clients got four to nine times as many bytes as
+//! others. A thread that must wait (for the source, or for a slow client) first releases its slot, so that another thread polls the
+//! sockets. A thread that has just answered polls for a moment before it sleeps. Putting a thread to sleep and waking it on another core
+//! took 50 us, a cached read only 12 us (measured). This module does not interpret requests. Only one thread at a time polls the sockets.
 //!
 //! ```text
 //!              ┌── in order of arrival ◄── poll (one thread) ◄── no request, no poller ──┐
