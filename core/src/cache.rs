@@ -400,8 +400,8 @@ impl Cache {
         })
     }
 
-    /// Chooses about `wanted` present pages that the kernel would evict, except pages in the mask that `held` returns. Returns `None` if
-    /// the cache does not use the eviction order of the kernel's page cache.
+    /// Chooses about `wanted` present pages that the kernel would evict, except the pages in the mask that `held` returns for their group.
+    /// Returns `None` if the cache does not use the eviction order of the kernel's page cache.
     pub fn reclaim(
         &mut self,
         wanted: u64,
@@ -432,7 +432,7 @@ impl Cache {
         Some(named.collect())
     }
 
-    /// The groups of the range are not evicted as a whole until [`Cache::unpin`] is called.
+    /// Protects the groups of the range from eviction until [`Cache::unpin`] is called; single pages of a group may still be evicted.
     pub fn pin(&mut self, file: FileId, pages: PageRange) {
         self.each_group(file, pages, |cache, slot, _| {
             cache.groups[slot as usize].pins += 1

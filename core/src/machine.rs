@@ -108,8 +108,8 @@ impl Config {
         .bounded()
     }
 
-    /// Makes the state machine behave like the kernel's page cache and request queue, which submits all fetches of a window at once, in the
-    /// order in which they were made.
+    /// Makes the state machine behave like the kernel's page cache and request queue, which submits all fetches of a window without
+    /// waiting, in the order in which they were made.
     #[must_use]
     pub fn as_kernel(self) -> Config {
         Config {

@@ -8,7 +8,7 @@
 
 /// Maximum fetch size if the kind of storage is unknown.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;
-/// Maximum fetch size for sources whose fetches arrive as a whole, such as a local device. With a maximum of 4 MiB instead of 1 MiB, the
+/// Maximum fetch size for sources whose fetches arrive in one piece, such as a local device. With a maximum of 4 MiB instead of 1 MiB, the
 /// 99th percentile of the latency of sequential reads was 1.6 times as high (measured).
 pub const LOCAL_FETCH_BYTES: u64 = 1 << 20;
 

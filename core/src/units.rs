@@ -269,8 +269,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         .ok_or(SizeError::TooLarge)
 }
 
-/// Formats a size in bytes with the largest unit of which it is a whole number: `64M`, `512`, `4K`. [`parse_size`]
-/// parses the result.
+/// Formats a size in bytes with the largest unit that gives a whole number: `64M`, `512`, `4K`. [`parse_size`] parses the result.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {

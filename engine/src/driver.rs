@@ -21,7 +21,7 @@
 //! this. A thread sleeps on the condvar of its read, on the workers' condvar, on `accepted` (until a changed source reports its new
 //! size), or in the queue that it reaps. Time is counted in nanoseconds since the driver was created. A thread reads the clock before it
 //! takes the lock. If an event's time is earlier than the time of the previous event, the previous time is used. The event `Release` always
-//! gets the previous time, because no measurement uses it and reading the clock costs 20 ns.
+//! gets the time of the previous event, because no measurement uses the time of a `Release`, and reading the clock costs 20 ns.
 //!
 //! # Example: a miss
 //! A caller reads 8 KiB at offset 0 of a file without a queue, so threads read the file; the policy adds 128 KiB of readahead.
@@ -343,7 +343,7 @@ impl Driver {
         gauges(&self.shared)
     }
 
-    /// Whether there is no read and no running or waiting fetch. The call has no side effects.
+    /// Whether the driver is idle: no read or fetch is running or waiting. The call has no side effects.
     pub fn is_quiet(&self) -> bool {
         let Ok(state) = self.enter().lock() else {
             return true;

@@ -4,8 +4,8 @@
 //! All such requests go through this module, so that a test can have the Nth request refused. A real system refuses a request when
 //! resources run out, which a test cannot time. A refusal becomes an error for the caller, without a panic or a retry.
 //!
-//! The hook for tests is in every build, and hidden from the documentation. The hook costs one atomic load per system call. A cargo
-//! feature for the hook would add a public name, and a build variant that the tests do not cover.
+//! The hook for tests is in every build, and hidden from the documentation. The hook for tests costs one atomic load per system call. A
+//! cargo feature for the hook would add a public name, and a build variant that the tests do not cover.
 //!
 //! Example: `refuse(SystemRequest::Thread, Some(1), true)` lets one thread start and refuses all later ones.
 

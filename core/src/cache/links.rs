@@ -32,7 +32,7 @@ impl List {
         len: 0,
     };
 
-    /// Adds a node that is in no list, at the newest end.
+    /// Adds a node, which must not be in a list yet, at the newest end of the list.
     pub fn push(&mut self, links: &mut [Link], node: u32) {
         links[node as usize] = Link {
             newer: NONE,

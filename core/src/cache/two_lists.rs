@@ -10,7 +10,7 @@
 //!   came back is used └───────────────────────────────────────────────────────────────┘
 //! ```
 //! An evicted page that is read again soon goes straight to the active list. It was read again "soon" if, since its eviction, fewer pages
-//! have been evicted than the active list contains. A read call counts as a use of the page at once. A touch through a memory mapping
+//! have been evicted than the active list contains. A read call immediately counts as a use of the page. A touch through a memory mapping
 //! counts as a use only when reclaim examines the page, or when the page is unmapped.
 //!
 //! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the number

@@ -1,8 +1,8 @@
 //! External changes: listings, invalidation, new versions, hints, memory pressure.
 //!
-//! After a change is reported, the state machine never serves an old byte. Cached pages of the changed range are dropped at once, and its
-//! pages in flight are discarded when they arrive. Reads that waited for such pages fetch them again, or fail if the whole version has
-//! been replaced.
+//! After a change is reported, the state machine never serves an old byte. Cached pages of the changed range are dropped immediately, and
+//! pages of the range that are in flight are discarded when they arrive. Reads that waited for discarded pages fetch these pages again, or
+//! fail if the whole version has been replaced.
 
 use super::{AskedFor, Asker, MAX_IDS, Machine, Question};
 use crate::cache::GROUP_PAGES;

@@ -143,7 +143,7 @@ impl Meter {
         self.rates[0].max(self.rates[1])
     }
 
-    /// The maximum rate of one fetch after its first bytes, in bytes per second; 0 if fetches arrive as a whole.
+    /// The maximum rate of one fetch after its first bytes, in bytes per second; 0 if each fetch arrives in one piece.
     #[must_use]
     pub fn single_rate(&self) -> u64 {
         self.singles[0].max(self.singles[1])

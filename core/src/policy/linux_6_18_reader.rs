@@ -69,7 +69,8 @@ pub struct Touch {
 }
 
 impl KernelReader {
-    /// Creates the state of a new open file description on a device with these two limits, in pages.
+    /// Creates the state of a new open file description, in pages: `max` is the readahead limit of the device, and `io` the maximum that
+    /// the hardware prefers for one command.
     #[must_use]
     pub fn new(max: u64, io: u64) -> KernelReader {
         let window = FolioWindow::default();

@@ -41,10 +41,10 @@ pub enum Todo {
 }
 
 impl Todo {
-    /// The reads that [`Todo::Fetch`] or [`Todo::Force`] asks for, in order, each as its first page and its number of pages; for other
-    /// variants there are none. Each piece of a forced read begins after the smallest folio that contains the last page of the previous
-    /// piece (docs/spec/linux-readahead.md 4.7). Example: with folios of at least 4 pages, 600 pages from page 5 become 512 pages from page
-    /// 5, up to page 516, and 88 pages from page 520.
+    /// The reads of a [`Todo::Fetch`] or [`Todo::Force`] in ascending order, each as its first page and its number of pages; empty for
+    /// other variants. Each piece of a forced read begins after the smallest folio that contains the last page of the previous piece
+    /// (docs/spec/linux-readahead.md 4.7). Example: with folios of at least 4 pages, 600 pages from page 5 become 512 pages from page 5, up
+    /// to page 516, and 88 pages from page 520.
     pub fn pieces(self, min_order: u32) -> impl Iterator<Item = (u64, u64)> {
         let (i, nr, piece) = match self {
             Todo::Fetch { i, nr } => (i, nr, nr.max(1)),

@@ -438,7 +438,8 @@ impl VersionCursor {
     }
 }
 
-/// Whether a read may start at once, must wait for the source's size, must first ask the source for its size, or has already ended.
+/// Whether a read may start immediately, must wait until the source has reported its size, must first ask the source for its size, or has
+/// already ended.
 pub enum Admission {
     /// The read ends at once: the source has another version, or the range is beyond its end.
     Over(Result<usize, Fault>),

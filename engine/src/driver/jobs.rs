@@ -233,7 +233,8 @@ impl Jobs {
         self.checks.pop_front()
     }
 
-    /// Clears the requests to ask sources, because there is no worker: the waiting tasks then ask the sources themselves.
+    /// Clears the requests that a worker asks sources for their size, because there is no worker: the waiting tasks then ask the sources
+    /// themselves.
     pub fn clear_checks(&mut self) {
         self.checks.clear();
     }
@@ -283,8 +284,8 @@ fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u6
     }
 }
 
-/// Adds the cached bytes of a range to `lease`. All pages of the range must be present. Returning false means that one is missing, which is
-/// a bug in foreread.
+/// Adds the cached bytes of a range to `lease`. All pages of the range must be present. If a page is missing, which is a bug in foreread,
+/// returns false.
 pub fn fill(
     machine: &Machine,
     store: &Store,

@@ -1,8 +1,8 @@
 //! The single lock of the driver, and a type that proves that a thread does not hold the lock.
 //!
 //! A source may take any time to answer. If a thread called a source while holding the lock, readers of all other files would wait. The
-//! types prevent such a call. Taking the lock consumes an [`UnlockedProof`], and releasing it returns one. The locked state keeps sources
-//! and queues as [`Remote`], which can only be used with an [`UnlockedProof`].
+//! types of this module prevent a call of a source under the lock. Taking the lock consumes an [`UnlockedProof`], and releasing it returns
+//! one. The locked state keeps sources and queues as [`Remote`], which can only be used with an [`UnlockedProof`].
 //!
 //! ```text
 //!   enter ──► UnlockedProof ──take──► StateGuard ──release──► UnlockedProof

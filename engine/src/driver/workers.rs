@@ -142,7 +142,7 @@ impl Workers {
         CalledWorkers { notified, spawned }
     }
 
-    /// Reports that a worker could not be started. No further workers are started.
+    /// Reports that a worker could not be started. After this call, no further workers are started.
     pub fn not_spawned(&mut self) {
         self.started -= 1;
         self.called = self.called.saturating_sub(1);

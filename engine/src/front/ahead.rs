@@ -49,9 +49,9 @@ const MAX_OPENED: u32 = 4;
 /// An object store with readahead and a cache, for programs that read through [`ObjectStore`].
 ///
 /// All bytes of an answer are of one version. A version is trusted for a second; if another program replaces the object within that time,
-/// reads may still return the old version. [`Ahead::check_after`] changes this time. The answers of the wrapper never contradict each
-/// other. As soon as a `head`, a listing or a write through the wrapper has shown a newer version, the wrapper no longer returns the
-/// older version.
+/// reads may still return the old version. [`Ahead::check_after`] changes how long a version is trusted. The answers of the wrapper never
+/// contradict each other. As soon as a `head`, a listing or a write through the wrapper has shown a newer version, the wrapper no longer
+/// returns the older version.
 ///
 /// The wrapper uses [`Options::cache_bytes`] of memory, plus the replies that the program has not dropped yet. The wrapper needs the
 /// engine's worker threads ([`Options::threads`]); without them, a read blocks the thread of its task. Programs that read sequentially or

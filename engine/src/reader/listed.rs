@@ -22,8 +22,8 @@ use foreread_core::policy::Scope;
 use foreread_core::units::MAX_OFFSET;
 use std::sync::Arc;
 
-/// A position in an engine's order of files, after which the next file can be listed. The position is valid only in this engine. A file
-/// listed after the position of a removed file follows no file.
+/// A position in an engine's order of files, after which the next file can be listed. The position is valid only in this engine. If the
+/// file at this position has been removed, a file that is listed after it has no predecessor in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePosition(FileKey);
 

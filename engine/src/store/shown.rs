@@ -1,9 +1,9 @@
 //! Published groups of pages, which readers access without the driver's lock.
 //!
-//! The driver publishes a group when its pages are read again ([`foreread_core::machine::Machine::settled`]), and the store withdraws the
+//! The driver publishes a group when its pages are read again ([`foreread_core::machine::Machine::settled`]). The store withdraws the
 //! publication before it changes the group in any way. So published data always equals the store's data, and a read that starts after a
-//! change of a group does not find it published. This module does not decide what to publish, does not keep dropped data, and never makes
-//! a reader wait for a copy.
+//! change of a group does not find it published. This module does not decide what to publish, does not keep dropped data, and never makes a
+//! reader wait for a copy.
 //!
 //! ```text
 //!   file, group ──► cell (one of a few thousand) ──► { which group, its pages, version and size of the file, segments }

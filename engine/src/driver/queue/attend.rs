@@ -247,7 +247,7 @@ const MAX_LOOKS: u32 = if cfg!(shuttle) { 3 } else { u32::MAX };
 /// task B and wakes task B. Then task A checks again, finds its own completion, and ends. If task C also waits, it is woken and polls
 /// from then on.
 ///
-/// A transfer for a task is submitted at once. In a measurement, 32 tasks that read concurrently reached 81 % of the throughput of 32
+/// A transfer for a task is submitted immediately. In a measurement, 32 tasks that read concurrently reached 81 % of the throughput of 32
 /// threads. When the polling task submitted the transfers of all tasks together, the tasks reached only 66 % of that throughput.
 ///
 /// ```text

@@ -35,8 +35,8 @@ pub struct ReadPlace {
 
 /// Predicts how the kernel splits a program's read into requests.
 ///
-/// The kernel's page cache requests at most `most` bytes at once. If a program reads `most` bytes from an offset that is not a multiple
-/// of the page size, the kernel sends two requests. The kernel sends the second request only after the answer to the first, so the
+/// The kernel's page cache requests at most `most` bytes in one request. If a program reads `most` bytes from an offset that is not a
+/// multiple of the page size, the kernel sends two requests. The kernel sends the second request only after the answer to the first, so the
 /// program waits for the storage twice. So if a request of `most` bytes does not continue at the end of the latest request (a jump), the
 /// mount also fetches the next `most` bytes. The mount fetches these additional bytes only while at least half of the recent jumps were
 /// followed by a request for the bytes after them.

@@ -411,8 +411,8 @@ impl Nodes {
         Some((Arc::clone(base), unused))
     }
 
-    /// Closes a handle. Returns what the caller must drop without the lock. If the kernel has forgotten the number meanwhile, this is the
-    /// state of the number. Otherwise, if too many closed files are kept, it is the file that has been closed for longest.
+    /// Closes a handle. If the kernel has forgotten the number meanwhile, returns the state of the number. Otherwise, if too many closed
+    /// files are kept, returns the file that has been closed for longest. The caller must drop the returned value without the lock.
     pub fn released(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.node(number) else {
             return UnusedNodes::default();

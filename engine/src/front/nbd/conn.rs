@@ -146,7 +146,7 @@ impl Conn {
         self.stream.receive_no_more();
     }
 
-    /// Ends the connection at once.
+    /// Ends the connection immediately.
     pub fn hang_up(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.stream.end();

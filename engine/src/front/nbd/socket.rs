@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum number of bytes that are read from the source and sent to a client at once.
+/// Maximum number of bytes that are read from the source and sent to a client in one step.
 pub const PIECE_BYTES: usize = 256 << 10;
 
 /// The address on which the server listens.

@@ -105,8 +105,8 @@ impl Workers {
     }
 
     /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. After the number was returned once, it is not
-    /// returned again until [`Workers::arm`] is called. If `more` is true, the number is returned at once, because TLS already has bytes
-    /// that the socket does not report.
+    /// returned again until [`Workers::arm`] is called. If `more` is true, the number is returned immediately, because TLS already has
+    /// bytes that the socket does not report.
     pub fn add(
         &self,
         socket: BorrowedFd<'_>,

@@ -1,9 +1,9 @@
 //! Caches the store's recent answers about names: listings of folders, and look-ups of single names.
 //!
-//! An answer is trusted for [`super::View::ttl`] after the request; the kernel's caching counts towards this time. A name that is not in
-//! the cache is requested from the store. One answer may contain more names than requested. If a program opens a list of files in any
-//! order, the kernel looks up each of them, and one request to the store can answer a thousand lookups. A name that is missing in a
-//! cached listing may still exist, so it is requested from the store.
+//! An answer is trusted for [`super::View::ttl`] after the request; the time for which the kernel caches the answer is included. A name
+//! that is not in the cache is requested from the store. One answer may contain more names than requested. If a program opens a list of
+//! files in any order, the kernel looks up each of them, and one request to the store can answer a thousand lookups. A name that is missing
+//! in a cached listing may still exist, so it is requested from the store.
 //!
 //! ```text
 //!   listing of a folder, trusted  ┐
