@@ -2,8 +2,8 @@
 //!
 //! A file is known from the time when it is opened or listed ([`crate::event::Event::List`]), until the caller sends
 //! [`crate::event::Event::Forget`]. A listing also gives an order: which file a program reads next if it goes through a folder, a bucket
-//! or its own list of files. A file order alone causes no I/O. A policy may use the order to read ahead in a file that is not open yet;
-//! these pages stay in the cache like any others.
+//! or its own list of files. A file order alone causes no I/O. A policy may use the order to read ahead in a file that is not open yet; the
+//! pages of this file stay in the cache like any others.
 //!
 //! ```text
 //!   List 4   List 5 after 4   List 6 after 5        4 ──► 5 ──► 6

@@ -2,8 +2,8 @@
 //! shuttle` uses the types of shuttle, a scheduler for tests. Shuttle runs one thread at a time, and tries interleavings that a real
 //! scheduler produces once in a million runs.
 //!
-//! With shuttle, a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics are always
-//! those of the standard library, because the guarded data is also accessed under a lock.
+//! With shuttle, a timed wait never times out: a thread that is not woken is a deadlock, and the scheduler reports it. Atomics always come
+//! from the standard library, because the data that they guard is also accessed under a lock.
 
 #[cfg(shuttle)]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};

@@ -17,7 +17,7 @@ impl Link {
     };
 }
 
-/// The ends of a list.
+/// The first and the last node of a list.
 #[derive(Clone, Copy)]
 pub struct List {
     pub newest: u32,

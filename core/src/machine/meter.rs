@@ -1,7 +1,7 @@
 //! The meter: measures a source's latency and rate on all fetches, both readahead and demand.
 //!
 //! The measurements are kept when a stream or file is closed, because latency and rate are properties of the source. The meter measures
-//! only if the policy needs this ([`crate::policy::Wants::meter`]). The meter has five figures:
+//! only if the policy needs the measurements ([`crate::policy::Wants::meter`]). The meter has five figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
@@ -19,7 +19,7 @@
 //! not all arrive within these 0.2 ms. So the meter assumes that a transfer that took longer than the measured fetch arrived at a constant
 //! rate, and counts only the part that arrived during the measured fetch (`ArrivalHistogram`).
 //!
-//! The latency may change, for example because of a new route. The meter notices this if eight consecutive fetches of a source that is
+//! The latency may change, for example because of a new route. The meter notices a change if eight consecutive fetches of a source that is
 //! not busy all take more than twice the latency, or all less than half of it. The meter then drops all samples and starts with the
 //! shortest of the eight times.
 //!
@@ -30,7 +30,7 @@
 //! of the latency, the meter subtracts from each of the 16 first-byte times the time to transfer the fetch itself and the bytes that were
 //! in flight before it. If the minimum of these differences is more than twice the measured latency, the true latency is higher. Example: a
 //! scan keeps 700 KB in flight on a 62 MB/s link with a round trip of 0.7 ms; without the subtraction, the meter would report a latency of
-//! 11 ms. The policy would then read ahead too far.
+//! 11 ms. With a latency that is too high, the policy would read ahead too far.
 //!
 //! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016). Like BBR, the meter uses the maximum of the samples over the
 //! latest rounds.

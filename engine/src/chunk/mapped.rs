@@ -2,7 +2,7 @@
 //!
 //! The readahead windows of many streams have many lengths, and their buffers are allocated by one thread and freed by another. When these
 //! buffers came from the allocator, it kept freed blocks of all lengths in its per-thread heaps, so 256 clients used 3 times the memory of
-//! their buffers. Removing a mapping returns all of its memory to the system. A mapping costs two system calls, so a spare buffer of the
+//! their buffers. Unmapping a buffer returns all of its memory to the system. A mapping costs two system calls, so a spare buffer of the
 //! same length is reused first, and short buffers come from the allocator. The process never has more of these mappings than a quarter of
 //! what the system allows.
 //!

@@ -1,8 +1,8 @@
 //! Work deferred until the driver lock is released: notifications, thread starts, drops.
 //!
 //! A condvar is notified, a waker called and a source dropped only after the lock is released. A thread that is notified under the lock
-//! would immediately wait for the lock, a waker is foreign code, and closing a source may take any time. So the state collects these
-//! actions here, and the thread that releases the lock runs them.
+//! would immediately wait for the lock, a waker is foreign code, and closing a source may take any time. So the state collects
+//! notifications, waker calls and drops here, and the thread that releases the lock runs them.
 //!
 //! Example: bytes arrive for two sleeping callers and one task. The state collects two condvars and one waker. The thread that delivered
 //! the bytes releases the lock, notifies both condvars and calls the waker.
