@@ -17,7 +17,7 @@ impl Link {
     };
 }
 
-/// The first and the last node of a list.
+/// The newest and the oldest node of a list, and the number of its nodes.
 #[derive(Clone, Copy)]
 pub struct List {
     pub newest: u32,
