@@ -230,8 +230,8 @@ pub trait StreamingSource: Send + Sync {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
 }
 
-/// Identifies a version of a source, for all processes and for later runs of them. The display name is ignored when two of these
-/// values are compared.
+/// Identifies a version of a source: the value is the same in all processes, and after a restart of a process. The display name is
+/// ignored when two of these values are compared.
 #[derive(Clone, Debug)]
 pub struct ExactVersion {
     /// Its location without secrets: server, bucket and key.

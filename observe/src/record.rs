@@ -45,7 +45,8 @@ fn refused(error: impl Into<std::io::Error>) -> Failure {
 const OTHER_WAYS: &str = "or record what the program waits for (record --by sample), or what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
      what 'strace -f -ttt -T -y -o FILE CMD' wrote";
 
-/// Adds other ways to record a trace to an error which says that this machine cannot record; a second call has no effect.
+/// Takes an error which says that this machine cannot record, and adds a list of other ways to record a trace; a second call has no
+/// effect.
 pub fn with_other_ways(error: Failure) -> Failure {
     let remedy = match (error.kind, error.remedy.as_str()) {
         (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),

@@ -56,7 +56,7 @@ impl Host {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Returns the number that Linux draws at each boot.
+    /// Returns the random ID that Linux generates at each boot.
     pub fn boot_id(&self) -> Option<String> {
         text(&self.proc.join("sys/kernel/random/boot_id"))
     }

@@ -3,9 +3,9 @@
 //! ```text
 //!   path ──O_PATH──► descriptor without access ──fstat──► the right kind? ──/proc/self/fd──► the same file, opened
 //! ```
-//! open(2) has side effects: a FIFO blocks and wakes a writer, a tape rewinds, a watchdog starts. Between stat(2) and open(2),
-//! the owner of the folder can replace a regular file by a FIFO or such a device. With O_PATH the type of a file is checked before the file
-//! is opened for reading, and the file that is then opened is the file that was checked. Symbolic links of users are followed.
+//! open(2) has side effects: a FIFO blocks and wakes a writer, a tape rewinds, a watchdog starts. Between stat(2) and open(2), the owner of
+//! the folder can replace a regular file by a FIFO or a device. With O_PATH the type of a file is checked before the file is opened for
+//! reading, and the file that is then opened is the file that was checked. Symbolic links of users are followed.
 //!
 //! Source: open(2), "O_PATH"; proc_pid_fd(5).
 

@@ -145,7 +145,7 @@ fn own_threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Work on a thread that the caller may abandon, that is, stop waiting for.
+/// Work on a separate thread; the caller may abandon the work, that is, stop waiting for its result.
 #[derive(Debug)]
 pub struct Task<T>(Receiver<T>);
 

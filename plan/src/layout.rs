@@ -5,8 +5,8 @@
 //!   model.safetensors, names "layer.0.*" ──► header 0..1200, layer.0.w 1200..5296, layer.0.b ...
 //! ```
 //! This module reads only headers. A header may be malicious, so its size is limited, the memory for its contents is part of the plan's
-//! memory limit, and each part must be within the file. Headers are read through the trait [`ReadAt`], so that files of other sources can
-//! be used too.
+//! memory limit, and each part must be within the file. Headers are read through the trait [`ReadAt`], so that the file may be in any
+//! storage, such as an object store.
 
 use crate::runs::{Account, Full};
 use std::fs::File;

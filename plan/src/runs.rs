@@ -1,7 +1,7 @@
 //! Merges several recorded runs into one plan.
 //!
-//! Of each run, only the first read of each page is used, because the page is cached afterwards. The plan starts with the ranges of the
-//! first run; additional ranges of later runs are inserted next to the ranges that they follow or precede in their run:
+//! Only the first read of each page in a run is used, because the page is cached afterwards. The plan starts with the ranges of the first
+//! run; additional ranges of later runs are inserted next to the ranges that they follow or precede in their run:
 //!
 //! ```text
 //!   run 1   a 0..64K at 0 ms     b 0..8K at 20 ms                          c 0..4K at 30 ms

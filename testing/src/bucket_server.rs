@@ -162,8 +162,8 @@ impl BucketServer {
         lock(&self.state).requests
     }
 
-    /// Returns true if bytes of this object were requested. The reply has the content that the object had when the request arrived,
-    /// even if another object is put later.
+    /// Returns true if bytes of this object were requested. Once this function returns true, putting another object no longer changes the
+    /// reply to that request.
     pub fn was_asked_for(&self, key: &str) -> bool {
         lock(&self.state).asked.contains(key)
     }

@@ -46,7 +46,7 @@ pub use pattern::{ExactSource, Wrong, check, fill, name_of, pattern};
 pub use queued::QueuedSource;
 pub use range_server::{LyingProxy, RangeServer};
 
-/// A text has all these parts.
+/// Checks that a text contains all these parts; panics if one is missing.
 #[track_caller]
 pub fn says(text: &str, parts: &[&str]) {
     for part in parts {

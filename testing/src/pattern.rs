@@ -32,8 +32,8 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Returns the offset and version for which these eight bytes were made. Any eight bytes give a result, but only if they are from this
-/// pattern, the offset is within the file.
+/// Returns the offset and version for which these eight bytes were made. The function also returns a result for bytes that are not from
+/// this pattern, but then the offset is beyond the end of the file.
 pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
     let word = u64::from_le_bytes(bytes);
     let name = word

@@ -1,9 +1,10 @@
 //! A test double: wraps any source and gives it a queue whose transfers end late, out of order, and in the thread that collects
 //! (reaps) them.
 //!
-//! The queue has no thread and no clock: a transfer ends when it has been polled a certain number of times, which depends on the
-//! seed. A caller therefore hangs if it forgets to reap, to interrupt a waiting thread that reaps, or to let another thread reap after it.
-//! With a real io_uring, such a mistake would often go unnoticed. Bytes are not changed, and a transfer that is not reaped does not end.
+//! The queue has no thread and no clock: a transfer ends when it has been polled a certain number of times, which depends on the seed. A
+//! caller therefore hangs if it forgets to reap, to interrupt a waiting thread that reaps, or to let another thread reap after it. With a
+//! real io_uring, these mistakes of a caller would often go unnoticed. Bytes are not changed, and a transfer that is not reaped does not
+//! end.
 //!
 //! ```text
 //!   submit ──► in flight: (polls left, transfer) ... ──reap: one poll each──► none left: read now, and ended

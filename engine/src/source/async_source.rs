@@ -1,7 +1,7 @@
 //! Uses an async client as a source: its reads run as tasks of an async runtime and need no threads.
 //!
-//! This module never blocks the runtime, and never delays the drop of a reader. The client never gets the buffers of a transfer:
-//! this module copies the client's bytes into them. So when a queue is dropped, all its buffers can be freed at once.
+//! This module never blocks the runtime, and dropping a reader never has to wait for the client. The client never gets the buffers of a
+//! transfer: this module copies the client's bytes into them. So when a queue is dropped, all its buffers can be freed at once.
 //!
 //! ```text
 //!   submit ──► a task for each fetch ──client.read_at──► its bytes, copied into the transfers ──► ended ──reap──►
@@ -62,12 +62,12 @@ pub trait AsyncSource: Send + Sync + 'static {
 /// thread waits for a reply, except the threads of blocking callers, and one thread that waits for all async reads.
 ///
 /// While reads wait, something must **drive** the runtime. A multi-threaded runtime drives itself with its worker threads; a
-/// `current_thread` runtime runs only inside its `block_on`. So a task of a `current_thread` runtime must read with
-/// `read_at_async`: a blocking read ([`Reader::read_at`](crate::Reader::read_at)) stops the thread that has to produce its reply,
-/// and may wait forever. A task on the only worker thread of a multi-threaded runtime must use `read_at_async`, too. If the
-/// engine has no worker threads ([`Options::threads`](crate::Options::threads) is 0), every read blocks. If foreread detects that
-/// a thread would wait for itself, that read fails instead, and so do all other reads of the file that are in flight. A program
-/// whose async tasks make blocking reads should create a separate runtime for its sources, and pass the handle of that runtime.
+/// `current_thread` runtime runs only inside its `block_on`. So a task of a `current_thread` runtime must read with `read_at_async`: a
+/// blocking read ([`Reader::read_at`](crate::Reader::read_at)) stops the thread that has to produce its reply, and may wait forever. A
+/// task on the only worker thread of a multi-threaded runtime must use `read_at_async`, too. If the engine has no worker threads
+/// ([`Options::threads`](crate::Options::threads) is 0), every read blocks. If foreread detects that a blocking read would wait for its
+/// own thread, this read fails at once, and so do all other reads of the file that are in flight. A program whose async tasks make
+/// blocking reads should create a separate runtime for its sources, and pass the handle of that runtime.
 ///
 /// Dropping a reader does not wait for its reads in flight: their tasks are cancelled, even if the runtime is not driven. If the
 /// runtime has been shut down, reads fail with [`SourceError::Io`].

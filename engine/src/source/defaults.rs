@@ -17,9 +17,9 @@
 //! | rbd | 16 | 4M | one object of an image, and the `max` of the 2014 experiment on RBD |
 //! | model-live | 4 | 128K | as the simulator for the same model |
 //!
-//! A fetch is at most 1 MiB, but 8 MiB for objects. The reason is that a reader gets the bytes of an object as they arrive, but the bytes
-//! of other sources only when the fetch is complete. The policy `auto` uses only the number of requests and the largest fetch size from
-//! this table, and measures the rest.
+//! A fetch is at most 1 MiB, but 8 MiB for objects. The limit for objects is higher because a reader gets the bytes of an object as they
+//! arrive, but the bytes of other sources only when the fetch is complete. The policy `auto` uses only the number of requests and the
+//! largest fetch size from this table, and measures the rest.
 
 use foreread_core::storage::{KindLimits, LOCAL_FETCH_BYTES};
 use foreread_os::host::Host;

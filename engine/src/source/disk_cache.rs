@@ -23,9 +23,9 @@
 //! | latest | the version of each object that was read last |
 //! | inspect | lists and verifies the cache for the `foreread cache` command |
 //!
-//! The disk cache never fails a read because of a disk error, and never follows a symbolic link in its folder. The disk cache
-//! verifies the checksums of all cached bytes that it serves; files for FUSE passthrough are only verified when they are opened, or
-//! were noted as whole (see `whole`).
+//! The disk cache never fails a read because of a disk error, and never follows a symbolic link in its folder. The disk cache verifies
+//! the checksums of all cached bytes that it serves itself. The kernel serves files for FUSE passthrough, so such a file is verified only
+//! once: when it is opened, or earlier, and then recorded as valid (see `whole`).
 
 mod account;
 #[cfg(feature = "object")]

@@ -216,7 +216,7 @@ impl Transfer {
         }
     }
 
-    /// Returns true if this transfer follows `before` in the same fetch. One request to the storage may then read both.
+    /// Returns true if this transfer follows `before` in the same fetch. One request to the storage may then read both transfers.
     #[must_use]
     pub fn continues(&self, before: &Transfer) -> bool {
         serial_of(self.tag) == serial_of(before.tag)

@@ -1,8 +1,9 @@
 //! `linux-2.6.0`: the readahead of the test kernels of mid-2003, with a current window and a second window ahead of it.
 //!
 //! The policy decides about each page of a read just before the page is looked up in the cache. If a page is absent, the reader waits until
-//! it has arrived, and only then the next page is looked up. The window grows by two pages for each sequential page, and shrinks by two for
-//! each other page. If the window has shrunk to zero, readahead is off until 32 consecutive pages have been read one by one.
+//! it has arrived, and only then the next page is looked up. The window grows by two pages for each page that is read sequentially, and
+//! shrinks by two pages for each page that is not. If the window has shrunk to zero, readahead is off until 32 consecutive pages have been
+//! read one by one.
 //!
 //! ```text
 //!     look(p), page p          look(p+1), page p+1

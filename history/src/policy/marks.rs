@@ -102,7 +102,7 @@ impl State {
     }
 
     /// Returns true if page `off` is in the latest window, or in the range of the same length before this window. A reader whose pages were
-    /// evicted before use reads there.
+    /// evicted before use reads in one of these two ranges.
     pub fn follows_window(&self, off: u64) -> bool {
         let end = self.start + self.size;
         self.start

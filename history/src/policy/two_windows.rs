@@ -1,9 +1,9 @@
 //! The code that the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its ahead window.
 //! This file is not a policy.
 //!
-//! This code processes one page at a time and does not know the size of a request. Each sequential page makes the next window two pages
-//! larger, and each other page makes it two pages smaller, until readahead is off. Readahead is turned on again when enough consecutive
-//! pages have been read.
+//! This code processes one page at a time and does not know the size of a request. Each page that is read sequentially makes the next
+//! window two pages larger, and each page that is not makes it two pages smaller, until readahead is off. Readahead is turned on again
+//! when enough consecutive pages have been read.
 //!
 //! ```text
 //!   start            start+size = astart        astart+asize
@@ -59,7 +59,7 @@ pub struct TwoWindows {
 }
 
 impl TwoWindows {
-    /// Creates a new state; both sizes are in bytes.
+    /// Creates the state of an open file description that has read nothing yet; `max` and `min` are in bytes.
     pub fn new(max: u64, min: u64) -> TwoWindows {
         let (max, min) = (max / PAGE, min / PAGE);
         TwoWindows {
@@ -251,7 +251,7 @@ pub struct Reader<T> {
 }
 
 impl<T: WindowVariant> Reader<T> {
-    /// Creates the state of a new reader; both sizes are in bytes.
+    /// Creates the state of a new reader; `max` and `min` are in bytes.
     pub fn new(max: u64, min: u64, telling: T) -> Reader<T> {
         Reader {
             windows: TwoWindows::new(max, min),

@@ -1,8 +1,8 @@
 //! `zfetch`: the speculative prefetcher of ZFS as of 2022.
 //!
-//! A read that continues a stream is a hit, and reads ahead up to the stream's distance. The distance is initially the
-//! size of the read, and doubles with each hit up to `min`. Beyond `min`, the distance grows by an eighth, up to `max`, but only after a
-//! prefetch that came too late for its read.
+//! A read that continues a stream is a hit, and reads ahead up to the stream's distance. The distance is initially the size of the read,
+//! and doubles with each hit up to the parameter `min`. Beyond `min`, the distance grows by an eighth, up to the parameter `max`, but
+//! only after a prefetch that came too late for its read.
 //!
 //! ```text
 //!   hit        1     2     3  ...   6    7    8 (late)  9   10 (late)

@@ -13,14 +13,14 @@
 //! **Zones** model directories: blocks that are read together are close together, but not in the order of the reads. Therefore some of the
 //! bytes that readahead reads beyond the end of a stream are needed a little later.
 //!
-//! **Batches** model dependencies between reads. Even a replay at full speed issues a read only after the reads on which it
-//! depended in the recording, so fewer reads are outstanding than the depth allows. In this workload, reads are submitted in batches, and
-//! the next batch begins when the previous batch has arrived completely. In a stream, a batch has `depth` reads, because a guest that reads
-//! ahead itself sends several reads at once. Some of the groups outside streams also have such batches; all other batches have one read. If
+//! **Batches** model dependencies between reads. Even a replay at full speed issues a read only after the reads on which it depended in the
+//! recording, so fewer reads are outstanding than the queue depth allows. In this workload, reads are submitted in batches, and the next
+//! batch begins when the previous batch has arrived completely. In a stream, a batch has `depth` reads, because a guest that reads ahead
+//! itself sends several reads at once. Some of the groups outside streams also have such batches; all other batches have one read. If
 //! readahead makes reads faster, the next batch begins sooner, as in a replay.
 //!
-//! No byte is read twice, every read consists of whole blocks, the reads of an extent have no gaps between them, and two extents always
-//! have a gap between them.
+//! No byte is read twice, every read consists of whole blocks, the reads of an extent (a stream, or a group of reads outside streams)
+//! have no gaps between them, and two extents always have a gap between them.
 
 use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;

@@ -8,7 +8,7 @@
 //! for the events have no names, so a run that is killed leaves no files behind.
 //!
 //! A second tracefs instance records what the io_uring workers of all programs read: the kernel itself starts these threads, so tracing the
-//! command does not cover them. Of these events, only those of workers that a traced thread has started are kept.
+//! command does not cover them. Of these events, foreread keeps only the events of workers that a traced thread has started.
 
 use super::event::Decoder;
 use crate::tracefs::ring::{Page, empty_page, read_pages};

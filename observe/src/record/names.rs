@@ -5,10 +5,10 @@
 //!   after the end, while names are missing: programs that it ran, its arguments, library folders, the folders of found files,
 //!   folders below its arguments, then the folders nearest to found files
 //! ```
-//! The nearest folder is the folder that is the fewest steps up and down the tree away. Example: if `site-packages/numpy/core/a.so` was
-//! mapped, `numpy` is one step away from the file's folder, and `numpy/lib` and `site-packages` are two steps away. With this order, a
-//! large folder far away cannot use up the limit of the search before nearer folders are searched, and the order of folders is the same in
-//! every run.
+//! The nearest folder is the one with the shortest path to the folder of a found file, counted in steps up and down the folder tree.
+//! Example: if `site-packages/numpy/core/a.so` was mapped, `numpy` is one step away from the file's folder, and `numpy/lib` and
+//! `site-packages` are two steps away. Nearer folders are searched first, so a large folder far away cannot use up the limit of the
+//! search before them. The order of folders is the same in every run.
 //!
 //! A name is accepted only if device and inode agree and the file is not newer than the recording, because inode
 //! numbers are reused.

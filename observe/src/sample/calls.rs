@@ -1,4 +1,4 @@
-//! Reads which system call blocks a thread, from `/proc/PID/task/TID/syscall`.
+//! Finds out from `/proc/PID/task/TID/syscall` in which system call a thread is blocked.
 //!
 //! ```text
 //!   running                                                    on a CPU, or ready for one

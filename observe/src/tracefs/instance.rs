@@ -53,7 +53,8 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Makes the instance use the system's monotonic clock, which is the same on all CPUs. Before this call the instance has another clock.
+    /// Makes the instance use the system's monotonic clock, which is the same on all CPUs. Before this call, the instance uses the kernel's
+    /// default tracing clock.
     pub fn set_clock(&self) -> Result<(), Failure> {
         self.set("trace_clock", "mono")
     }
@@ -248,9 +249,8 @@ impl Instance {
         self.set("events/enable", "0")
     }
 
-    /// Ends the instance: turns recording off, and lets the guard process remove the instance, so that the caller does
-    /// not wait for the removal, which takes the kernel about 0.1 s. If there is no guard, this call itself removes the
-    /// instance.
+    /// Ends the instance: turns recording off, and lets the guard process remove the instance. The caller does not wait for the removal,
+    /// which takes the kernel about 0.1 s. If there is no guard, this call itself removes the instance.
     ///
     /// All other files of the instance must be closed before this call.
     pub fn leave(mut self) {

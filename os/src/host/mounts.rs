@@ -113,7 +113,7 @@ impl Host {
     }
 
     /// Returns the kernel's device number of the file system on which a process has locked an inode. For btrfs, stat(2) returns another
-    /// number.
+    /// device number than this function.
     pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
         let locks = std::fs::read_to_string(self.proc.join("locks"))?;
         let of_line = |line: &str| {

@@ -6,10 +6,10 @@
 //!   file 4: row groups ─► group 1: chunks ─► chunk 3: metadata ─► 3: path, a list of texts    7: bytes
 //!                                                                 9: first data page         11: dictionary page, 0 for none
 //! ```
-//! A field of a struct starts with a byte: four bits contain the difference to the last field's number, four bits the
-//! field's type. The type determines the length of a field, so a field that is not needed can be skipped. Integers of 16 and of 32 bits
-//! have the same encoding and are both accepted, because old writers mix the two types. Sources: the format's public description
-//! (parquet-format, README and parquet.thrift), Thrift's compact protocol.
+//! A field of a struct starts with a byte: four bits contain the difference to the previous field's number, four bits the field's type.
+//! The type determines the length of a field, so a field that is not needed can be skipped. Integers of 16 and of 32 bits have the same
+//! encoding and are both accepted, because old writers mix the two types. Sources: the format's public description (parquet-format,
+//! README and parquet.thrift), Thrift's compact protocol.
 
 use super::{LayoutError, MAX_HEADER_BYTES, Parts, ReadAt};
 use std::ops::Range;

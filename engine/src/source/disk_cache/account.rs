@@ -32,14 +32,15 @@ impl Account {
         Ok(Account { file })
     }
 
-    /// Total bytes of the cache.
+    /// Returns the total number of bytes that the cache uses, according to the account.
     pub fn bytes(&self) -> u64 {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |sum: u64, bytes: &u64| sum.saturating_add(*bytes);
         read(&file).iter().fold(0, sum)
     }
 
-    /// Changes the numbers of folders in the account by these numbers of bytes, which are negative if files were removed.
+    /// Adds to the number of each folder in the account how many bytes were written there since; the value is negative if files were
+    /// removed.
     pub fn add(&self, changes: &[i64; FOLDERS]) {
         self.change(|numbers| {
             for (number, change) in numbers.iter_mut().zip(changes) {

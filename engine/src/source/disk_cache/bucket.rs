@@ -14,10 +14,10 @@
 //!            GET of checksums and blocks ── gone, wrong ──► run forgotten, the store
 //!                                        └─ late, refused ──► the store; the bucket is not used for a while
 //! ```
-//! A bucket has no locks: if several machines start to read the same data at the same time, each of them fetches it from the
-//! store. foreread deletes nothing in the bucket and enforces no size limit; let a lifecycle rule expire old objects. An invalid
-//! run is replaced by an empty object. An error of the bucket never makes a read fail. A read waits at most 1.5 s for a listing,
-//! for a run, or for the replacement of an invalid run.
+//! A bucket has no locks: if several machines start to read the same data at the same time, each of them fetches it from the store.
+//! foreread deletes nothing in the bucket and enforces no size limit; let a lifecycle rule expire old objects. If the checksum of a run's
+//! data is wrong, foreread replaces the run by an empty object. An error of the bucket never makes a read fail. Each wait of a read for
+//! the bucket is limited to 1.5 s.
 
 use super::OpenSettings;
 use super::claims::Claim;

@@ -39,7 +39,8 @@ pub struct DiskTier {
     listings: Mutex<ListingsRoom>,
 }
 
-/// The cache's folder, with the account file and the lock file for claims, which this process has open.
+/// The cache's folder, with two files in it that this process has open: the account (bytes per subfolder), and the lock file for claims
+/// on ranges.
 pub struct OpenFolder {
     pub folder: CacheFolder,
     /// `None` if the folder is read-only; the cache is then only read.

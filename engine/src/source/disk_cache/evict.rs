@@ -80,7 +80,7 @@ pub struct Place<'a> {
     pub holder: &'a dyn FileHolder,
 }
 
-/// The owner of the cache's open files, which can close those that were removed.
+/// The part of the cache that keeps its files open; it can close the files that were removed, to free their disk space.
 pub trait FileHolder {
     /// Closes removed files: their disk space is freed only then.
     fn close_removed(&self);

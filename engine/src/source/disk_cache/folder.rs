@@ -284,8 +284,8 @@ impl CacheFolder {
         rustix::fs::unlinkat(&self.root, name, AtFlags::REMOVEDIR)
     }
 
-    /// Calls `each` with the name and state of every entry of a subfolder, until it returns false. Removes unfinished files whose writer
-    /// has ended.
+    /// Calls `each` with the name and state of every entry of a subfolder, until `each` returns false. Also removes unfinished files
+    /// whose writer has ended.
     pub fn entries(
         &self,
         folder: &str,

@@ -9,11 +9,11 @@
 //!                     ...   an extra last byte, which makes the length odd, if the version was used again after it had been written
 //!   ab/abcd....data   the bytes at their own offsets, sparse, as long as the source
 //! ```
-//! A source of at most 32 KiB has only one file, in which its bytes follow the checksums. Numbers are little-endian. A checksum is
-//! the CRC-64/NVME of a block and of its position. Bytes are written before their checksums; those of a source of more than 1 MiB
-//! with direct I/O, so that they are not copied into the page cache. A block counts as cached if its checksum is not 0 and matches,
-//! so the files need no fsync. Every read verifies the checksum, so a block that was only partly written, changed, moved or evicted
-//! counts as absent. If several processes write the same block at the same time, they write the same bytes.
+//! A source of at most 32 KiB has only one file, in which its bytes follow the checksums. Numbers are little-endian. A checksum is the
+//! CRC-64/NVME of a block and of its position. Bytes are written before their checksums. If the source has more than 1 MiB, its bytes are
+//! written with direct I/O, so that they are not copied into the page cache. A block counts as cached if its checksum is not 0 and
+//! matches, so the files need no fsync. Every read verifies the checksum, so a block that was only partly written, changed, moved or
+//! evicted counts as absent. If several processes write the same block at the same time, they write the same bytes.
 //!
 //! Example: in an object of 100,000 bytes, the second block begins at byte 4096 of `.data`, and its checksum at byte 2056 of `.sums`.
 
@@ -40,15 +40,15 @@ const MAGIC: [u8; 8] = *b"foreobje";
 const FORMAT: u32 = 2;
 /// A source of at most this many bytes is stored in one file.
 pub const SMALL_BYTES: u64 = 32 << 10;
-/// A version larger than this is written with direct I/O, and noted when it is whole. A smaller one is written at once, and verified when it
-/// is opened.
+/// A version larger than this is written piece by piece with direct I/O, and recorded as valid when it is complete. A smaller version is
+/// written as a whole, and verified when it is opened.
 pub const LARGE_BYTES: u64 = 1 << 20;
-/// Direct I/O needs buffers at multiples of this.
+/// The memory address of a buffer for direct I/O must be a multiple of this number.
 pub const DIRECT_ALIGN: usize = BLOCK_BYTES as usize;
 /// The offset of the byte in the checksum file that is locked while the data must not be removed. A process that uses the file for
 /// FUSE passthrough holds a shared lock on this byte; to evict a part of the data, a process needs an exclusive lock.
 pub const PIN_AT: i64 = 1 << 60;
-/// Number of blocks verified together.
+/// Maximum number of blocks that are verified together.
 pub const MAX_BLOCKS: u64 = 4096;
 /// How often a process checks whether another process has removed an open file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -231,8 +231,8 @@ impl ObjectFiles {
         })
     }
 
-    /// Opens the files of a version that has a data file; that one only for reading. Returns its state too, and the identity that
-    /// [`ObjectFiles::note`] has stored, or 0.
+    /// Opens the files of a version that has a data file; the data file is opened only for reading. Also returns the state of the data
+    /// file (stat), and the identity that [`ObjectFiles::note`] has stored, or 0.
     pub fn open_to_pass(
         folder: &CacheFolder,
         hash: VersionHash,
@@ -265,10 +265,10 @@ impl ObjectFiles {
         }
     }
 
-    /// Creates the files of a version that is not large, with all of its bytes. Returns the disk space that they use.
+    /// Creates the files of a version of at most [`LARGE_BYTES`], with all of its bytes. Returns the disk space that they use.
     ///
     /// # Errors
-    /// Returns [`Errno::EXIST`] if there are files of this version.
+    /// Returns [`Errno::EXIST`] if files of this version already exist.
     pub fn create(
         folder: &CacheFolder,
         hash: VersionHash,
@@ -373,8 +373,8 @@ impl ObjectFiles {
         self.is_linked()
     }
 
-    /// Returns the first block whose checksum would be beyond the end of the file. This depends only on the real length of the
-    /// file, not on the size in its header.
+    /// Returns the first block whose checksum would be beyond the end of the checksum file. The result depends only on the real length of
+    /// this file, not on the size in its header.
     pub fn end_of_sums(&self) -> u64 {
         let len = rustix::fs::fstat(&self.sums).map_or(0, |stat| stat.st_size.cast_unsigned());
         len.saturating_sub(HEADER_BYTES)
@@ -503,7 +503,7 @@ impl ObjectFiles {
         }
     }
 
-    /// Whether this process has written all of the bytes with direct I/O, except a partial last block.
+    /// Returns true if this process itself has written all bytes of the version with direct I/O, except a partial last block.
     pub fn is_own(&self) -> bool {
         let own = self.own_blocks.as_ref();
         own.is_some_and(|own| own.load(Ordering::Relaxed) == blocks_of(self.size))
@@ -517,7 +517,7 @@ impl ObjectFiles {
         self.data().0
     }
 
-    /// Notes the identity of the data file, whose bytes are right.
+    /// Records that all bytes of the data file are valid: stores the file's identity (see `whole`) in the header of the checksum file.
     pub fn note(&self, identity: u64) -> Result<(), Errno> {
         write_all(&self.sums, &identity.to_le_bytes(), NOTED_AT)
     }
@@ -532,7 +532,7 @@ impl ObjectFiles {
         )
     }
 
-    /// Returns true if it should be recorded now that the version was used.
+    /// Returns true if a use of the version should be recorded now; at most one use per minute is recorded.
     pub fn is_due(&self) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = looked
@@ -595,7 +595,8 @@ impl ObjectFiles {
         })
     }
 
-    /// Drops pages of the file from the page cache, which would push out everything else: `len` bytes, or all up to the end.
+    /// Drops the pages of `len` bytes of the data file, or of all bytes up to its end, from the page cache, so that they do not displace
+    /// other files' pages.
     pub fn drop_pages(&self, from: u64, len: Option<NonZeroU64>) {
         let (file, _) = self.data();
         let _ = rustix::fs::fadvise(file, from, len, rustix::fs::Advice::DontNeed);
@@ -603,8 +604,8 @@ impl ObjectFiles {
 
     // ---- eviction of parts ----
 
-    /// Frees the disk space of the next range of `part` bytes, after the range that was freed last. Returns the number of bytes
-    /// freed. Returns `None` if the file system cannot punch holes, or if a process uses the file for passthrough.
+    /// Evicts a part of the version: frees the disk space of the `part` bytes after the range that was freed last. Returns the number of
+    /// bytes freed. Returns `None` if the file system cannot punch holes, or if a process uses the file for passthrough.
     pub fn give_part(&self, part: u64) -> Option<u64> {
         let data = self.data.as_ref()?;
         lock(&self.sums, libc::F_WRLCK, PIN_AT, 1).ok()?;

@@ -56,7 +56,7 @@ impl CachedVersion {
         after.is_none_or(|after| Instant::now() >= after)
     }
 
-    /// During this time, reads of this version do not wait for other processes.
+    /// For the duration `pause`, reads of this version do not wait for other processes that are fetching the same bytes.
     pub fn wait_after(&self, pause: Duration) {
         let after = Some(Instant::now() + pause);
         *self

@@ -18,7 +18,7 @@ use super::whole::{Look, WholeFile};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The next part of a range: whether the tier has it or not.
+/// The next part of a range, which the tier either has or lacks as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Cached up to this offset. The checksums of its blocks follow, if this tier keeps them separately.

@@ -107,7 +107,7 @@ pub struct Pick {
 }
 
 impl Pick {
-    /// Remembers the sample if it is in `bufs`, which hold `read` bytes from offset `at` on.
+    /// Hashes the piece that was chosen as a sample, if it is in `bufs`, which hold `read` bytes from offset `at` on.
     #[inline]
     pub fn look(&mut self, core: &Core, bufs: &[IoSliceMut<'_>], at: u64, read: usize) {
         if let Some(offset) = self

@@ -211,13 +211,14 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Allows any request of up to 32 MiB.
+    /// Limits that allow requests of any size up to 32 MiB.
     pub const ANY: Blocks = Blocks {
         minimum: 1,
         maximum: MAX_REQUEST,
     };
 
-    /// Returns the request sizes that a server has stated, or `None` if they violate the protocol.
+    /// Creates limits from the minimum and maximum request size that a server has stated; returns `None` if these sizes violate the
+    /// protocol.
     pub fn of(minimum: u32, maximum: u32) -> Option<Blocks> {
         let minimum = u64::from(minimum);
         let maximum = u64::from(maximum).min(MAX_REQUEST) / minimum.max(1) * minimum;

@@ -51,9 +51,9 @@ static BUILT_IN: LazyLock<Vec<&'static [u8]>> = LazyLock::new(|| {
     all.map(|der| &**der).collect()
 });
 
-/// Certificates (DER) of the authorities that clients of stores trust in addition to the system's. If the system has no
-/// authorities, and neither SSL_CERT_FILE nor SSL_CERT_DIR is set, these are Mozilla's, which are built into foreread. Otherwise
-/// the list is empty. Use this for other clients in the same program, so that they trust the same authorities.
+/// Certificates (DER) of the authorities that clients of stores trust in addition to the system's. If the system has no authorities, and
+/// neither SSL_CERT_FILE nor SSL_CERT_DIR is set, this is Mozilla's list, which is built into foreread. Otherwise the list is empty. Use
+/// this list for other clients in the same program, so that they trust the same authorities.
 #[must_use]
 pub fn built_in() -> &'static [&'static [u8]] {
     &BUILT_IN

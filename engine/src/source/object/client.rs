@@ -160,8 +160,8 @@ fn reach(url: &Url) -> Reach {
     }
 }
 
-/// Returns the URL that a redirect leads to, or `None` if the reply is not a redirect. If a server on the network redirects to
-/// another host name, this name is resolved, because it could be that of this machine, which is forbidden.
+/// Returns the URL that a redirect leads to, or `None` if the reply is not a redirect. If a server on the network redirects to another
+/// host name, foreread resolves that name, because a redirect to this machine is forbidden.
 ///
 /// # Errors
 /// Returns an error if the target is missing or forbidden.

@@ -9,10 +9,11 @@
 //!                       └──── transient ── Refusal ── permanent, or too often ──► the read fails
 //!   received bytes are kept: the next try continues after them, with the same If-Match
 //! ```
-//! If a reply has another version, or is a 412, the request is sent once more without `If-Match`. The reason is that some servers refuse
-//! the ETags that they have sent themselves, and a single reply may be wrong. The second reply decides whether the object has changed. If
-//! the second reply has the accepted version, requests to that server no longer carry `If-Match` (`network.rs`). `Retry-After` is
-//! respected if the total time allows it; otherwise the read fails at once.
+//! If a reply has another version, or is a 412, the request is sent once more without `If-Match`. foreread asks twice because some
+//! servers refuse the ETags that they have sent themselves, and because a single reply may be wrong. The second reply decides whether the
+//! object has changed. If the second reply has the version that the reader has accepted, the object is unchanged, and requests to that
+//! server no longer carry `If-Match` (`network.rs`). `Retry-After` is respected if the total time allows it; otherwise the read fails at
+//! once.
 
 use super::body::{Body, BodyError, BodyRequest, Head};
 use super::client_error::LastError;
@@ -177,8 +178,8 @@ impl Asker<'_> {
         self.front(1, None).await.map(|front| front.said)
     }
 
-    /// Returns the current version and its first bytes, at most `len` (which must not be 0). Returns the version without bytes if
-    /// the body does not arrive completely, or if the current version is still `held`.
+    /// Returns the current version and its first bytes, at most `len` (which must not be 0). Returns the version without bytes if the
+    /// body does not arrive completely, or if `held` is still the current version.
     pub async fn front(&self, len: u64, held: Option<Validator>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
@@ -506,8 +507,8 @@ async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T
     Err(Refusal::Cancelled)
 }
 
-/// Waits before the next try. Returns the refusal if there is no further try, or if the server requests a longer pause than the
-/// time limit allows. If the server refuses the credentials, they are renewed once.
+/// Waits before the next try of a request. Returns the refusal if there is no further try, or if the server requests a longer pause than
+/// the time limit allows. If the server refuses the credentials, they are renewed once.
 pub async fn pause(
     settings: &ObjectSettings,
     store: &Store,
@@ -545,7 +546,7 @@ pub async fn pause(
 
 /// The destination of one request's bytes: existing buffers, or a sink that passes them on as they arrive.
 ///
-/// A destination refuses bytes that are more than fit.
+/// A destination refuses bytes for which it has no space left.
 ///
 /// ```text
 ///   Buffers  [....][..........][...]      cut from one read; one part each, filled concurrently

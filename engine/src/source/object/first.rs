@@ -32,7 +32,7 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 pub struct Room;
 
 impl Room {
-    /// Returns `None` if the process already holds the maximum number of bytes.
+    /// Reserves space for the first bytes of one object; returns `None` if the process already holds the maximum number of such bytes.
     pub fn take() -> Option<Room> {
         let more = |held: u64| Some(held + FIRST_BYTES).filter(|held| *held <= MAX_HELD);
         HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)

@@ -243,7 +243,7 @@ fn network() -> std::io::Result<Handle> {
     Ok(network.runtime.insert(runtime).handle().clone())
 }
 
-/// Returns true if this thread may wait for async work. A thread of an async runtime may not, because the wait would panic.
+/// Returns true if this thread may wait for async work. A thread of an async runtime may not wait, because the wait would panic.
 pub fn may_wait() -> bool {
     Handle::try_current().is_err()
 }
@@ -322,7 +322,7 @@ struct RequestLimit {
     demand_waits: u32,
 }
 
-/// Permission for one request; returned when it is dropped.
+/// Permission to have one request in flight; another request gets this permission when the value is dropped.
 #[derive(Debug)]
 pub struct Turn<'a> {
     brake: &'a Brake,

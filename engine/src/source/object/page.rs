@@ -63,8 +63,8 @@ pub struct Page {
     pub first: Option<String>,
 }
 
-/// A key that is not a valid file name. The key may be long, so only its beginning is kept, and a hash that distinguishes it from
-/// other keys.
+/// A key that is not a valid file name. The key may be long, so only its beginning and its hash are kept; the hash distinguishes the key
+/// from other keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddKey {
     pub hash: u64,
@@ -199,7 +199,8 @@ impl NextPage {
     }
 }
 
-/// Parses a page in S3's format. Generations are ignored: Google's listings in the S3 protocol have them, but its replies do not.
+/// Parses a page in S3's format. Generations are ignored: over the S3 protocol, Google's server reports them in listings, but not in
+/// replies to reads.
 ///
 /// # Errors
 /// Returns an error if the body is not a page in this format, or is incomplete.

@@ -192,7 +192,7 @@ const HUB_CODES: [(&str, &str); 5] = [
         "try again later: the content delivery network refuses a URL that the hub has just signed",
     ),
 ];
-/// The code of the error that a content network refuses a signed URL which the hub has just returned.
+/// The error code that foreread uses if a content delivery network refuses a signed URL that the hub has just returned.
 pub const ADDRESS_REFUSED: &str = "AddressRefused";
 
 /// S3's codes with 500 and 503; some servers send them with 200.

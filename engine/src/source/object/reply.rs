@@ -567,7 +567,7 @@ async fn led_away(asked: &http::Uri, reply: HttpResponse) -> Refusal {
     }
 }
 
-/// Reads the error in a reply: its status, the error code of S3 or of a hub, the time of a retry, and the region of the bucket.
+/// Reads the error in a reply: its status, the error code of S3 or of a hub, the time before a retry, and the region of the bucket.
 pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let (parts, body) = reply.into_parts();
     let retry_after = retry_after(&parts.headers);

@@ -240,7 +240,7 @@ impl ObjectSettings {
         Ok(self)
     }
 
-    /// Returns the defaults for reading objects with these settings; a fetch is as large as one part.
+    /// Returns the defaults for reading objects with these settings; the maximum size of a fetch is the size of one part (`part_bytes`).
     pub fn defaults(&self) -> Defaults {
         let is_set = self.requests != Defaults::OBJECT.requests;
         let defaults = if is_set {
@@ -297,13 +297,13 @@ impl ObjectSettings {
         self.ca_file.clone().or(named)
     }
 
-    /// Returns true if an environment variable has a value that means yes.
+    /// Returns true if an environment variable has a value that means yes, such as `1` or `true`.
     pub fn is_on(&self, name: &str) -> bool {
         self.variable(name).is_some_and(is_yes)
     }
 }
 
-/// Returns true if a value means yes.
+/// Returns true if a value means yes, such as `1` or `true`.
 pub fn is_yes(value: &str) -> bool {
     let yes = ["1", "true", "on", "yes", "y"];
     yes.iter().any(|word| value.eq_ignore_ascii_case(word))

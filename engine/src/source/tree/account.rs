@@ -17,7 +17,7 @@ use foreread_os::host::Host;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The limit in bytes on a machine with 4 GiB of memory or more.
+/// The limit in bytes for all names in this process, on a machine with 4 GiB of memory or more.
 pub const MAX_NAME_BYTES: u64 = 1 << 30;
 
 static USED: AtomicU64 = AtomicU64::new(0);
@@ -36,12 +36,13 @@ pub fn name_bytes() -> u64 {
     USED.load(Ordering::Relaxed)
 }
 
-/// A part of the limit that a listing or a mount uses; it is released when this value is dropped.
+/// The bytes that one listing or mount has reserved for names, out of the process's limit for all names; dropping this value releases
+/// them.
 #[derive(Debug, Default)]
 pub struct NameBytes(u64);
 
 impl NameBytes {
-    /// Reserves more bytes. Returns false, and reserves nothing, if the limit would be exceeded.
+    /// Reserves more bytes. Returns false, and reserves nothing, if the process's limit for all names would be exceeded.
     #[must_use]
     pub fn grow(&mut self, bytes: u64) -> bool {
         let more = |used: u64| {
@@ -55,7 +56,7 @@ impl NameBytes {
         taken
     }
 
-    /// Releases some of the bytes.
+    /// Releases some of the reserved bytes.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.0);
         self.0 -= bytes;

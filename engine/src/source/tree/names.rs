@@ -31,9 +31,9 @@ const NANOS: i128 = 1_000_000_000;
 mod has {
     pub const META: u8 = 4;
     pub const OWNER: u8 = 8;
-    /// The version has two parts: a strong ETag of 16 bytes in hex digits, and the size of the object.
+    /// This bit means that the version is stored as two parts: a strong ETag of 16 bytes in hex digits, and the size of the object.
     pub const DIGEST: u8 = 16;
-    /// The time is in whole seconds.
+    /// This bit means that the time is stored in whole seconds.
     pub const SECONDS: u8 = 32;
 }
 

@@ -13,7 +13,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval of the checks. Chosen value: Ctrl-C takes effect almost at once, and a check costs only 20 us.
+/// How often a waiting source checks whether its answer is still needed. Chosen value: Ctrl-C takes effect almost at once, and a check
+/// costs only 20 us.
 pub const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// Returns false once the result is no longer needed.

@@ -1,8 +1,8 @@
 //! An io_uring ring and the table of its transfers in flight.
 //!
 //! The table owns the buffers **and** the file of every transfer, from before its submission until the kernel has reported its
-//! completion. The table is a slice of fixed size that never moves, and no thread reads a buffer while its transfer is in flight.
-//! On drop, the ring waits for all transfers. If it cannot wait for a transfer, it leaks that transfer's buffers. This module
+//! completion. The table is a slice of fixed size that never moves, and no thread reads a buffer while its transfer is in flight. On
+//! drop, the ring waits for all transfers. If the ring cannot wait for a transfer, it leaks the buffers of this transfer. This module
 //! never decides what to read, never continues a short transfer, and does not check versions.
 //!
 //! Any thread may submit transfers, and any thread may reap completions, but only one thread may do each at a time. The kernel
@@ -30,8 +30,8 @@ use std::time::Duration;
 /// Maximum number of transfers in flight in one ring, and the number of entries of its submission queue. The completion queue has
 /// twice as many entries.
 pub const RING_DEPTH: u32 = 256;
-/// Maximum number of rings in one process: each uses a descriptor and about 30 KiB of kernel memory. Once this maximum is
-/// reached, threads read further files.
+/// Maximum number of rings in one process: each uses a descriptor and about 30 KiB of kernel memory. Once this maximum is reached, files
+/// that are opened later are read by threads.
 pub const MAX_RINGS: usize = 64;
 /// Safety timeout of a waiting reaper, in case a bug loses a wakeup.
 const LOOK_UP: Duration = Duration::from_secs(1);
@@ -209,8 +209,8 @@ impl Ring {
         !unsafe { self.uring.completion_shared() }.is_empty()
     }
 
-    /// Takes out completed transfers, with the kernel's result: a number of bytes, or a negative error number. If `wait` is true,
-    /// it first waits until a transfer has completed, until it is interrupted, or for [`LOOK_UP`].
+    /// Takes out completed transfers, with the kernel's result: a number of bytes, or a negative error number. If `wait` is true, it
+    /// first waits until a transfer completes, another thread interrupts the wait, or the time [`LOOK_UP`] has passed.
     pub fn reap(&self, wait: bool, ended: &mut Vec<(Flight, i32)>) {
         loop {
             let interrupted = self.collect(ended);

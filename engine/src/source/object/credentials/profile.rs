@@ -96,7 +96,7 @@ impl Profiles {
 }
 
 impl ProfileInUse {
-    /// The result is empty if the files cannot be read.
+    /// Reads the profile that is in use; the result is empty if the files cannot be read.
     pub fn of(settings: &ObjectSettings) -> ProfileInUse {
         let mut all = Profiles::read(settings).unwrap_or_default();
         let keys = all.profiles.remove(name_of(settings).0).unwrap_or_default();

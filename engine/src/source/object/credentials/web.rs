@@ -46,8 +46,8 @@ pub enum MachineService {
 }
 
 impl MachineService {
-    /// Decides by the manufacturer that the machine's firmware reports: if that is one of `makers`, the service is expected.
-    /// `is_named` is true if a setting specifies the service.
+    /// Decides how likely a metadata service is: the service is expected if the machine's firmware reports one of `makers` as the
+    /// manufacturer. `is_named` is true if a setting specifies the service.
     pub fn of(is_named: bool, makers: &[&str]) -> MachineService {
         let maker = Host::here().maker();
         let says = makers.iter().any(|of| maker.contains(of));
@@ -92,7 +92,7 @@ fn made<T>(made: reqwest::Result<T>) -> Result<T, Unfit> {
     made.map_err(|error| Unfit::new(line_of(&error), "check SSL_CERT_FILE"))
 }
 
-/// Sends a request. An error is one line without the URL, because that may contain a secret.
+/// Sends a request. An error is one line without the URL of the request, because the URL may contain a secret.
 pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
     let line = |error: reqwest::Error| line_of(&error.without_url());
     let mut answer = request.send().await.map_err(line)?;

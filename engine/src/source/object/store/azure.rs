@@ -1,9 +1,9 @@
 //! Azure Blob Storage and Data Lake: `az://CONTAINER/KEY`, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`,
 //! `https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY` with or without a signature (`?sv=...&sig=...`).
 //!
-//! Requests carry the first credentials that are found ([`AzureChain`]), or none. A URL without a signature is first requested
-//! without credentials, unless a key of its account is set. The library object_store reads blobs, but cannot list single pages. So
-//! this module requests the pages of listings itself; object_store only signs these requests.
+//! Requests carry the first credentials that are found ([`AzureChain`]), or none. If a key of its account is set, a URL without a
+//! signature is requested with this key; otherwise it is first requested without credentials. The library object_store reads blobs, but
+//! cannot list single pages. So this module requests the pages of listings itself; object_store only signs these requests.
 //!
 //! ```text
 //!   ?restype=container&comp=list&delimiter=/&include=metadata&prefix=dir/ ──► Blobs: Blob (Name, Properties, Metadata), BlobPrefix (Name); NextMarker

@@ -171,7 +171,7 @@ impl Hub {
         format!("{}/resolve", self.url(&self.repository.page()))
     }
 
-    /// Returns a name that all files of a hub share.
+    /// Returns the address of the hub; what foreread learns about a server is stored under this name, for all files of the hub.
     pub fn server(&self) -> &str {
         self.endpoint.as_str()
     }
