@@ -1,4 +1,4 @@
-//! Removes secrets from names of sources: all code that prints, logs or passes on a name uses this rule.
+//! Removes secrets from names of sources: all code that prints, logs or passes on a name uses this module.
 //!
 //! ```text
 //!   https://USER:PASSWORD@host:1/a/b?token=T#x     is shown as    https://host:1/a/b?...
@@ -8,7 +8,7 @@
 //!   http%3A%2F%2Fu%3Ap%40h      (a fully escaped URL)              http://h
 //!   /a/b, rbd:pool/image@snap, nbd+unix:///x?socket=s             unchanged
 //! ```
-//! If in doubt, the rule hides text: a malformed URL may be a URL with a secret that the user has mistyped. Schemes and keys are
+//! If in doubt, this module hides text: a malformed URL may be a URL with a secret that the user has mistyped. Schemes and keys are
 //! compared case-insensitively.
 
 use percent_encoding::percent_decode_str;

@@ -89,7 +89,7 @@ impl Link {
     }
 }
 
-/// A proxy that runs until it is dropped.
+/// A TCP proxy that puts a simulated link in front of a server; it runs until it is dropped.
 pub struct Proxy {
     address: SocketAddr,
     stop: Arc<AtomicBool>,

@@ -33,7 +33,7 @@ const fn inverse(odd: u64) -> u64 {
 }
 
 /// Returns the offset and version for which these eight bytes were made. The function also returns a result for bytes that are not from
-/// this pattern, but then the offset is beyond the end of the file.
+/// this pattern, but then the offset is almost always beyond the end of the file.
 pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
     let word = u64::from_le_bytes(bytes);
     let name = word

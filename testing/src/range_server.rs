@@ -101,7 +101,7 @@ fn answer(seen: &ServedRequest, object: &Object) -> io::Result<ServedAnswer> {
 /// Maximum length of a body that is passed on.
 const MAX_BODY: u64 = 64 << 20;
 
-/// A proxy that runs until it is dropped.
+/// A proxy in front of an HTTP server that can send wrong replies; it runs until it is dropped.
 pub struct LyingProxy(HttpServer);
 
 impl LyingProxy {

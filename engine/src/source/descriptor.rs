@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 /// Sets or releases a lock of the open file description on `len` bytes from `start`, or up to the end of the file if `len` is 0. If
-/// another process holds a conflicting lock, returns an error at once instead of waiting.
+/// another open file description has a conflicting lock, returns an error at once instead of waiting.
 pub fn lock(file: impl AsFd, kind: libc::c_int, start: i64, len: i64) -> nix::Result<()> {
     let range = libc::flock {
         l_type: kind as _,

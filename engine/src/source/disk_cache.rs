@@ -24,8 +24,8 @@
 //! | inspect | lists and verifies the cache for the `foreread cache` command |
 //!
 //! The disk cache never fails a read because of a disk error, and never follows a symbolic link in its folder. The disk cache verifies
-//! the checksums of all cached bytes that it serves itself. The kernel serves files for FUSE passthrough, so such a file is verified only
-//! once: when it is opened, or earlier, and then recorded as valid (see `whole`).
+//! the checksums of all cached bytes that it serves itself. The kernel serves files for FUSE passthrough; such a file is verified when it
+//! is opened, unless it was recorded as complete and valid before (see `whole`).
 
 mod account;
 #[cfg(feature = "object")]

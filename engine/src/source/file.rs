@@ -1,7 +1,8 @@
 //! A file or a block device, read with direct I/O (`O_DIRECT`).
 //!
-//! Without direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache with `POSIX_FADV_RANDOM`, so
-//! that only foreread reads ahead, and not the kernel, too. `describe` reports which of the two ways is used.
+//! If the file system does not support direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache
+//! with `POSIX_FADV_RANDOM`, so that only foreread reads ahead, and not the kernel, too. `describe` reports which of the two ways is
+//! used.
 //!
 //! The version of a file is its size, its modification time and its inode. The version is checked after each read and before each
 //! write ([`version`]). The check detects that the file shrank or was overwritten, and that a longer file was copied over it. If

@@ -29,7 +29,7 @@ pub trait Rule: Send {
     fn demand(&mut self, state: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer);
 }
 
-/// The behaviour that changed between Linux versions (section 2.5).
+/// The behaviour that changed between Linux versions (docs/spec/linux-readahead.md 2.5).
 #[derive(Clone, Copy, Debug)]
 pub struct Quirks {
     /// The hint RANDOM turns readahead off, so every miss reads single pages (before 2.6.34). In later versions it sets
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// Returns true if page `off` is the page in which the last read ended, or the page after that. Before the first read, this is true for
-    /// page 0 (section 2, introduction).
+    /// page 0 (docs/spec/linux-readahead.md 2, introduction).
     pub fn near(&self, off: u64) -> bool {
         match self.prev_end {
             None => off == 0,
@@ -128,8 +128,8 @@ impl State {
         }
     }
 
-    /// Merges two windows (section 2.3): if page `off` would start the next window at once, the next window is added to the
-    /// current one.
+    /// Merges two windows (docs/spec/linux-readahead.md 2.3): if page `off` would start the next window at once, the next window is added
+    /// to the current one.
     pub fn merge(&mut self, off: u64) {
         if off == self.start && self.size == self.async_size {
             self.async_size = next(self.size, self.max);
@@ -137,8 +137,8 @@ impl State {
         }
     }
 
-    /// Applies the decision table of section 2.3: the part that Linux 2.6.31 and all later versions have in common, up to the check whether
-    /// cached pages show a stream. `context` either sets a window and returns true, or does not change the state.
+    /// Applies the decision table of docs/spec/linux-readahead.md 2.3: the part that Linux 2.6.31 and all later versions have in common, up
+    /// to the check whether cached pages show a stream. `context` either sets a window and returns true, or does not change the state.
     pub fn demand(
         &mut self,
         touch: Touch,
@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    /// Returns the rule that the table of section 2.3 would apply to this miss or mark, before any window is set.
+    /// Returns the rule that the table of docs/spec/linux-readahead.md 2.3 would apply to this miss or mark, before any window is set.
     pub fn why(&self, Touch { hit, off, req }: Touch) -> Why {
         match () {
             () if off == 0 => Why::FileStart,

@@ -11,8 +11,8 @@
 //!       current: being read   ahead: requested when reading of the current one began
 //! ```
 //!
-//! The three policies differ in when the windows see a page: [`WindowVariant`]. Hints work the same in all three policies (section 1.4):
-//! WILLNEED reads its range, all other hints are ignored, and no hint changes `max`.
+//! The three policies differ in when the windows see a page: [`WindowVariant`]. Hints work the same in all three policies
+//! (docs/spec/linux-readahead.md 1.4): WILLNEED reads its range, all other hints are ignored, and no hint changes `max`.
 //!
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.4. This code does not stop readahead if the device is congested, and does not
 //! limit forced reads by free memory.
@@ -88,9 +88,9 @@ impl TwoWindows {
         }
     }
 
-    /// Must be called when page `p` is about to be looked up in the cache (section 1.1). Returns the rule by which page `p` starts a
-    /// window, or `None` if page `p` starts no window. If readahead is off, the rule for an absent page is determined when the page is
-    /// found to be absent.
+    /// Must be called when page `p` is about to be looked up in the cache (docs/spec/linux-readahead.md 1.1). Returns the rule by which
+    /// page `p` starts a window, or `None` if page `p` starts no window. If readahead is off, the rule for an absent page is determined
+    /// when the page is found to be absent.
     pub fn look(&mut self, p: u64, ask: &Ask<'_>, answer: &mut Answer) -> Option<Why> {
         let orig = self.next?;
         if (p == self.prev && orig != 0) || self.max == 0 {
@@ -163,8 +163,8 @@ impl TwoWindows {
         (self.next, self.size) = (None, 0);
     }
 
-    /// Must be called when page `p` was found to be absent from the cache (section 1.2). While readahead is off, this function counts the
-    /// consecutive pages before page `p`: if there are enough, readahead is turned on again.
+    /// Must be called when page `p` was found to be absent from the cache (docs/spec/linux-readahead.md 1.2). While readahead is off,
+    /// this function counts the consecutive pages before page `p`: if there are enough, readahead is turned on again.
     pub fn missed(&mut self, p: u64) {
         if let Some(next) = self.next {
             self.next = Some(next.saturating_sub(3).max(self.min));

@@ -12,10 +12,10 @@
 //! | `grep-ide` | 130,104 | 3044 | 743,164 |
 //! | `grep-virtio` | 130,061 | 2820 | 688,477 |
 //!
-//! **Fitted**, each to the published values in brackets (the rows are those of the table below): the lengths of streams and the
-//! size of their reads (requests and MB of `plain`); the share of groups that are submitted in batches (row `none`); the density
-//! of a zone (row `eager` for `boot-virtio` and `grep-ide`, row `plain` for `grep-virtio`); the number of streams of
-//! `boot-virtio` (requests of `eager`). The streams are in four classes, for which `plain` makes 1, 2, 3 or 4 requests.
+//! **Fitted** so that certain values in the table below match the published values (the row is in brackets): the lengths of streams and
+//! the size of their reads (row `plain`, requests and MB); the fraction of groups that are submitted in batches (row `none`); the density
+//! of a zone (row `eager` for `boot-virtio` and `grep-ide`, row `plain` for `grep-virtio`); the number of streams of `boot-virtio` (row
+//! `eager`, requests). The streams are in four classes, for which `plain` makes 1, 2, 3 or 4 requests.
 //!
 //! Results on `model:rbd`, mean of 20 seeds (`compare NAME --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), with
 //! the published values in brackets. The row `none` of `grep-ide` is one of the two published times to which the device model was fitted.

@@ -4,10 +4,10 @@
 //!   a thread starts the command ──► samples until its end: touches, and ended waits ──► records ──► a trace in foreread's format
 //!   another thread examines open files, because a file system may block it forever
 //! ```
-//! Example: a program reads 1 MiB sequentially in reads of 64 KiB from a disk with 2 ms latency. Two of the reads wait, and are
-//! observed with their offset and length; their start and end times are accurate to half a millisecond. The page cache served the reads
-//! between these two reads. The process's counter of read bytes shows that these cached reads took place. They become one record with zero
-//! duration, which is counted as guessed.
+//! Example: a program reads 1 MiB sequentially in reads of 64 KiB from a disk with 2 ms latency. Two of the reads wait, and are observed
+//! with their offset and length; their start and end times are accurate to half a millisecond. The page cache served the reads between
+//! these two reads. The process's counter of read bytes shows that these cached reads took place. The cached reads between two observed
+//! reads become one record with zero duration, which is counted as guessed.
 //!
 //! The recorder never records more bytes than the program has read by its own counter, and the program never waits for the recorder.
 

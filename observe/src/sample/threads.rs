@@ -6,8 +6,8 @@
 //!   touches    read 1M..       read ..1.5M    read ..2.2M    read ..3M, read 3M..      2 MiB were read in between: the run continued
 //! ```
 //! A run is a sequence of sequential reads of one file; only its end is stored. If a thread blocks at a position after the end of a run,
-//! the thread may have continued the run up to there. This is assumed if, since the run was last observed, the thread has read at least the
-//! bytes in between. If a thread has several runs, the bytes that it has read are divided among the runs.
+//! the thread may have continued the run up to there. This module assumes so if the thread has read at least the bytes in between since the
+//! run was last observed. If a thread has several runs, the bytes that it has read are divided among the runs.
 
 use super::StorageUse;
 use super::calls::{Doing, ReadCall, parse};

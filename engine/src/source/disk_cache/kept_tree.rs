@@ -10,9 +10,9 @@
 //! opened. The cached listing of a folder is shown only until the store has answered: after that, the mount shows the store's
 //! listing. If the store refuses to list a folder, its cached listing is not checked again.
 //!
-//! This module opens a file only after the store has confirmed it, unless the cached listing is younger than the user's limit
-//! ([`KeptNames::Believed`]). If a cached listing lacks a name, the store is asked before the name is reported as absent. A
-//! thread stops waiting for a check as soon as its answer is no longer needed.
+//! This module opens a file only after the store has confirmed that the file exists, unless the cached listing is younger than the user's
+//! limit ([`KeptNames::Believed`]). If a cached listing lacks a name, the store is asked before the name is reported as absent. A thread
+//! stops waiting for the check of a listing as soon as the result is no longer needed.
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;

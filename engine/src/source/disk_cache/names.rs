@@ -13,8 +13,8 @@
 //! All files together use at most a 32nd of the cache's limit. To make room for a new file, foreread first removes the files that were
 //! not written for 30 days, then the oldest files. If several processes write the same file at once, the file of the last writer remains.
 //!
-//! Every file is validated when it is read. A file is ignored if it is incomplete, too long, or of another folder or format, or if
-//! it has a time in the future, an invalid entry or unsorted names. A listing that the file format cannot represent is not cached.
+//! Every file is validated when it is read. A file is ignored if it is incomplete or too long, belongs to another folder, or has another
+//! format, a time in the future, an invalid entry or unsorted names. A listing that the file format cannot represent is not cached.
 
 use super::folder::{CacheFolder, inside, now_seconds, used_ns};
 use super::hash::{VersionHash, checksum};

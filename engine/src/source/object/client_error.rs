@@ -1,10 +1,10 @@
 //! Keeps the error of the HTTP client, so that programs can find it as the cause of foreread's own error (a `Refusal`) and downcast
 //! it.
 //!
-//! A `Refusal` is compared and copied; the client's error can be neither compared nor copied, so a `Refusal` cannot contain it.
-//! Instead, each object stores its last client error, together with the `Refusal` that was made from it, by which the error is
-//! found again. An error never shows a URL, because the URL may be signed: the outermost error, which contains the URL, is left
-//! out of the chain of causes.
+//! A `Refusal` is compared and copied; the client's error can be neither compared nor copied, so a `Refusal` cannot contain it. Instead,
+//! each object stores its last client error together with the `Refusal` that was made from this error. The client error is found again by
+//! comparing this `Refusal`. An error never shows a URL, because the URL may be signed: the outermost error, which contains the URL, is
+//! left out of the chain of causes.
 //!
 //! ```text
 //!   object_store::Error ─► RetryError (with its URL) ─► HttpError ─► reqwest::Error ─► io::Error

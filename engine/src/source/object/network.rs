@@ -59,8 +59,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Returns true if a condition for a version may be sent. The version comes from a listing if `is_listed` is true, otherwise
-    /// from a reply.
+    /// Returns true if requests to this server may carry a condition (`If-Match` or `If-Unmodified-Since`) for a version. The version
+    /// comes from a listing if `is_listed` is true, otherwise from a reply.
     pub fn may_name(&self, is_listed: bool) -> bool {
         !(self.refused.load(Ordering::Relaxed)
             || is_listed && self.listed_refused.load(Ordering::Relaxed))
@@ -334,7 +334,7 @@ pub struct Turn<'a> {
 struct DemandWaits<'a>(&'a Brake);
 
 impl Brake {
-    /// Waits until one more request is allowed. `is_awaited` is true if a read waits for this request now.
+    /// Waits until the server's limit allows one more concurrent request. `is_awaited` is true if a read waits for this request now.
     pub async fn turn(&self, is_awaited: impl Fn() -> bool) -> Turn<'_> {
         let mut demand = None;
         loop {

@@ -2,9 +2,9 @@
 //!
 //! S3 allows keys that are not valid file names: an empty part (`dir//c`), `.` and `..`, control characters, parts of more than 255
 //! bytes. This module separates the invalid keys, so that one invalid key does not make a folder unreadable. The library object_store,
-//! which signs and sends the request, would refuse the whole page. So object_store does not get this page: the check of replies
-//! ([`super::reply`]) reads it, and passes an empty page to object_store. A reply that is not a page of a listing, or that has fewer
-//! entries than it states, is refused: missing names would look like deleted files.
+//! which signs and sends the request, would refuse a whole page because of one such key. So object_store never gets the pages of a
+//! listing: the check of replies ([`super::reply`]) reads each page, and passes an empty page to object_store. A reply that is not a page
+//! of a listing, or that has fewer entries than it states, is refused: missing names would look like deleted files.
 //!
 //! ```text
 //!   Contents        dir/c, dir/d    ──► objects, with size, date and ETag

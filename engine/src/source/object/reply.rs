@@ -1,8 +1,8 @@
 //! Parses and validates replies: range, length and version.
 //!
-//! Servers write the same header in many forms, and object_store supports only one form of each header. So this module parses the
-//! headers of a reply, and rewrites them for object_store. A form that has only one possible meaning is accepted. For any other
-//! form, the read fails with an error that contains the header's text.
+//! Servers write the same header in many forms, and object_store supports only one form of each header. So this module parses the headers
+//! of a reply, and rewrites them for object_store. This module accepts a form of a header that has only one possible meaning. For any
+//! other form, the read fails with an error that contains the header's text.
 //!
 //! ```text
 //!   206  Content-Range: Bytes=0-9 / 10    ──► bytes 0-9/10
@@ -14,8 +14,8 @@
 //!        a folder of Azure                ──► Folder
 //!   Last-Modified in a form of RFC 9110   ──► the form that object_store accepts; else none
 //! ```
-//! Example: a read requests `bytes=4096-8191` of an object of 10,000 bytes, and the server does not support ranges. The reply
-//! is a 200 with 10,000 bytes. This module turns it into a 206 with the requested 4,096 bytes. Source: RFC 9110, 13.1 to 15.5.17.
+//! Example: a read requests `bytes=4096-8191` of an object of 10,000 bytes, and the server does not support ranges. The reply is a 200
+//! with 10,000 bytes. This module turns this reply into a 206 with the requested 4,096 bytes. Source: RFC 9110, 13.1 to 15.5.17.
 
 use super::client::{self, Answer, Redirects};
 use super::first::FIRST_BYTES;

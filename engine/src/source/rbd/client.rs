@@ -438,7 +438,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
     let _ = catch_unwind(AssertUnwindSafe(|| in_flight.leave()));
 }
 
-/// The side of a read that waits for its result.
+/// A handle with which a caller waits for the result of a read.
 pub struct Ticket {
     slot: Arc<AnswerSlot>,
     buffers: Arc<Buffers>,

@@ -1,15 +1,15 @@
 //! A compact listing of a folder: names and attributes, for folders with a million objects.
 //!
-//! Each name takes one record in a large block of memory, and four bytes in an index of these records. A caller that requests a
-//! [`Meta`] or an [`Entry`] gets one made from the record. An ETag of 32 hex digits takes 16 bytes, and a number takes as many
-//! bytes as it needs.
+//! Each name takes one record in a large block of memory, and four bytes in an index of these records. A [`Meta`] or an [`Entry`] is
+//! created from the record each time that a caller requests it. An ETag of 32 hex digits takes 16 bytes, and a number takes as many bytes
+//! as it needs.
 //!
 //! ```text
 //!   places  ─► flags │ length, name │ size, seconds, permissions, owner │ version      sorted by name at the end
 //!   example:     1        1 + 15         3       5          2                  16          = 43 bytes, and 4 of its place
 //! ```
-//! Bytes are counted when they are taken from the system ([`NameBytes`]), before a name is stored. Once sorted, a listing never
-//! contains a name twice.
+//! Memory is counted towards the process's limit ([`NameBytes`]) when it is allocated, before a name is stored in it. Once sorted, a
+//! listing never contains a name twice.
 
 use super::account::NameBytes;
 use super::{Entry, Kind, Meta};

@@ -5,8 +5,8 @@
 //! drop, the ring waits for all transfers. If the ring cannot wait for a transfer, it leaks the buffers of this transfer. This module
 //! never decides what to read, never continues a short transfer, and does not check versions.
 //!
-//! Any thread may submit transfers, and any thread may reap completions, but only one thread may do each at a time. The kernel
-//! completes a transfer in the thread that submitted it. If that thread exits, the kernel cancels its transfers: they return
+//! Any thread may submit transfers or reap completions, but at any time at most one thread submits, and at most one thread reaps. The
+//! kernel completes a transfer in the thread that submitted it. If that thread exits, the kernel cancels its transfers: they return
 //! ECANCELED and are submitted again.
 //!
 //! ```text
