@@ -1,8 +1,8 @@
 //! A file or a block device, read with direct I/O (`O_DIRECT`).
 //!
-//! If the file system does not support direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache
-//! with `POSIX_FADV_RANDOM`, so that only foreread reads ahead, and not the kernel, too. `describe` reports which of the two ways is
-//! used.
+//! If the file system does not support direct I/O (tmpfs, some network and FUSE file systems), the file is read through the page cache.
+//! `POSIX_FADV_RANDOM` then switches off the kernel's readahead for the file, so that only foreread reads ahead. `describe` reports which
+//! of the two ways is used.
 //!
 //! The version of a file is its size, its modification time and its inode. The version is checked after each read and before each
 //! write ([`version`]). The check detects that the file shrank or was overwritten, and that a longer file was copied over it. If
@@ -11,8 +11,8 @@
 //! that was set back. For a block device, no writes are detected, because it has no modification time. The file is read through
 //! its open descriptor, so foreread does not notice if another file is renamed over it.
 //!
-//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no threads wait for transfers. If
-//! io_uring returns fewer bytes than requested, the same code as for other reads reads the rest and checks the version.
+//! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no threads wait for transfers. If io_uring
+//! returns fewer bytes than requested, the code that serves all other reads also fetches the rest and checks the version.
 //!
 //! This source never writes unless it was prepared for writing ([`write`]), and never blocks on opening a pipe.
 //!

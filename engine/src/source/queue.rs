@@ -1,10 +1,9 @@
 //! Asynchronous reads of a source: submitted transfers complete later and need no threads.
 //!
-//! A transfer **owns** its buffers from its submission until it is returned, whether or not a caller still waits for it. The
-//! queue also owns the file descriptor that a transfer reads from, until the transfer ends. So it is safe if a reader, a source
-//! or a client is dropped early: the device never writes into memory that has a new owner, and no transfer reads from a
-//! descriptor that now refers to another file. A source without a queue, and transfers that a queue refuses, are read with
-//! [`Source::read_at`](super::Source::read_at).
+//! A transfer **owns** its buffers from its submission until it is returned, whether or not a caller still waits for it. The queue also
+//! owns the file descriptor that a transfer reads from, until the transfer ends. So a reader, a source or a client can safely be dropped
+//! early. The device never writes into memory that has a new owner, and no transfer reads from a descriptor that now refers to another
+//! file. A source without a queue, and transfers that a queue refuses, are read with [`Source::read_at`](super::Source::read_at).
 //!
 //! ```text
 //!   submit ──► in flight ──the storage replies──► ended ──reap──► returned, with its result

@@ -18,11 +18,11 @@
 //! for readahead that is still in flight, so g = 136 KiB. From then on, the next window is requested when half of the current window is
 //! left.
 //!
-//! Differences from the publication: an unread page at the end of the LRU list gets no second chance, because a policy cannot see
-//! the LRU list; instead, the eviction of an unread page lowers `p`. Our cache evicts up to 64 pages together, so `p` never falls
-//! below the size of a read: without this minimum, a single eviction could lower `p` to one page. `p` and `g` are stored for each
-//! stream, not for each page, and for at most 256 streams of a file. The publication says "increment" `g`, but not by how much.
-//! We add the size of the read: reads are then faster than if `g` grows by one page.
+//! Differences from the publication: an unread page at the end of the LRU list gets no second chance, because a policy cannot see the LRU
+//! list. Instead, the eviction of an unread page lowers `p`. Our cache evicts up to 64 pages together, so `p` never falls below the size
+//! of a read: without this minimum, a single eviction could lower `p` to one page. `p` and `g` are stored for each stream, not for each
+//! page, and for at most 256 streams of a file. The publication says "increment" `g`, but not by how much. We add the size of the read:
+//! reads are then faster than if `g` grows by one page.
 //!
 //! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, section "AMP Algorithm".
 

@@ -24,8 +24,8 @@
 //! Example: one program reads randomly, another sequentially. Each random read then replaces a stream that was never hit, so the
 //! sequential reader keeps its stream.
 //!
-//! Differences from the original: a read that misses fetches only its pages and not its whole record; indirect blocks are not prefetched;
-//! and the distance keeps doubling even if requests in flight take a large part of the cache.
+//! Differences from the original: a read that misses fetches only its pages and not its whole record, and indirect blocks are not
+//! prefetched. Here, the distance keeps doubling even if requests in flight take a large part of the cache.
 //!
 //! Source: openzfs pull request 13452, "More speculative prefetcher improvements" (Alexander Motin, 2022); names and defaults from
 //! the manual page zfs(4) (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB, `zfetch_max_streams` 8, `zfetch_min_sec_reap`

@@ -10,8 +10,8 @@
 //!                   2        4          1                 3          in which order: drawn
 //! ```
 //!
-//! - The size of a file (an executable, library, font or cache) is a whole number of pages, with a lognormal distribution and a median of
-//!   512 KiB; one in a hundred files is larger than 8 MiB. Two in three files contain executable code.
+//! - The size of a file (an executable, library, font or cache) is a whole number of pages. Sizes are lognormally distributed with a
+//!   median of 512 KiB; one in a hundred files is larger than 8 MiB. Two in three files contain executable code.
 //! - Programs touch a file in stretches of consecutive pages, with gaps between them; the lengths of both are exponentially distributed.
 //!   Some gaps are long: they are parts of a file that the program never needs. The length of these long gaps determines how fast the
 //!   used fraction falls as the read-around grows; the lengths of stretches and of short gaps determine the used fraction of a small

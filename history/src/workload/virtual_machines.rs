@@ -36,8 +36,8 @@
 //! | | aligned | 121.9 (123.32 ± 1.29) | 1195 (1139) | 1519 (1409) |
 //! | | eager | 123.3 (127.75 ± 1.32) | 873 (842) | 2415 (2218) |
 //!
-//! **Assumed**, because the posting says nothing about it: the queue depth (1 for IDE, 4 for virtio), no byte is read twice, the sizes of
-//! reads outside streams, and which reads are submitted together.
+//! **Assumed**, because the posting says nothing about it: the queue depth (1 for IDE, 4 for virtio), that no byte is read twice, the
+//! sizes of reads outside streams, and which reads are submitted together.
 
 use super::volume::Shape;
 use foreread_core::policy::spec::SpecError;

@@ -19,7 +19,7 @@
 //! itself sends several reads at once. Some of the groups outside streams also have such batches; all other batches have one read. If
 //! readahead makes reads faster, the next batch begins sooner, as in a replay.
 //!
-//! No byte is read twice, every read consists of whole blocks, the reads of an extent (such as a stream) have no gaps between them, and
+//! No byte is read twice, and every read consists of whole blocks. The reads of an extent (such as a stream) have no gaps between them;
 //! two extents always have a gap between them.
 
 use foreread_core::policy::spec::SpecError;

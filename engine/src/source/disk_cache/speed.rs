@@ -9,8 +9,8 @@
 //!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
 //!                                                                          not faster ──► disk; if slow, 8 ranges from the store every 5 s
 //! ```
-//! If reads now use only the disk or only the store, the speed of the unused one is still measured from time to time, so that a wrong
-//! rate is corrected.
+//! If reads now use only the disk or only the store, the speed of the other is still measured from time to time, so that a wrong rate is
+//! corrected.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 //!
 //! Direct writes must be aligned to sectors: a partial sector would have to be read, modified and written back, and two writers could
 //! overwrite each other's bytes. Before the kernel reads a range directly, it writes back the dirty pages of that range. So reads through
-//! one descriptor return what was written through the other. This module never extends the file, and never writes to another file that
-//! was later given the same name.
+//! the descriptor for direct I/O return the data that was written through the separate descriptor. This module never extends the file,
+//! and never writes to another file that was later given the same name.
 //!
 //! ```text
 //!   write: same version? ── under_way + 1 ── pwrite ── under_way - 1 ── 0? the file's time is now ours: no change of version
