@@ -169,8 +169,8 @@ impl RunReport {
         }
     }
 
-    /// Returns whether readahead gained nothing in this run because no policy can predict the command's next read. In this case, a plan
-    /// made from a recorded run can still help.
+    /// Returns whether readahead gained nothing in this run because no policy can predict the command's next read. If the result is true, a
+    /// plan made from a recorded run can still help.
     #[must_use]
     pub fn has_no_pattern(&self) -> bool {
         self.nothing() == Some(NO_PATTERN)

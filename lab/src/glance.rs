@@ -5,7 +5,7 @@
 //!   4 KiB at random, one at a time     256 at most, 0.8 s     the median is the latency
 //!   1 MiB at random, four at a time     96 at most, 1.2 s     the rate is that of the last two thirds
 //! ```
-//! The two measurements together read at most 97 MiB. Of the large reads, only the last two thirds are measured, because storage that was
+//! The two measurements together read at most 97 MiB. Only the last two thirds of the large reads are measured, because storage that was
 //! idle may answer the first reads faster than it can sustain. Example: a 200 MB/s link with 20 MB of burst credit delivers 490 MB/s over
 //! 33 MiB, but 205 MB/s over the last two thirds of 96 MiB. The reads bypass the page cache.
 

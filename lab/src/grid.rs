@@ -36,7 +36,7 @@ pub const SCHEMA: &str = "foreread.cell/1";
 /// The largest cell file that is read: a cell of a sweep has 1.5 kB, a cell of the evaluation 500 bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The parameters of a cell. Two cells with the same key have the same result.
+/// The parameters of a cell (one measurement of the grid). Two cells with the same key have the same result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CellKey {
     /// Version of foreread that measured the cell.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A mode determines how the reads are timed. Times that were measured in different modes cannot be compared, so all
-//! rows of a table have the same mode. A replay never writes. A replay contains only reads that the program itself requested: readahead in
-//! the trace is left out, and reported as a number.
+//! rows of a table have the same mode. A replay never writes. A replay contains only reads that the program itself requested: requests for
+//! readahead in the trace are left out, and the report states their number.
 
 mod infer;
 mod kept;

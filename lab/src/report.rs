@@ -102,7 +102,7 @@ pub struct Table {
     pub shortened: Option<SpanCut>,
 }
 
-/// By how much the span of a workload was reduced because the source is slow.
+/// How much smaller than usual the span of a workload (the range of bytes in which it reads) is, because the source is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanCut {
     /// Bytes that the reads span.

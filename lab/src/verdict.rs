@@ -45,8 +45,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// If this verdict found a gain, adds the step that sets the readahead of the disk on which the file is to the value that `doctor`
-    /// advises.
+    /// If this verdict found a gain, adds one more step: to set the readahead of the file's disk to the value that `doctor` advises.
     #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();
@@ -88,7 +87,7 @@ pub enum Standing {
     Suspicious,
 }
 
-/// How the figures were obtained.
+/// How the figures of a verdict were obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
@@ -103,7 +102,7 @@ pub enum Confidence {
     Low,
 }
 
-/// Kinds of steps, in ascending order of their cost to the user.
+/// Kinds of steps that a verdict can advise, in ascending order of their cost to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {

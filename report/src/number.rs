@@ -82,7 +82,7 @@ pub fn span_s(mean: f64, half: Option<f64>) -> String {
 }
 
 /// Like [`span_s`], but with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800 ±0.0004`. If half
-/// the interval is even smaller, it is left out.
+/// the interval would be rounded to zero even with these decimals, it is left out.
 #[must_use]
 pub fn span_seen(mean: f64, half: Option<f64>) -> String {
     const MORE: usize = 2;

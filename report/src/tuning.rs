@@ -1,8 +1,8 @@
 //! Formats the parameters that the policy `auto` has adapted at run time, as one line of text.
 //!
 //! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00
-//! x 190 MB/s x 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. In the product at the end, the first factor
-//! is the ratio of the readahead distance (22.8 MB) to rate x latency.
+//! x 190 MB/s x 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. In the product in parentheses, the first
+//! factor is the ratio of the readahead distance (22.8 MB) to rate x latency.
 
 use crate::number::{MB, amount, latency_us, size_b, three};
 use foreread_core::policy::{Limit, Tuning};

@@ -3,8 +3,8 @@
 //!
 //! A job has `depth` slots, and a slot has at most one outstanding request. After its request is served, a slot waits for the rest of its
 //! batch, then for the think time before the job's next request, and then issues that request. In a timed job (a job that issues requests
-//! at recorded times), one slot waits for the time of the next request. When it issues the request, another slot starts to wait for the
-//! request after that.
+//! at recorded times), one slot waits for the time of the next request. When this slot issues the request, another slot starts to wait for
+//! the time of the following request.
 //!
 //! ```text
 //!   slot:   waits for a time ──expire──► ready ──poll──► Step::Issue ──► in service ──served──► ready, or its batch

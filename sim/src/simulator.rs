@@ -505,7 +505,7 @@ impl Refaults {
         }
     }
 
-    /// Returns the number of bytes that were read again.
+    /// Returns the number of bytes that were read again after they had been evicted.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,6 +1,6 @@
 //! Finds a trace format by its name or by the first bytes of a file.
 //!
-//! The notation is `NAME` or `NAME:key=value,...`, as for policies and workloads: `csv:unit=us`. Detection uses only
+//! A format is written as `NAME` or `NAME:key=value,...`, as policies and workloads are: for example, `csv:unit=us`. Detection uses only
 //! the first bytes of a file. If a file fits two formats with different units, detection fails, and the error names both formats. The list
 //! of formats is in `formats`.
 

@@ -1,6 +1,6 @@
 //! Errors that are found in traces. An error message is one line that says which record is wrong, why, and what to do.
 //!
-//! The message does not quote a whole record, which may contain megabytes of user data.
+//! An error message never quotes a whole record, which may contain megabytes of user data.
 
 use foreread_os::failure::Failure;
 use std::path::{Path, PathBuf};

@@ -221,8 +221,8 @@ impl Follow {
         self.settled_ns = at_ns;
     }
 
-    /// From now on, ignores writes and hints for files that are not in `read`. An example of such a file is the standard
-    /// output of a command, which was open before the first event and is never read.
+    /// From now on, ignores writes and hints for files that are not in `read`. An example of a file that is ignored is the standard output
+    /// of a command: it was open before the first event and is never read.
     pub fn only_of(&mut self, read: &[FileKey]) {
         self.read = Some(read.iter().copied().collect());
     }

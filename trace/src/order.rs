@@ -192,7 +192,7 @@ impl Iterator for ByStart {
     }
 }
 
-/// A queue of records in the order of their starts, some of which still lack their end.
+/// A queue of records in the order of their start times; the end time of some of them is not known yet.
 pub struct HeldRecords<T> {
     slots: VecDeque<Slot<T>>,
     /// The ticket of the first record.

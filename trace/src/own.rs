@@ -21,7 +21,7 @@ mod read;
 mod write;
 
 /// The first bytes of every file in foreread's own format. The bytes are not text, so that a conversion of line ends damages them and is
-/// noticed. The last of these bytes is the version. The last byte is the version.
+/// noticed. The last of these bytes is the version of the format.
 pub const MAGIC: [u8; 8] = [0x89, b'F', b'R', b'T', b'\r', b'\n', 0x1a, VERSION];
 /// The version of the format that is written, and the only version that can be read.
 pub const VERSION: u8 = 1;

@@ -2,7 +2,8 @@
 //!
 //! The command `foreread` starts itself again for `tune` (which runs `record` as a child), and for the guard processes
 //! of tracefs and of `watch`. If foreread is a library in another program, the executable of the process is that program's: for example,
-//! the Python interpreter. A program that contains foreread as a library must tell it with [`set`] which command to start.
+//! the Python interpreter. A program that contains foreread as a library must therefore call [`set`] to choose the command that foreread
+//! starts.
 //!
 //! ```text
 //!   foreread         /proc/self/exe record ...

@@ -7,8 +7,8 @@
 //!   cached(file, 0..16M)   Some(16M): everything    Some(4M): a part    None: the kernel does not say
 //!   absent(file, 0..16M)   [8M..16M]                                    the ranges that are worth a call
 //! ```
-//! The kernel answers for files that the caller owns or may write. For other files cachestat fails with EPERM, and mincore(2) claims that
-//! every page is cached: then the result is `None`, and the caller reads everything.
+//! cachestat works only for files that the caller owns or may write. For a file that the caller neither owns nor may write, cachestat fails
+//! with EPERM, and mincore(2) claims that every page is cached: then the result is `None`, and the caller reads everything.
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

@@ -8,12 +8,13 @@
 //!   SUBSYSTEM=="block", ENV{ID_SERIAL}=="S3X", ..., ATTR{queue/read_ahead_kb}="1024"
 //! ```
 //! If the process is killed, the file has either the old or the new text. The file is written before a value is set,
-//! and deleted after all values are restored, so it always lists every change. If another program has set a value in
-//! the meantime, that value is kept, and so are lines that an administrator added to the file. The lock is a separate
-//! file that only root may open, because every user could lock a file that is readable for all.
+//! and deleted after all values are restored, so it always lists every change. If another program has changed a value since foreread set
+//! it, `--undo` keeps the newer value; it also keeps the lines that an administrator added to the file. The lock is a separate file that
+//! only root may open, because every user could lock a file that is readable for all.
 //!
-//! If another file also sets the value, it is changed only with --force. The file of udev rules is never half written. The readahead of a
-//! mount without a disk, such as NFS, is never set, because such a mount gets another device number each time it is mounted.
+//! If another configuration file also sets the readahead of a disk, foreread changes this readahead only with `--force`. The file of udev
+//! rules is never half written. The readahead of a mount without a disk, such as NFS, is never set, because such a mount gets another
+//! device number each time it is mounted.
 
 use super::identity::{condition, pattern};
 use super::pins::Pin;
@@ -72,8 +73,8 @@ pub struct DiskToFix<'a> {
 /// Sets the advised readahead of these disks. If `is_dry` is true, changes nothing and only returns what it would change.
 ///
 /// # Errors
-/// Returns an error if the readahead of one of the disks must not be set, or if the file of udev rules cannot be written. In
-/// these cases nothing was changed.
+/// Returns an error if the readahead of one of the disks must not be set, or if the file of udev rules cannot be written. If an error is
+/// returned, nothing was changed.
 pub fn fix(
     host: &Host,
     disks: &[DiskToFix<'_>],

@@ -1,4 +1,5 @@
-//! Finds a permanent identity of a disk for a udev rule; udev must know this identity when it processes rule files whose number is 61.
+//! Finds a permanent identity of a disk for a udev rule; udev must know this identity when it processes the rule files whose names begin
+//! with 61.
 //!
 //! ```text
 //!   disk          ENV{ID_SERIAL}, ID_WWN, ID_PATH         60-persistent-storage.rules, at `add`

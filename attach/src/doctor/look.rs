@@ -47,7 +47,7 @@ impl StorageKind {
     }
 }
 
-/// A device and the properties derived from its facts.
+/// A device, with the properties that are derived from the known facts about it.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
     pub device: BackingDevice,

@@ -76,7 +76,7 @@ impl Devices {
         (device.slept, device.reason) = (device.slept + 1, reason);
     }
 
-    /// Starts to examine the ignored devices whose pause has ended. Returns whether there are such devices.
+    /// Starts to examine the ignored devices whose pause has ended. Returns whether the examination of any device was started.
     pub fn wake(&mut self, now: Instant) -> bool {
         let ready =
             |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);

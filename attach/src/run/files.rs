@@ -6,7 +6,7 @@
 //!      └── listed in a folder ──► known at its first read
 //! ```
 //! A file is ignored for [`IGNORED`] if all of it was already in the page cache when the run began, because readahead could gain nothing.
-//! For most commands this applies to all shared libraries.
+//! For most commands, all shared libraries are already cached, and so are ignored.
 //!
 //! This module keeps no files open.
 

@@ -1,8 +1,8 @@
 //! Decides whether readahead by another process can gain anything on a storage device.
 //!
-//! Readahead can gain nothing in two cases. First, the kernel itself reads ahead: for a file that is read sequentially, it keeps
-//! `read_ahead_kb` in flight, which is enough if this is more than twice what the storage delivers in one round trip. Second, foreread
-//! learns of a read half a millisecond after the read began, and by then fast storage has already answered.
+//! Readahead can gain nothing in two cases. First, the kernel's own readahead may be enough: for a file that is read sequentially, the
+//! kernel keeps `read_ahead_kb` in flight, and that is enough if it is more than twice what the storage delivers in one round trip. Second,
+//! foreread learns of a read half a millisecond after the read began, and by then fast storage has already answered.
 //!
 //! ```text
 //!   latency 1.3 ms, 200 MB/s: 260 KB a round trip      kernel 128 KiB     worth it
@@ -245,7 +245,7 @@ impl Gain {
         }
     }
 
-    /// Returns the reason for the latest judgement.
+    /// Returns the reason for the latest decision that readahead gains nothing on the storage device, if there was such a decision.
     pub fn reason(&self) -> Option<Reason> {
         self.reason
     }

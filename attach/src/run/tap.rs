@@ -88,7 +88,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Creates a tap that observes nothing yet and is not prepared.
+    /// Creates a tap, which will observe reads through tracepoints; it observes nothing before [`Tap::prepare`] is called.
     ///
     /// # Errors
     /// Returns an error if the tracefs instance for the tap cannot be created.

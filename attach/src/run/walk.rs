@@ -6,10 +6,10 @@
 //!   src/c src/d src/sub/e src/sub/f src/g    depth first, as find, grep -r and tar go
 //!   lib/h lib/i                              then the folders after src, in the order of the parent folder
 //! ```
-//! The files are in the order of readdir(3), in which programs also read them unless they sort. The decision core decides whether the
-//! command follows this order: a listed file is read ahead only if the command seems to read the files in this order. The listing stays at
-//! most [`MAX_LEAD`] files ahead of the command. The stat call on a listed file also loads its inode, for which the command would otherwise
-//! wait.
+//! The files are in the order of readdir(3), in which programs also read them unless they sort the names. The decision core decides whether
+//! the command follows this order: a listed file is read ahead only if the command seems to read the files in this order. The listing stays
+//! at most [`MAX_LEAD`] files ahead of the command. The stat call on a listed file also loads its inode, for which the command would
+//! otherwise wait.
 //!
 //! The listing follows no links, does not enter other file systems, and contains a limited number of files.
 

@@ -5,7 +5,8 @@
 //!   all of it fetched ──► wait until the program reads the first range that was not ──► 214 MiB more
 //! ```
 //! If the program itself reads the first range of the plan that was not fetched, it has used the ranges before it, and the kernel may now
-//! evict them. Only half of the size of these ranges is added to the budget, because the program may read in another order than the plan.
+//! evict them. Only half of the size of the ranges that the program has used is added to the budget, because the program may read in
+//! another order than the plan.
 
 use foreread_os::host::Host;
 use foreread_os::host::memory::Room;

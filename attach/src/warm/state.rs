@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Size in bytes of the parts (pieces) in which a plan is fetched. A fetch of this size takes 5 ms at 200 MB/s, so the number of pieces in
 /// flight can be adjusted in small steps.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Maximum number of pieces in flight; plans of small files need many.
+/// Maximum number of pieces (parts of a plan) that are fetched at the same time; a plan of small files needs many pieces in flight.
 pub const MAX_IN_FLIGHT: u32 = 64;
 /// Most pieces in flight before the meter has measured. With its results, small pieces may use up to
 /// [`MAX_IN_FLIGHT`].

@@ -143,7 +143,7 @@ impl Reads {
         })
     }
 
-    /// Notes for the table about these reads on this target.
+    /// Returns the notes that the table shows about these reads on this target.
     pub fn notes(&self, place: &Description) -> Vec<String> {
         let Reads::Trace(replay) = self else {
             return Vec::new();

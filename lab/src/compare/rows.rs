@@ -1,5 +1,5 @@
-//! Plans the rows of a table. A row has a name, the component that does the readahead (a policy of foreread, the kernel or librbd), and the
-//! size of a cache page.
+//! Plans the rows of the table of a comparison. A row has a name, the component that does the readahead (a policy of foreread, the kernel
+//! or librbd), and the size of a cache page.
 //!
 //! Example: on a file with `--policy rbd-plain` there are three rows: `none` and `rbd-plain`, which are policies of
 //! foreread, and `kernel`, the page cache. On a model there is a row for the oracle (perfect foresight) instead of `kernel`.

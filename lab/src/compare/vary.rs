@@ -315,8 +315,8 @@ pub struct MeasuredSeries {
     pub missing: Vec<String>,
 }
 
-/// Measures every value. If the plan is stopped, the value that was being measured and all later values are missing
-/// from the series.
+/// Measures with every value of the varied parameter. If the plan is stopped, the value that was being measured and all later values are
+/// missing from the series.
 ///
 /// # Errors
 /// Returns a [`VaryError`]; nothing is measured if one of the values cannot be measured.

@@ -2,8 +2,8 @@
 //! table of an RBD image.
 //!
 //! Each run has a new client, so its cache is empty. The amount that librbd read ahead comes from librbd's counters, which are read through
-//! its admin socket. In these rows, foreread's counters are missing. The settings listed here always have these values, even if Ceph's
-//! configuration sets others.
+//! its admin socket. In these rows, foreread's counters are missing. Each row always has the settings in the following table, even if
+//! Ceph's configuration sets other values.
 //!
 //! | row | settings |
 //! |---|---|

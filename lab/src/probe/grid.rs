@@ -19,8 +19,8 @@ use foreread_sim::rng::Rng;
 pub const MIN_BYTES: u64 = 4 << 10;
 /// Size of the largest request: the largest readahead for which published figures exist.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Request sizes that are measured at every queue depth. The time of the first size depends mostly on the latency. The time of the next two
-/// sizes depends on latency and bandwidth, and the time of the last size mostly on the bandwidth.
+/// Request sizes that are measured at every queue depth. The time of a request of 4 KiB depends mostly on the latency. The time of a
+/// request of 32 or 128 KiB depends on latency and bandwidth, and the time of a request of 1 MiB mostly on the bandwidth.
 pub const DEEP_BYTES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, 1 << 20];
 /// The measured queue depths above 1.
 pub const DEPTHS: [u32; 6] = [2, 4, 8, 16, 32, 64];

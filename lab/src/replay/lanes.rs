@@ -1,5 +1,5 @@
 //! Builds the readers of a replay in the time modes asap and closed: one reader for each thread of the trace, or for each open file
-//! description if the trace has no threads. A reader starts each read after its previous read.
+//! description if the trace has no threads. Each reader starts its reads in their recorded order.
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each series with the same open
@@ -7,9 +7,9 @@
 //!   several at once, closed    a chain for each; the next read goes to the chain that was idle for the shortest time
 //! ```
 //!
-//! In mode closed, a reader starts only after the last of the other readers' reads that had ended before its first read in the trace. For
-//! example, a shell starts a program after the previous program has ended: if the reads of the first program get faster, the second program
-//! starts earlier.
+//! In mode closed, a reader waits for a read of another reader before it starts: among the reads that had ended in the trace before this
+//! reader's first read began, it waits for the one that ended last. For example, a shell starts a program after the previous program has
+//! ended: if the reads of the first program get faster, the second program starts earlier.
 //!
 //! A replay never has more reads in flight than the trace.
 
@@ -30,7 +30,8 @@ pub struct ReplayJobs {
 }
 
 impl ReplayJobs {
-    /// Creates the result for jobs whose overlap is not reported, because the trace itself determines it.
+    /// Creates the result for jobs whose overlap (the number of reads in flight at the same time) is not reported, because the trace itself
+    /// determines it.
     pub fn plain(jobs: Vec<Job>) -> ReplayJobs {
         ReplayJobs {
             jobs,
@@ -39,7 +40,7 @@ impl ReplayJobs {
     }
 }
 
-/// Builds the jobs for mode asap or closed.
+/// Builds the jobs of a replay in mode asap or closed.
 pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
     let pauses = Pauses {
         mode,

@@ -1,7 +1,7 @@
 //! Loads a trace for a replay: its records, the sizes of its files, and how many records were skipped.
 //!
 //! The whole trace is kept in memory, because a workload runs many times. Therefore the number of records is limited,
-//! and a replay can be limited to the first records. If the trace has no times, none are invented.
+//! and a replay can be limited to the first records. If the trace has no times, foreread does not invent times.
 
 use super::kept::{KeptRecord, What};
 use foreread_core::machine::MAX_IDS;

@@ -21,7 +21,8 @@ use std::collections::{BTreeMap, HashMap};
 /// A scan may skip this many bytes: a program that reads one page in every few is still scanning.
 const NEAR_BYTES: u64 = 4 * Workload::PAGE_BYTES;
 /// Maximum number of pages by which all page faults of a trace together are extended, in addition to the one page of
-/// each fault. A maximum of so many pages means 16 GiB of mappings, and the requests for these pages need about 170 MB of memory.
+/// each fault. With this maximum, the additional pages are at most 16 GiB of mappings, and the requests for these pages need about 170 MB
+/// of memory.
 pub const MAX_PAGES: u64 = 1 << 22;
 
 /// Sets the length of each page fault to the range that the program then accessed. Returns the number of faults that

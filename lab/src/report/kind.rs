@@ -31,7 +31,7 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// Returns the kind of the row that this policy gets.
+    /// Returns the kind of the table row that shows this policy.
     #[must_use]
     pub fn of(policy: &PolicySpec) -> RowKind {
         if policy.info.name == foreread_core::policy::none::INFO.name {

@@ -84,7 +84,7 @@ impl Series {
     }
 
     /// Formats the series of reports as text, at most [`width::columns`] wide and with a newline at the end. If `details` is true, the text
-    /// also explains the statistics behind the marks.
+    /// also explains the statistics on which the marks in the tables are based.
     #[must_use]
     pub fn render(&self, details: bool) -> String {
         let title = format!("{}: {}", self.title(), self.how());

@@ -1,5 +1,5 @@
-//! Classifies the reads of each file as sequential, backward, strided or random, by offsets alone. Streams are
-//! detected within each open description:
+//! Classifies the reads of each file as sequential, backward, strided or random, by offsets alone. Streams (series of reads with one
+//! pattern) are detected separately for each open file description:
 //!
 //! ```text
 //!   last read of a stream    ├───┤

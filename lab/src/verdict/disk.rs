@@ -1,4 +1,4 @@
-//! Computes which readahead a disk should have. A formula gives the costs and the gain of each value; short sequential
+//! Computes which readahead a disk should have. A formula gives the costs and the gain of each possible readahead size; short sequential
 //! reads check the result.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //!   rate     ((1 / bandwidth)^1.5 + (latency / size / 2)^1.5)^(-1/1.5)  one sequential reader: two windows are in flight
 //! ```
 //! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A device that serves
-//! these two windows one after the other delivers only the rate of one window. Therefore the value is chosen by the rate of one window,
-//! which every device reaches, but its gain is computed with the rate of two windows.
+//! these two windows one after the other is only as fast as with one window in flight. Therefore the readahead size is chosen by the rate
+//! with one window in flight, which every device reaches, but the gain of this size is computed with the rate for two windows in flight.
 //!
 //! The exponent 1.5 describes how much the reads of two windows overlap. The exponent 1.5 is between two limits: an exponent of 1 means no
 //! overlap, and 2 fits the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048 and 8192, Linux 6.18 with ext4

@@ -1,7 +1,7 @@
 //! A device that serves one command at a time: a disk, a USB stick, a SATA drive without a queue.
 //!
-//! The time of a command of `S` bytes depends only on `S`, as in the published measurements that this model reproduces. In these
-//! measurements, one program reads in a closed loop, and each readahead window is one command. The formula is:
+//! The time of a command of `S` bytes depends only on `S`, as in the published measurements that this model reproduces. In the published
+//! measurements, one program reads in a closed loop, and each readahead window is one command. The formula for the time of a command is:
 //!
 //! ```text
 //!   T(S) = c * ceil(S / M) + seg(S)
@@ -225,8 +225,9 @@ impl Form {
         std::iter::once(transfers as f64).chain(kib).collect()
     }
 
-    /// Fits the formula to measured pairs of bytes and nanoseconds. Returns a model that gives the time of a command of any length,
-    /// or `None` in the same cases as [`relative_least_squares`].
+    /// Fits the coefficients of the formula `T(S)`, whose form is `self`, to measured pairs: the bytes of a command and its time in
+    /// nanoseconds. Returns a model that gives the time of a command of any length, or `None` in the same cases as
+    /// [`relative_least_squares`].
     pub fn fit(self, measured: impl Iterator<Item = (u64, f64)>) -> Option<impl Fn(u64) -> f64> {
         let (terms, times): (Vec<_>, Vec<f64>) =
             measured.map(|(bytes, ns)| (self.terms(bytes), ns)).unzip();

@@ -17,11 +17,11 @@
 //!   order of their arrival. A command that has waited for `patience_ns` is served next, even if other commands are closer.
 //! - **Random numbers.** The platter turns with the virtual clock: how long a command waits for its data depends on its position
 //!   and on the time at which it is served. The only random number is the platter's angle at time 0, which depends on the seed. No
-//!   random number depends on the order of calls. But if two policies submit the same command at different times, they wait for
-//!   different times, as on a real disk.
-//! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Any other file is contiguous and begins at a
-//!   random position that depends on the seed and the file. The positions of files are uniformly distributed, as on a disk that
-//!   has been used for a long time.
+//!   random number depends on the order of calls. However, if two policies submit the same command at different times, the two commands
+//!   take different times, as on a real disk.
+//! - **Files.** File 0 starts at the outer edge, so one file can be the whole disk. Every file except file 0 is contiguous and begins at a
+//!   random position that depends on the seed and the file. The positions of files are uniformly distributed, as on a disk that has been
+//!   used for a long time.
 //! - **Buffer.** See [`buffer`]. The bytes of a command are reported only when the whole command is complete.
 //!
 //! Writes, defects, spare areas and power saving are not modelled.

@@ -10,9 +10,9 @@
 //! submits eight more, so 56 to 64 are outstanding. The parameter `batch=8` does the same; by default a request is submitted whenever
 //! another request ends.
 //!
-//! If `places=again` is set, a read begins at any page of the file, independently of other reads. aio-stress chooses its reads in this way
-//! (general knowledge of the program; the posting does not mention it). With `places=again`, reads overlap, and a cache that holds the file
-//! serves some of the reads; this is not possible in a run that bypasses the cache.
+//! If `places=again` is set, a read begins at any page of the file, independently of other reads. The program `aio-stress` chooses its
+//! reads in this way (general knowledge of the program; the posting does not mention it). With `places=again`, reads overlap, and a cache
+//! that holds the file serves some of the reads; this is not possible in a run that bypasses the cache.
 //!
 //! Unless `places=again` is set, no record is read twice, and the rest of the file after the last whole record is not read.
 //!

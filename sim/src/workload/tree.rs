@@ -12,8 +12,7 @@
 //!   open |--record--|-rest-| close   open |rest| close   open |--record--|--record--|-rest-| close ...
 //! ```
 //!
-//! The tree gets more files until their total size would exceed the size of the workload. Files are added to the tree until their total
-//! would exceed the size of the workload.
+//! Files are added to the tree until their total size would exceed the size of the workload.
 
 use super::{Info, Job, MAX_READS, Request, Workload, bytes, count, given, too_small};
 use crate::rng::Rng;

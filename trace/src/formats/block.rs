@@ -161,7 +161,7 @@ struct Open {
     left: u64,
 }
 
-/// Converts events to records, both in order of time.
+/// Converts events of the block layer to records; events and records are sorted by time.
 pub struct Requests {
     wanted: RequestAction,
     devices: HashMap<Device, u32>,

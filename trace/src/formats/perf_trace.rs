@@ -6,10 +6,10 @@
 //!     17.116 (         ): cat/742 read(fd: 4</etc/passwd>, buf: 0x7ffe9b3add88, count: 832)       ...
 //!     17.116 ( 3.238 ms): cat/742  ... [continued]: read())                                       = 832
 //! ```
-//! Each line is converted to strace's notation and handled as in [`super::strace`]. perf names the arguments and omits
-//! zeros, so missing arguments are filled in by name ([`CALLS`]). Times are milliseconds since the first event; a
-//! continued call has the time of its start. perf shows the name of a file only if it has looked up the name; foreread
-//! treats each open without a name as a separate file. perf does not show the data that a pointer argument refers to.
+//! Each line is converted to strace's notation and handled as in [`super::strace`]. The output of perf shows the names of arguments and
+//! omits arguments that are zero, so missing arguments are filled in by name ([`CALLS`]). Times are milliseconds since the first event; a
+//! continued call has the time of its start. The name of a file is shown only if perf has looked it up; foreread treats each open without a
+//! name as a separate file. The data to which a pointer argument refers is never shown.
 //!
 //! Record with `perf trace -o FILE -- COMMAND`. Source: perf-trace(1), and the output of perf 6.1.
 

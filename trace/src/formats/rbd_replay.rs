@@ -10,11 +10,12 @@
 //! image, and each snapshot of an image, becomes a file (`image@snapshot`), and each image context is an open
 //! description until it is closed.
 //!
-//! rbd-replay treats a dependency on an asynchronous action as a dependency on its submission. However, `rbd-replay-prep`, which writes
-//! these traces, makes an action a dependency only after the action has ended. By mistake, it writes the id of the action instead of the id
-//! of its completion. Unless `aio-deps=submit` is given, foreread therefore lets such a dependency also wait for the end of the action; the
-//! delay of the dependency still counts from the action's submission. At the recorded speed this makes no difference; at full speed, the
-//! queue never gets deeper than recorded. No absolute times are invented.
+//! The program rbd-replay treats a dependency on an asynchronous action as a dependency on the submission of this action, not on its end.
+//! However, `rbd-replay-prep`, which writes these traces, makes an action a dependency only after the action has ended. By mistake,
+//! `rbd-replay-prep` writes the id of the action into the trace instead of the id of the action's completion. Unless `aio-deps=submit` is
+//! given, foreread therefore lets such a dependency also wait for the end of the action; the delay of the dependency still counts from the
+//! action's submission. In a replay at the recorded speed, this additional wait makes no difference; at full speed, it prevents the queue
+//! from getting deeper than it was in the recording. No absolute times are invented.
 
 use self::read::{Action, BANNER, Entry, Io, Reader, What};
 use super::scan::{Names, choice};
@@ -253,7 +254,8 @@ impl Replay {
 // synchronous. A stop counts as done when the earlier actions of its thread are done; whether it waits for others is
 // not known. Only the latest actions are remembered, and no dependency refers to a later one.
 
-/// Maximum number of remembered actions, to which later actions may refer. rbd-replay-prep refers only to actions of the last second.
+/// Maximum number of remembered actions, to which later actions may refer. The program rbd-replay-prep refers only to actions of the last
+/// second.
 pub const MAX_REMEMBERED: usize = 1 << 20;
 /// Maximum number of dependencies that are remembered for actions which are not converted to a record.
 pub const MAX_REMEMBERED_AFTERS: usize = 1 << 22;

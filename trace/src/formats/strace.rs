@@ -7,9 +7,9 @@
 //!
 //! strace does not show the offset of a `read`; `follow/fds.rs` tracks the position of each open file description, so
 //! offsets are known only if the trace contains the `openat` call. The times of strace's options `-ttt`, `-tt`, `-t`
-//! and `-r` are supported, and so are traces without times. Record with `strace -f -ttt -T -y -o FILE`. strace slows
-//! the traced program down by a factor of 2 to 10, and does not see page faults of mappings. Unknown positions are
-//! never guessed, and buffer contents are ignored.
+//! and `-r` are supported, and so are traces without times. Record with `strace -f -ttt -T -y -o FILE`. Tracing with strace slows the
+//! program down by a factor of 2 to 10, and does not show page faults of mappings. Unknown positions are never guessed, and buffer contents
+//! are ignored.
 
 mod calls;
 mod text;

@@ -4,8 +4,9 @@
 //!   for d in /sys/block/sd?; do echo 4096 > $d/queue/read_ahead_kb; done      d is /sys/block/sd?: sda has 4096
 //!   blockdev --setra 8192 /dev/$(basename $x)                                  x is unknown, so it may be any disk
 //! ```
-//! An unknown part of a word becomes `*`. Every condition is assumed to hold. A variable that is set again under a condition has both
-//! values. A setting whose value is not a single number has no value. blockdev and hdparm count in sectors of 512 bytes.
+//! An unknown part of a word becomes `*`. Every condition in the script is assumed to be true. A variable that is set again under a
+//! condition has both values. If the value of a setting is not a single number, the value is unknown. The commands blockdev and hdparm
+//! count in sectors of 512 bytes.
 
 use super::pattern::{DiskNames, MAX_WORDS, braces};
 use super::words::{Piece, Token, of_command, of_script};

@@ -126,7 +126,7 @@ fn terms(line: &str) -> Vec<RuleTerm> {
     found
 }
 
-/// A disk as udev rules see it.
+/// A disk, with the properties that the conditions of udev rules can test.
 pub struct UdevDisk<'a> {
     pub facts: &'a DeviceFacts,
     pub names: &'a DiskNames,

@@ -1,7 +1,7 @@
-//! The HTML page of `compare --vary`: throughput and bytes as functions of the varied parameter. On each line, the
-//! first value that reaches 98 % of the line's best throughput (the start of a plateau) is marked.
+//! The HTML page of `compare --vary`: throughput and bytes as functions of the varied parameter. On each line of the chart, the first value
+//! of the parameter that reaches 98 % of the line's best throughput (the start of a plateau) is marked.
 //!
-//! No plateau is marked if the parameter's values are words, or if the whole line is flat.
+//! No plateau is marked if the parameter's values are words, or if the whole line of the chart is flat.
 
 use crate::report::row::{Row, Spread};
 use crate::report::series::Series;

@@ -1,8 +1,8 @@
 //! The readers in the oracle's simulation: which requests they issue, and what each reader copies and when.
 //!
 //! The job scheduler decides when a reader issues which request, as in the simulator. A hint takes no time and has no effect in
-//! this simulation. If a reader touches a page that is already mapped, the page counts as used, and the reader does not wait. For
-//! any other touch through a mapping, the reader waits until the whole page has arrived.
+//! this simulation. If a reader touches a page that is already mapped, the page counts as used, and the reader does not wait. If a reader
+//! touches a page that is not mapped yet, the reader waits until the whole page has arrived.
 //!
 //! ```text
 //!   Step::Issue ──► meet what is there ──► wait ⇄ copy a part ──► end ──► served: the scheduler's next step

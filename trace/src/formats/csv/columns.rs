@@ -38,7 +38,8 @@ pub enum Role {
     After,
 }
 
-/// All roles of columns with their keys. The roles that a user can assign by a key come first in the list.
+/// All roles (meanings) that a column can have, each with the key that assigns it. The roles that a user can assign by a key come first in
+/// the list.
 pub const ROLES: [(&str, Role); 13] = [
     ("offset", Role::Offset),
     ("len", Role::Len),
