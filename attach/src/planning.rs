@@ -36,7 +36,7 @@ pub struct PlanReport {
     pub incomplete: Vec<LeftOut>,
 }
 
-/// Makes a plan from recorded runs of a program. Each trace contains one run.
+/// Makes a plan from recorded runs of a program. Each of the traces contains one run of the program.
 ///
 /// # Errors
 /// Returns an error if a trace cannot be read.

@@ -6,7 +6,7 @@
 //!     └─ end: the thread ends
 //! ```
 //! If storage does not answer, the thread that reads from it stays blocked in the kernel until the process ends. Code that drops a pool
-//! therefore does not wait for the pool's threads.
+//! does not wait for the pool's threads, because storage may block them.
 //!
 //! Threads are used instead of io_uring: opening a cold file also waits for the storage, and readahead(2) has no asynchronous form.
 //! A thread that waits for work uses no CPU time.

@@ -145,11 +145,11 @@ pub struct CellFile<R> {
 }
 
 impl<R: Serialize + DeserializeOwned> CellFile<R> {
-    /// Opens a file, or creates it.
+    /// Opens the file of finished cells, or creates it.
     ///
     /// # Errors
-    /// Returns an error in the cases that the table of the module's documentation lists. A link, a pipe, or a file that another process has
-    /// open is also refused.
+    /// Returns an error in the cases that the table of the module's documentation lists. A link, a pipe, and a file that another process
+    /// has open are refused.
     pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
         let refused = |why: &str| CellFileError::new(path, why);
         let io = |error: std::io::Error| refused(&error.to_string());

@@ -12,8 +12,8 @@
 //!                                                                        └ request, request, ...
 //! ```
 //!
-//! To add a workload, write its file and add it to the list at the end of this file. Another crate may have its own
-//! list: it creates [`Info`]s and parses their names with [`parse_among`].
+//! To add a workload, write its file and add it to the list at the end of this file. Another crate may have a separate list of workloads:
+//! the crate creates [`Info`]s and parses their names with [`parse_among`].
 
 pub mod model;
 

@@ -1,6 +1,6 @@
 //! Controls the kernel's page cache for unmodified programs.
 //!
-//! Each part is a thin layer over one facility of Linux:
+//! Each module is a thin layer over one facility of Linux:
 //!
 //! ```text
 //!   advisor     the decision core for a program: takes its reads, says what to read ahead

@@ -1,8 +1,8 @@
 //! Decides whether storage is so slow that readahead by another process gains time. The decision uses only the times of the kernel's
 //! events: no file is opened for it.
 //!
-//! The kernel emits one event when it allocates a page for a read, and another when the read gets its pages. Between these two events
-//! the thread waits for storage:
+//! The kernel emits one event when it allocates a page for a read, and another when the read gets its pages. From the allocation of a page
+//! until the read gets its pages, the thread waits for storage:
 //!
 //! ```text
 //!   thread 7   add_to_page_cache 100    get_pages 100..100                            60 us: fast
@@ -10,8 +10,8 @@
 //!   thread 9   add_to_page_cache 64 ... 95    get_pages 40..43        read ahead by the kernel: no wait
 //! ```
 //! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, readahead can gain nothing; foreread knows this
-//! within a few milliseconds. Until the decision, reads are stored; if the storage is slow, they are then passed on, so that the first
-//! reads are not lost.
+//! within a few milliseconds. Until foreread has decided, it stores the observed reads; if the storage is slow, it then passes the stored
+//! reads on, so that the first reads are not lost for readahead.
 //!
 //! The decision is made within [`MAX_TIME_NS`]; if there are not enough events by then, [`super::gain`] decides.
 

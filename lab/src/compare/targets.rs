@@ -159,7 +159,8 @@ impl Description {
     }
 
     /// Like [`Description::size`], but for a workload that can also be run on fewer bytes: on a slow source the number of bytes is halved
-    /// until a run without readahead fits into its part of the table's time. A size that the user gave is not changed.
+    /// until a run without readahead fits into the time that the measurement of the table allows for one run. A size that the user gave is
+    /// not changed.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
         while size > MIN_REMOTE_SPAN_BYTES && self.is_slow(plan, reads, size) {
@@ -218,7 +219,7 @@ impl Description {
         is_timed.then(|| plan.table_ms())
     }
 
-    /// Sets the parameters of a policy that the administrator has configured for this machine. On a device model, the administrator's
+    /// Applies to a policy the parameters that the administrator has configured for this machine. On a device model, the administrator's
     /// parameters are not applied, and the policy keeps its default parameters.
     pub fn configured(
         &self,

@@ -1,5 +1,5 @@
-//! `--vary KEY=V1,V2,...`: measures with each of these values of a parameter. For each value, `compare` makes a report, and `sweep` makes
-//! one measurement with each policy.
+//! `--vary KEY=V1,V2,...`: measures with each of these values of a parameter. For each value of the parameter, `compare` makes a report,
+//! and `sweep` makes one measurement with each policy.
 //!
 //! KEY is a parameter of the workload, `memory` (or its other name `cache`), `think` of a trace, or `policy.KEY` for a parameter of each
 //! policy that has it. A parameter that is also set by another option is refused. All values are checked before anything is measured.

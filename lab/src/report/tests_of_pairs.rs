@@ -1,8 +1,8 @@
 //! Statistical tests: which rows of a table differ, and which row is best.
 //!
 //! Every pair of rows is tested (by a paired t test on the times or latencies: see [`super::Judge`]). The p values of a table are corrected
-//! by Holm's method, because many pairs are tested, and because the best row is chosen by the same results. A row is called the best only
-//! if, for every other row, a test shows that it is slower.
+//! by Holm's method, because many pairs are tested, and because the same test results also determine the best row. A row is called the best
+//! only if, for every other row, a test shows that it is slower.
 
 use super::Table;
 use foreread_sim::stats::{ALPHA, Summary, holm, paired_t_test};

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! An array reads ahead and sorts requests, so a command has an overhead of a fraction of a millisecond, while a single disk needs
-//! about eight milliseconds. The remaining seek cost grows with the number of streams; this cost is the overhead `o`.
+//! about eight milliseconds. The seek cost that remains although the array sorts requests grows with the number of streams; this cost is
+//! the overhead `o`.
 //!
 //! A stream is a sequence of commands on one file, each of which begins where the previous one ended. The number of readers is the
 //! number of streams that issued at least one of the last [`RECENT`] commands. Each random read begins a new stream, so a single reader

@@ -2,7 +2,8 @@
 //! drive.
 //!
 //! A command waits for a connection, then for the first byte. After the first byte, the bytes of the command arrive in chunks, at the rate
-//! of the connection or, if the shared link is busy, more slowly. The time of a single command is
+//! of the connection or, if the shared link is busy, more slowly. The time of a single command of `S` bytes is the round-trip time plus the
+//! time of the transfer:
 //!
 //! ```text
 //!   T(S) = RTT + S / min(connection, link)

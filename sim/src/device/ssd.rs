@@ -13,9 +13,9 @@
 //!      └──────────────┘  ┴     └─────────────────┘
 //! ```
 //!
-//! A longer command keeps more dies busy, and so do more commands in flight. The model therefore needs no table of rates by length or queue
-//! depth: these rates result from the queues of dies, channels and link. A flash page is read as a whole, but only the requested bytes are
-//! transferred.
+//! A long command keeps several dies busy, and so do several commands in flight. The model therefore needs no table of rates by length or
+//! queue depth: these rates result from the queues of dies, channels and link. A flash page is read as a whole, but only the requested
+//! bytes are transferred.
 //!
 //! Reads do not change the state of the drive: the model has no translation table, garbage collection, cache, writes or wear. Other
 //! activity of the drive is modelled as a tail of the latencies: a die may take longer, and occasionally a read waits until a program or

@@ -6,10 +6,10 @@
 //!      ├── the device gives what is read up to here ──┤── thinks, copies ──┤      the largest sum over i
 //! ```
 //!
-//! The bound uses two more facts that are true for every schedule. First, a device with one head or one queue either passes over
-//! each gap or begins a new command after it. Second, a fetch that contains page `p` begins at most [`Config::max_fetch_bytes`] before the
-//! end of `p`. The first byte of `p` therefore arrives no earlier than the shortest random first-byte time of all possible start positions.
-//! (A second fetch from the same position begins only after the first fetch has delivered its data.)
+//! The bound for a reader also uses two facts that are true for every schedule. First, a device with one head or one queue either passes
+//! over each gap or begins a new command after it. Second, a fetch that contains page `p` begins at most [`Config::max_fetch_bytes`] before
+//! the end of `p`. The first byte of `p` therefore arrives no earlier than the shortest random first-byte time of all possible start
+//! positions. (A second fetch from the same position begins only after the first fetch has delivered its data.)
 //!
 //! The time does not include a wait for another job, or for requests that a job keeps outstanding at the same time.
 

@@ -1,8 +1,8 @@
 //! Several concurrent sequential readers, each with its own file and open file description.
 //!
 //! Large readahead helps such readers, because while the device reads one reader's window, the other readers wait. The longer the
-//! windows are, the less time the disk spends on switching between readers. The publication ran 1, 2, 4, 8 and 16 readers on a
-//! file of 1 GiB each. In this workload, the readers share the size of the workload equally, or have files of `bytes` each.
+//! windows are, the less time the disk spends on switching between readers. The published measurements were made with 1, 2, 4, 8 and 16
+//! readers on a file of 1 GiB each. In this workload, the readers share the size of the workload equally, or have files of `bytes` each.
 //!
 //! No two readers share a file, there are no pauses, and all reads are sequential.
 //!

@@ -1,6 +1,6 @@
 //! A tree of mostly small files, which are opened, read completely and closed, one after the other, as by `grep -r` or `tar`.
 //!
-//! For such files, the readahead window of a large file is useless, because most files end before readahead has begun. Readahead
+//! For small files, a readahead window that suits a large file is useless, because most files end before readahead has begun. Readahead
 //! within a file can only help in the few large files.
 //!
 //! The sizes are lognormal: half of the files are smaller than `median`, and one in a hundred is larger than `p99`. The defaults (4 KiB,

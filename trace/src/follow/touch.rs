@@ -7,11 +7,11 @@
 //!                     └── anything else                                         the page was cached
 //! ```
 //! On a fault, the kernel maps more than the touched page: all cached pages in the 64 KiB around it (`fault_around_bytes`), or a whole
-//! large folio. Later accesses to these pages cause no fault, so a record reaches from the touched page to the end of the pages mapped with
-//! it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages, and each record has 128 KiB. Pages before the
-//! touched page are not recorded. For a replay, `replay/scans.rs` determines which part of the recorded range was read. If the kernel fills
-//! a mapping without a fault (MAP_POPULATE, MADV_POPULATE_READ, mlock), there is no fault address, and each event is recorded with all its
-//! pages. In all other cases, the fault address shows which page was touched.
+//! large folio. Later accesses to the mapped pages cause no fault, so a record reaches from the touched page to the end of the pages mapped
+//! with it. Example: with a readahead of 128 KiB, a scan faults once in each folio of 32 pages, and each record has 128 KiB. Pages before
+//! the touched page are not recorded. For a replay, `replay/scans.rs` determines which part of the recorded range was read. If the kernel
+//! fills a mapping without a fault (MAP_POPULATE, MADV_POPULATE_READ, mlock), there is no fault address, and each event is recorded with
+//! all its pages. If a mapping is filled by a fault, the fault address shows which page was touched.
 
 use super::Counts;
 use super::call::FileKey;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The trace has no absolute times, only delays, which are stored in `Record::after`; `start_ns` stays empty. Each
-//! image, and each snapshot of an image, becomes a file (`image@snapshot`), and each image context is an open
-//! description until it is closed.
+//! image, and each snapshot of an image, becomes a file (`image@snapshot`), and each image context is an open file description until the
+//! context is closed.
 //!
 //! The program rbd-replay treats a dependency on an asynchronous action as a dependency on the submission of this action, not on its end.
 //! However, `rbd-replay-prep`, which writes these traces, makes an action a dependency only after the action has ended. By mistake,
