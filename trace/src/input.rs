@@ -67,7 +67,7 @@ impl Input {
         })
     }
 
-    /// Returns the single element of `inputs`, for formats that consist of one file.
+    /// Returns the single element of `inputs`, for formats whose traces consist of one file.
     pub fn only(inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
         let mut inputs = inputs.into_iter();
         match (inputs.next(), inputs.next()) {

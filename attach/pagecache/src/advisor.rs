@@ -172,7 +172,7 @@ impl Advisor {
         self.jobs.pop_front()
     }
 
-    /// Returns the decision core's counters; the number of reads from the source includes those of the program itself.
+    /// Returns the decision core's counters; the number of reads from the source includes the program's own reads.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.machine.stats()

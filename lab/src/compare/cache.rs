@@ -43,8 +43,8 @@ pub fn check(
     })
 }
 
-/// Returns an error if the memory size is smaller than the window that one of the policies reads around a page fault: the kernel would read
-/// this window in parts, and each part would evict the previous part.
+/// Returns an error if the memory size is smaller than the window that one of the policies reads around a page fault. In such a small
+/// memory, the kernel would read this window in parts, and each part would evict the previous part.
 pub fn check_windows(
     asked: u64,
     policies: impl Iterator<Item = PolicySpec>,

@@ -38,7 +38,7 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
     names.into_iter().map(named).collect()
 }
 
-/// Returns the reason if a model is used instead of a scratch file, otherwise `None`.
+/// If these reads are measured on a model instead of a scratch file, returns the reason, otherwise `None`.
 pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
     if plan.on.is_some() {
         return None;

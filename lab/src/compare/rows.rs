@@ -26,7 +26,7 @@ impl ReadBy {
     }
 }
 
-/// A policy and the cache page that it uses.
+/// A policy, and the size of the cache pages with which it runs.
 #[derive(Clone, Copy)]
 pub struct OnPage<'a> {
     pub policy: &'a PolicySpec,
@@ -41,7 +41,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the row's policy of foreread and its cache page; `None` if another component does the readahead.
+    /// Returns the row's policy and the size of its cache pages, if foreread does the readahead in this row; `None` if another component
+    /// does it.
     pub fn ours(&self) -> Option<OnPage<'_>> {
         let ReadBy::Policy(policy) = &self.read_by else {
             return None;

@@ -59,7 +59,7 @@ pub struct DiskFile {
     pub slopes: Vec<Slope>,
 }
 
-/// The parameters of [`HddModel`]; the capacity is taken from this file.
+/// The parameters of [`HddModel`]; the capacity is a separate key of the model file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddFile {
