@@ -73,8 +73,8 @@ pub struct DiskToFix<'a> {
 /// Sets the advised readahead of these disks. If `is_dry` is true, changes nothing and only returns what it would change.
 ///
 /// # Errors
-/// Returns an error if the readahead of one of the disks must not be set, or if the file of udev rules cannot be written. If an error is
-/// returned, nothing was changed.
+/// Returns an error if the readahead of one of the disks must not be set, or if the file of udev rules cannot be written. If the function
+/// returns one of these two errors, it has changed nothing.
 pub fn fix(
     host: &Host,
     disks: &[DiskToFix<'_>],
