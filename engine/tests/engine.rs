@@ -86,10 +86,14 @@ fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
             0 => FaultAction::Pass,
             _ => FaultAction::Slow(Duration::from_millis(5)),
         });
-        let reader = engine.open(Arc::new(slow)).expect("opened");
+        let slow = Arc::new(slow);
+        let reader = engine.open(slow.clone()).expect("opened");
         read_and_check(&reader, &mut buf, 0, n);
         // Reaches the mark: the next window goes out, and no read waits for it.
         read_and_check(&reader, &mut buf, 64 << 10, n);
+        while slow.calls() < 2 {
+            std::thread::yield_now();
+        }
         drop(reader);
         let next = engine.open(of_version(4 << 20, n + 1000)).expect("opened");
         for at in 0..8 {
