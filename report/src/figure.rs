@@ -1,6 +1,6 @@
 //! The data of a chart: lines over an axis, or bars with their names. `draw.rs` draws the charts as SVG, with the crate `plotters`.
 //!
-//! Series are told apart by colour and by the shape of their markers. The colours are those of Okabe and Ito, which
+//! Series differ in colour and in the shape of their markers. The colours are those of Okabe and Ito, which
 //! people with colour blindness can tell apart, with grey instead of yellow. The text of a chart has the same colour as
 //! the text of the page, so that one drawing fits both a light and a dark page.
 //! ```text

@@ -251,8 +251,8 @@ pub struct DiskFinding {
 }
 
 impl DiskLook {
-    /// Measures the disk on which a file is by reading the file, for at most three seconds. Returns `None` if the file is not on a disk or
-    /// is too small.
+    /// Returns what was measured on a file's disk in the last half hour, or else measures the disk by reading the file, for at most three
+    /// seconds. Returns `None` if the file is not on a disk or is too small.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -268,6 +268,9 @@ impl DiskLook {
         let Some(name) = &device.name else {
             return Ok(None);
         };
+        if let Some(look) = DiskLook::kept(name, device.read_ahead, limits) {
+            return Ok(Some(look));
+        }
         DiskLook::measured(
             path,
             name,
@@ -277,7 +280,7 @@ impl DiskLook {
         )
     }
 
-    /// Like [`DiskLook::of`], but the caller passes the disk's name and properties. If `may_turn` is true, the device is rotational
+    /// Like [`DiskLook::of`], but always measures, and the caller passes the disk's name and properties. If `may_turn` is true, the device is rotational
     /// according to the kernel.
     ///
     /// # Errors
@@ -289,9 +292,6 @@ impl DiskLook {
         may_turn: bool,
         limits: SettingLimits,
     ) -> Result<Option<DiskLook>, Failure> {
-        if let Some(look) = DiskLook::kept(disk, has_bytes, limits) {
-            return Ok(Some(look));
-        }
         let Some(seen) = glance(path)? else {
             return Ok(None);
         };
