@@ -28,9 +28,9 @@ pub struct ReplayArgs {
     pub mode: Option<Mode>,
     /// Multiply the recorded pauses of a trace: 0, 0.5, 1, 2
     ///
-    /// Mode asap has no pauses; there, the factor scales the gaps between the starts of reads. For a trace whose think
-    /// time is unknown, the factors 0, 0.5, 1 and 2 show how much it matters ('foreread compare TRACE --vary
-    /// think=0,0.5,1,2').
+    /// Mode asap adds no pauses unless this option is given; then it adds the recorded gaps between the starts of reads,
+    /// times the factor. For a trace whose think time is unknown, the factors 0, 0.5, 1 and 2 show how much it matters
+    /// ('foreread compare TRACE --vary think=0,0.5,1,2').
     #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     pub think: Option<f64>,
     /// Replay only the first N records of a trace

@@ -432,7 +432,7 @@ impl Cache {
         Some(named.collect())
     }
 
-    /// Protects the groups of the range from eviction until [`Cache::unpin`] is called; single pages of a group may still be evicted.
+    /// Keeps the range's groups in the cache until [`Cache::unpin`] is called; their pages may still be evicted, unless a read holds them.
     pub fn pin(&mut self, file: FileId, pages: PageRange) {
         self.each_group(file, pages, |cache, slot, _| {
             cache.groups[slot as usize].pins += 1

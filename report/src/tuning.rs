@@ -1,8 +1,8 @@
 //! Formats the parameters that the policy `auto` has adapted at run time, as one line of text.
 //!
 //! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00
-//! x 190 MB/s x 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. In the product in parentheses, the first
-//! factor is the ratio of the readahead distance (22.8 MB) to rate x latency.
+//! x 190 MB/s x 30.0ms); 12 of the last 14 runs of reads continued; 1.20 MB wasted, 8.00 MB more allowed`. In the product, the first factor
+//! is the ratio of the readahead distance (22.8 MB) to rate x latency.
 
 use crate::number::{MB, amount, latency_us, size_b, three};
 use foreread_core::policy::{Limit, Tuning};
@@ -29,7 +29,7 @@ pub fn words(tuning: &Tuning) -> String {
     if tuning.runs > 0 {
         let _ = write!(
             line,
-            "; {} of the last {} runs went on",
+            "; {} of the last {} runs of reads continued",
             tuning.runs_went_on, tuning.runs
         );
     }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(
             words(&now),
             "may read up to 22.8 MB ahead in requests of 4M, no farther because the source is at its maximum rate (4.00 x 190 \
-             MB/s x 30.0ms); 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed"
+             MB/s x 30.0ms); 12 of the last 14 runs of reads continued; 1.20 MB wasted, 8.00 MB more allowed"
         );
         (now.limit, now.runs, now.rate, now.cache_share) = (Limit::Idle, 0, 0, 32);
         assert_eq!(

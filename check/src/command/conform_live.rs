@@ -58,15 +58,15 @@ struct Report<'a> {
 /// Options of a check that runs live: against the running kernel or, for some options, against librbd.
 #[derive(Debug, clap::Args)]
 pub struct ConformLiveArgs {
-    /// linux, live: file systems [default: all available ones]
+    /// linux without --check: file systems [default: all available ones]
     #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
         value_parser = file_systems())]
     pub fs: Vec<String>,
-    /// linux, live: values of the device's read_ahead_kb [default: 0,4,65,128,1000,1024,8192]
+    /// linux without --check: values of the device's read_ahead_kb [default: 0,4,65,128,1000,1024,8192]
     #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
         value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
     pub read_ahead_kb: Vec<u64>,
-    /// linux, live: whether files are read through mappings [default: both]
+    /// linux without --check: whether files are read through mappings [default: both]
     #[arg(
         long,
         value_name = "WHETHER",
@@ -74,13 +74,13 @@ pub struct ConformLiveArgs {
         conflicts_with = "check"
     )]
     pub mmap: Option<ConformMmap>,
-    /// linux, live: operations per --fs, --read-ahead-kb and --mmap [default: 10000]; rbd: random sequences [default: 200]
+    /// linux without --check: operations per combination of the options above [default: 10000]; rbd: random sequences [default: 200]
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub operations: Option<u64>,
     /// linux: keep the recordings in this folder
     #[arg(short, long, value_name = "DIR", conflicts_with = "check")]
     pub out: Option<PathBuf>,
-    /// linux, live: write JSON to a file, or to stdout (schema foreread.conform-linux/2)
+    /// linux without --check: write JSON to a file, or to stdout (schema foreread.conform-linux/2)
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-", hide_short_help = true, conflicts_with = "check")]
     pub json: Option<OsString>,
 }

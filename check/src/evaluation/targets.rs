@@ -146,11 +146,11 @@ impl View<'_> {
         self.worst(what, 1.5, &is_fsspec, &overfetch);
         let what = "overfetch of fsspec's random pattern";
         self.worst(what, 1.02, &|r| is(r, &["fsspec-random"]), &overfetch);
-        let what = "time of boot-ide and both greps on rbd, relative to rbd-plain";
+        let what = "time of boot-ide, grep-ide and grep-virtio on rbd, relative to rbd-plain";
         self.worst(what, 1.0, &is_recorded, &|r| time(report, r, "rbd-plain"));
-        let what = "unused bytes of boot-ide and both greps, relative to rbd-plain";
+        let what = "unused bytes of boot-ide, grep-ide and grep-virtio, relative to rbd-plain";
         self.worst(what, 0.5, &is_recorded, &unused);
-        let what = "time of both greps on rbd, relative to none";
+        let what = "time of grep-ide and grep-virtio on rbd, relative to none";
         self.worst(what, 1.0, &is_grep, &|r| time(report, r, "none"));
         if is_judged(policy) && total.is_some() {
             let over = report.over_credit.iter();
@@ -285,7 +285,7 @@ mod tests {
             // boot-ide on nvme is 4.5 times as slow as with rbd-plain, but the target does not include that device.
             ("time of boot-ide", 1.5, false, on("rbd")),
             ("unused bytes of boot-ide", 0.4, true, on("rbd")),
-            ("time of both greps", 1.0, true, on("rbd")),
+            ("time of grep-ide and", 1.0, true, on("rbd")),
             ("runs with more unused bytes", 0.0, true, None),
         ] {
             let expected = (Some(value), Some(met), device.clone());

@@ -29,10 +29,10 @@ use std::time::Duration;
 
 /// Measure readahead policies on a file, a disk or a model
 ///
-/// Without arguments it creates a scratch file on this disk, runs four workloads on it, and removes it; this takes half
-/// a minute. --on model:NAME uses a model instead. The runs are paired and interleaved: run i of every policy has the
-/// same reads and, on a model, the same random numbers. A policy is called the fastest only if the difference is more
-/// than noise. Two policies are called equal only if the confidence interval of the ratio of their times is within 5 %.
+/// Without arguments it runs four workloads on a scratch file in the current folder (or in the folder for temporary files); this takes
+/// half a minute. --on model:NAME uses a model instead. The runs are paired and interleaved: run i of every policy has the same reads
+/// and, on a model, the same random numbers. A policy is called the fastest only if the difference is more than noise. Two policies are
+/// called equal only if the confidence interval of the ratio of their times is within 5 %.
 /// --why shows how this was tested.
 ///
 /// If the source is a file, the policies read it with O_DIRECT, bypassing the page cache. The row 'kernel' does the
@@ -59,12 +59,12 @@ pub struct CompareArgs {
     /// --features tls; s3://, gs://, az://, hf:// and http(s):// need --features object. The default is a scratch file.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
-    /// 'all', or a,b:key=value [default: the usual ones]
+    /// 'all', or a,b:key=value [default: see --help]
     ///
-    /// 'foreread list policies' lists them. 'none' is added
-    /// if it is missing, because the others are compared with it. On a model, 'oracle' is included by default and can
-    /// be in the list: it is the best schedule found with perfect foresight. Because it is found by a search, a policy
-    /// may beat it in a run; a note then says by how much.
+    /// 'foreread list policies' lists them. The default is none, auto, linux-6.18 and rbd-plain; on a model or over a network, also
+    /// linux-6.18 with max=4M and max=64M. 'none' is added if it is missing, because the others are compared with it. On a model,
+    /// 'oracle' is included by default and can be in the list: it is the best schedule found with perfect foresight. Because it is found
+    /// by a search, a policy may beat it in a run; a note then says by how much.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
     /// Runs of each policy; significance tests need 2

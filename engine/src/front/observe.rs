@@ -1,7 +1,7 @@
 //! Observers get the requests of a front end's clients, for example to record them.
 //!
-//! Without an observer there is no cost, not even a clock read. Observers get neither the data nor any requests that clients have not
-//! sent.
+//! Without an observer there is no cost, not even a clock read. Observers get neither the data nor foreread's own requests, such as
+//! readahead.
 //!
 //! ```text
 //!   opened ──► passed ──► passed ──► ... ──► closed        per client; those of several clients mix

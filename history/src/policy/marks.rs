@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    /// Returns the rule that the table of docs/spec/linux-readahead.md 2.3 would apply to this miss or mark, before any window is set.
+    /// Returns the rule of the table in docs/spec/linux-readahead.md 2.3 for this miss or mark. To be called before the next window is set.
     pub fn why(&self, Touch { hit, off, req }: Touch) -> Why {
         match () {
             () if off == 0 => Why::FileStart,

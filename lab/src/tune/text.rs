@@ -20,8 +20,8 @@ const SHOWN: usize = 4;
 
 /// Why `foreread run`, plans and larger kernel windows are left out: with windows of 2 MiB, `sha256sum` over rclone took 8 times as long.
 const DROPPED: &str = "'foreread run' and plans gain nothing here: the file system (FUSE without keep_cache) drops the cached pages of a file when \
-     it is opened. Settings of the kernel are left out: the server may process the parts of a larger window out of order. A mount of \
-     the same source by foreread is not measured here; to measure it, use 'foreread compare --on' with a file of the source.";
+     it is opened. The kernel's settings are left out: the FUSE server may process the parts of a larger readahead window out of order. A mount \
+     of the same source by foreread is not measured here; to measure it, use 'foreread compare --on' with a file of the source.";
 
 /// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {

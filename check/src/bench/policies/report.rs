@@ -254,8 +254,8 @@ fn notes(results: &Results) -> Vec<String> {
     let mut notes = vec![
         format!(
             "A cell is lost if a policy takes more than {MAX_RATIO} times as long as the best opponent, {tested}. The best \
-             opponent fetches at most {MAX_OVERFETCH} times the demanded bytes{more}; it is chosen on {}, and all are judged on {}. \
-             'Without a limit' is the fastest opponent on the judging seeds, however much it fetches.",
+             opponent is the fastest that fetches at most {MAX_OVERFETCH} times the demanded bytes{more}. It is chosen from runs with {}; \
+             all policies are judged by runs with {}. 'Without a limit' is the fastest opponent in the latter runs, however much it fetches.",
             seeds(&choose),
             seeds(&judge)
         ),

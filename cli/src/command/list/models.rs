@@ -11,7 +11,7 @@ use foreread_sim::device::disk::{DiskModel, Slope};
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
 use serde_json::{Value, json};
 
-/// List the device models: figures, origin, error
+/// List the device models: parameters, sources, accuracy
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

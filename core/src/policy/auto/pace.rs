@@ -19,8 +19,8 @@
 //! The limit applies to sources that deliver fetches in parts. The limit does not apply to a disk that answers one request at a time,
 //! because shorter requests would cost it more seeks.
 //!
-//! Sources: waiting before a distance shrinks: PostgreSQL 19 read_stream; a distance that covers a burst: data loaders. The factors were
-//! chosen by measuring a mount with a reader of 20 MB/s, and so that no workload of the evaluation becomes slower on any device.
+//! Sources: read_stream of PostgreSQL 19 also waits before it shrinks a distance; data loaders need a distance that covers a burst. The
+//! factors were measured on a mount with a reader of 20 MB/s, and chosen so that no workload becomes slower on any device.
 
 use crate::policy::SourceView;
 use crate::units::mul_div;

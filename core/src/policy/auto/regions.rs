@@ -21,11 +21,11 @@
 //! a file that is not mapped if they go forward and leave out at most half of the pages: the bytes left out must not take longer than the
 //! waits that are saved.
 //!
-//! Example: a library of 2 MiB is mapped, and the first fault is on page 5. For the pages after this page, the prior chances are 80 to 85 %
-//! up to 64 KiB, 58 % for the next 64 KiB, 50 % for 128 KiB and 46 % for 256 KiB. For the pages before page 5, the prior chances are 50, 45
-//! and 30 %. The policy reads pages 4 to 128. Another example: a booting virtual machine reads 90 % of each zone of 8 MiB in no particular
-//! order. After some regions, each miss makes the policy read its whole region. If a program reads random blocks of a large file, each
-//! region has only one read, so the chances are close to 0 and nothing is read ahead.
+//! Example: a library of 2 MiB is mapped, and the first fault is on page 5. The prior chances that the pages after page 5 are read are 80
+//! to 85 % for the first 64 KiB, 58 % for the next 64 KiB, 50 % for the 128 KiB after these, and 46 % for another 256 KiB. For the pages
+//! before page 5, the prior chances are 50, 45 and 30 %. The policy reads pages 4 to 128. Another example: a booting virtual machine reads
+//! 90 % of each zone of 8 MiB in no particular order. After some regions, each miss makes the policy read its whole region. If a program
+//! reads random blocks of a large file, each region has only one read, so the chances are close to 0 and nothing is read ahead.
 //!
 //! Source: spatial memory streaming (Somogyi et al., ISCA 2006), which remembers which parts of a region were read after its first read.
 //! The prior chances are means over 154 recordings, the development half of the recorded programs; the other constants of this file were

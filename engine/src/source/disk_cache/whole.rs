@@ -17,8 +17,8 @@
 //! are synced before they are verified. Only the last block, if it is partial, is always written through the page cache; it is verified at
 //! each open.
 //!
-//! Example: a first mount writes an object of 1 GiB. A second mount opens it without reading it; verifying it would take half as long as
-//! copying it. After the machine was started again, the first mount verifies it, and notes it anew.
+//! Example: a first mount fetches an object of 1 GiB into the disk cache. A second mount opens it without reading it; verifying it would
+//! take half as long as copying it. After the machine was started again, the first mount verifies it, and notes it anew.
 
 use super::folder::CacheFolder;
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};

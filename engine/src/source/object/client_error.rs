@@ -2,9 +2,9 @@
 //! it.
 //!
 //! A `Refusal` is compared and copied; the client's error can be neither compared nor copied, so a `Refusal` cannot contain it. Instead,
-//! each object stores its last client error together with the `Refusal` that was made from this error. The client error is found again by
-//! comparing this `Refusal`. An error never shows a URL, because the URL may be signed: the outermost error, which contains the URL, is
-//! left out of the chain of causes.
+//! each object stores its last client error together with the `Refusal` that was made from this error. A `Refusal` has this client error
+//! as its cause if it equals the stored `Refusal`. An error never shows a URL, because the URL may be signed: the outermost error, which
+//! contains the URL, is left out of the chain of causes.
 //!
 //! ```text
 //!   object_store::Error ─► RetryError (with its URL) ─► HttpError ─► reqwest::Error ─► io::Error

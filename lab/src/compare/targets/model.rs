@@ -14,7 +14,7 @@ use foreread_sim::simulator::{self, RunResult, Watch};
 use std::sync::Arc;
 
 /// Why a replay in mode open has no oracle.
-const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";
+const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it shows the shortest total time, but in this mode each read starts at its recorded time";
 
 /// Finds a device model by its name.
 ///

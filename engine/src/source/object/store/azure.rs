@@ -52,7 +52,7 @@ static ADVICE: Advice = Advice {
     absent: "check the names of the account, the container and the blob (az storage blob list); the name of a prefix ends with /",
     elsewhere: "check account, container and key (az storage blob list)",
     list: "az storage blob list;",
-    no_listing: "check AZURE_STORAGE_ENDPOINT: it must be a server of Azure's storage, not a web page",
+    no_listing: "check AZURE_STORAGE_ENDPOINT: it must be a server with the API of Azure Blob Storage, not a web page",
 };
 
 /// The remedies for a URL that has a signature.

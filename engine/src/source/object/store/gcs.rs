@@ -30,7 +30,7 @@ static ADVICE: Advice = Advice {
     absent: "check the bucket and key (gcloud storage ls); the name of a prefix ends with /",
     elsewhere: "check bucket and key (gcloud storage ls)",
     list: "gcloud storage ls",
-    no_listing: "check STORAGE_EMULATOR_HOST: it must be a server of Google's storage, not a web page",
+    no_listing: "check STORAGE_EMULATOR_HOST: it must be a server with the API of Google Cloud Storage, not a web page",
 };
 
 static WIRE: Wire = Wire {
