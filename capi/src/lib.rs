@@ -1,8 +1,8 @@
 //! foreread for C. The header `include/foreread.h` documents the functions; this file implements them.
 //!
 //! No panic crosses into C, no pointer of a caller is kept after the call, and every failure sets errno and stores a one-line error
-//! message. If a caller breaks the rules of the header, for example by passing a closed reader or a buffer that is too small, the behaviour
-//! is undefined; no function can detect this.
+//! message. If a caller breaks the rules of the header, for example with a closed reader or a buffer that is too small, the behaviour is
+//! undefined. No function can detect this.
 //!
 //! ```text
 //!   C ──► null and range checks ──► foreread::Reader ──► value, or errno + foreread_error()
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn foreread_pread(
 /// `include/foreread.h` documents this function.
 ///
 /// # Safety
-/// `from` must be NULL, or a reader from this library that is not closed; `iov` must point to `iovcnt` entries, and each entry to a buffer
+/// `from` must be NULL, or a reader from this library that is not closed. `iov` must point to `iovcnt` entries, and each entry to a buffer
 /// of at least the entry's length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_preadv(

@@ -3,8 +3,8 @@
 //!
 //! A *cell* is a workload, a device and a size of the cache. Every policy runs in every cell with several seeds. With the same seed, the
 //! device draws the same random numbers for all policies. The best opponent of a cell is chosen by runs with some seeds, and compared with
-//! the policy by runs with other seeds: if both used the same seeds, the comparison would favour the opponent. A policy loses a cell if it
-//! is clearly slower than the best opponent of the cell.
+//! the policy by runs with other seeds. With the same seeds, the comparison would favour the opponent. A policy loses a cell if it is
+//! clearly slower than the best opponent of the cell.
 //!
 //! ```text
 //!   cells.rs ──┐

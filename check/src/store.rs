@@ -7,9 +7,9 @@
 //!   prefix ──► list ──► look-ups agree with it ──► a file of it ─┐
 //!   object ──────────────────────────────────────────────────────┴─► version, ranges, end, threads, rate
 //! ```
-//! Example: the object `s3://bucket/big.bin` has 3 GB, and the limit is 256 MiB. The test reads 128 MiB sequentially from the start; then
-//! 32 parts at random positions, first one after the other and then again with eight threads; then the last byte; and then a range beyond
-//! the end. After these reads, the test requests the object's version a second time.
+//! Example: the object `s3://bucket/big.bin` has 3 GB, and the limit is 256 MiB. The test first reads 128 MiB sequentially from the
+//! start. Then it reads 32 parts at random positions, one after the other, and again with eight threads. At last it reads the last byte,
+//! and a range beyond the end. After these reads, the test requests the object's version a second time.
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
 use foreread::source::tree::{Kind, Tree};

@@ -152,8 +152,8 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Makes a second signal end the process at once. This function must be called before other handlers are registered: handlers run in the
-/// order of registration, and at the first signal the flag must be checked before another handler sets it.
+/// Makes a second signal end the process at once. Must be called before other handlers are registered. Handlers run in the order of
+/// registration, and at the first signal the flag must be checked before another handler sets it.
 pub fn end_at_second_signal() -> Result<(), Fail> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in ending() {

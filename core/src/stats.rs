@@ -7,8 +7,8 @@
 use crate::policy::Pattern;
 use core::fmt;
 
-/// The number of policy decisions by pattern. An answer of a policy counts as a decision if it has windows and its rule has a pattern
-/// ([`Pattern::of`]), or if it considers the read random; see [`crate::machine::Question::pattern`] for details.
+/// The number of policy decisions by pattern. An answer counts as a decision if it has windows and its rule has a pattern
+/// ([`Pattern::of`]), or if it considers the read random (see [`crate::machine::Question::pattern`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decisions([u64; Pattern::ALL.len()]);
 

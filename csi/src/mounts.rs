@@ -93,9 +93,8 @@ impl MountTable {
         }
     }
 
-    /// Waits until no server process is starting or ending at a mount point. Without this wait, the server of a removed mount could unmount
-    /// the next mount at the same path, and a mount that was started by a killed plugin could still appear. Returns whether there is a
-    /// mount after the wait.
+    /// Waits until no server process is starting or ending at a mount point. Otherwise the server of a removed mount could unmount the next
+    /// mount at the same path, and a mount started by a killed plugin could still appear. Returns whether there is a mount after the wait.
     pub async fn settled(&self, place: &Path) -> Result<bool, Status> {
         let settled = async {
             loop {

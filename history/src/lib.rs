@@ -1,5 +1,5 @@
-//! Policies and workloads that exist only for comparisons and serve no real reads: the readahead policies that Linux had from 2003
-//! to 2013, policies of other programs, and the workloads of publications.
+//! Policies and workloads for comparisons only, which serve no real reads: the readahead policies of Linux from 2003 to 2013, policies
+//! of other programs, and the workloads of publications.
 //!
 //! These policies and workloads use only the public interfaces of `foreread-core` and `foreread-sim`. A program that compares these
 //! policies and workloads must parse their names with the functions of this crate, not with those of `foreread-core` and `foreread-sim`:

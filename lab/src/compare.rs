@@ -1,5 +1,5 @@
-//! `compare`: does the same reads under several policies, on a file or on a device model, so that each run of one policy can be compared
-//! with the same run of every other policy.
+//! `compare`: does the same reads under several policies, on a file or on a device model. So each run of a policy can be compared with
+//! the same run of the other policies.
 //!
 //! Run `i` of every policy has the same requests and, on a model, the same random numbers. On a file, each round runs
 //! every policy once and starts with a different policy, so that a short disturbance of the storage affects all

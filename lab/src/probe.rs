@@ -6,8 +6,8 @@
 //!                              └──────► one sentence, and the line that sets it
 //! ```
 //! Example: a volume answers in 0.2 ms and delivers 480 MB/s to one reader and 1,200 MB/s to 16 readers. The model that is fitted to this
-//! volume has 16 lanes (requests that are served at the same time) of 480 MB/s each, a latency of 0.200 ms, and a link of 1200 MB/s. The
-//! probe only reads from the source.
+//! volume has a latency of 0.200 ms, a link of 1200 MB/s, and 16 lanes (requests served at the same time) of 480 MB/s each. The probe
+//! only reads from the source.
 //!
 //! Schema `foreread.probe/1`. Undefined values are null. MB is 10^6 bytes.
 

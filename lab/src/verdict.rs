@@ -1,6 +1,6 @@
-//! The advice of all commands as one type: the readahead that a disk or a source has now, the readahead that it should have, the reason,
-//! and how much each step gains. `doctor`, `watch`, `probe`, `tune`, `compare`, `run` and `explain` use this module for their advice, so
-//! that they never advise different values.
+//! The advice of all commands as one type: the present and the best readahead of a disk or a source, the reason, and how much each step
+//! gains. `doctor`, `watch`, `probe`, `tune`, `compare`, `run` and `explain` use this module for their advice, so that they never advise
+//! different values.
 //!
 //! ```text
 //!   disk     cost of its reads, checked by sequential reads   doctor, watch, probe; an extra step in tune and compare

@@ -1,5 +1,5 @@
-//! Records the reads that a front end (an NBD server or a mount) serves: an observer that the front end calls, and a
-//! thread that writes a trace in foreread's format.
+//! Records the reads that a front end (an NBD server or a mount) serves. The front end calls an observer, and a thread writes a trace in
+//! foreread's format.
 //!
 //! ```text
 //!   threads of the front end ──────► queue, bounded ──► sorted by start, bounded ──► writer ──► file

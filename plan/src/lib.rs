@@ -4,9 +4,9 @@
 //!   recorded runs ──► runs    first touches of each run, merged ───────┐
 //!   headers       ──► layout  safetensors, gguf, parquet, zip, zarr  ──┴─► Plan ◄──► text: a human-readable file
 //! ```
-//! Example: in two recorded runs, a program reads the first 64 KiB of `a.so`, and 20 ms later 8 KiB of `b.conf`; in one of the two runs it
-//! also reads a log file. If the plan keeps only ranges that occur in both runs, it contains the ranges of `a.so` and `b.conf`, and the
-//! range of `b.conf` is needed 20 ms after that of `a.so`.
+//! Example: in two recorded runs, a program reads the first 64 KiB of `a.so`, and 20 ms later 8 KiB of `b.conf`. In one run it also reads
+//! a log file. If the plan keeps only ranges that occur in both runs, it contains these two ranges, and that of `b.conf` is needed 20 ms
+//! after that of `a.so`.
 //!
 //! This crate does not read the planned ranges or use a clock. The caller, not this crate, checks whether a file has changed since the
 //! recording.

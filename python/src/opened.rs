@@ -5,9 +5,9 @@
 //!                          └─ from before a fork: opened again
 //! ```
 //! A borrowed reader lives until its call returns: if another thread calls `close`, reads in flight continue, and the
-//! source is closed when the last of them returns. The lock of the slot that contains the open source is held only briefly, and only by a
-//! thread that is attached to the interpreter and does not call the engine while it holds the lock. During a fork no other thread is
-//! attached (see process.rs), so this lock is then free.
+//! source is closed when the last of them returns. The lock of the slot that contains the open source is held only briefly. Its holder is
+//! attached to the interpreter, and does not call the engine. During a fork no other thread is attached (see process.rs), so this lock is
+//! then free.
 
 use crate::error::{invalid, of_open, of_read};
 use crate::fetcher::Fetcher;
@@ -263,7 +263,7 @@ impl Slot {
     }
 }
 
-/// Returns how many bytes to request if `there` of `length` bytes are known to exist: these bytes or, if there are none, at most
+/// Returns how many of `length` bytes to request: the `there` bytes that are known to exist or, if there are none, at most
 /// `BEYOND_BYTES`, because the source may have grown.
 pub fn room(there: u64, length: u64) -> usize {
     usize::try_from(if there == 0 {

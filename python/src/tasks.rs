@@ -1,7 +1,7 @@
 //! `foreread._native.Tasks`: reads for asyncio event loops, without a thread for each read.
 //!
 //! A read is a future of the engine, which the thread of the event loop polls. Threads of the engine never attach to the interpreter to
-//! complete a read: the read's waker stores the read's number and writes to an eventfd, which the event loop watches like a socket.
+//! complete a read. The read's waker stores the read's number and writes to an eventfd, which the event loop watches like a socket.
 //!
 //! ```text
 //!   await read_at ──► begin: poll ──► ready: the bytes, at once

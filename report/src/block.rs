@@ -5,8 +5,8 @@
 //!   [Text, Table, Note, Paste, Figure ...] ──► text     lines no wider than the terminal
 //!                                          └─► section  sentences, drawings and tables in HTML
 //! ```
-//! A table is described by its columns: each column has a head, a function that returns the text of a cell, and a list
-//! of the outputs (terminal, page) that show the column.
+//! A table is described by its columns. A column has a head, a function that returns the text of a cell, and a list of
+//! the outputs (terminal, page) that show it.
 
 use crate::figure::Figure;
 use crate::number::wrap;

@@ -1,9 +1,8 @@
 //! A small deterministic random number generator.
 //!
-//! Two rules make simulated runs comparable. First, the random number for a fetch is computed from a **key** (seed, file, first
-//! byte, number of earlier fetches of that byte), and does not depend on the order of calls. Every policy that requests the same bytes from
-//! the device therefore gets the same random numbers. Second, the generator is implemented here, so an upgrade of a crate cannot change the
-//! meaning of a seed.
+//! Two rules make simulated runs comparable. First, the random number for a fetch depends only on a **key** (seed, file, first byte, number
+//! of earlier fetches of that byte), not on the order of calls. Every policy that requests the same bytes from the device therefore gets
+//! the same random numbers. Second, the generator is implemented here, so an upgrade of a crate cannot change the meaning of a seed.
 //!
 //! The generator uses no system entropy, no time and no threads. Whole numbers and uniform random numbers are the same on every
 //! machine. Normal and lognormal random numbers use the platform's `ln`, `cos` and `exp`, which may differ in the last bit.

@@ -91,9 +91,8 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
 /// 0.1 and 0.7 s, no difference is significant. The result is undefined (`None`) in the same cases as that of [`paired_t_test`], and if the
 /// mean of `a` is not above 0.
 ///
-/// The interval of the ratio of means is computed by Student's t on the residuals `b[i] - ratio * a[i]`, because a bootstrap
-/// interval is too narrow if there are only a few pairs. For a deterministic device model the residuals are 0, so only the ratio
-/// itself decides.
+/// The interval of the ratio is computed by Student's t on the residuals `b[i] - ratio * a[i]`, because a bootstrap interval is too narrow
+/// for a few pairs. For a deterministic device model the residuals are 0, so only the ratio itself decides.
 pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
     paired_t_test(a, b)?;
     let base = mean(a);

@@ -7,9 +7,9 @@
 //! ```
 //! The kernel names a file by device and inode, and only in page cache lookups (`filemap:*`) and direct I/O (`iomap:*`).
 //! Descriptors are tracked from `open` on, so the file of an open file description is known only when the description is first read.
-//! Therefore all events are processed **twice**: the second pass uses the files that the first pass found, so that the file of a hint
-//! before the first read is known, too. Page cache events also verify the tracked positions. Positions are never guessed: if only the pages
-//! of a read are known, and not its exact offset, the record covers whole pages, and the read is counted in `by_page`.
+//! Therefore all events are processed **twice**: the second pass uses the files that the first pass found, so it also knows the file of a
+//! hint before the first read. Page cache events also verify the tracked positions. Positions are never guessed: if only the pages of a
+//! read are known, and not its exact offset, the record covers whole pages, and the read is counted in `by_page`.
 
 pub mod call;
 mod data;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of events that are held for sorting: a tracer buffers fewer events for each CPU.
 pub const MAX_DISORDER: usize = 1 << 12;
 /// Maximum number of records of a table that are held for sorting, which is about 8 MB. The completions of one queue are out of order by at
-/// most the depth of the queue, but the entries in merged logs of several hosts can be further out of order.
+/// most its depth, but merged logs of several hosts can be further out of order.
 pub const MAX_RECORDS_DISORDER: usize = 1 << 16;
 /// Maximum number of records that wait for their end, or for an earlier record. No device or program has so many requests in flight at the
 /// same time.

@@ -1,7 +1,7 @@
 //! Runs foreread's decision core, which decides what is read ahead, for a program that reads through the kernel's page cache.
 //!
-//! The decision core works as for a foreread mount, with these differences: the program itself does the reads, which foreread
-//! only observes; the cache is the kernel's page cache; and readahead returns no bytes to foreread.
+//! The decision core works as for a foreread mount, with three differences. The program itself does the reads, which foreread only
+//! observes. The cache is the kernel's page cache. Readahead returns no bytes to foreread.
 //!
 //! ```text
 //!   the program reads 0..128K ──► Advisor::read ──► core ──► Job 0..128K    demand: the program fetches it; when does it arrive?

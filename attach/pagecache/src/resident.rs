@@ -7,8 +7,8 @@
 //!   cached(file, 0..16M)   Some(16M): everything    Some(4M): a part    None: the kernel does not say
 //!   absent(file, 0..16M)   [8M..16M]                                    the ranges that are worth a call
 //! ```
-//! cachestat works only for files that the caller owns or may write. For a file that the caller neither owns nor may write, cachestat fails
-//! with EPERM, and mincore(2) claims that every page is cached: then the result is `None`, and the caller reads everything.
+//! cachestat works only for files that the caller owns or may write. If the caller neither owns the file nor may write it, cachestat fails
+//! with EPERM, and mincore(2) claims that every page is cached. Then the result is `None`, and the caller reads everything.
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -162,10 +162,9 @@ pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Resul
     Ok(parts)
 }
 
-/// Returns the parts of `range` that are not in the page cache, found by bisection: a part that is completely cached costs one call,
-/// and so does a part that is completely absent. A part of [`MIN_SPLIT`] bytes is returned as a whole if any of its pages is absent.
-/// If the kernel does not report cached pages, the result is the whole range. The parts consist of whole pages, and are in the order
-/// of the file.
+/// Returns the parts of `range` that are not in the page cache, found by bisection: a part that is completely cached or absent costs one
+/// call. A part of [`MIN_SPLIT`] bytes is returned as a whole if any of its pages is absent. If the kernel does not report cached pages,
+/// the result is the whole range. The parts consist of whole pages, and are in the order of the file.
 ///
 /// # Errors
 /// Returns an error if the kernel cannot be queried about this file at all.

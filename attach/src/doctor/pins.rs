@@ -4,8 +4,8 @@
 //!   udev rules ──► tmpfiles, sysfs.conf, hdparm.conf ──► units ──► the profile of tuned ──► crontab, scripts
 //!   each kind of file has its parser: text and names of the disk ──► KiB, or "sets it to an unknown value", or nothing
 //! ```
-//! If several files set the readahead, the result is the file whose value the device has now; if the device has none of their values, the
-//! result is the last file.
+//! If several files set the readahead, the result is the file whose value the device has now, or the last file if the device has none of
+//! their values.
 
 mod pattern;
 mod shell;

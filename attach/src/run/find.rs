@@ -10,9 +10,8 @@
 //!                               a folder of /proc/4711/fd has it, or the folder where the thread works
 //! ```
 //! When foreread opens a file, its open file description has a separate position and readahead state, so the command is not affected.
-//! foreread closes the file again after a moment, because an open file keeps its file system mounted, keeps the bytes of a deleted file on
-//! disk, and prevents a write lease. Therefore foreread does not keep files open, but stores how each file can be opened again (its
-//! [`Way`]).
+//! foreread soon closes the file again: an open file keeps its file system mounted, keeps its bytes on disk after it was deleted, and
+//! prevents a write lease. Therefore foreread does not keep files open, but stores how each file can be opened again (its [`Way`]).
 //!
 //! foreread opens only the file that the event names, and only if it is a regular file. A file for which a program holds a write lease is
 //! never opened, because that would break the lease.

@@ -1,8 +1,8 @@
 //! Decides whether readahead by another process can gain anything on a storage device.
 //!
-//! Readahead can gain nothing in two cases. First, the kernel's own readahead may be enough: for a file that is read sequentially, the
-//! kernel keeps `read_ahead_kb` in flight, and that is enough if it is more than twice what the storage delivers in one round trip. Second,
-//! foreread learns of a read half a millisecond after the read began, and by then fast storage has already answered.
+//! Readahead can gain nothing in two cases. First, the kernel's own readahead may be enough. For a file that is read sequentially, the
+//! kernel keeps `read_ahead_kb` in flight: enough if this is more than twice what the storage delivers in one round trip. Second, foreread
+//! learns of a read half a millisecond after the read began, and by then fast storage has already answered.
 //!
 //! ```text
 //!   latency 1.3 ms, 200 MB/s: 260 KB a round trip      kernel 128 KiB     worth it
@@ -172,9 +172,9 @@ impl Gain {
         self.next += 1;
     }
 
-    /// Returns the lowest latency of the latest reads that waited, that is, the latency of idle storage. If no read waited, returns
-    /// the lowest latency of foreread's own requests; most of these requests are in flight together and delay each other, so only
-    /// the lowest latency is meaningful.
+    /// Returns the lowest latency of the latest reads that waited, that is, the latency of idle storage. If no read waited, returns the
+    /// lowest latency of foreread's own requests: they are in flight together and delay each other, so only the lowest latency is
+    /// meaningful.
     pub fn latency(&self) -> Duration {
         let waited = self
             .samples

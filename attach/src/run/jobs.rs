@@ -6,8 +6,8 @@
 //! ```
 //! readahead(2) returns when the requests have been submitted to the device. To learn when the bytes have arrived, a
 //! thread tries to read one byte of the last page until it succeeds. A thread closes its file after [`HELD`] and opens
-//! it again, because the command may want to unmount the file system, delete the file or take a lease in the meantime.
-//! There are as many threads as jobs in flight, up to a limit; each thread is started when it is first needed.
+//! it again, so that the command can unmount the file system, delete the file or take a lease. There are as many
+//! threads as jobs in flight, up to a limit; each thread is started when it is first needed.
 
 use super::find::{Way, key_of};
 use super::tasks::{TaskKind, Tasks};

@@ -9,9 +9,9 @@
 //!   thread 8   fault 512    add_to_page_cache 496 ... 527    map_pages 512..527      1.2 ms: slow
 //!   thread 9   add_to_page_cache 64 ... 95    get_pages 40..43        read ahead by the kernel: no wait
 //! ```
-//! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, readahead can gain nothing; foreread knows this
-//! within a few milliseconds. Until foreread has decided, it stores the observed reads; if the storage is slow, it then passes the stored
-//! reads on, so that the first reads are not lost for readahead.
+//! If at most one of eight waits is slow, or if bytes arrive at the rate of a fast disk, readahead can gain nothing. foreread knows this
+//! within a few milliseconds. Until foreread has decided, it stores the observed reads. If the storage is slow, it then passes them on, so
+//! that readahead also sees the first reads.
 //!
 //! The decision is made within [`MAX_TIME_NS`]; if there are not enough events by then, [`super::gain`] decides.
 

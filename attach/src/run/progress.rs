@@ -5,8 +5,8 @@
 //!   seen       a, and then d blocks: 14 KiB were read in between, the size of a, b and c, so these were read
 //!   guessed    20 KiB more were read since, unobserved: d, e, ... as far as the bytes go
 //! ```
-//! The estimate uses the number of bytes that the process has read by system calls. If a program skips files of the listing, the bytes that
-//! it has read are fewer than the total size of all files up to its position; then only files with observed reads are counted.
+//! The estimate uses the number of bytes that the process has read by system calls. If a program skips files of the listing, it has read
+//! fewer bytes than all files up to its position have. Then only files with observed reads are counted.
 
 /// Files after the last observed one count as read up to this many bytes, for each time that the files between two
 /// observed ones had been read.

@@ -1,5 +1,5 @@
 //! Opens the files of a plan. Each file is opened when it is needed. Only two kinds of files are accepted: regular files that have not
-//! changed since the plan was made, and block devices with a mounted file system, if the plan contains the metadata of this file system.
+//! changed since the plan was made, and block devices of mounted file systems whose metadata the plan contains.
 
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{UnopenedFile, look};

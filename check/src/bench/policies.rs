@@ -1,5 +1,5 @@
-//! `foreread check bench policies`: runs policies in all cells of [`crate::evaluation`] (a cell is a workload, a device
-//! and a cache size), and decides in which cells a policy is slower than its best opponent.
+//! `foreread check bench policies`: runs policies in all cells of [`crate::evaluation`], and decides in which cells a policy is slower
+//! than its best opponent. A cell is a workload, a device and a cache size.
 //!
 //! ```text
 //!   options ──► keys ──► grid::run: all that are not in the file, on all threads ──► verdict, targets ──► Results ──► text, JSON
@@ -9,9 +9,9 @@
 //! `--resume FILE` then executes the remaining runs.
 //!
 //! The result of a run depends only on the run's key: cell, policy, seed, and the recording that it reads. For a judged policy such as
-//! `auto`, the key also includes the build of foreread: if the code has changed, the runs of `auto` are repeated, but those of its
-//! opponents are not. To check that the change of the code did not affect the opponents, one run of each opponent (the stored run with the
-//! fewest requests) is repeated. If any figure of a repeated run differs from the stored figure, `--resume FILE` is refused.
+//! `auto`, the key also includes the build of foreread. So if the code has changed, the runs of `auto` are repeated, but not those of its
+//! opponents. To check that the change of the code did not affect the opponents, one run of each opponent (the stored run with the fewest
+//! requests) is repeated. If any figure of a repeated run differs from the stored figure, `--resume FILE` is refused.
 
 mod report;
 

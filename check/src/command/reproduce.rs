@@ -19,12 +19,11 @@ fn papers() -> PossibleValuesParser {
 /// Reproduce published tables next to the printed figures
 ///
 /// The tables are from five publications and from the message of a commit in Linux 6.17. Each published figure is shown
-/// with ours and their ratio. The kind of a figure is 'blind' (predicted by a model that does not use the publication's
-/// figures), 'left-out' (predicted by a model fitted to other rows of the table), 'formula' (the model is the published
-/// formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (an input of the
-/// model), or 'shown' (no verdict; the reason says why). The output begins with the score of each kind. The exit code
-/// is 1 if a check is missed that is not listed as a known miss. bench/reproduce-real runs three of the experiments on
-/// this machine's hardware.
+/// with ours and their ratio. Each figure has a kind. 'blind': predicted by a model that does not use the publication's figures.
+/// 'left-out': predicted by a model fitted to other rows of the table. 'formula': the model is the published formula. 'order': which
+/// of two figures is larger. 'fit': a model or a workload was fitted to the figure. 'input': an input of the model. 'shown': no
+/// verdict; the reason says why. The output begins with the score of each kind. The exit code is 1 if a check is missed that is not
+/// listed as a known miss. bench/reproduce-real runs three of the experiments on this machine's hardware.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -9,8 +9,8 @@
 //!
 //! This module never changes the cache. Without large folios, the kernel's look-ups are exact.
 //!
-//! Source: docs/spec/linux-readahead.md 4.9. The rules for folios of at least 128 pages, and for page numbers that are
-//! multiples of 4096, come from recordings of Linux 6.18.44 (`conform linux`), which are in the tests.
+//! Source: docs/spec/linux-readahead.md 4.9. The rules for folios of at least 128 pages, and for page numbers that are multiples of 4096,
+//! come from recordings of Linux 6.18.44 (`conform linux`). The tests contain these recordings.
 
 use foreread_core::policy::kernel::{Folios, Sight, counted};
 

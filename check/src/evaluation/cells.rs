@@ -136,8 +136,8 @@ const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
     /// Returns whether each read of the cell's workload can be predicted from earlier reads (a fixed list of workloads). Only predictable
-    /// cells count for a policy's share of the oracle's gain: how much of the time that the oracle saves, compared with no readahead, the
-    /// policy saves too (see `verdict.rs`).
+    /// cells count for a policy's share of the oracle's gain, that is, of the time that the oracle saves compared with no readahead (see
+    /// `verdict.rs`).
     pub fn predictable(&self) -> bool {
         let name = self.workload.split(':').next().unwrap_or("");
         PREDICTABLE.contains(&name)

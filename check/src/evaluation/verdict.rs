@@ -15,8 +15,8 @@
 //! can be gained. All times of this example are from runs with the first of the seeds that judge the policies; the oracle runs only with
 //! this seed.
 //!
-//! The oracle is the result of a search and not a lower bound of the time: if a device has random latencies, a policy that makes other
-//! requests than the oracle may draw shorter latencies. If a policy beats the oracle, its share in that cell is above 1, and
+//! The oracle is the result of a search, not a lower bound of the time. On a device with random latencies, a policy that makes other
+//! requests than the oracle may get shorter latencies. If a policy beats the oracle, its share in that cell is above 1, and
 //! [`Row::oracle_ratio`] is below 1.
 //!
 //! In the set of cells `validation`, an opponent may read as many bytes as the judged policy did in the cell, or 1.25 times the demanded
@@ -49,9 +49,9 @@ const SAME_BYTES: f64 = 1.01;
 /// Maximum time of a policy relative to the best.
 pub(crate) const MAX_RATIO: f64 = 1.05;
 
-/// A cell is used for the total share of the oracle's gain only if ln(time of `none` / time of oracle) is at least this limit, that is, if
-/// the oracle gains at least 2 %. Below the limit, the share has no meaning: if the oracle gains almost nothing, a policy that is only 1 %
-/// slower than `none` has a share of minus several thousand.
+/// A cell is used for the total share of the oracle's gain only if ln(time of `none` / time of oracle) reaches this limit: the oracle gains
+/// at least 2 %. Below the limit, the share has no meaning: if the oracle gains almost nothing, a policy that is only 1 % slower than
+/// `none` has a share of minus several thousand.
 pub const MIN_GAIN: f64 = 0.02;
 
 /// If the time relative to the oracle's is below this, the policy has beaten the oracle: the search ends within 0.1 %

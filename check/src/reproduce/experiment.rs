@@ -9,7 +9,7 @@
 //!   left_out usb-2g 4K                                a model fitted to the other rows
 //! ```
 //! A device is given as the name of a preset model, with changes after `+`. For example, `eva+slices` adds an I/O scheduler with the time
-//! slices of CFQ, `x25-m+command=167000` adds 167,000 ns to each command, and `disk-2003+hit=50000` sets the time for a page from the
+//! slices of CFQ, and `x25-m+command=167000` adds 167,000 ns to each command. `disk-2003+hit=50000` sets the time for a page from the
 //! drive's buffer to 50,000 ns.
 
 use super::published::{self, Experiment};

@@ -1,5 +1,5 @@
-//! Computes figures that do not depend on time: the decisions of a policy on storage without latency, its parameters,
-//! and the readahead limit that it computes from the capacity of the storage.
+//! Computes figures that do not depend on time: a policy's decisions on storage without latency, its parameters, and
+//! its readahead limit for the capacity of the storage.
 //!
 //! ```text
 //!   neighbours, in pages   N   far   N+1   far   N+2        [Wu 2013]: "start RA on the 3rd read"

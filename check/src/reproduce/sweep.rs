@@ -10,8 +10,8 @@
 //! same runs, have 4, 16, 32 KiB. A device model that executes one command at a time fits the rows only with the sizes of the script
 //! (`check/tests/reproduce.rs`), so these sizes are used.
 //!
-//! **The marks** (`==>`) in the posting refer to the sizes that it prints, and follow one rule: a mark is at the first row whose throughput
-//! is at least a certain fraction of the best row's. The fraction for a device is derived from the marks of the other devices.
+//! **The marks** (`==>`) in the posting follow one rule: a mark is at the first row whose throughput is at least a certain fraction of the
+//! best row's. The fraction for a device is derived from the marks of the other devices.
 
 use super::published::Paper;
 use super::verdict::FigureKind;

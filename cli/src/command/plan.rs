@@ -166,8 +166,8 @@ fn next(plan: &Plan, path: &Path) -> String {
 /// Number of path components in the name of a bucket: `s3:` and `bucket`.
 const BUCKET_PARTS: usize = 2;
 
-/// Returns the source that must be mounted to replay a plan of objects: the common folder of the objects or, if they are in several
-/// buckets, the bucket of the first object. Returns `None` if the plan contains files.
+/// Returns the source to mount for a replay of a plan of objects: their common folder or, if they are in several buckets, the
+/// bucket of the first object. Returns `None` if the plan contains files.
 pub fn objects(plan: &Plan) -> Option<String> {
     let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
     let (first, others) = plan.files.split_first()?;

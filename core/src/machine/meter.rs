@@ -16,8 +16,8 @@
 //! latency.
 //!
 //! Example: a fetch of 4 KiB is in flight for 0.2 ms, while a fetch of 8 MiB that was submitted 40 ms earlier completes. The 8 MiB did
-//! not all arrive within these 0.2 ms. So the meter assumes that a transfer that took longer than the measured fetch arrived at a constant
-//! rate, and counts only the part that arrived during the measured fetch (`ArrivalHistogram`).
+//! not all arrive within these 0.2 ms. So if a transfer took longer than the measured fetch, the meter assumes a constant rate, and counts
+//! only the part that arrived during the measured fetch (`ArrivalHistogram`).
 //!
 //! The latency may change, for example because of a new route. The meter notices a change if eight consecutive fetches of a source that is
 //! not busy all take more than twice the latency, or all less than half of it. The meter then drops all samples and starts with the
@@ -25,12 +25,12 @@
 //!
 //! The latency is measured on an idle source, so it does not include the queue that readahead creates. If a source is never idle, the
 //! meter corrects the latency with 16 fetches that were queued after others. Queueing can only increase the first-byte times of these
-//! fetches, so if their median is below the measured latency, the true latency is lower. (The minimum of these times cannot be used
-//! instead of the median: for a store whose median is 15 ms, the minimum is 5 ms, and windows would become too short.) To find an increase
-//! of the latency, the meter subtracts from each of the 16 first-byte times the time to transfer the fetch itself and the bytes that were
-//! in flight before it. If the minimum of these differences is more than twice the measured latency, the true latency is higher. Example: a
-//! scan keeps 700 KB in flight on a 62 MB/s link with a round trip of 0.7 ms; without the subtraction, the meter would report a latency of
-//! 11 ms. With a latency that is too high, the policy would read ahead too far.
+//! fetches, so if their median is below the measured latency, the true latency is lower. (The minimum of these times cannot replace the
+//! median: a store with a median of 15 ms has a minimum of 5 ms, and windows would become too short.) To find an increase of the latency,
+//! the meter reduces each of the 16 first-byte times by the time to transfer the fetch and all bytes in flight before it. If the minimum of
+//! these differences is more than twice the measured latency, the true latency is higher. Example: a scan keeps 700 KB in flight on a 62
+//! MB/s link with a round trip of 0.7 ms. Without the subtraction, the meter would report a latency of 11 ms. With a latency that is too
+//! high, the policy would read ahead too far.
 //!
 //! Source: the delivery-rate samples of BBR (Cardwell et al., ACM Queue 2016). Like BBR, the meter uses the maximum of the samples over the
 //! latest rounds.

@@ -1,4 +1,4 @@
-//! `rbd-plain`: the first librbd readahead of 2014, as it was tested in the experiment that led to it.
+//! `rbd-plain`: the readahead that librbd got in 2014, as tested in the experiment before.
 //!
 //! Readahead starts after ten consecutive reads, each of which begins exactly where the previous read ended. Each request doubles the
 //! window, up to `max`; a read that begins elsewhere resets everything. One detector serves all readers of the image, so each of two

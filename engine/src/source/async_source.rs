@@ -66,8 +66,8 @@ pub trait AsyncSource: Send + Sync + 'static {
 /// blocking read ([`Reader::read_at`](crate::Reader::read_at)) stops the thread that has to produce its reply, and may wait forever. A
 /// task on the only worker thread of a multi-threaded runtime must use `read_at_async`, too. If the engine has no worker threads
 /// ([`Options::threads`](crate::Options::threads) is 0), every read blocks. If foreread detects that a blocking read would wait for its
-/// own thread, this read fails at once, and so do all other reads of the file that are in flight. A program whose async tasks make
-/// blocking reads should create a separate runtime for its sources, and pass the handle of that runtime.
+/// own thread, this read and all other reads of the file in flight fail at once. A program whose async tasks make blocking reads should
+/// create a separate runtime for its sources, and pass the handle of that runtime.
 ///
 /// Dropping a reader does not wait for its reads in flight: their tasks are cancelled, even if the runtime is not driven. If the
 /// runtime has been shut down, reads fail with [`SourceError::Io`].

@@ -37,17 +37,17 @@ pub(crate) fn piece_of(tag: u64) -> u64 {
 ///
 /// **When a queue is used.** If a source has a queue, its fetches are submitted to that queue.
 /// [`Source::read_at`](super::Source::read_at) is still needed. A blocking caller uses `read_at` on its own thread for a single miss.
-/// Worker threads use `read_at` in three cases: for transfers beyond [`Queue::depth`]; for all transfers after the queue has refused or
-/// panicked once; and if the program requests [`Io::Threads`] or has a disk cache. For a client whose calls are futures, you need not
-/// write a queue: use `from_async` (feature `tokio`).
+/// Worker threads use `read_at` for transfers beyond [`Queue::depth`], and for all transfers once the queue has refused one or panicked,
+/// or if the program requests [`Io::Threads`] or has a disk cache. For a client whose calls are futures, you need not write a queue: use
+/// `from_async` (feature `tokio`).
 ///
 /// **Memory.** A [`Transfer`] owns its buffers. The queue owns the transfer from [`Queue::submit`] until [`Queue::reap`]
 /// returns it; a reader that cancels its read, or is dropped, does not take it away. Each transfer is returned once.
 ///
 /// **Its end.** The queue is dropped with the last reader of the source, even if transfers are in flight. Dropping a queue must
 /// wait for the transfers in flight, or free those to which nothing writes any more, or leak them. A queue must never free memory
-/// to which something still writes. A task or thread of the queue may still have a transfer after the queue was dropped, and may
-/// drop this transfer at any time: its result is no longer used. The source's next reader gets a new queue.
+/// to which something still writes. After the queue was dropped, its tasks and threads may still have transfers, and may drop them at
+/// any time: their results are no longer used. The source's next reader gets a new queue.
 ///
 /// ```
 /// use foreread::source::{CompletedTransfer, Defaults, Queue, Source, SourceError, Transfer};

@@ -1,6 +1,6 @@
 //! `amp`: adaptive multi-stream prefetching (Gill and Bathen, 2007).
 //!
-//! Each stream has a degree `p`, the size of a readahead window, and a trigger distance `g`: when the reader is `g` before the end of the
+//! Each stream has a degree `p`, the size of a readahead window, and a trigger distance `g`. When the reader is `g` before the end of the
 //! window, the next window is requested. In theory, with a request rate `r`, `p` should be `r` times the time that an unread page stays in
 //! the cache, and `g` should be `r` times the latency of the storage.
 //!

@@ -11,9 +11,9 @@
 //!         ├── current ──────────────┤├── ahead ─────────────┤
 //! ```
 //!
-//! Source: docs/spec/linux-readahead.md 1.1 to 1.5. A page fault reads only the page at which it occurs. A known fault of the
-//! original: large random reads shrink the window to zero; from then on, the reader fetches one page at a time and waits for each
-//! ([Bhattacharya 2003]).
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.5. A page fault reads only the page at which it occurs. A known fault of the original:
+//! large random reads shrink the window to zero. From then on, the reader fetches one page at a time and waits for each ([Bhattacharya
+//! 2003]).
 
 use super::two_windows::{MIN, Reader, WindowVariant};
 use foreread_core::policy::{

@@ -1,5 +1,5 @@
-//! Functions that the published policies share, in addition to those in `foreread_core::policy::ondemand`: forced reads (readahead
-//! that is not limited by a window), and finding the next absent page in the cache. This file is not a policy, and has no state.
+//! Functions that the published policies share, in addition to `foreread_core::policy::ondemand`: forced reads (readahead that no
+//! window limits), and the search for the next absent page in the cache. This file is not a policy, and has no state.
 
 use foreread_core::policy::ondemand::{FORCE_PIECE, PAGE, clip, fetch};
 use foreread_core::policy::{Answer, Ask};

@@ -1,8 +1,8 @@
 //! The two reads with which `blkid` recognises the content of a small device: 1 KiB at offset 0, then 16 KiB at offset 1536.
 //!
-//! The first read is at the start of the device and the second looks like its continuation, so the kernel of 2010 read 48 KiB instead of
-//! the requested 17 KiB. On a slow device, this readahead costs seconds. The remedy at that time was `advice=random`: the hint RANDOM on
-//! the whole device before the first read.
+//! The first read is at the start of the device, and the second seems to continue it. So the kernel of 2010 read 48 KiB instead of the
+//! requested 17 KiB. On a slow device, this readahead costs seconds. The remedy at that time was `advice=random`: the hint RANDOM on the
+//! whole device before the first read.
 //!
 //! The workload has no other reads.
 //!

@@ -11,8 +11,8 @@
 //!   └────────── 50,002 reads, 25.6 MB ────────┘     └────────── 7,514 reads, 381.4 MB ──────────┘
 //! ```
 //!
-//! **Stated in the posting, matched exactly**: 57,516 reads; 407 MB, which we take as 794,922 sectors; "50,000 sequential,
-//! single-sector reads" (50,002 here, so that all other reads can be whole pages of 4 KiB).
+//! **Stated in the posting, matched exactly**: 57,516 reads; 407 MB, which we take as 794,922 sectors; "50,000 sequential, single-sector
+//! reads". (Here they are 50,002, so that all other reads can be whole pages of 4 KiB.)
 //!
 //! **Fitted**: the lengths of runs and streams ([`RUNS`], [`STREAMS`]) and the size of a read in a stream. With the chosen values, the
 //! posting's readahead variant `plain` makes 281 requests with 201 MB in total (published: 281 requests, 203 MB). When we chose these
@@ -32,11 +32,11 @@
 //! Without readahead the boot takes 46.20 s (published: 46.22 s), but the device model `rbd` was fitted to this and one other
 //! published time.
 //!
-//! **Assumed**, because the posting says nothing about it: no byte is read twice; the groups of reads and the sizes of reads outside
-//! streams; the order of all reads; and positions that are evenly spread over the file. The queue depth is assumed to be 1: the posting
-//! only says that IDE and virtio differ in how many requests may be pending. The seed determines the order and positions of reads; their
-//! numbers and lengths are fixed. In a larger file the same reads are farther apart, so later reads use less of the data that was read
-//! ahead beyond a stream. Therefore `plain` takes 12.4 s at the file size that `compare` uses, and 12.9 s from 8 GiB on.
+//! **Assumed**, because the posting says nothing about it: the order of all reads, and the groups and sizes of reads outside streams. No
+//! byte is read twice, and positions are evenly spread over the file. The queue depth is assumed to be 1: the posting only says that IDE
+//! and virtio differ in how many requests may be pending. The seed determines the order and positions of reads; their numbers and lengths
+//! are fixed. In a larger file the same reads are farther apart, so later reads use less of the data that was read ahead beyond a stream.
+//! Therefore `plain` takes 12.4 s at the file size that `compare` uses, and 12.9 s from 8 GiB on.
 //!
 //! Consecutive reads inside a run, stream or group have no gap between them; between two runs, streams or groups there is always a
 //! gap.

@@ -1,8 +1,8 @@
 //! Page faults in mapped files, while programs on a text console are started and used.
 //!
-//! Like `mmap-desktop`, but for the text console that the same posting measured: there are fewer files, and programs use so few consecutive
-//! pages that even a small read-around reads mostly unused pages. The files and the pages that programs touch were **fitted** to the MB
-//! published for two sizes of read-around; everything else about them is invented (`population.rs`):
+//! Like `mmap-desktop`, but for the text console of the same posting. There are fewer files, and programs use so few consecutive pages that
+//! even a small read-around reads mostly unused pages. The files and the pages that programs touch were **fitted** to the MB published for
+//! two sizes of read-around; everything else about them is invented (`population.rs`):
 //!
 //! | read-around | published | here, mean of 20 seeds, `linux-2.6.31` |
 //! |---|---|---|

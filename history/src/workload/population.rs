@@ -13,8 +13,8 @@
 //! - The size of a file (an executable, library, font or cache) is a whole number of pages. Sizes are lognormally distributed with a
 //!   median of 512 KiB; one in a hundred files is larger than 8 MiB. Two in three files contain executable code.
 //! - Programs touch a file in stretches of consecutive pages, with gaps between them; the lengths of both are exponentially distributed.
-//!   Some gaps are long: they are parts of a file that the program never needs. The length of these long gaps determines how fast the
-//!   used fraction falls as the read-around grows; the lengths of stretches and of short gaps determine the used fraction of a small
+//!   Some gaps are long: they are parts of a file that the program never needs. The length of these long gaps determines how fast the used
+//!   fraction falls as the read-around grows. The lengths of stretches and of short gaps determine the used fraction of a small
 //!   read-around.
 //! - Each process gets the same number of files. A process goes through all stretches of all its files in random order; within a stretch it
 //!   touches each page once, from first to last.

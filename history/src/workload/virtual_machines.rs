@@ -12,10 +12,10 @@
 //! | `grep-ide` | 130,104 | 3044 | 743,164 |
 //! | `grep-virtio` | 130,061 | 2820 | 688,477 |
 //!
-//! **Fitted** so that certain values in the table below match the published values (the row is in brackets): the lengths of streams and
-//! the size of their reads (row `plain`, requests and MB); the fraction of groups that are submitted in batches (row `none`); the density
-//! of a zone (row `eager` for `boot-virtio` and `grep-ide`, row `plain` for `grep-virtio`); the number of streams of `boot-virtio` (row
-//! `eager`, requests). The streams are in four classes, for which `plain` makes 1, 2, 3 or 4 requests.
+//! **Fitted** so that values in the table below match the published ones. Row `plain` (requests and MB): the lengths of streams and the
+//! size of their reads. Row `none`: the fraction of groups that are submitted in batches. Row `eager`, or `plain` for `grep-virtio`: the
+//! density of a zone. Row `eager` (requests): the number of streams of `boot-virtio`. The streams are in four classes, for which `plain`
+//! makes 1, 2, 3 or 4 requests.
 //!
 //! Results on `model:rbd`, mean of 20 seeds (`compare NAME --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), with
 //! the published values in brackets. The row `none` of `grep-ide` is one of the two published times to which the device model was fitted.
@@ -36,8 +36,8 @@
 //! | | aligned | 121.9 (123.32 ± 1.29) | 1195 (1139) | 1519 (1409) |
 //! | | eager | 123.3 (127.75 ± 1.32) | 873 (842) | 2415 (2218) |
 //!
-//! **Assumed**, because the posting says nothing about it: the queue depth (1 for IDE, 4 for virtio), that no byte is read twice, the
-//! sizes of reads outside streams, and which reads are submitted together.
+//! **Assumed**, because the posting says nothing about it: the queue depth (1 for IDE, 4 for virtio), the sizes of reads outside streams,
+//! and which reads are submitted together. No byte is read twice.
 
 use super::volume::Shape;
 use foreread_core::policy::spec::SpecError;

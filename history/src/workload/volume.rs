@@ -134,8 +134,8 @@ impl Shape {
     }
 }
 
-/// Returns the reads outside streams, in groups of adjacent reads: the sizes come from `table` in random order, and the numbers of reads in
-/// a group come from `GROUPS`, one after the other.
+/// Returns the reads outside streams, in groups of adjacent reads. The sizes come from `table` in random order, and the numbers of reads in
+/// a group from `GROUPS`, in turn.
 pub fn groups(table: &[u64], reads: usize, blocks: u64, rng: &mut Rng) -> Vec<Extent> {
     let mut sizes: Vec<u64> = table.iter().copied().cycle().take(reads).collect();
     // The table nearly gives the total; some of the reads get one more block to reach it.

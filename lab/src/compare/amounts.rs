@@ -35,8 +35,8 @@ pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
 /// The default workloads: the common case, the case that readahead must not make slower, a case in which many policies fail, and the boot
 /// of a machine. Running all workloads would take too long.
 pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
-/// Like [`USUAL_WORKLOADS`], but for the scratch file, on which all workloads together should take at most 30 seconds: the boot of a
-/// machine alone would take that long, so it is left out.
+/// Like [`USUAL_WORKLOADS`], but for the scratch file, where all workloads together should take at most 30 seconds. The boot of a machine
+/// alone would take that long, so it is left out.
 pub const SCRATCH_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "list-of-archive"];
 /// The model that replaces the scratch file if a workload cannot run on a file: a network volume with published figures.
 pub const SCRATCH_MODEL: &str = "rbd";

@@ -151,16 +151,16 @@ impl Description {
         }
     }
 
-    /// Returns the number of bytes that a workload spans: the size that the user gave or, if there is none, the default of this target or
-    /// `least`, whichever is more; never more than the capacity of the target.
+    /// Returns the number of bytes that a workload spans: the size that the user gave or, if there is none, the target's default, but at
+    /// least `least`. It never exceeds the capacity of the target.
     pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let usual = self.span_bytes.max(least);
         plan.size_bytes.unwrap_or(usual).min(self.capacity_bytes)
     }
 
-    /// Like [`Description::size`], but for a workload that can also be run on fewer bytes: on a slow source the number of bytes is halved
-    /// until a run without readahead fits into the time that the measurement of the table allows for one run. A size that the user gave is
-    /// not changed.
+    /// Like [`Description::size`], but for a workload that can also be run on fewer bytes. On a slow source the number of bytes is halved
+    /// until a run without readahead takes no longer than the table's time limit allows for a run. A size that the user gave is not
+    /// changed.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
         while size > MIN_REMOTE_SPAN_BYTES && self.is_slow(plan, reads, size) {
@@ -230,8 +230,8 @@ impl Description {
         Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::Policy)
     }
 
-    /// Sets all parameters of a policy: those that the user did not set get the same values as in the engine, so that
-    /// the policy behaves as in `serve` and `mount`.
+    /// Sets all parameters of a policy. Those that the user did not set get the engine's values, so that the policy behaves as in `serve`
+    /// and `mount`.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
         let storage = Storage {
             readahead_bytes: self.readahead_bytes,

@@ -10,9 +10,9 @@ use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 /// or librbd's). `--policy all` adds the historical policies. On a device model, the table also has a row for the oracle (perfect
 /// foresight), which shows what is possible at best.
 pub const USUAL_POLICIES: [&str; 4] = ["none", DEFAULT, "linux-6.18", "rbd-plain"];
-/// The kernel's policy with windows that are larger than its default window. The policies in this list are compared in addition to
-/// [`USUAL_POLICIES`] on a device model and on a source over a network: a store with 20 ms latency and 100 MB/s on each of many connections
-/// needs megabytes in flight. The policies in this list are not tried on the scratch file, because its 30 seconds are not enough for them.
+/// The kernel's policy with windows that are larger than its default window. These policies are added to [`USUAL_POLICIES`] on a device
+/// model and on a source over a network: a store with 20 ms latency and 100 MB/s on each of many connections needs megabytes in flight.
+/// The policies in this list are not tried on the scratch file, because its 30 seconds are not enough for them.
 pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 
 /// The larger windows to try if the user named no policy.

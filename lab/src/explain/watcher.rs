@@ -1,8 +1,8 @@
 //! Observes a run, and counts for each file its reads, the policy's decisions, and its pages that were read ahead.
 //!
-//! On real storage, the files of a trace are placed one after the other in one large file; each page of the large file is counted for the
-//! file of the trace in which the page begins. A readahead window and the rule that planned it are counted for the file of the read or hint
-//! that caused the decision.
+//! On real storage, the files of a trace are placed one after the other in one large file. Each of its pages is counted for the file of the
+//! trace in which the page begins. A readahead window and the rule that planned it are counted for the file of the read or hint that caused
+//! the decision.
 
 use super::counts::Counts;
 use crate::compare::watched::Scene;

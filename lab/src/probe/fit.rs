@@ -4,9 +4,9 @@
 //!   one read     T(S) = latency + S / rate             least squares of the relative errors, over the points of depth 1
 //!   several      min(depth, lanes) at once, over a link that all share
 //! ```
-//! The fit chooses the number of lanes (requests that are served at the same time) from [`LANES`], and the rate of the link from the rates
-//! measured at high queue depths. The fit takes the pair (number of lanes and rate of the link) with the smallest sum of errors. The errors
-//! are not squared, so that a short disturbance of the storage, which affects only few points, has little influence.
+//! The fit chooses the number of lanes (requests served at the same time) from [`LANES`], and the link's rate from the rates measured at
+//! high queue depths. The fit takes the pair (number of lanes and rate of the link) with the smallest sum of errors. The errors are not
+//! squared, so that a short disturbance of the storage, which affects only few points, has little influence.
 
 use super::Point;
 use foreread_report::number::{percent, plural, three};

@@ -1,5 +1,5 @@
-//! The points (pairs of request size and queue depth) that a probe measures, and the offsets of their reads: all sizes
-//! at queue depth 1, and some sizes at every depth.
+//! The points (pairs of request size and queue depth) that a probe measures: all sizes at queue depth 1, and some sizes at every
+//! depth. Also the offsets of their reads.
 //!
 //! ```text
 //!   depth 64 │ o     o           o: random      reads one at a time show the cost of a request;

@@ -3,7 +3,7 @@
 //!
 //! A read is assumed to depend on all reads that ended before it began, except for reads on which it already depends indirectly, through
 //! another of these reads. `rbd-replay-prep` has the same rule, so a replay without pauses issues the same reads in the same order as
-//! `rbd-replay` at full speed. If the trace has only one read in flight at a time, each read waits for the previous read; otherwise the
+//! `rbd-replay` at full speed. If the trace has only one read in flight at a time, each read waits for the previous read. Otherwise the
 //! replay has at most as many reads in flight as the trace. A read never waits for another read that was still in flight when it began.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! Builds the readers of a replay in the time modes asap and closed: one reader for each thread of the trace, or for each open file
-//! description if the trace has no threads. Each reader starts its reads in their recorded order.
+//! Builds the readers of a replay in the modes asap and closed: one for each thread of the trace, or for each open file description if the
+//! trace has no threads. Each reader starts its reads in their recorded order.
 //!
 //! ```text
 //!   one read at a time         job ──after──► job ──after──► job         a job for each series with the same open
@@ -7,9 +7,9 @@
 //!   several at once, closed    a chain for each; the next read goes to the chain that was idle for the shortest time
 //! ```
 //!
-//! In mode closed, a reader waits for a read of another reader before it starts: among the reads that had ended in the trace before this
-//! reader's first read began, it waits for the one that ended last. For example, a shell starts a program after the previous program has
-//! ended: if the reads of the first program get faster, the second program starts earlier.
+//! In mode closed, a reader waits for a read of another reader before it starts. This is the read that, in the trace, was the last to end
+//! before the reader's first read began. For example, a shell starts a program after the previous program has ended: if the reads of the
+//! first program get faster, the second program starts earlier.
 //!
 //! A replay never has more reads in flight than the trace.
 

@@ -11,8 +11,8 @@
 //! ```
 //! No fault follows the last fault of a scan. The pages that this fault mapped are assumed to be accessed, because the
 //! scan has reached them. For a program that accesses pages at random, the estimate is one page for each fault, instead of 64 KiB. Two
-//! cases are not detected: a scan from the end of a file to its start, and a scan by several threads, each of which accesses a part that is
-//! smaller than the range that a fault maps.
+//! cases are not detected: a scan from the end of a file to its start, and a scan by several threads whose parts are smaller than the range
+//! that a fault maps.
 
 use super::kept::{KeptRecord, What};
 use foreread_sim::workload::Workload;

@@ -106,7 +106,7 @@ pub struct Comparison {
     pub equivalent: Option<bool>,
 }
 
-/// A policy that took less time than the oracle. A policy can beat the oracle on a device with random latencies: the oracle is the best
+/// A policy that took less time than the oracle. A policy can beat the oracle on a device with random latencies. The oracle is the best
 /// schedule that a search found, but a policy sends other requests, which get other latencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OracleBeaten {

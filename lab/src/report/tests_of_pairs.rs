@@ -8,8 +8,8 @@ use super::Table;
 use foreread_sim::stats::{ALPHA, Summary, holm, paired_t_test};
 
 /// A row whose time is within this fraction of the best time is always treated as equally fast as the best row, even if
-/// a test finds a significant difference. On a device model, times repeat to the nanosecond, so even tiny differences are significant; but
-/// a difference of half a per cent, the last digit that the table shows, is no reason to prefer a policy.
+/// a test finds a significant difference. On a device model, times repeat to the nanosecond, so even tiny differences are significant. But
+/// half a per cent, the last digit that the table shows, is no reason to prefer a policy.
 pub const WORTH_SAYING: f64 = 0.005;
 
 /// The statistical tests of one table.

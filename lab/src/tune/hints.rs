@@ -1,4 +1,4 @@
-//! Computes what a hint would gain: the same reads are simulated with the kernel's current readahead, but with a call of `posix_fadvise`
+//! Computes what a hint would gain. The same reads are simulated with the kernel's current readahead, but `posix_fadvise` is called
 //! after each open of the files that have one access pattern.
 //!
 //! Two hints are tried: RANDOM for files whose reads follow no pattern, and SEQUENTIAL, which doubles the kernel's

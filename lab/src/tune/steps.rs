@@ -1,8 +1,8 @@
 //! The possible steps that make the reads of a trace faster: for each step, how much it gains, and the command to paste.
 //!
 //! The list starts with the cheapest step that gains as much as the best step; then follow steps that are cheaper but gain less, then the
-//! rest. Example: for `grep -r` over 2,000 files on storage with 3 ms latency, no setting helps, because no file is long enough; `run`
-//! reads the files of a folder ahead of `grep`.
+//! rest. Example: for `grep -r` over 2,000 files on storage with 3 ms latency, no setting helps, because no file is long enough. But
+//! `run` reads the files of a folder ahead of `grep`.
 
 use super::{MIN_GAIN, TuneOptions, TuneReport, candidates, text};
 use crate::report::row::Relation;

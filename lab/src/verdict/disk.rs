@@ -7,11 +7,11 @@
 //! ```
 //! The kernel requests the next window when the reader reaches the first page of the window that is still in flight. A device that serves
 //! these two windows one after the other is only as fast as with one window in flight. Therefore the readahead size is chosen by the rate
-//! with one window in flight, which every device reaches, but the gain of this size is computed with the rate for two windows in flight.
+//! with one window in flight, which every device reaches. The gain of this size is computed with the rate for two windows in flight.
 //!
 //! The exponent 1.5 describes how much the reads of two windows overlap. The exponent 1.5 is between two limits: an exponent of 1 means no
 //! overlap, and 2 fits the largest overlap that was observed. For read_ahead_kb of 128, 256, 512, 1024, 2048 and 8192, Linux 6.18 with ext4
-//! on a disk of 0.08 ms and 2.4 GB/s delivered 1080, 1346, 2141, 2336, 2348 and 2438 MB/s; the formula with 1.5 gives 1220, 1750, 2130,
+//! on a disk of 0.08 ms and 2.4 GB/s delivered 1080, 1346, 2141, 2336, 2348 and 2438 MB/s. The formula with 1.5 gives 1220, 1750, 2130,
 //! 2320, 2390 and 2440 MB/s.
 //!
 //! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. A

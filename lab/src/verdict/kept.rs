@@ -6,9 +6,9 @@
 //!                                               │ no: the disk is read for at most three seconds, and the result is kept
 //!   /run/foreread/disk-17, $XDG_RUNTIME_DIR/foreread/disk-17      17: the kernel's sequence number of the disk
 //! ```
-//! A stored measurement is never used for another disk, for two reasons: the kernel gives a new sequence number to each disk that appears
-//! (also to a loop device that gets another file), and the folder is empty after a reboot. If the readahead setting of the disk has changed
-//! since the measurement, the file is not used.
+//! A stored measurement is never used for another disk. The kernel gives a new sequence number to each disk that appears (also to a loop
+//! device that gets another file), and the folder is empty after a reboot. If the readahead setting of the disk has changed since the
+//! measurement, the file is not used.
 
 use super::disk::{CheckedRate, StorageCosts};
 use foreread_os::host::Host;

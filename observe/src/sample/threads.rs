@@ -20,8 +20,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// After its last observed position, a sequential run is assumed to have continued by at most this number of bytes, multiplied by the
-/// number of times that the run was observed.
+/// A sequential run is assumed to have continued after its last observed position by at most this number of bytes, times the number of
+/// observations.
 pub const MAX_GUESSED_BYTES: u64 = 4 << 20;
 /// Most times that count.
 const MAX_TIMES: u32 = 32;

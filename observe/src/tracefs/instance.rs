@@ -350,9 +350,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Whether this program can act as a guard.
 static OFFERED: AtomicBool = AtomicBool::new(false);
 
-/// If `arguments` say that the program was started as a guard (the process that removes a tracefs instance if its owner is killed), does
-/// the work of the guard and then returns true. Otherwise returns false, and each instance that this process creates from now on gets a
-/// guard. `main` must call this function first, with the arguments after the program's name.
+/// Returns true, after the work is done, if `arguments` say that this process is a guard: it removes a tracefs instance if the owner is
+/// killed. Otherwise returns false, and each instance that this process creates from now on gets a guard. `main` must call this function
+/// first, with the arguments after the program's name.
 pub fn run_if_asked(arguments: &[OsString]) -> bool {
     let mut arguments = arguments.iter();
     if arguments.next().is_none_or(|word| word != WORD) {

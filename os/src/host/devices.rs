@@ -101,7 +101,7 @@ impl Host {
         Ok(self.device(DeviceNumber::below(&fstat(file)?)))
     }
 
-    /// Returns the kernel's sequence number of a disk (since 5.15): no two disks get the same number until the machine restarts, and a loop
+    /// Returns the kernel's sequence number of a disk (since 5.15). No two disks get the same number until the machine restarts, and a loop
     /// device gets a new number with each file. Returns `None` if the kernel reports no number.
     pub fn disk_sequence(&self, name: &str) -> Option<u64> {
         number(&self.sys.join("block").join(name).join("diskseq"))

@@ -1,9 +1,9 @@
 //! Draws charts as SVG with the crate `plotters`. A drawing is 360 units wide, which fits the screen of a phone; its text is SVG text and
 //! not outlines.
 //!
-//! `plotters` cannot use the text colour of the page or give a drawing a title, so its output is changed in two places: the colour [`INK`]
-//! is replaced by `currentColor`, and the title is added to the first tag. All text is escaped, a drawing refers to nothing outside its
-//! file, and no point is drawn outside the frame of the chart.
+//! `plotters` cannot use the text colour of the page or give a drawing a title. So the colour [`INK`] in its output is replaced by
+//! `currentColor`, and the title is added to the first tag. All text is escaped, a drawing refers to nothing outside its file, and no
+//! point is drawn outside the frame of the chart.
 
 use super::{Bar, Bars, COLOURS, Figure, FigureData, Line, Lines, clean, colours};
 use crate::markup::escape;

@@ -72,9 +72,8 @@ impl DiskModel {
             .map_or(1, |most| bytes.div_ceil(most).max(1))
     }
 
-    /// Returns the minimum time in which a device of this kind reads `bytes` bytes. If the time per byte never rises with the
-    /// length of a command, the minimum is the time of a single command; otherwise all bytes are counted at the lowest time per
-    /// byte.
+    /// Returns the minimum time in which a device of this kind reads `bytes` bytes. If the time per byte never rises with the length of a
+    /// command, the minimum is the time of a single command. Otherwise all bytes are counted at the lowest time per byte.
     pub fn least_ns(&self, bytes: u64) -> u64 {
         if self
             .slopes

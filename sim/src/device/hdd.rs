@@ -12,9 +12,9 @@
 //!                              too long)
 //! ```
 //!
-//! - **Order.** Among the first `queue_depth` commands in the queue, the disk chooses the command whose first byte is under the head
-//!   soonest, including the seek, as native command queuing (NCQ) of a drive does. With a queue depth of 1, commands are served in the
-//!   order of their arrival. A command that has waited for `patience_ns` is served next, even if other commands are closer.
+//! - **Order.** Like native command queuing (NCQ), the disk chooses, among the first `queue_depth` commands in the queue, the command
+//!   whose first byte is under the head soonest, including the seek. With a queue depth of 1, commands are served in the order of their
+//!   arrival. A command that has waited for `patience_ns` is served next, even if other commands are closer.
 //! - **Random numbers.** The platter turns with the virtual clock: how long a command waits for its data depends on its position
 //!   and on the time at which it is served. The only random number is the platter's angle at time 0, which depends on the seed. No
 //!   random number depends on the order of calls. However, if two policies submit the same command at different times, the two commands

@@ -13,12 +13,11 @@
 //!                                └──────────────────────┘
 //! ```
 //!
-//! At most one command completes in each time `G` (the time for which a command occupies the link), and at most `lanes` commands complete
-//! in each time `T` (the time of one command alone). Throughput therefore rises with the queue depth, at first fast and then more slowly,
-//! until the link limits it. Example: a command takes 50 us plus 1 us for each KiB, there are 3 lanes, and the link needs 0.5 us for each
-//! KiB. Four reads of 4 KiB end after 54, 56, 58 and 108 us. The bytes of a command are reported only when the whole command is complete,
-//! as by a system call. The distance between reads has no effect, so sequential and random reads cost the same. The model uses no random
-//! numbers.
+//! A command occupies the link for the time `G`, so at most one completes in each `G`. A command alone takes the time `T`, so at most
+//! `lanes` complete in each `T`. Throughput therefore rises with the queue depth, at first fast and then more slowly, until the link
+//! limits it. Example: a command takes 50 us plus 1 us for each KiB, there are 3 lanes, and the link needs 0.5 us for each KiB. Four reads
+//! of 4 KiB end after 54, 56, 58 and 108 us. The bytes of a command are reported only when the whole command is complete, as by a system
+//! call. The distance between reads has no effect, so sequential and random reads cost the same. The model uses no random numbers.
 
 use super::disk::PS_KIB;
 use super::{Arrival, Command, Device};

@@ -9,9 +9,8 @@
 //! ```
 //! Each command takes the same time as in the model [`super::array`]. Each file with a queued command counts as one reader. The
 //! time of a slice starts when the reader's first command ends, so a reader is served for the slice and one more command. Example:
-//! four readers share 300 ms, so each slice is 75 ms. Between two of its slices, a reader in this example waits for three slices of other
-//! readers and three commands, that is, for 225 ms and the time of three commands. Without time slices the reader would wait only for three
-//! commands.
+//! four readers share 300 ms, so each slice is 75 ms. Between two of its slices, a reader waits for three slices of other readers and for
+//! three commands: 225 ms and the time of three commands. Without time slices the reader would wait only for three commands.
 //!
 //! Slices change the order of commands but not their number or duration, so rates are nearly the same as without slices. Not modelled:
 //! writes, priorities, several concurrent commands of one reader, and the end of a slice when its reader has no more commands. Source:

@@ -18,8 +18,8 @@
 //! bytes are transferred.
 //!
 //! Reads do not change the state of the drive: the model has no translation table, garbage collection, cache, writes or wear. Other
-//! activity of the drive is modelled as a tail of the latencies: a die may take longer, and occasionally a read waits until a program or
-//! erase operation of its die has ended. The random numbers for these delays depend only on the seed and the command ([`crate::rng`]).
+//! activity of the drive is modelled as a tail of the latencies. A die may take longer, and some reads wait for a program or erase
+//! operation of their die. The random numbers for these delays depend only on the seed and the command ([`crate::rng`]).
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};

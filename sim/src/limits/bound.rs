@@ -8,13 +8,13 @@
 //! ```
 //!
 //! The device must deliver each page at least once, in the best case with a single command for all pages. Even if everything is cached, a
-//! reader needs its think time and the time to copy data. A hint (such as WILLNEED) costs no time. If a program touches several pages of
-//! one block of 16 pages (64 KiB) through a mapping, the bound counts only the first touch, because the page fault of this touch may map
-//! the other pages. A run ends with its last read, so think time after a job's last read is included only if another job follows. If a run
-//! takes less time than this bound, the simulator, the oracle or the device model has a bug.
+//! reader needs its think time and the time to copy data. A hint (such as WILLNEED) costs no time. A fault in a mapping may map a whole
+//! block of 16 pages (64 KiB), so the bound counts only the first touch of each such block. A run ends with its last read, so think time
+//! after a job's last read is included only if another job follows. If a run takes less time than this bound, the simulator, the oracle or
+//! the device model has a bug.
 //!
 //! The bound does not estimate how fast a run can really be. If latencies are random, the bound for the device uses the shortest possible
-//! latency; the bound for the path uses the shortest latency that this run can get for a page.
+//! latency. The bound for the path uses the shortest latency that this run can get for a page.
 
 use super::future::begin_ns;
 use super::path;

@@ -1,10 +1,10 @@
 //! Lists all future reads: which bytes they need, in which order, and when each byte is used next.
 //!
-//! Pages that are always read together are called an *extent*. A *touch* is one use of an extent: a request that reads the extent or, in a
-//! mapping, an access to a page of the extent, even if this page is already mapped. A hint is not a touch. Touches are numbered in the
-//! order in which readers would reach them if only the transfer of the bytes took time and nothing else did. The number of an extent's next
-//! touch therefore shows how soon the extent is needed. The order of the touches of one job is exact. The order of touches of different
-//! jobs is an estimate; the oracle also serves a reader that is ahead of this order (`oracle/`).
+//! Pages that are always read together are called an *extent*. A *touch* is one use of an extent: a read request or, in a mapping, an
+//! access to one of its pages, even if this page is already mapped. A hint is not a touch. Touches are numbered in the order in which
+//! readers would reach them if only the transfer of the bytes took time and nothing else did. The number of an extent's next touch
+//! therefore shows how soon the extent is needed. The order of the touches of one job is exact. The order of touches of different jobs is
+//! an estimate; the oracle also serves a reader that is ahead of this order (`oracle/`).
 //!
 //! ```text
 //!   requests     |----0----|   |-----2-----|         extents: bytes between two boundaries of requests

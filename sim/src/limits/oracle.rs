@@ -5,8 +5,8 @@
 //! together with neighbours that it would fetch soon anyway. A schedule evicts the extent that is needed last (Belady 1966). Readahead
 //! never evicts an extent that is needed sooner than the new extent (Cao, Felten, Karlin and Li 1995 call this *aggressive*). A [`Rule`]
 //! sets the order, length and number of fetches, and whether gaps between extents are read too. The best rule depends on the device and the
-//! reads. The search therefore first simulates a few rules, and a run without readahead. After these simulations, the search changes the
-//! fastest rule, one parameter at a time, until it has done [`MAX_COST`] times the work of one run, or has reached the lower bound.
+//! reads. The search therefore first simulates a few rules, and a run without readahead. Then the search changes the fastest rule, one
+//! parameter at a time, until it has done [`MAX_COST`] times the work of one run, or has reached the lower bound.
 //!
 //! ```text
 //!   reader:  ask ──► wait for bytes ──► copy what is there ──► ... ──► think ──► ask the next
@@ -65,8 +65,8 @@ const MAX_COST: u64 = 10;
 const MIN_EVENTS: u64 = 60_000;
 
 /// Returns the fastest run that the search finds. Each schedule is tried on a new device. Returns `None` for a workload with more
-/// touches than [`super::MAX_TOUCHES`]. Also returns `None` if a job issues its requests at fixed times: then readahead does not change
-/// when requests are issued, so the run time does not show how good the readahead is.
+/// touches than [`super::MAX_TOUCHES`]. Also returns `None` if a job issues its requests at fixed times, because then the run time does not
+/// show how good the readahead is.
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     if timed(setup.workload) {
         return None;

@@ -1,5 +1,5 @@
-//! Computes the minimum time that one reader needs in any run: the wait for all bytes up to some read, plus the time to think and copy from
-//! that read on.
+//! Computes the minimum time that one reader needs in any run: the wait for the bytes up to some read, plus the time to think and copy
+//! afterwards.
 //!
 //! ```text
 //!   first read               read i                                    last read

@@ -6,9 +6,9 @@
 //! One kernel of the published table (plain 2.6.0-test2) had no asynchronous buffered reads: each `aio_read` ended before the next call
 //! began. For the results of this kernel, run the workload with `depth=1`; for those of the patched kernels, with the default depth.
 //!
-//! The original program submits its requests eight at a time ("ios per iteration 8, max io_submit 8"): when eight requests have ended, it
-//! submits eight more, so 56 to 64 are outstanding. The parameter `batch=8` does the same; by default a request is submitted whenever
-//! another request ends.
+//! The original program submits its requests eight at a time ("ios per iteration 8, max io_submit 8"). When eight have ended, it submits
+//! eight more, so 56 to 64 are outstanding. The parameter `batch=8` does the same; by default a request is submitted whenever another
+//! request ends.
 //!
 //! If `places=again` is set, a read begins at any page of the file, independently of other reads. The program `aio-stress` chooses its
 //! reads in this way (general knowledge of the program; the posting does not mention it). With `places=again`, reads overlap, and a cache

@@ -2,8 +2,8 @@
 //! are read by page faults, headers and sources by read calls. The pages that are read for one unit are needed again for the next unit, if
 //! they are still cached.
 //!
-//! actions/runner-images #13938 reports builds on machines with little memory. On these machines, the readahead window of the disk had
-//! become 4 MiB, and each page fault in the compiler's code or in a library evicted pages that the next unit needed.
+//! actions/runner-images #13938 reports builds on machines with little memory. The readahead window of their disk had become 4 MiB, and
+//! each page fault in the compiler's code or in a library evicted pages that the next unit needed.
 //!
 //! ```text
 //!   unit n   code     ..##...####.....##...     executable: a quarter of it, the same stretches each time, in order

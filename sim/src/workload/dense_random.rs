@@ -27,17 +27,16 @@
 //! | slow-ramp | 0.891 | 0.962 | 0.892 | 0.826 | 0.803 |
 //! | original | 0.741 | 0.712 | 0.575 | 0.538 | 0.524 |
 //!
-//! With a cache of 256 MiB, the order of the four variants of context readahead (the three in the table, and `off`) by their speed is the
-//! same at every density from 1 to 99 %. With a cache that holds the whole file, the order is the same up to a density of 60 %. From a
-//! density of 65 % on, the variant `original` is faster than `slow-ramp`, and from 85 % on it is faster than `off`: for very dense reads,
-//! readahead helps.
+//! With a cache of 256 MiB, the four variants of context readahead (the three in the table, and `off`) have the same order of speed at
+//! every density from 1 to 99 %. With a cache that holds the whole file, the order is the same up to a density of 60 %. From a density of
+//! 65 % on, the variant `original` is faster than `slow-ramp`, and from 85 % on it is faster than `off`: for very dense reads, readahead
+//! helps.
 //!
 //! No density fits all three published ratios: with a density of 25 %, the variant `original` is 23 % slower than published. `reproduce
 //! wu-2013` uses a density of 8 %, which was fitted to the variant `original`; with this density, `slow-ramp` is 9 % faster than published.
 //! In the simulation, `original` therefore loses more, compared with the other variants, than in the publication. In the publication a
-//! query took 133 us, four times as long as a read of 4 KiB on this drive, so most of that time was not spent on reads. Queries of 16 KiB
-//! with 30 us between them (`record=16K,density=50,think=30`) give the ratios 0.948, 0.886 and 0.653, with 8271 queries per second
-//! (published: 7536).
+//! query took 133 us, four times as long as a read of 4 KiB on this drive: most of it was not spent on reads. Queries of 16 KiB with 30 us
+//! between them (`record=16K,density=50,think=30`) give the ratios 0.948, 0.886 and 0.653, with 8271 queries per second (published: 7536).
 //!
 //! Every read is aligned to its record, and the rest of the file after the last whole record is not read.
 

@@ -1,9 +1,8 @@
 //! One program that touches random pages of a mapped file. For such a program, a large readahead window does the most harm.
 //!
 //! For each fault in a mapping, the kernel reads a whole window around the page, even if the program needs only that page. User reports of
-//! 2025 and 2026 are about such programs: they read randomly through mappings, on virtual disks whose readahead window had become 4 or 64
-//! MiB (Azure/AKS #5743, actions/runner-images #13938). If `run` is more than 1, the program touches `run` consecutive pages at each
-//! position.
+//! 2025 and 2026 are about such programs on virtual disks whose readahead window had become 4 or 64 MiB (Azure/AKS #5743,
+//! actions/runner-images #13938). If `run` is more than 1, the program touches `run` consecutive pages at each position.
 //!
 //! ```text
 //!   |        |--2--|            |--4--|--1--|              |--3--|        each --n-- is `run` pages, touched in order

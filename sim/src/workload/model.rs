@@ -2,8 +2,8 @@
 //!
 //! A job is a sequence of requests through one open file description. A process that reads several files one after the
 //! other is a chain of jobs: each job begins when the previous one has ended. Several chains of jobs represent several processes. An open
-//! file description is opened when its first job begins, and closed when its last job ends. So a process that reads thousands of files one
-//! after the other has only one of them open at a time, unless a later job uses the same open description again.
+//! file description is opened when its first job begins, and closed when its last job ends. So a process that reads thousands of files in
+//! turn has only one of them open at a time, unless a later job uses the same open description again.
 //!
 //! ```text
 //!   process 1   job ──after──► job ──after──► job       one open description for each job, or one for all

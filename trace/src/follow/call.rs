@@ -1,7 +1,7 @@
 //! The system calls that a recording contains: a table with one row for the tracepoints of each call.
 //!
-//! Other calls need not be recorded: for example, descriptors of `pipe` and `socket` may stay unknown, `creat` opens files only for
-//! writing, and reads by io_uring appear as page cache events. A test (`tests.rs`) checks that every row is needed: it removes each row in
+//! Other calls need not be recorded: for example, descriptors of `pipe` and `socket` may stay unknown, and `creat` opens files only for
+//! writing. Reads by io_uring appear as page cache events. A test (`tests.rs`) checks that every row is needed: it removes each row in
 //! turn, and the resulting records then differ.
 
 use crate::FileInfo;

@@ -56,8 +56,8 @@ pub enum BlockKind {
     Nothing,
 }
 
-/// Parses the letters (RWBS) by which the kernel describes a request: F for a flush before it; R, W, D or N; then F
-/// (FUA), A (readahead), S (synchronous), M (metadata). Returns the kind, and whether the request is readahead.
+/// Parses the letters (RWBS) by which the kernel describes a request. F is a flush before it; then R, W, D or N; then F (FUA), A
+/// (readahead), S (synchronous), M (metadata). Returns the kind, and whether the request is readahead.
 pub fn rwbs(text: &[u8]) -> (BlockKind, bool) {
     let ahead = text.contains(&b'A');
     let after_flush = text.strip_prefix(b"F").unwrap_or(text);

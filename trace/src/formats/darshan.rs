@@ -7,10 +7,10 @@
 //!    X_POSIX       0   read        0               0       262144      0.0048      0.0049
 //! ```
 //! The text is ordered by file and rank, so all of the text is read before the first record is emitted; the records are ordered by start
-//! time. An MPI rank becomes a thread, and all accesses of a rank to one file become one open file description, because DXT does not record
-//! how often the file was opened. Each request of MPI-IO causes POSIX requests, which the text also contains. By default, only POSIX
-//! requests are imported (`module=posix`), so that no read is counted twice. Times are seconds since the start of the job with four
-//! decimals or more. Columns after the end time are ignored. Source: the darshan-util documentation, "darshan-dxt-parser".
+//! time. An MPI rank becomes a thread. All accesses of a rank to one file become one open file description, because DXT does not record how
+//! often the file was opened. Each request of MPI-IO causes POSIX requests, which the text also contains. By default, only POSIX requests
+//! are imported (`module=posix`), so that no read is counted twice. Times are seconds since the start of the job with four decimals or
+//! more. Columns after the end time are ignored. Source: the darshan-util documentation, "darshan-dxt-parser".
 
 use super::published::lines_fit;
 use super::scan::{self, Names, SECOND_NS, decimal_ns};

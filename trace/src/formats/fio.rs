@@ -5,11 +5,11 @@
 //!   3:  US FILE add|open|close       US FILE read|write|trim|sync|datasync      OFFSET LENGTH
 //! ```
 //!
-//! Times of version 3 are microseconds since the start of the run. Version 2 has no times, only `wait` lines: at such a line, fio 3.33
+//! Times of version 3 are microseconds since the start of the run. Version 2 has no times, only `wait` lines. At such a line, fio 3.33
 //! waits until the given number of milliseconds after its start (measured; its manual says microseconds since the previous line). If a
 //! version 3 log starts at 0, fio skips the first gap (measured), so foreread's logs start at 1 or later. The parser of fio splits fields
-//! at spaces and stores lengths in 32 bits, so foreread refuses names with spaces and longer requests, both when it reads and when it
-//! writes a log.
+//! at spaces and stores lengths in 32 bits. So foreread refuses names with spaces and longer requests, when it reads and when it writes a
+//! log.
 //!
 //! Empty requests are also refused, because fio 3.33 ends its replay at an empty request. If the log has no times, none are invented.
 

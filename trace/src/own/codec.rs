@@ -1,5 +1,5 @@
-//! Encodes items as bytes: a field with the same value as in the previous item takes no space, and the other fields are
-//! stored as differences with as few bytes as possible.
+//! Encodes items as bytes. A field with the same value as in the previous item takes no space; other fields are stored as differences, in
+//! as few bytes as possible.
 //!
 //! ```text
 //!   first byte:  7 new shape | 6 offset follows | 5 same length | 4 same file, open, thread | 3..0 what

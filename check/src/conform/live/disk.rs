@@ -170,8 +170,8 @@ impl Disk {
             })
     }
 
-    /// Waits until no request to the device is in flight, because a page that is still being read can neither be
-    /// dropped nor be mapped by a fault on a neighbouring page.
+    /// Waits until no request to the device is in flight. A page that is still being read can neither be dropped nor be mapped by a fault
+    /// on a neighbouring page.
     pub fn settle(&self) -> Result<(), LiveError> {
         let mut text = [0; 512];
         for look in 0..LOOKS {

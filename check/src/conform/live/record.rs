@@ -5,9 +5,8 @@
 //!   for each step:  [settle] ──► play ──► trace ──► lines of this step ──► marks of new folios ──► one JSON line
 //!   for each episode:  fresh descriptors ── steps ── settle ── drop the file's pages until none is left
 //! ```
-//! If a test sequence (episode) is disturbed from outside (the kernel reclaimed pages, or trace events were lost), the recording of the
-//! episode ends before the disturbed step, and the episode is counted as disturbed. A written line contains only what the kernel did, and
-//! no prediction.
+//! A test sequence (episode) is disturbed if the kernel reclaims pages or trace events are lost. Then its recording ends before the
+//! disturbed step, and the episode is counted as disturbed. A written line contains only what the kernel did, and no prediction.
 
 use super::LiveError;
 use super::disk::{Disk, SIZES};

@@ -28,9 +28,9 @@ use super::{Auto, Holding, Pace, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
-/// If there is no credit, a stream may still read ahead: as many bytes as it has used of its readahead, divided by `PROVEN`, plus the
-/// length of its run divided by `UNPROVEN`. Otherwise a stream that starts while there is no credit could never earn any. The sum stays
-/// within the bound of `credit.rs`.
+/// Without credit, a stream may still read ahead the bytes of its readahead that it has used, divided by `PROVEN`, plus the length of its
+/// run divided by `UNPROVEN`. Otherwise a stream that starts while there is no credit could never earn any. The sum stays within the bound
+/// of `credit.rs`.
 pub const PROVEN: u64 = 8;
 const UNPROVEN: u64 = 64;
 /// For each byte of free credit, at most this number of bytes may be read ahead, even if they are almost certain to be read.

@@ -60,9 +60,9 @@ const READ_LARGE: Prior = Prior {
     before: [0; LEVELS],
 };
 
-/// Two sums over regions, for each block size (level) and each side of the first read. For each region, the first sum grows by 64 times
-/// the fraction that was read of the block's other half (the half without the first read), and the second sum grows by 64. The quotient
-/// of the sums is the mean fraction (both sums are halved now and then, so that recent regions count more).
+/// Two sums over regions, for each block size (level) and each side of the first read. For each region, the first sum grows by 64 times the
+/// fraction that was read of the block's other half (without the first read). The second sum grows by 64. The quotient of the sums is the
+/// mean fraction (both sums are halved now and then, so that recent regions count more).
 #[derive(Clone, Copy, Default)]
 pub struct Sums([[(u64, u64); LEVELS]; 2]);
 
@@ -204,8 +204,8 @@ impl Region {
         sum
     }
 
-    /// Whether its reads go forward and leave out few of the `len` pages from the first read on: `read` of them were read, none from page
-    /// `beyond` on, and less than `gap` bytes for each read were left out.
+    /// Whether its reads go forward and leave out few of the `len` pages from the first read on. `read` of them were read, none from page
+    /// `beyond` on. For each read, less than `gap` bytes may be left out.
     pub fn goes_forward(&self, (len, read): (u64, u64), beyond: u64, gap: u64) -> bool {
         self.ups >= WALK_READS.max(WALK_BACK * self.downs)
             && read > 0

@@ -1,11 +1,11 @@
 //! Detects new streams (sequential or strided runs of reads) among the reads of a file that continue none of its streams.
 //!
-//! A *candidate* is the range of a read that missed the cache. If a second read continues there, the candidate becomes a stream; if the
-//! reads leave holes of up to a quarter, a third read may be needed; if they only go forward and leave out up to half of the bytes, a
-//! fourth. Reads that continue neither a stream nor a candidate are compared with each other: two equal distances in a row are a stride,
-//! forward or backward, unless the distance is forward and at most four reads long. If candidates become streams in the order in which
-//! they were found, one reader probably reads at all these places in turns. So after three such candidates, the next three become streams
-//! before their second read.
+//! A *candidate* is the range of a read that missed the cache. If a second read continues there, the candidate becomes a stream. A third
+//! read may be needed if the reads leave out up to a quarter of the bytes, and a fourth if they go forward and leave out up to half. Reads
+//! that continue neither a stream nor a candidate are compared with each other. Two equal distances in a row are a stride, forward or
+//! backward. A forward distance of at most four reads is no stride. If candidates become streams in the order in which they were found,
+//! one reader probably reads at all these places in turns. So after three such candidates, the next three become streams before their
+//! second read.
 //!
 //! ```text
 //!   miss ──► does it continue a candidate?        promote the candidate: a run of two reads
@@ -20,7 +20,7 @@
 //! Example: a program reads 128 KiB at each of the offsets 128K, 0, 384K and 256K. The second read ends where the first begins. The third
 //! begins 128 KiB after the end of the first, and so leaves a hole of a quarter. Now the reads are a stream, and the next read is expected
 //! at 512K. Another example: a reader visits 16 places of a file in turns. In its first round, each of the 16 reads misses. In the second
-//! round, the first three reads miss again; then the next three places are read ahead, one more read misses, and so on: 7 round trips
+//! round, the first three reads miss again. Then the next three places are read ahead, one more read misses, and so on: 7 round trips
 //! instead of 16.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for tables that grow
@@ -210,8 +210,8 @@ impl Candidates {
         }
     }
 
-    /// If the latest candidates became streams in the order in which they were found, removes equally many of the candidates that follow,
-    /// and returns the end and the length of each.
+    /// If the latest candidates became streams in the order in which they were found, removes as many of the next candidates, and returns
+    /// the end and length of each.
     pub fn take_next(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let many = if self.in_turn >= MIN_IN_TURN {
             self.in_turn

@@ -16,16 +16,16 @@
 //! stream's *bet*. A stream may make a bet only while there is free credit. The more bytes were wasted so far, the higher must be the
 //! chance that the stream's bytes are used (the *price*). Each sequential run has a *floor*: `part` times its length, up to 512 KiB, may
 //! be read ahead regardless of the price and of earlier waste. So waste in other streams does not leave a sequential run without
-//! readahead. Reads near each other in a file have a floor, too: up to 128 KiB, as far as the file's own reads have earned it and its own
-//! readahead was used. For this floor, missed bytes count as demanded in full.
+//! readahead. Reads near each other in a file have a floor, too: `part` times the bytes read from the file, minus its wasted readahead, up
+//! to 128 KiB. For this floor, missed bytes count as demanded in full.
 //!
 //! Example: of each of 100 files, a program reads only the first 64 KiB, in reads of 4 KiB. At the start of each file, 448 KiB more are
 //! read ahead. `max-overfetch` is 2 and the debt 4 MiB. Each file earns a credit of 64 KiB. After ten files the debt is used up: from then
 //! on, only 64 KiB are read ahead in each file.
 //!
-//! Source: the design of `auto`; competitive prefetching for one latency x bandwidth as the price of a bet. The floor's limit of 512 KiB is
-//! the largest window that is commonly set in kernels. The default, 2, was chosen on the development half of the recordings and on the
-//! baseline (decision 0318). With 1.5 instead of 2, 16 streams that are read in turns from a distant store take three times as long.
+//! Source: the design of `auto`; competitive prefetching, which risks one latency x bandwidth. The floor's limit of 512 KiB is the largest
+//! window that is commonly set in kernels. The default, 2, was chosen on the development half of the recordings and on the baseline
+//! (decision 0318). With 1.5 instead of 2, 16 streams that are read in turns from a distant store take three times as long.
 
 use super::{distance, survival};
 use crate::policy::SourceView;
@@ -142,8 +142,8 @@ impl Credit {
         mul_div(self.part, run, 1000).min(FLOOR)
     }
 
-    /// Bytes that may be read ahead near the reads of a file regardless of waste in other files, if `demanded` bytes of the file were read,
-    /// and `lost` bytes of its readahead were not.
+    /// Bytes that may be read ahead near the reads of a file regardless of waste elsewhere. `demanded` bytes of the file were read, and
+    /// `lost` bytes of its readahead were not.
     pub fn floor_of_file(&self, demanded: u64, lost: u64, source: &SourceView) -> u64 {
         let own = mul_div(self.part, demanded, 1000).saturating_sub(lost);
         let more = mul_div(self.part, self.missed - self.missed / MISSES, 1000);

@@ -33,9 +33,9 @@
 //! long. Another example: 100 readers with reads of 32 KiB, on a disk with a cache of 256 MiB, start with a limit of 512 KiB each. While
 //! the rate grows, the limit rises to 1.3 MiB, which is each reader's part of all bytes that may be read ahead; the lead is one read.
 //!
-//! Sources: lateness as the only reason to grow: PostgreSQL 19 read_stream, ZFS #13452, mountpoint-s3; doubling until the rate no longer
-//! grows: BBR; rate x latency: Little's law; a lead of rate x service time, and all other bytes in the window: AMP (Gill and Bathen, FAST
-//! 2007). The constants were chosen by measuring the baseline workloads of the evaluation, and its workload with 100 streams.
+//! Sources: PostgreSQL 19 read_stream, ZFS #13452 and mountpoint-s3 also grow only if readahead was late. BBR doubles until the rate no
+//! longer grows. Rate x latency is Little's law. The lead is from AMP (Gill and Bathen, FAST 2007). The constants were chosen by measuring
+//! the baseline workloads of the evaluation, and its workload with 100 streams.
 
 use super::effort::{ALL, Effort};
 use crate::policy::SourceView;

@@ -12,8 +12,8 @@
 //! its distance is at the limit of 60 MB, so the limit doubles. The rate does not rise, but the reader has used more than 60 MB already, so
 //! the limit doubles once more, again on trial.
 //!
-//! Sources: doubling until the rate no longer grows, and three rounds before the growth counts as ended: BBR. The constants were chosen by
-//! measuring the baseline workloads of the evaluation, and sequential reads of 1 GiB.
+//! Source: BBR also doubles until the rate has not grown for three rounds. The constants were chosen by measuring the baseline workloads of
+//! the evaluation, and sequential reads of 1 GiB.
 
 use crate::policy::SourceView;
 

@@ -12,9 +12,9 @@
 //!   a wait   removes the limit; the next limit needs twice as much calm
 //! ```
 //! Example: a latency of 30 ms and a reader of 20 MB/s. A span takes two latencies, that is, 60 ms. If the policy is called only every 8
-//! MB, which the reader reads in about 400 ms, a span is that long (420 ms). In both cases the pace is 20 MB/s x 60 ms = 1.2 MB. After 1.7
-//! s without a wait, the limit is a quarter of the 24 MB; after half a second more, it is four times the pace, 4.8 MB. In contrast, a data
-//! loader that reads 8 MB at once every two seconds has a pace of 8 MB, so its distance does not shrink.
+//! MiB, a span is as long as the reader takes for them: 420 ms. In both cases the pace is 20 MB/s x 60 ms = 1.2 MB. After 1.7 s without a
+//! wait, the limit is a quarter of the 24 MB; after half a second more, it is four times the pace, 4.8 MB. In contrast, a data loader that
+//! reads 8 MB at once every two seconds has a pace of 8 MB, so its distance does not shrink.
 //!
 //! The limit applies to sources that deliver fetches in parts. The limit does not apply to a disk that answers one request at a time,
 //! because shorter requests would cost it more seeks.

@@ -1,5 +1,4 @@
-//! Reads ahead before and after the first read in a part of a file, for example the rest of a small file, of a mapped library, or of a
-//! part of a boot image.
+//! Reads ahead before and after the first read in a part of a file, such as the rest of a small file or of a mapped library.
 //!
 //! A file is divided into regions of 1 MiB. The first read in a region, unless it continues a stream, makes the region *active*. From then
 //! on, one bit for each page of 4 KiB records what is read. The block of the first read is one half of a block twice as long, and so on up
@@ -10,22 +9,20 @@
 //!   over: the one whose last read is oldest               ──► counted for files of its kind (`blocks.rs`)
 //! ```
 //! If a read misses, the policy reads the block of that read. The policy goes from short to long blocks, and adds each adjacent half that
-//! is likely enough to be read. The chance must be at least 9/20 (down to 1/4 on a disk), and at least the chance that `survival.rs`
-//! computes from the measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There
-//! are ten kinds of files: files that are read by calls and files that are mapped, each in five size classes. If a read in a file of at
-//! most 16 MiB is shorter than a page, the file is treated as mapped, because the loader of a library reads its header before it maps the
-//! file.
+//! is likely enough to be read. The chance must be at least 9/20 (on a disk, 1/4), and at least what `survival.rs` computes from the
+//! measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There are ten kinds of
+//! files: files that are read by calls and files that are mapped, each in five size classes. A file of at most 16 MiB is treated as mapped
+//! if a read is shorter than a page, because the loader of a library reads its header before it maps the file.
 //!
-//! A mark is placed in the middle of the pages that are read ahead. If nearly everything from the first read up to a mark or a miss was
-//! read, and this range is 256 KiB or longer, these reads become a sequential stream of that length. So do three reads of
-//! a file that is not mapped if they go forward and leave out at most half of the pages: the bytes left out must not take longer than the
-//! waits that are saved.
+//! A mark is placed in the middle of the pages that are read ahead. If nearly all of a range of 256 KiB or more, from the first read up to
+//! a mark or a miss, was read, these reads become a sequential stream of that length. So do three reads of a file that is not mapped if
+//! they go forward and leave out at most half of the pages. Fetching the pages left out must not take longer than the saved waits.
 //!
 //! Example: a library of 2 MiB is mapped, and the first fault is on page 5. The prior chances that the pages after page 5 are read are 80
-//! to 85 % for the first 64 KiB, 58 % for the next 64 KiB, 50 % for the 128 KiB after these, and 46 % for another 256 KiB. For the pages
-//! before page 5, the prior chances are 50, 45 and 30 %. The policy reads pages 4 to 128. Another example: a booting virtual machine reads
-//! 90 % of each zone of 8 MiB in no particular order. After some regions, each miss makes the policy read its whole region. If a program
-//! reads random blocks of a large file, each region has only one read, so the chances are close to 0 and nothing is read ahead.
+//! to 85 % in the first 64 KiB, then 58 % in 64 KiB, 50 % in 128 KiB and 46 % in 256 KiB. For the pages before page 5, the prior chances
+//! are 50, 45 and 30 %. The policy reads pages 4 to 128. Another example: a booting virtual machine reads 90 % of each zone of 8 MiB in no
+//! particular order. After some regions, each miss makes the policy read its whole region. If a program reads random blocks of a large
+//! file, each region has only one read, so the chances are close to 0 and nothing is read ahead.
 //!
 //! Source: spatial memory streaming (Somogyi et al., ISCA 2006), which remembers which parts of a region were read after its first read.
 //! The prior chances are means over 154 recordings, the development half of the recorded programs; the other constants of this file were

@@ -1,9 +1,9 @@
 //! Estimates how far ahead of a run of reads it is worth reading, from how far earlier runs of the same length continued.
 //!
 //! An *octave* holds the run lengths from a power of two to the next. For each octave, a table counts the runs that reached it and the runs
-//! that ended in it. A run that reached an octave ends in it with the chance `(ended + 2 x below) / (reached + 2)`. Here `below` is the
-//! chance of the octave below, and 1/2 for the lowest octave. So if nothing was counted yet, a run doubles its length with a chance of 1/2.
-//! If most runs passed the lower octaves, a run is expected to pass the next octave, too. Reading ahead to the end of an octave is
+//! that ended in it. A run that reached an octave ends in it with the chance `(ended + 2 x below) / (reached + 2)`. Here `below` is this
+//! chance for the octave below, and 1/2 for the lowest octave. So if nothing was counted yet, a run doubles its length with a chance of
+//! 1/2. If most runs passed the lower octaves, a run is expected to pass the next octave, too. Reading ahead to the end of an octave is
 //! worthwhile if the chance that the run gets there is at least `least`, or `price` if readahead was wasted before:
 //!
 //! ```text
@@ -13,11 +13,11 @@
 //! Example: reads of 128 KiB from a store with 15 ms latency and 256 MB/s. Rate x latency is 3.8 MB, so the least chance is 1/31. After 256
 //! KiB, four octaves with a chance of 1/2 each are worth reading ahead, since 1/2^4 is more than 1/31. For a run from the start of its
 //! file, 256 KiB x (2^4 - 1) = 3.8 MB are read ahead. For any other run, at most 1.8 MB are read ahead, and only after a run of its kind
-//! has grown. If eight of ten runs ended in this octave, the chance to pass it is 1/4, and so is the chance for each octave above: then two
-//! octaves, 768 KiB, are read ahead. When all bytes that may be wasted have been wasted, the chance must be 4/5, so nothing is read ahead.
+//! has grown. If eight of ten runs ended in this octave, the chance to pass it, and each octave above, is 1/4. Then two octaves, 768 KiB,
+//! are read ahead. When all bytes that may be wasted have been wasted, the chance must be 4/5, so nothing is read ahead.
 //!
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of succession for
-//! the prior; the constants were chosen by measuring the baseline workloads of the evaluation.
+//! the prior. The constants were chosen by measuring the baseline workloads of the evaluation.
 
 use crate::storage::RunKind;
 use crate::units::mul_div;
@@ -84,7 +84,7 @@ impl Survival {
         }
     }
 
-    /// Records that a run has grown into the octave `to`; `from` is `None` for a new run.
+    /// Records that a run has grown from the octave `from` into the octave `to`; `from` is `None` for a new run.
     pub fn grew(&mut self, class: RunKind, from: Option<u32>, to: u32) {
         self.grown[class as usize] |= from.is_some();
         for at in from.map_or(to, |o| o + 1)..=to {

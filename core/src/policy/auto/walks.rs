@@ -11,8 +11,8 @@
 //! its files was among the last 256 files opened, or if a ninth walk begins. Unused readahead of an ended walk counts as wasted
 //! (`credit.rs`).
 //!
-//! Example: four programs take files in turn from one list. Files 4 to 7 are open at the same time, and the predecessor of each file is
-//! among the last 16 files opened, so the four programs together are one walk.
+//! Example: four programs take files in turn from one list. Files 4 to 7 are open at the same time. The predecessor of each is among the
+//! last 16 files opened, so the four programs together are one walk.
 //!
 //! Source: the project's own design.
 

@@ -12,7 +12,7 @@
 //!   forget ──► counted down to zero ──► removed, with the reader that was kept for it
 //! ```
 //! Example: `ls` of a folder with 1,000,000 names creates 1,000,000 positions in one listing, but no node. If a program then opens one of
-//! the files, a node is created for this file and for each of the files after it that are announced to the engine (`view/order.rs`).
+//! the files, nodes are created for this file and for the next files that are announced to the engine (`view/order.rs`).
 
 use super::handles::FolderListing;
 use crate::source::tree::{Kind, Meta, NameBytes};
@@ -362,8 +362,8 @@ impl Nodes {
     }
 
     /// Records that the file of an inode number, which is not open yet, has been announced to the engine. Returns values that the caller
-    /// must drop without the lock: the file that was announced first, if more than `most` files are announced; or `file`, if it was
-    /// opened or removed meanwhile.
+    /// must drop without the lock: the first announced file if more than `most` are announced, or `file` if it was opened or removed
+    /// meanwhile.
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
         match self.node(number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),

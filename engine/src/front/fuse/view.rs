@@ -1,9 +1,9 @@
 //! The content of a mount, independent of the kernel: inode numbers, attributes, handles and data.
 //!
 //! Each inode number refers to one version of a file. Every open handle is a separate open description, and reads only the version to which
-//! its inode number refers. A read is answered in full or with an error: the kernel would take a short answer for the end of the file, and
-//! would cache the wrong end for every reader. The view never waits for the kernel, because it needs no invalidation: a changed file gets a
-//! new inode number. The view never opens a path that it has not checked.
+//! its inode number refers. A read is answered in full or with an error. The kernel would take a short answer for the end of the file, and
+//! cache this wrong end for all readers. The view never waits for the kernel, because it needs no invalidation: a changed file gets a new
+//! inode number. The view never opens a path that it has not checked.
 //!
 //! Answers of the storage are trusted for [`FuseSettings::attr_ttl`] after the request. This time covers the cache of this view and the
 //! cache of the kernel together: the kernel may trust an answer only until the same time ends. If listings contain versions

@@ -595,8 +595,8 @@ impl ObjectFiles {
         })
     }
 
-    /// Drops the pages of `len` bytes of the data file, or of all bytes up to its end, from the page cache, so that they do not displace
-    /// other files' pages.
+    /// Drops `len` bytes of the data file, or all bytes up to its end, from the page cache, so that they do not displace other files'
+    /// pages.
     pub fn drop_pages(&self, from: u64, len: Option<NonZeroU64>) {
         let (file, _) = self.data();
         let _ = rustix::fs::fadvise(file, from, len, rustix::fs::Advice::DontNeed);

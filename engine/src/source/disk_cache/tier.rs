@@ -6,8 +6,8 @@
 //!        │                 └─ BucketTier: keys below a prefix     shared by machines
 //!        └─► Writer ──► Tier
 //! ```
-//! A cache has one tier on this machine (local tier). Below the local tier, there may be a shared tier: data missing in the local tier is
-//! requested from the shared tier, and data missing there is requested from the store.
+//! A cache has one tier on this machine (local tier). Below the local tier, there may be a shared tier. Data missing in the local tier is
+//! requested from the shared tier, and then from the store.
 
 use super::claims::Claim;
 use super::names::NewListing;

@@ -92,7 +92,7 @@ impl Validator {
         Some(said).filter(|said| said.text() == text)
     }
 
-    /// Creates a validator from the attributes of a file: [`Meta::version`] is the validator's text form; the attributes also have the
+    /// Creates a validator from the attributes of a file. Their [`Meta::version`] is the validator's text form; they also have the
     /// date, which the text form lacks if there is a strong ETag.
     pub fn of_file(meta: &Meta) -> Option<Validator> {
         let said = Validator::parse(std::str::from_utf8(&meta.version).ok()?)?;

@@ -10,7 +10,7 @@
 //!   open folder, numbers of a mount ──grow──► ...      all of them: at most max_name_bytes
 //! ```
 //! Example: a folder of 1,000,000 objects, with names of 17 bytes and ETags of 32 hex digits. The listing of this folder and the
-//! inode numbers that a mount gives the kernel take about 90 MB; each file that a program then looks up or opens takes 400 bytes
+//! inode numbers that a mount gives the kernel take about 90 MB. Each file that a program then looks up or opens takes 400 bytes
 //! more.
 
 use foreread_os::host::Host;

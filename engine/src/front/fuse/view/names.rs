@@ -12,8 +12,8 @@
 //!                                      └─ never had it ──► the credit decides: a page, or a plain request
 //! ```
 //! A page of a listing (one reply of the store) has about 250 bytes per name; looking up a single name takes two requests. So requesting a
-//! page saves time if many names of one folder are looked up one after the other, but not if only a few of a million names are looked up.
-//! Whether a page or a single name is requested depends on a count of credits:
+//! page saves time if a program looks up many names of one folder in turn, but not if it looks up only a few of a million. Whether a page
+//! or a single name is requested depends on a count of credits:
 //!
 //! ```text
 //!   credit 2 ──page requested: -1──► 1 ──one of its names is looked up: +1──► 2    at most 64

@@ -3,8 +3,8 @@
 //! The kernel caches what programs have read from a mount. So the engine's cache only has to hold bytes that are read ahead, and bytes
 //! that are read again after the kernel has dropped them. A mount therefore starts with the part of the cache that one sequential reader
 //! needs. If there are more readers, or if evicted bytes are read again, the mount uses more of the cache. Memory that the mount does not
-//! use is not touched. When a mount used all of a 256 MiB cache, the first touches of this memory took a quarter of the CPU time of
-//! reading one file of an object store sequentially.
+//! use is not touched. When a mount filled a 256 MiB cache with one sequential file of an object store, the first touches of this memory
+//! took a quarter of the CPU time.
 //!
 //! ```text
 //!   a file is open ──► 96 MiB   three are open, or 13 reads wait ──► all of 256 MiB
