@@ -373,7 +373,7 @@ fn pressure(
             now.iter()
                 .filter(|(_, part)| **part >= MANY_FAULTS)
                 .map(|(name, part)| format!(
-                    " Just now page faults are {} % of what {name} reads.",
+                    " At present, page faults are {} % of the reads from {name}.",
                     percent(*part)
                 ))
                 .collect::<String>()

@@ -109,8 +109,8 @@ pub fn is_inline_name(name: &str) -> bool {
     name.starts_with(INLINE)
 }
 
-/// Returns the name of a volume's files and metrics. The name consists of `v`, or `i` for an inline volume; the letters, digits and `-` of
-/// the volume's identifier, if they may be shown; and a hash of the whole identifier.
+/// Returns the name of a volume's files and metrics. The name begins with `v`, or `i` for an inline volume. Then come the letters, digits
+/// and `-` of the volume's identifier, if they may be shown, and a hash of the whole identifier.
 pub fn file_name(id: &str, is_inline: bool) -> String {
     let kind = if is_inline { INLINE } else { 'v' };
     let number = number(id);

@@ -1,5 +1,4 @@
-//! The same as `engine`, with a bug planted in the storage: this one has to be found, soon, or the others mean nothing.
-//! Never: passes for long.
+//! Like `engine`, but the storage has a deliberate bug. This target must fail soon; otherwise the other targets would miss such a bug, too.
 
 #![no_main]
 

@@ -1,6 +1,5 @@
-//! Any bytes, read as the format that FOREREAD_FORMAT names, with its keys ("foreread" by default; "foreread-sealed": the bytes are the
-//! items of one block, so no checksum keeps them away). One target serves all formats: a new one needs nothing here.
-//! Never: looks at what the items mean.
+//! Fuzzes the importers of traces: reads any bytes in the format that FOREREAD_FORMAT names, with its keys (default "foreread"). With
+//! "foreread-sealed" the bytes are the items of a block with a valid checksum. The target does not check what the items mean.
 
 #![no_main]
 

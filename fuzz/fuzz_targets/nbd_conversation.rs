@@ -1,5 +1,4 @@
-//! Any bytes, after the handshake, to a whole NBD server behind a socket.
-//! Never: believes the server about itself; the model is in `foreread_testing::fuzz`.
+//! Fuzzes a complete NBD server: sends any bytes to its socket after the handshake. The checks are in `foreread_testing::fuzz`.
 
 #![no_main]
 

@@ -1,5 +1,4 @@
-//! Any bytes as what an NBD client sends first.
-//! Never: believes the server about itself; the model is in `foreread_testing::fuzz`.
+//! Fuzzes the handshake of the NBD server with any bytes from a client. The checks are in `foreread_testing::fuzz`.
 
 #![no_main]
 

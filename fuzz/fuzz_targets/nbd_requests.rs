@@ -1,5 +1,5 @@
-//! Any bytes as requests: two of settings (bit 1 of the first puts the magic numbers in), then 28 for each request.
-//! Never: believes the server about itself; the model is in `foreread_testing::fuzz`.
+//! Fuzzes the requests to the NBD server: two bytes are settings (bit 1 of the first inserts the magic numbers), then each 28 bytes are a
+//! request. The checks are in `foreread_testing::fuzz`.
 
 #![no_main]
 

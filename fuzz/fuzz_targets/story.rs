@@ -1,5 +1,4 @@
-//! A story of the engine from a fuzzer's bytes.
-//! Never: a target.
+//! Makes a story (a sequence of engine operations) from a fuzzer's bytes. This file is not a target.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use foreread_testing::fuzz::Story;

@@ -32,7 +32,7 @@ const RECORDINGS: &str = "check/recordings";
 /// The set of cells that `bench policies` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchCells {
-    /// 7 devices, 21 workloads, 2 caches, 12 settings and an imitation of mountpoint-s3
+    /// 7 devices, 21 workloads, 2 caches, 12 opponents and an imitation of mountpoint-s3
     Baseline,
     /// 12 devices, 37 workloads, each workload on 3 devices; 8 opponents
     Fractional,

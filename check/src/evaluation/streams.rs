@@ -8,7 +8,7 @@
 //!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
 //!             164, 655, 2621 KiB per stream   demand: all that the disk delivers, 164 MB/s, 16 MB/s
 //! ```
-//! Example: a cache of 16 MiB cannot hold 100 windows of 4 MiB: most windows are refused, or evicted before they are read.
+//! Example: a cache of 16 MiB cannot hold 100 windows of 4 MiB, so most windows are refused, or evicted before they are read.
 //!
 //! The disk is the model `hdd-7200`; the publication used five SCSI disks. Each of the 100 readers reads a file of 4 MiB. AMP's readahead
 //! window (its "degree") grows by the size of one read whenever the last page of a prefetched window is read and none of the window was

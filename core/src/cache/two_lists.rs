@@ -9,9 +9,9 @@
 //!   large, or what    │                    └── used twice, or code ──► newest  active  oldest
 //!   came back is used └───────────────────────────────────────────────────────────────┘
 //! ```
-//! An evicted page that is read again soon goes straight to the active list. It was read again "soon" if, since its eviction, fewer pages
-//! have been evicted than the active list contains. A read call immediately counts as a use of the page. A touch through a memory mapping
-//! counts as a use only when reclaim examines the page, or when the page is unmapped.
+//! An evicted page that is read again soon goes straight to the active list. "Soon" means that, since its eviction, fewer pages have been
+//! evicted than the active list contains. A read call immediately counts as a use of the page. A touch through a memory mapping counts as
+//! a use only when reclaim examines the page, or when the page is unmapped.
 //!
 //! Source: the kernel's documentation of its lists (admin-guide/mm/concepts, mm/workingset), checked against the number
 //! of bytes that a kernel 6.18 read in a control group (decision 0302).

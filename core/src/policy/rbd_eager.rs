@@ -1,4 +1,4 @@
-//! `rbd-eager`: a strategy of the librbd experiment of 2014: once a stream enters an object, the object is read to its end.
+//! `rbd-eager`: a strategy of the librbd experiment of 2014. Once a stream enters an object, the object is read to its end.
 //!
 //! Readahead starts after ten consecutive reads, like that of `rbd-plain`. Each request reaches to the end of the object in which it
 //! starts, so no request crosses an object, and all requests except the first are whole objects. The doubling window only shows whether
@@ -42,7 +42,7 @@ impl Policy for Eager {
     }
 }
 
-/// `rbd-eager`: a strategy of the librbd experiment of 2014: once a stream enters an object, the object is read to its end.
+/// `rbd-eager`: a strategy of the librbd experiment of 2014. Once a stream enters an object, the object is read to its end.
 pub static INFO: Info = Info {
     name: "rbd-eager",
     summary: "like rbd-plain, but each request reads to the end of the object",

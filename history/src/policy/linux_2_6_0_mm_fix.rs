@@ -1,4 +1,4 @@
-//! `linux-2.6.0-mm-fix`: the kernel of `linux-2.6.0-mm` with the patch of [Bhattacharya 2003]: even when readahead is off, all pages of a
+//! `linux-2.6.0-mm-fix`: the kernel of `linux-2.6.0-mm` with the patch of [Bhattacharya 2003]. Even when readahead is off, all pages of a
 //! request are read together.
 //!
 //! This kernel works like `linux-2.6.0-mm`, but if the window is zero after readahead has seen all pages of the request, all these pages

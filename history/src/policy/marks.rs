@@ -1,8 +1,8 @@
 //! The code that the policies `linux-2.6.23` to `linux-3.12` share: on-demand readahead with a mark. Each version adds its own
 //! rule. This file is not a policy.
 //!
-//! Each version implements [`Rule::demand`]: for a page that is absent or has the mark, and the number of pages that are requested from
-//! this page on, it returns what to read. This module holds the code that calls [`Rule::demand`], and handles hints and page faults.
+//! Each version implements [`Rule::demand`]: its arguments are a page that is absent or has the mark, and the number of pages requested
+//! from there on; it returns what to read. This module holds the code that calls [`Rule::demand`], and handles hints and page faults.
 //!
 //! ```text
 //!   start                                 start+size

@@ -8,10 +8,10 @@
 //!   hit        1     2     3  ...   6    7    8 (late)  9   10 (late)
 //!   distance   128K  256K  512K     4M   4M   4608K          5184K       reads of 128 KiB
 //! ```
-//! All positions are counted in records of 128 KiB, the default record size of ZFS. A read is a hit if the stream expects the
-//! read's first record or the record after it: an unaligned read begins in the record in which the previous read ended. A further
-//! read in a record that was already read is not a hit. If a program reads 4 KiB at a time, the other 31 reads in each record therefore do
-//! not count, and the distances are the same as for larger reads.
+//! All positions are counted in records of 128 KiB, the default record size of ZFS. A read is a hit if the stream expects the read's first
+//! record, or the record after it, because an unaligned read begins in the previous read's last record. A further read in a record that
+//! was already read is not a hit. If a program reads 4 KiB at a time, the other 31 reads in each record therefore do not count, and the
+//! distances are the same as for larger reads.
 //!
 //! A file has 8 streams. A read that is not a hit starts a new stream if the file has fewer than 8, or if one of the 8 may be
 //! replaced:

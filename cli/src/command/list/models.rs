@@ -105,7 +105,7 @@ fn alone(disk: &DiskModel) -> String {
     };
     let slopes: Vec<String> = disk.slopes.iter().enumerate().map(slope).collect();
     format!(
-        "{} us a transfer{of}, {}",
+        "{} us per transfer{of}, {}",
         per(disk.command_ns, 1e3),
         slopes.join(", ")
     )
@@ -121,7 +121,7 @@ fn words(model: Model) -> String {
     match model {
         Model::Disk(disk) => format!("{}; one after the other", alone(&disk)),
         Model::Lanes(lanes) => format!(
-            "{} a command and {} us/KiB, {} at once; the link {} us/KiB",
+            "{} per command and {} us/KiB, {} commands at once; link {} us/KiB",
             time(lanes.latency_ns),
             per(lanes.ps_per_kib, 1e6),
             lanes.lanes,
@@ -130,7 +130,7 @@ fn words(model: Model) -> String {
         Model::Hdd(hdd) => {
             let seek = hdd.seek;
             let linear = format!(
-                " up to {} of the way, {} ms for all of it",
+                " up to {} of the disk, {} ms for the whole disk",
                 seek.linear_from,
                 ms(seek.full_ns)
             );
@@ -145,8 +145,8 @@ fn words(model: Model) -> String {
                 String::new()
             };
             format!(
-                "{} us a command; seek {settle}{} ms * sqrt(share of the disk){linear}; {} rpm; {} to {} MB/s; \
-                 buffer {} times {}; the nearest of {} goes first",
+                "{} us per command; seek {settle}{} ms * sqrt(share of the disk){linear}; {} rpm; {} to {} MB/s; \
+                 buffer {} times {}; the nearest of {} queued commands goes first",
                 us(hdd.command_ns),
                 ms(seek.root_ns),
                 hdd.rpm,
@@ -161,13 +161,13 @@ fn words(model: Model) -> String {
             let row = |row: &Overhead| format!("{} us from {}", us(row.ns), row.from_readers);
             let rows: Vec<String> = array.overhead.iter().map(row).collect();
             format!(
-                "{} us/KiB; a command costs, by readers: {}",
+                "{} us/KiB; per command, by number of readers: {}",
                 per(array.ps_per_kib, 1e6),
                 rows.join(", ")
             )
         }
         Model::Ssd(ssd) => format!(
-            "{} us a command; {} channels of {} MB/s, {} dies each; page of {} in {} us; link {} MB/s; {} at once",
+            "{} us per command; {} channels of {} MB/s, {} dies each; page of {} in {} us; link {} MB/s; {} commands at once",
             us(ssd.command_ns),
             ssd.channels,
             mb(ssd.channel_bytes_per_s),
@@ -178,7 +178,7 @@ fn words(model: Model) -> String {
             ssd.queue_depth,
         ),
         Model::Net(net) => format!(
-            "first byte after {}{}; {} MB/s a connection, {} MB/s in total, {} connections",
+            "first byte after {}{}; {} MB/s per connection, {} MB/s in total, {} connections",
             time(net.rtt_ns),
             net.rtt_p99_ns
                 .map_or_else(String::new, |p99| format!(" (p99 {})", time(p99))),

@@ -21,8 +21,8 @@
 //! be requested (the *lead*, see `distance.rs`). Windows end at multiples of the request length (rounded down to a power of two), so that
 //! requests do not cross the units of storage and buffers.
 //!
-//! Example: a reader has read 256 KiB sequentially, the distance is 8 MiB, and nothing has been read ahead: the windows are 1 MiB, 4 MiB
-//! and 3 MiB. The reader reaches the first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
+//! Example: a reader has read 256 KiB sequentially, the distance is 8 MiB, and nothing has been read ahead. Then the windows are 1 MiB, 4
+//! MiB and 3 MiB. The reader reaches the first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
 
 use super::{Auto, Holding, Pace, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};

@@ -21,7 +21,7 @@
 //! and that of the 9th is too low, so 8 files are read ahead. After 20 files, `each` is 21/22 and 74 files are read ahead. If files are
 //! opened at random, the rate is close to 0, and no files are read ahead.
 //!
-//! Source: the project's own design; Laplace's rule of succession; the minimum of 1/2 is from the specification of `auto`.
+//! Source: the project's own design; Laplace's rule of succession; the minimum of 1/2 for `each` is from the specification of `auto`.
 
 use super::{
     Auto, Birth, Holding, Readers, RunKind, Walk, WalkFile, ahead, distance, survival::ONE,

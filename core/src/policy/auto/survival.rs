@@ -12,9 +12,9 @@
 //! ```
 //! Example: reads of 128 KiB from a store with 15 ms latency and 256 MB/s. Rate x latency is 3.8 MB, so the least chance is 1/31. After 256
 //! KiB, four octaves with a chance of 1/2 each are worth reading ahead, since 1/2^4 is more than 1/31. For a run from the start of its
-//! file, 256 KiB x (2^4 - 1) = 3.8 MB are read ahead. For any other run, at most 1.8 MB are read ahead, and only after a run of its kind
-//! has grown. If eight of ten runs ended in this octave, the chance to pass it, and each octave above, is 1/4. Then two octaves, 768 KiB,
-//! are read ahead. When all bytes that may be wasted have been wasted, the chance must be 4/5, so nothing is read ahead.
+//! file, 256 KiB x (2^4 - 1) = 3.8 MB are read ahead. For any other run, at most 1.8 MB are read ahead, and only once another run of its
+//! kind ([`RunKind`]) has grown. If eight of ten runs ended in this octave, the chance to pass it, and each octave above, is 1/4. Then two
+//! octaves, 768 KiB, are read ahead. When all bytes that may be wasted have been wasted, the chance must be 4/5, so nothing is read ahead.
 //!
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of succession for
 //! the prior. The constants were chosen by measuring the baseline workloads of the evaluation.

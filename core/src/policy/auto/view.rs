@@ -7,9 +7,9 @@
 //!                   too little read ahead for another reason     ──► Evidence
 //!                   none of these                                ──► Reader
 //! ```
-//! Example: a stream has a distance of 8 MiB of at most 64 MiB, and its reader has never waited for readahead: the reported limit is
-//! `Reader`. If the stream's readahead ends after 1 MiB because half of the runs of its length end there, the reported limit is
-//! `Evidence`.
+//! Example: a stream has a distance of 8 MiB of at most 64 MiB, and its reader has never waited for readahead. Then the reported
+//! limit is `Reader`. If the stream's readahead ends after 1 MiB because half of the runs of its length end there, the reported
+//! limit is `Evidence`.
 
 use super::{ACTIVE, Auto, Stream, distance};
 use crate::policy::SourceView;

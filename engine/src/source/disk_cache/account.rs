@@ -1,10 +1,10 @@
 //! Counts the bytes that a cache's files use on disk, including files that other processes write to the same cache. The account
 //! file has one number for each of the 256 folders of the cache. A process changes these numbers only while it holds a lock.
 //!
-//! Each process counts the bytes that it writes, and adds them to the account file from time to time. The account becomes wrong if
-//! a process is killed before it has added its bytes, or if a user removes files. The account is corrected folder by folder: each
-//! scan of a folder (evict.rs) sets the folder's number, and a writing process scans one folder after the other. So no process has
-//! to scan all folders at once, and a damaged account file is soon correct again.
+//! Each process counts the bytes that it writes, and adds them to the account file from time to time. A folder's number becomes
+//! wrong if a process is killed before it has added its bytes, or if a user removes files. Each scan of a folder (evict.rs) sets its
+//! number, and a writing process scans one folder after the other. So no process has to scan all folders at once, and a damaged
+//! account file is soon correct again.
 
 use super::folder::{CacheFolder, read_full};
 use crate::source::descriptor::{lock, write_all};
@@ -32,15 +32,14 @@ impl Account {
         Ok(Account { file })
     }
 
-    /// Returns the total number of bytes that the cache uses, according to the account.
+    /// Returns the total number of bytes that the cache uses, according to the account file.
     pub fn bytes(&self) -> u64 {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |sum: u64, bytes: &u64| sum.saturating_add(*bytes);
         read(&file).iter().fold(0, sum)
     }
 
-    /// Adds to the number of each folder in the account how many bytes were written there since; the value is negative if files were
-    /// removed.
+    /// Adds to each folder's number in the account file how many bytes were written there since; negative if files were removed.
     pub fn add(&self, changes: &[i64; FOLDERS]) {
         self.change(|numbers| {
             for (number, change) in numbers.iter_mut().zip(changes) {

@@ -39,8 +39,8 @@ pub struct DiskTier {
     listings: Mutex<ListingsRoom>,
 }
 
-/// The cache's folder, with two files in it that this process has open: the account (bytes per subfolder), and the lock file for claims
-/// on ranges.
+/// The cache's folder, with two files in it that this process has open: the account file (bytes per subfolder), and the lock file for
+/// claims on ranges.
 pub struct OpenFolder {
     pub folder: CacheFolder,
     /// `None` if the folder is read-only; the cache is then only read.

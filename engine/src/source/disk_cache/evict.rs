@@ -15,8 +15,8 @@
 //!   no room ──► scan the next folders, up to 1,000 versions ──► still none? ──► remove the oldest
 //!                └─ sets their numbers in the account                       └─ of a large one: a part of 8 MiB
 //! ```
-//! A writing process also scans one folder each time that it has written another 256th of the size limit. This keeps the account
-//! (the number of bytes per folder) correct.
+//! A writing process also scans one folder each time that it has written another 256th of the size limit. This keeps the account file (the
+//! number of bytes per folder) correct.
 
 use super::account::{Account, FOLDERS};
 use super::folder::CacheFolder;
@@ -71,7 +71,7 @@ impl Default for Evictor {
     }
 }
 
-/// The cache from which versions are evicted: its folder, limits and account.
+/// The cache from which versions are evicted: its folder, limits and account file.
 pub struct Place<'a> {
     pub folder: &'a CacheFolder,
     pub account: &'a Account,
@@ -351,7 +351,7 @@ fn give_part(folder: &CacheFolder, hash: VersionHash) -> Option<u64> {
         .give_part(PART_BYTES)
 }
 
-/// Updates the number of bytes of a version's folder in the account, after a user's command has removed files of the version.
+/// Updates the number of bytes of a version's folder in the account file, after a user's command has removed files of the version.
 pub fn recount(folder: &CacheFolder, hash: VersionHash) -> Result<(), Errno> {
     let number = hash.folder_number();
     let (_, bytes) = object::found(folder, &name_of(number))?;

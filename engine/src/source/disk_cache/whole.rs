@@ -12,10 +12,10 @@
 //!              └─ no ──► verify all blocks ──► whole
 //! ```
 //! The identity of a file consists of its inode number, size and change time, and of this boot of the machine. Any write, truncation,
-//! replacement or restored copy changes the first three. The last covers a loss of power: the disk may then have lost bytes that it has
-//! confirmed. Direct I/O returns errors of the disk to its writer, so a note needs no sync; bytes that were written through the page cache
-//! are synced before they are verified. Only the last block, if it is partial, is always written through the page cache; it is verified at
-//! each open.
+//! replacement or restored copy changes inode, size or change time. The boot is included because a power loss may lose bytes that the disk
+//! has confirmed. Direct I/O returns errors of the disk to its writer, so a note needs no sync; bytes that were written through the page
+//! cache are synced before they are verified. Only the last block, if it is partial, is always written through the page cache; it is
+//! verified at each open.
 //!
 //! Example: a first mount fetches an object of 1 GiB into the disk cache. A second mount opens it without reading it; verifying it would
 //! take half as long as copying it. After the machine was started again, the first mount verifies it, and notes it anew.

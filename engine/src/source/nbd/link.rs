@@ -3,9 +3,8 @@
 //! The waiting readers receive the replies themselves, one after the other. One thread at a time reads from the socket. The thread that
 //! reads takes the header of the next reply; if the reply belongs to another reader, that reader's thread continues. So each reader reads
 //! its own bytes into its own buffers: nothing is copied, and no further thread is needed. Each change of the reading thread wakes only
-//! one reader. After a header, this is the owner of the reply. After a complete reply, it is the reader that has waited longest, because
-//! its reply probably comes next. The client accepts only simple replies, not structured ones. Any other data from the server ends the
-//! connection.
+//! one reader: after a header, the owner of the reply; after a complete reply, the reader that has waited longest, because its reply
+//! probably comes next. The client accepts only simple replies, not structured ones. Any other data from the server ends the connection.
 //!
 //! ```text
 //!   floor: Free ──a waiter──► Listening ──head── mine ──► my bytes ──► Free

@@ -61,7 +61,7 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(preset: &'static Preset) -> Model {
         let (name, about) = (format!("model:{}", preset.name), preset.summary.to_string());
-        let generic = "Generic model, not your storage: trust the order, not the seconds";
+        let generic = "Generic model, not your storage: trust the ranking, not the times";
         let notes = (!preset.calibrated).then(|| generic.to_string());
         let about = Description {
             notes: Vec::from_iter(notes),
