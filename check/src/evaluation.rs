@@ -12,10 +12,9 @@
 //!   seeds ─────┘        any order, any thread, resumable           ├─► verdict.rs: ratio, geometric mean, lost cells
 //!                                                    Figures ──────┘
 //! ```
-//! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with
-//! `linux-6.18:max=64M`. In the run with seed 1, `linux-6.18:max=64M` is the fastest opponent, so it is chosen. With
-//! seeds 4 and 5 it takes 0.35 s, and `linux-6.18` takes 36 times as long, so the ratio of `linux-6.18` in this cell is
-//! 36.
+//! Example: `sequential` on `object-near` with a cache of 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with `linux-6.18:max=64M`. In
+//! the run with seed 1, `linux-6.18:max=64M` is the fastest opponent, so it is chosen. With seeds 4 and 5, this opponent takes 0.35 s, and
+//! `linux-6.18` 36 times as long: its ratio in this cell is 36.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-"""Many files in a known order: `read_files` reads whole files, and starts to read the next files ahead of their turn.
+"""Many files in a known order: `read_files` reads whole files, and starts to read the next files before they are requested.
 
     names ──► [ given to the caller ] [ next ] [ begun ] [ begun ] ... [ not begun ]
                                       └──────── `concurrency` files ───┘
@@ -39,7 +39,7 @@ def read_files(
     """Yields the bytes of each file, in the order of `names`, which may be endless.
 
     Up to `concurrency` files are read ahead and kept in memory, so this is meant for files of up to some megabytes. The other
-    arguments are those of `open`. If `open` or `read` raises an exception for a file, it is raised when the file's turn comes, and
+    arguments are those of `open`. If `open` or `read` raises an exception for a file, it is raised when the generator reaches the file, and
     ends the generator. With `on_error="return"` the exception is yielded instead of the bytes; with "omit" the file is skipped, as in
     `cat` of fsspec. If the generator is closed or dropped, it starts no more files.
 

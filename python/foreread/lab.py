@@ -178,8 +178,8 @@ def compare(
 ) -> Table:
     """Compares policies on a workload or a trace, like `foreread compare` (docs/guide.md). Returns a row for each policy.
 
-    `on` is a model, a file, a device or another source. `policies` is a list such as `["none", "linux-6.18:max=1M"]`; the default is the
-    usual policies. `cache` is a number of bytes or a string such as "64M". `report["best"]` names the fastest policy, or several if the
+    `on` is a model, a file, a device or another source. `policies` is a list such as `["none", "linux-6.18:max=1M"]`; the default is
+    that of `foreread compare`. `cache` is a number of bytes or a string such as "64M". `report["best"]` names the fastest policy, or several if the
     runs show no difference between them. `report["comparisons"]` says for each pair whether it differs, is equal within 5 %, or neither.
     """
     asked = ["compare", os.fspath(workload), "--on", on, "--seed", str(seed), "--json", "-"]

@@ -76,7 +76,7 @@ def _together(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 class Plan:
     """Ranges of a file that will be read, and the requests for them: `requests` are `(offset, length)` in file order.
 
-    `bytes_needed` is the number of requested bytes; `bytes_fetched` includes the gaps between them.
+    `bytes_needed` is the number of requested bytes; `bytes_fetched` includes the gaps between the ranges.
     """
 
     def __init__(self, file: File | BufferedFile, ranges: Iterable[tuple[int, int]]) -> None:

@@ -36,7 +36,7 @@ pub fn all(
             + loaded.counts.empty
             > 0
     {
-        notes.push("Records that wait for a skipped record treat it as done at once".into());
+        notes.push("Records that depend on a skipped record do not wait for it".into());
     }
     if mode == Mode::Open {
         notes.push(format!(

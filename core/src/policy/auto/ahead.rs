@@ -12,8 +12,8 @@
 //! more bytes are already read ahead than the distance now allows, the policy reads ahead another half of the distance.
 //!
 //! Readahead of idle streams is evicted before anything else. As far as the credit (`credit.rs`) covers this readahead, it does not count
-//! towards the limit of half of the cache. For strided reads, readahead is three times as long as the run of reads so far, up to 1 MiB;
-//! above 1 MiB it is as long as that run.
+//! towards the limit of half of the cache. For strided reads, readahead is three times as long as the run of reads so far, but at most 1
+//! MiB, or as long as the run if that is more.
 //!
 //! The missing bytes are requested as several windows with a mark at the start of each, so that the policy is called again when the reader
 //! reaches the first mark. If the run of reads so far is shorter than the missing bytes, the first window is an eighth of the missing
@@ -47,7 +47,7 @@ const FIRST_STRIDE: u64 = 3;
 const MAX_FIRST_STRIDE: u64 = 1 << 20;
 
 /// If more streams than this are active, the distance of a slow reader is not limited (`pace.rs`), because it may only seem slow while it
-/// waits in another stream. With the limit, 16 streams that were read in turns took 1.08 times as long.
+/// waits in another stream. With the limit, 16 streams that were read alternately took 1.08 times as long.
 pub const FEW: u64 = 4;
 
 /// The other readers of the source, and what this stream holds.

@@ -4,8 +4,8 @@
 //! read may be needed if the reads leave out up to a quarter of the bytes, and a fourth if they go forward and leave out up to half. Reads
 //! that continue neither a stream nor a candidate are compared with each other. Two equal distances in a row are a stride, forward or
 //! backward. A forward distance of at most four reads is no stride. If candidates become streams in the order in which they were found,
-//! one reader probably reads at all these places in turns. So after three such candidates, the next three become streams before their
-//! second read.
+//! one reader probably alternates between these places. So after three such candidates, the next three become streams before their second
+//! read.
 //!
 //! ```text
 //!   miss ──► does it continue a candidate?        promote the candidate: a run of two reads
@@ -14,14 +14,14 @@
 //!        ──► none of these: a new candidate       the oldest candidate goes, and the place where it ended is remembered
 //! ```
 //! At first the tables hold 16 streams and 32 candidates. If a table is full, a new entry displaces an old one; the ends of the last 512
-//! displaced runs are remembered. If four of 256 reads continue at such an end, more readers than the table has entries read the file in
-//! turns. Then the tables double, up to 512 streams and 1,024 candidates.
+//! displaced runs are remembered. If four of 256 reads continue at such an end, the file has more readers than the table has entries. Then
+//! the tables double, up to 512 streams and 1,024 candidates.
 //!
 //! Example: a program reads 128 KiB at each of the offsets 128K, 0, 384K and 256K. The second read ends where the first begins. The third
 //! begins 128 KiB after the end of the first, and so leaves a hole of a quarter. Now the reads are a stream, and the next read is expected
-//! at 512K. Another example: a reader visits 16 places of a file in turns. In its first round, each of the 16 reads misses. In the second
-//! round, the first three reads miss again. Then the next three places are read ahead, one more read misses, and so on: 7 round trips
-//! instead of 16.
+//! at 512K. Another example: a reader alternates between 16 places of a file. In its first round, each of the 16 reads misses. In the
+//! second round, the first three reads miss again. Then the next three places are read ahead, one more read misses, and so on: 7 round
+//! trips instead of 16.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for tables that grow
 //! when displaced entries are needed again.

@@ -25,7 +25,7 @@
 //!
 //! Source: the design of `auto`; competitive prefetching, which risks one latency x bandwidth. The floor's limit of 512 KiB is the largest
 //! window that is commonly set in kernels. The default, 2, was chosen on the development half of the recordings and on the baseline
-//! (decision 0318). With 1.5 instead of 2, 16 streams that are read in turns from a distant store take three times as long.
+//! (decision 0318). With 1.5 instead of 2, 16 streams that are read alternately from a distant store take three times as long.
 
 use super::{distance, survival};
 use crate::policy::SourceView;

@@ -9,8 +9,8 @@
 //! After every 64 decisions of the policy without such an eviction, the share grows by a 64th of the cache.
 //!
 //! Example: a store whose requests take 15 ms in the median and sometimes 150 ms. A reader reaches bytes that are still in flight although
-//! its distance is at the limit of 60 MB, so the limit doubles. The rate does not rise, but the reader has used more than 60 MB already, so
-//! the limit doubles once more, again on trial.
+//! its distance is at the limit of 60 MB, so the limit doubles. The rate does not rise, but the reader is the only one, and has already
+//! used more than 60 MB. So the limit doubles once more, again on trial.
 //!
 //! Source: BBR also doubles until the rate has not grown for three rounds. The constants were chosen by measuring the baseline workloads of
 //! the evaluation, and sequential reads of 1 GiB.
@@ -95,7 +95,7 @@ impl Effort {
         }
     }
 
-    /// Records a decision without evicted readahead. After 64 decisions without evicted readahead, the share grows by 1/64.
+    /// Records a decision without evicted readahead. After 64 of these decisions, the share grows by 1/64.
     pub fn calm(&mut self, clock: u64) {
         if clock > self.changed + GROWS_AFTER && self.share < ALL {
             self.share += 1;

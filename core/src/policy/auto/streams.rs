@@ -4,8 +4,8 @@
 //!   read ──► does it continue a stream?      yes: in its readahead, at most a gap beyond it, or at a step of a stride
 //!        ──► no: see `candidates.rs`         does it start a stream?
 //! ```
-//! If a read skips some of a stream's next bytes, it continues the stream only if at least a third of the skipped bytes have been read.
-//! Otherwise, if a stream's readahead covers much of a file, every random read would be taken for a part of the stream.
+//! If a read skips some of a stream's next bytes, it continues the stream only if other reads have read at least a third of the skipped
+//! bytes. Without this rule, every random read would continue a stream whose readahead covers much of the file.
 //!
 //! If reads that hit a stream's readahead have three equal distances in a row, they are a stride, provided that no other read is in
 //! progress. So the stride is found before a read misses.
@@ -14,8 +14,9 @@
 //! (see `candidates.rs`), so it displaces none. The position at which a displaced stream ended is remembered. If reads continue there,
 //! there are too few streams, and their number may double (`candidates.rs`).
 //!
-//! Example: 100 clients read one image sequentially, in turns. The stream of the seventeenth client displaces that of the first, whose
-//! next read continues at the remembered position. After four such reads the table has room for 32 streams, and after twelve for 128.
+//! Example: 100 clients take turns; each reads the same image sequentially. The stream of the seventeenth client displaces that of the
+//! first, whose next read continues at the remembered position. After four such reads the table has room for 32 streams, and after twelve
+//! for 128.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; ZFS for displacing first the streams that never continued.
 

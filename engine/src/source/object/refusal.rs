@@ -658,7 +658,8 @@ pub struct Link {
 }
 
 impl Account {
-    /// Creates the account for a store that has a chain of credentials; `link` is `None` if the chain found no credentials.
+    /// Creates the account (credentials and advice) for a store that has a chain of credentials; `link` is `None` if the chain
+    /// found no credentials.
     pub fn of(advice: &'static Advice, link: Option<Link>) -> Account {
         Account {
             advice,
@@ -668,7 +669,8 @@ impl Account {
         }
     }
 
-    /// Creates the account for a source that needs no credential chain, because its name has all credentials that are needed.
+    /// Creates the account (credentials and advice) for a source that needs no credential chain, because its name has all
+    /// credentials that are needed.
     pub fn without_chain(advice: &'static Advice) -> Account {
         Account {
             advice,
