@@ -3,10 +3,10 @@
 //! ```text
 //!   command ──reads, page faults──► kernel ──tracepoints──► run ──readahead(2)──► page cache ──► command
 //! ```
-//! Neither a recording nor a mount is needed. foreread observes the reads of the command and its children through tracefs. It makes the
-//! same decisions as for a foreread mount (policy `auto`), and reads ahead into the kernel's page cache. The kernel's own readahead stays
-//! on. Cached data is not read again. If there is nothing to gain, foreread stops observing the command, and checks again from time to
-//! time.
+//! Neither a recording nor a mount is needed. foreread observes the reads of the command and its children through tracefs. foreread makes
+//! the same decisions as for a foreread mount (policy `auto`), and reads ahead into the kernel's page cache. The kernel's own readahead
+//! stays on. Cached data is not read again. If there is nothing to gain, foreread stops observing the command, and checks again from time
+//! to time.
 //!
 //! | file | holds |
 //! |---|---|

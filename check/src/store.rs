@@ -8,8 +8,8 @@
 //!   object ──────────────────────────────────────────────────────┴─► version, ranges, end, threads, rate
 //! ```
 //! Example: the object `s3://bucket/big.bin` has 3 GB, and the limit is 256 MiB. The test first reads 128 MiB sequentially from the
-//! start. Then it reads 32 parts at random positions, one after the other, and again with eight threads. At last it reads the last byte,
-//! and a range beyond the end. After these reads, the test requests the object's version a second time.
+//! start. Then the test reads 32 parts at random positions, one after the other, and again with eight threads. Finally, the test reads
+//! the last byte, and a range beyond the end. After these reads, the test requests the object's version a second time.
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
 use foreread::source::tree::{Kind, Tree};

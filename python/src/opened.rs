@@ -5,9 +5,9 @@
 //!                          └─ from before a fork: opened again
 //! ```
 //! A borrowed reader lives until its call returns: if another thread calls `close`, reads in flight continue, and the
-//! source is closed when the last of them returns. The lock of the slot that contains the open source is held only briefly. Its holder is
-//! attached to the interpreter, and does not call the engine. During a fork no other thread is attached (see process.rs), so this lock is
-//! then free.
+//! source is closed when the last of them returns. The lock of the slot that contains the open source is held only briefly. The thread
+//! that holds it is attached to the interpreter, and does not call the engine. During a fork no other thread is attached (see
+//! process.rs), so this lock is then free.
 
 use crate::error::{invalid, of_open, of_read};
 use crate::fetcher::Fetcher;

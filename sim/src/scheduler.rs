@@ -147,8 +147,8 @@ impl<'a> JobScheduler<'a> {
     }
 
     /// Returns the caller's next step at the time `now`, or `None` if the caller must wait until a later time. This function computes only
-    /// the two most frequent results, a wake-up and `None`, so that the compiler can inline it into the caller's loop. It calls another
-    /// function for all other results.
+    /// the two most frequent results, a wake-up and `None`, so that the compiler can inline it into the caller's loop. Another function
+    /// computes all other results.
     #[inline]
     pub fn poll(&mut self, now: u64) -> Option<Step> {
         if self.steps.is_empty() && self.clock_of.is_none() {

@@ -217,7 +217,7 @@ impl FillState {
         self.budget.renew();
     }
 
-    /// Records that a fetch has ended. It took the time `took`, and ended `at` after the start of the fill.
+    /// Records that a fetch has ended. The fetch took the time `took`, and ended `at` after the start of the fill.
     pub fn finish(
         &mut self,
         mut piece: Piece,

@@ -10,8 +10,8 @@
 //! Example: a file of 128 MiB in a store with 15 ms latency and 1.25 GB/s, read sequentially in reads of 128 KiB. The first read is at the
 //! start of the file. Nothing is known about the source yet, so the policy reads ahead as many bytes as the first read requested: 128 KiB.
 //! The second read reaches the mark of this readahead. By now the latency is known, and the policy reads ahead 31 times the 256 KiB read so
-//! far: 8 MiB. The *distance* is how far ahead of the reader the policy reads. It doubles whenever the reader reaches the mark of a window
-//! that is still in flight, up to four times rate x latency. After four round trips the distance is 64 MiB.
+//! far: 8 MiB. The *distance* is how far ahead of the reader the policy reads. The distance doubles whenever the reader reaches the mark of
+//! a window that is still in flight, up to four times rate x latency. After four round trips the distance is 64 MiB.
 //!
 //! | file | decides |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! `read-stream`: the readahead of the read streams in PostgreSQL 19.
 //!
 //! A stream has two numbers, both in blocks of 8 KiB: the combine size and the distance. The *combine* size is the maximum length of a
-//! request. It doubles with each request up to the parameter `combine`, because a long first request takes longer than a short one. The
+//! request. This size doubles with each request up to the parameter `combine`, because a long first request takes longer than a short
+//! one. The
 //! *distance* is how far ahead of the consumer blocks are requested; it doubles only if the consumer had to wait. If the number of
 //! consecutive blocks that were already cached reaches the maximum distance, each further cached block lowers the distance by one block.
 //!

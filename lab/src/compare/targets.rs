@@ -152,7 +152,7 @@ impl Description {
     }
 
     /// Returns the number of bytes that a workload spans: the size that the user gave or, if there is none, the target's default, but at
-    /// least `least`. It never exceeds the capacity of the target.
+    /// least `least`. The result never exceeds the capacity of the target.
     pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let usual = self.span_bytes.max(least);
         plan.size_bytes.unwrap_or(usual).min(self.capacity_bytes)

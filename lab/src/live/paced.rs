@@ -8,9 +8,9 @@
 //!
 //! The job scheduler of `foreread-sim` determines which read is due; this module provides the threads and the clock. A worker is started
 //! whenever all other workers are reading. Worked example: two timed reads start at 1.0 and 1.2 ms, and each takes 0.5 ms. The first worker
-//! sleeps until 0.85 ms, polls the clock until 1.0 ms, and issues the first read. It then wakes a second worker, which waits for the start
-//! time of the second read. For each read, this module measures how late a worker issued it, because a delay of the worker must not be
-//! mistaken for a delay of the storage.
+//! sleeps until 0.85 ms, polls the clock until 1.0 ms, and issues the first read. The first worker then wakes a second worker, which waits
+//! for the start time of the second read. For each read, this module measures how late a worker issued it, because a delay of the worker
+//! must not be mistaken for a delay of the storage.
 
 use super::{LiveError, ReadCalls};
 use foreread_os::threads::spawn_scoped;

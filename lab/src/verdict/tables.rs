@@ -38,7 +38,7 @@ pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Ve
             "foreread run -- CMD",
         )),
         None if is_open => {
-            let why = "more runs can decide what these runs leave open:";
+            let why = "more runs can show which policies differ:";
             Some(Step::new(
                 Means::Measure,
                 why,

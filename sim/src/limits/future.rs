@@ -72,8 +72,8 @@ pub struct Future {
 }
 
 impl Future {
-    /// Examines the whole workload. An extent has at most `most_pages` pages, and never more than [`LONGEST_EXTENT`]; `cost` is the minimum
-    /// time of a request. Returns `None` if there are more touches than [`MAX_TOUCHES`].
+    /// Lists the future reads of the whole workload. An extent has at most `most_pages` pages, and never more than [`LONGEST_EXTENT`];
+    /// `cost` is the minimum time of a request. Returns `None` if there are more touches than [`MAX_TOUCHES`].
     pub fn of(
         workload: &Workload,
         page_bytes: u64,

@@ -3,12 +3,12 @@
 //!
 //! A reader whose readahead windows have `W` bytes has up to two windows in the cache, and the least recently touched pages are
 //! evicted. The readers therefore evict each other's pages (thrash) as soon as `streams * 2 * W` is more than the size of the cache. With
-//! the default cache of 16 MiB, this happens from 64 readers on with windows of 128 KiB, from 16 readers on with 512 KiB, and from 8
+//! the default cache of 16 MiB, readers thrash from 64 readers on with windows of 128 KiB, from 16 readers on with 512 KiB, and from 8
 //! readers on with 1 MiB.
 //!
 //! The readers pause between reads, like clients of a server that display or store the data. If the readers never paused, all of them would
-//! wait for the device. Their readahead would be in flight rather than in the cache, and be stopped by the limit on bytes in flight (half
-//! of the cache), not by eviction.
+//! wait for the device. The readahead of such readers would be in flight rather than in the cache, and be stopped by the limit on bytes in
+//! flight (half of the cache), not by eviction.
 //!
 //! ```text
 //!   cache   |──window A──|──window B──|──window C──| ... |──window Z──|

@@ -23,7 +23,7 @@ pub enum FileSystem {
     Overlay,
 }
 
-const EXPANDS: &str = "it reads whole compressed blocks (readahead_expand), so the policy does not decide all its pages";
+const EXPANDS: &str = "it reads whole compressed blocks (readahead_expand), so the readahead policy does not choose all pages that are read";
 const NO_SERVER: &str = "the kernel's readahead on it depends on the settings of a server, and this check starts no server";
 
 /// The kernel driver to which a file system belongs.

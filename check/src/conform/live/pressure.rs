@@ -2,8 +2,8 @@
 //!
 //! Under memory pressure, the kernel creates smaller folios and reclaims marked pages, so that its decisions differ
 //! from those of `linux-6.18`. Differences under memory pressure do not come from the readahead rules (docs/spec/linux-readahead.md 4.10,
-//! end). Counters in /proc/vmstat show the pressure. They rise when the kernel scans for pages to reclaim (also in memory cgroups), when
-//! an allocation has to wait, or when memory is compacted.
+//! end). Counters in /proc/vmstat show the pressure. The counters rise when the kernel scans for pages to reclaim (also in memory
+//! cgroups), when an allocation has to wait, or when memory is compacted.
 //!
 //! ```text
 //!   counters rise ──► 1 s ──► an episode that begins within 1 s, or in which they rise, is under pressure

@@ -141,9 +141,10 @@ fn one(option: &[u8]) -> Result<MountOption, Fail> {
         ("env", Some(file)) => Ok(MountOption::Variables(OsStr::from_bytes(file).into())),
         // mount(8) passes it if fstab has no options.
         ("rw", None) => Ok(MountOption::Left),
-        ("remount" | "bind" | "move", _) => {
-            refused("a mount of foreread cannot be changed", "unmount it first")
-        }
+        ("remount" | "bind" | "move", _) => refused(
+            "an existing mount of foreread cannot be changed",
+            "unmount it first",
+        ),
         // With these the parser prints help and mounts nothing.
         ("help" | "version", _) => refused("unknown option", "'foreread mount -h' lists them"),
         (key, None) if OF_MOUNT.contains(&key) => Ok(MountOption::Left),

@@ -11,9 +11,9 @@
 //! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again. Even if
 //! more bytes are already read ahead than the distance now allows, the policy reads ahead another half of the distance.
 //!
-//! Readahead of idle streams is evicted before anything else. As far as the credit (`credit.rs`) covers this readahead, it does not count
-//! towards the limit of half of the cache. For strided reads, readahead is three times as long as the run of reads so far, but at most 1
-//! MiB, or as long as the run if that is more.
+//! Readahead of idle streams is evicted before anything else. As far as the credit (`credit.rs`) covers readahead of idle streams, that
+//! readahead does not count towards the limit of half of the cache. For strided reads, readahead is three times as long as the run of
+//! reads so far, but at most 1 MiB, or as long as the run if that is more.
 //!
 //! The missing bytes are requested as several windows with a mark at the start of each, so that the policy is called again when the reader
 //! reaches the first mark. If the run of reads so far is shorter than the missing bytes, the first window is an eighth of the missing

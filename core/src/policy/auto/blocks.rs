@@ -204,8 +204,8 @@ impl Region {
         sum
     }
 
-    /// Whether its reads go forward and leave out few of the `len` pages from the first read on. `read` of them were read, none from page
-    /// `beyond` on. For each read, less than `gap` bytes may be left out.
+    /// Whether the region's reads go forward and leave out few pages. Of the `len` pages from the first read on, `read` were read, and none
+    /// from page `beyond` on. For each read, less than `gap` bytes may be left out.
     pub fn goes_forward(&self, (len, read): (u64, u64), beyond: u64, gap: u64) -> bool {
         self.ups >= WALK_READS.max(WALK_BACK * self.downs)
             && read > 0

@@ -92,8 +92,8 @@ impl Validator {
         Some(said).filter(|said| said.text() == text)
     }
 
-    /// Creates a validator from the attributes of a file. Their [`Meta::version`] is the validator's text form; they also have the
-    /// date, which the text form lacks if there is a strong ETag.
+    /// Creates a validator from the attributes of a file. [`Meta::version`] is the validator's text form; the attributes also have
+    /// the date, which the text form lacks if there is a strong ETag.
     pub fn of_file(meta: &Meta) -> Option<Validator> {
         let said = Validator::parse(std::str::from_utf8(&meta.version).ok()?)?;
         let seconds = i64::try_from(meta.mtime_ns / 1_000_000_000).ok()?;
