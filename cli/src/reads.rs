@@ -26,7 +26,7 @@ pub struct ReplayArgs {
     /// Times of different modes cannot be compared.
     #[arg(long, value_name = "MODE", hide_short_help = true)]
     pub mode: Option<Mode>,
-    /// Multiply the recorded pauses of a trace: 0, 0.5, 1, 2
+    /// Multiply the recorded pauses of a trace by this factor, such as 0.5
     ///
     /// Mode asap adds no pauses unless this option is given; then it adds the recorded gaps between the starts of reads,
     /// times the factor. For a trace whose think time is unknown, the factors 0, 0.5, 1 and 2 show how much it matters

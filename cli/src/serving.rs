@@ -42,8 +42,8 @@ pub struct ServerArgs {
     pub policy: Option<String>,
     /// Maximum ratio of bytes fetched to bytes demanded, such as 1.1
     ///
-    /// Limits auto, like --policy auto:max-overfetch=R. The limit may be exceeded by 1 MB, or by what the source delivers in two round trips. Default
-    /// 2; 1 means no readahead.
+    /// Limits auto, like --policy auto:max-overfetch=R. The limit may be exceeded by up to 4 MiB, or by what the source
+    /// delivers in two round trips if that is more. Default 2; 1 means no readahead.
     #[arg(long, value_name = "R", hide_short_help = true)]
     pub max_overfetch: Option<String>,
     /// A hint for all open files: normal, sequential, random

@@ -159,7 +159,7 @@ pub enum DemandMode {
     PageSerial,
 }
 
-/// Declares which optional questions the state machine must ask a policy.
+/// Declares which optional methods of a policy the state machine must call, and what it must measure for the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Ask [`Policy::on_read`].

@@ -12,9 +12,10 @@ pub const MAX_FETCH_BYTES: u64 = 4 << 20;
 /// 99th percentile of the latency of sequential reads was 1.6 times as high (measured).
 pub const LOCAL_FETCH_BYTES: u64 = 1 << 20;
 
-/// Maximum total bytes of short readahead requests in flight. Within this total, more short requests than long requests may be in flight:
-/// 48 requests of 64 KiB. A request costs a round trip whatever its length: at 30 ms, 16 requests of 64 KiB deliver 35 MB/s, but 16
-/// requests of 8 MiB fill any link.
+/// Maximum total bytes of short readahead requests in flight. While all readahead requests in flight together are at
+/// most this long, the limit on their number is [`KindLimits::short_ahead_requests`] instead of
+/// [`KindLimits::ahead_requests`]: 48 requests of 64 KiB instead of 16. A request costs a round trip whatever its
+/// length: at 30 ms, 16 requests of 64 KiB deliver 35 MB/s, but 16 requests of 8 MiB fill any link.
 pub const SHORT_AHEAD_BYTES: u64 = 3 << 20;
 
 /// The limits of a kind of storage.

@@ -159,7 +159,7 @@ fn best(loaded: &LoadedTrace) -> (Mode, &'static str) {
         ),
         () if loaded.has_ends => (
             Mode::Asap,
-            "the trace is not known to contain the calls of one program, so its pauses may mix those of several programs",
+            "the trace may mix the requests of several programs, so its pauses may not be those of one program",
         ),
         () => (
             Mode::Asap,

@@ -68,7 +68,7 @@ fn beside_amp((cache, think): Place, policy: &str) -> (Figures, f64) {
 #[test]
 #[ignore = "a minute"]
 fn the_table_of_100_streams() {
-    println!("| cache | think | policy | of AMP | overfetch |\n|---|---|---|---|---|");
+    println!("| cache | think | policy | speed beside AMP | overfetch |\n|---|---|---|---|---|");
     for (cache, think) in places() {
         for policy in ["none", "linux-6.18", "zfetch", "read-stream", JUDGED] {
             let (figures, share) = beside_amp((cache, think), policy);

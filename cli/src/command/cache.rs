@@ -81,7 +81,7 @@ pub struct ListedArgs {
     pub output: JsonArgs,
 }
 
-/// Print how much is cached, and how much space is left
+/// Print how much is cached, and how much space is free on the file system
 ///
 /// The cache's size limit is not shown: it belongs to the commands that use the cache.
 #[derive(Debug, clap::Args)]

@@ -49,7 +49,7 @@ pub struct PlanArgs {
     /// Ranges are ranked by wait time per byte, then by the time at which they were read.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
     pub max: Option<u64>,
-    /// Read headers: safetensors, gguf, parquet, zip or zarr
+    /// Make the plan from file headers: safetensors, gguf, parquet, zip or zarr
     #[arg(long, value_name = "NAME", value_parser = format)]
     pub format: Option<Format>,
     /// With --format: only parts with matching names, e.g. 'layers.0.*'

@@ -76,7 +76,7 @@ pub struct ServeArgs {
     /// Do not lock a writable source against other programs
     #[arg(long, requires = "writable", hide_short_help = true)]
     pub no_lock: bool,
-    /// Name of the export; the empty name '' works as well
+    /// Name of the export; clients may also ask for the empty name
     #[arg(long, value_name = "NAME", default_value = "", hide_short_help = true)]
     pub export: String,
     #[command(flatten)]

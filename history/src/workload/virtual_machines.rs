@@ -12,10 +12,11 @@
 //! | `grep-ide` | 130,104 | 3044 | 743,164 |
 //! | `grep-virtio` | 130,061 | 2820 | 688,477 |
 //!
-//! **Fitted** so that values in the table below match the published ones. Row `plain` (requests and MB): the lengths of streams and the
-//! size of their reads. Row `none`: the fraction of groups that are submitted in batches. Row `eager`, or `plain` for `grep-virtio`: the
-//! density of a zone. Row `eager` (requests): the number of streams of `boot-virtio`. The streams are in four classes, for which `plain`
-//! makes 1, 2, 3 or 4 requests.
+//! **Fitted** so that values in the table below match the published ones. Row `plain` (requests and MB): the lengths of
+//! streams and the size of their reads. Row `none`: the fraction of groups that are submitted in batches. Row `eager`,
+//! or `plain` for `grep-virtio`: the density of a zone. Row `eager` (requests): the number of streams of `boot-virtio`.
+//! Each stream is in one of four classes, by its length: for a stream of the first class, `rbd-plain` makes one
+//! readahead request, for the others 2, 3 or 4.
 //!
 //! Results on `model:rbd`, mean of 20 seeds (`compare NAME --on model:rbd --policy none,rbd-plain,rbd-aligned,rbd-eager`), with
 //! the published values in brackets. The row `none` of `grep-ide` is one of the two published times to which the device model was fitted.

@@ -90,7 +90,8 @@ fn counts(info: &Info) -> String {
     }
     if info.metadata.records > 0 {
         let (records, bytes) = (count(info.metadata.records), megabytes(info.metadata.bytes));
-        text += &format!("; of the reads {records} ({bytes}) are the file system's own data");
+        text +=
+            &format!("; {records} of the reads ({bytes}) are reads of the file system's metadata");
     }
     let waiting = || format!("; {} wait for others", count(info.dependent));
     text + &when(info.dependent > 0, waiting)

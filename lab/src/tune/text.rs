@@ -298,7 +298,7 @@ pub fn render(tuned: &TuneReport, style: Style) -> String {
     } else {
         let rows = number::plural(tuned.report.rows.len() as u64, "row");
         blocks.push(Block::Screen(format!(
-            "--why shows every step and the table of {rows}."
+            "--why shows every step, and the table of all compared settings ({rows})."
         )));
     }
     block::text(blocks, width::columns(), style.bold)

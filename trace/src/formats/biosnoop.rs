@@ -69,7 +69,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     ];
     let notes = [
         "a request starts when it is issued to the device: at the time of its line minus LAT",
-        "the process is the one that the kernel charged for the request, so the thread is unknown",
+        "PID is the process that the kernel charged for the request; its thread is not recorded",
     ];
     let about = Header::of(
         FORMAT.name,

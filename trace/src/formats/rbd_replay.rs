@@ -167,7 +167,10 @@ impl Replay {
                 offset,
                 len,
             } => {
-                let &(file, open) = self.opens.get(image).ok_or("an image that is not open")?;
+                let &(file, open) = self
+                    .opens
+                    .get(image)
+                    .ok_or("a request for an image that is not open")?;
                 let op = if *io == Io::Read { Op::Read } else { Op::Write };
                 let record = Record {
                     op,
@@ -206,7 +209,9 @@ impl Replay {
         match what {
             What::Start | What::Stop => {}
             What::Io { image, .. } => {
-                self.opens.get(image).ok_or("an image that is not open")?;
+                self.opens
+                    .get(image)
+                    .ok_or("a request for an image that is not open")?;
                 self.left_out.count("discards");
             }
             What::Close { image } => {

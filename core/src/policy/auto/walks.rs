@@ -102,7 +102,8 @@ impl Walks {
         ((run * survival::ONE + 2 * rate) / (run + 2)).min(rate.max(own))
     }
 
-    /// The number of walks (readers in listing order) for which files were read ahead that are not opened yet.
+    /// The number of walks (readers that open files in listing order) that have read ahead files which are not opened
+    /// yet.
     pub fn active(&self) -> u64 {
         self.all.iter().filter(|walk| walk.files > 0).count() as u64
     }

@@ -316,7 +316,7 @@ fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
         auto_request [Bytes] = tuning.request_bytes, "Request length of the stream with the longest distance";
         auto_streams = tuning.streams, "Streams that continued recently";
         auto_wasted [Bytes] = tuning.wasted_bytes, "Bytes read ahead but never used, since the start";
-        auto_credit [Bytes] = tuning.credit_bytes, "Further bytes that may be read ahead without being used";
+        auto_credit [Bytes] = tuning.credit_bytes, "How many more bytes the policy may waste on readahead that is never used";
         auto_runs = tuning.runs, "Finished sequential runs of reads; older runs have less weight";
         auto_runs_went_on = tuning.runs_went_on, "Finished sequential runs that continued after they were detected";
         auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the source when it is idle";
