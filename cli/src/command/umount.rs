@@ -22,7 +22,7 @@ pub struct UmountArgs {
     /// Mount points
     #[arg(value_name = "DIR", required_unless_present = "all")]
     pub dirs: Vec<PathBuf>,
-    /// Unmount all visible mounts of foreread
+    /// Unmount all foreread mounts in this mount namespace
     #[arg(long, conflicts_with = "dirs")]
     pub all: bool,
     /// Detach a busy mount now; it ends when its last file is closed

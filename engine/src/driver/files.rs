@@ -69,7 +69,7 @@ pub enum OpenAttempt {
     NoReader,
 }
 
-/// A file whose changed source must be asked for its size, with the file's new version number.
+/// A source that has changed and must be asked for its size, and the new version number of its file.
 pub struct NewVersion {
     pub source: Remote<dyn Source>,
     pub version: u64,

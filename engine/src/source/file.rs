@@ -4,12 +4,13 @@
 //! `POSIX_FADV_RANDOM` then switches off the kernel's readahead for the file, so that only foreread reads ahead. `describe` reports which
 //! of the two ways is used.
 //!
-//! The version of a file is its size, its modification time and its inode. The version is checked after each read and before each
-//! write ([`version`]). The check detects that the file shrank or was overwritten, and that a longer file was copied over it. If
-//! data was appended, the version stays the same, with a larger size. The check misses a write that leaves size and time unchanged: two
-//! writes within one tick of the file system's clock, `mmap` stores before the kernel updates the time, or a time set back. For a block
-//! device, no writes are detected, because it has no modification time. The file is read through its open descriptor, so foreread does
-//! not notice if another file is renamed over it.
+//! The version of a file is its size, its modification time and its inode. The version is checked after each read and
+//! before each write ([`version`]). The check detects that the file shrank or was overwritten, and that a longer file
+//! was copied over it. A file to which data was appended still counts as the same version, although it is larger. The
+//! check misses a write that leaves size and time unchanged: two writes within one tick of the file system's clock,
+//! `mmap` stores before the kernel updates the time, or a time set back. For a block device, no writes are detected,
+//! because it has no modification time. The file is read through its open descriptor, so foreread does not notice if
+//! another file is renamed over it.
 //!
 //! Readahead uses io_uring if it works (tested with one read when the file is opened), so that no threads wait for transfers. If io_uring
 //! returns fewer bytes than requested, the code that serves all other reads also fetches the rest and checks the version.

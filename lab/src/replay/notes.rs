@@ -66,7 +66,7 @@ fn in_words(mode: Mode, think: Option<f64>) -> String {
         }
         (Mode::Asap, Some(_)) => {
             format!(
-                "each reader's next read begins when its previous read has ended and then the recorded gap between the starts{by} has passed"
+                "each reader's next read begins when its previous read has ended and the recorded time between the starts of the two reads{by} has passed"
             )
         }
         (Mode::Closed, _) => {
@@ -144,7 +144,7 @@ fn left_out(counts: &Counts) -> Vec<String> {
     note(
         counts.cut_scans,
         "fault was replayed as a touch of its first page only: too many pages in total",
-        "faults were replayed as touches of their first page only: too many pages in total",
+        "page faults were replayed as touches of their first page only, because all of them together have too many pages",
     );
     if counts.cut {
         notes.push(

@@ -1,8 +1,9 @@
 //! A series (`--vary`): the reports of one comparison for several values of one parameter, formatted as blocks of text
 //! and tables for the terminal and the HTML page.
 //!
-//! Schema `foreread.vary/1`: `reports` holds a report of schema `foreread.compare/1` for each value, in the order of
-//! the values, with its rows in the same order. Every figure that is shown comes from these reports.
+//! Schema `foreread.vary/1`: `reports` holds one report of schema `foreread.compare/1` for each value, in the order of
+//! the values. All reports have the policies in the same order of rows. Every figure that is shown comes from these
+//! reports.
 
 use super::row::{Report, Row};
 use super::table;
@@ -231,7 +232,7 @@ impl Series {
         notes.extend(some.into_iter().take(MAX_NOTES));
         if more > 0 {
             notes.push(format!(
-                "{more} more notes on single values are in the JSON"
+                "{more} more notes that apply only to some values are in the JSON"
             ));
         }
         notes
@@ -340,7 +341,7 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         for part in [
             "Note: note 3.\nNote: cache=1: note 0.",
             "Note: cache=1: note 4.",
-            "2 more notes on single values are in the JSON.",
+            "2 more notes that apply only to some values are in the JSON.",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(
             said(&[table("random", "model:rbd", rows)]),
             "Leave readahead off (none) for random on model:rbd: no policy gained more than it lost. Beware: linux-6.18 \
-             takes 2.00 times as long as none on random; linux-6.18 reads 3.00 times the bytes that random asks for."
+             takes 2.00 times as long as without readahead on random; linux-6.18 reads 3.00 times the bytes that random asks for."
         );
         // Equal runs have no spread: the ratio decides.
         let of = |auto: f64| {
@@ -624,7 +624,7 @@ mod tests {
             random; as one setting for all workloads, use linux-6.18 (boot-ide x0.28 of the time of none).";
         assert!(text.starts_with(start), "{text}");
         assert!(
-            text.contains("takes 20 % longer than none on random."),
+            text.contains("takes 20 % longer than without readahead on random."),
             "{text}"
         );
     }

@@ -14,7 +14,7 @@
 //! (`survival.rs`). The bytes read ahead count against the distance (`distance.rs`) and, weighted by the chance that
 //! they are wasted, against the credit (`credit.rs`). About every (n/8)th of n files that are read ahead has a *mark*,
 //! a page whose first read makes the policy read ahead more files. If the caller has passed the list of files that it
-//! will read, these files are certain to be read, and only the distance and the cache limit their readahead.
+//! will read, these files are certain to be read, and their readahead is limited only by the distance and the cache.
 //!
 //! Example: files of 12 KiB in a store with 15 ms latency. The second file opened follows the first: the rate is 2/3, and so is the chance
 //! `each`. With this latency, a file is worth reading ahead if its chance is at least 1/33. The chance of the 8th file is (2/3)^8 = 1/26,

@@ -179,7 +179,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether the reader has passed all bytes that were read ahead when the distance last grew.
+    /// Returns whether the reader has passed `hold`: the end of the readahead at the time when the distance last grew.
     pub fn is_past_hold(&self) -> bool {
         let forward = self.stride.is_none_or(|s| s > 0);
         self.hold == 0

@@ -163,7 +163,8 @@ where
     Ok(has_some.then_some(keeper))
 }
 
-/// Returns why the chain with an equal `key` found no credentials in a place that should have had some ([`Chain::missing`]).
+/// Returns the reason why an expected place had no credentials ([`Chain::missing`]), if the chain with this `key` found
+/// none.
 pub fn missing(store: &'static str, key: impl Hash) -> Option<Arc<str>> {
     network::hold().missing(identified(store, key))
 }

@@ -74,7 +74,7 @@ impl Keys {
         let unfit = |unfit: Unfit| unfit.open_error(name);
         let prefix = place.key().trim_end_matches('/').to_string();
         if !place.key().is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, `.`, `..` or a character that is not text";
+            let why = "the prefix has an empty part, a part `.` or `..`, a part of more than 255 bytes, or a control character";
             return Err(unfit(Unfit::new(why, "use a simpler prefix")));
         }
         let store = place.connect(settings).map_err(unfit)?;

@@ -155,7 +155,7 @@ impl Prefix {
         let key = place.key();
         let prefix = key.strip_suffix('/').unwrap_or(key).to_string();
         if !key.is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, `.`, `..` or a character that is not text";
+            let why = "the prefix has an empty part, a part `.` or `..`, a part of more than 255 bytes, or a control character";
             let remedy = "use the prefix above it, or copy the objects to simpler keys";
             return Err(Unfit::new(why, remedy));
         }

@@ -103,7 +103,7 @@ impl Conditions {
         if !flag.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 of_listing_alone,
-                "an object's server refuses the ETag or date that it sent itself: requests are sent without this condition"
+                "an object's server refuses the ETag or date that it sent itself: requests are sent without If-Match or If-Unmodified-Since"
             );
         }
     }

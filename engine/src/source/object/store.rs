@@ -301,7 +301,7 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
 /// Returns an error if the key is invalid.
 pub fn path_of(key: &str) -> Result<Path, Unfit> {
     Path::parse(key).map_err(|_| {
-        let why = "the key has an empty part, `.`, `..` or a character that is not text";
+        let why = "the key has an empty part, a part `.` or `..`, or a control character";
         Unfit::new(why, "copy the object to a key without these")
     })
 }

@@ -107,7 +107,7 @@ fn section(report: &Report, alone: bool) -> Section {
 /// Which rows may be the fastest.
 fn verdict(report: &Report) -> String {
     match &report.best[..] {
-        [] => "No test was possible, so none is called the fastest.".to_string(),
+        [] => "No significance test was possible, so no row is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
         several => {
             // Use the same mark as the terminal.

@@ -177,7 +177,7 @@ impl<'a> Tables<'a> {
         }
         if found.is_empty() {
             return format!(
-                "No policy took significantly longer than none or read more than {OVERFETCH_WARNING} times the requested bytes."
+                "No policy took significantly longer than without readahead or read more than {OVERFETCH_WARNING} times the requested bytes."
             );
         }
         found.truncate(WARNINGS);
@@ -189,9 +189,15 @@ impl<'a> Tables<'a> {
         let (workload, row, ratio) = self.worst(of, |row| Some(change(row)))?;
         let how = match ratio {
             ratio if ratio >= TIMES_FROM => {
-                format!("takes {} times as long as none", number::three(ratio))
+                format!(
+                    "takes {} times as long as without readahead",
+                    number::three(ratio)
+                )
             }
-            _ => format!("takes {:.0} % longer than none", (ratio - 1.0) * 100.0),
+            _ => format!(
+                "takes {:.0} % longer than without readahead",
+                (ratio - 1.0) * 100.0
+            ),
         };
         (ratio > 1.0).then(|| format!("{} {how} on {workload}", row.policy))
     }
