@@ -39,7 +39,7 @@ pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_sim::device::{custom::ModelFile, presets};
+    use foreread_sim::device::presets;
 
     fn error(text: &str) -> String {
         crate::fail::input_line(parse(&text.into()))
@@ -70,9 +70,8 @@ mod tests {
             std::fs::write(&path, text).expect("written");
             path.to_str().expect("UTF-8").to_string()
         };
-        let rbd = presets::find("rbd").expect("a preset");
-        let text = ModelFile::of_preset(rbd).to_toml();
-        let path = write("model.toml", &text);
+        let text = presets::text("rbd").expect("a preset");
+        let path = write("model.toml", text);
         let line = error(&path);
         assert!(
             line.starts_with("this looks like the file of a device model"),
@@ -81,7 +80,7 @@ mod tests {
         assert!(line.contains(&format!("write model:{path}")), "{line}");
         let is_taken = |name: &str| parse(&name.into()).is_ok();
         assert!(is_taken(&format!("model:{path}")) && is_taken(&format!("file:{path}")));
-        assert!(is_taken(&write("Cargo.toml", "[package]\n")) && is_taken(&write("model", &text)));
+        assert!(is_taken(&write("Cargo.toml", "[package]\n")) && is_taken(&write("model", text)));
     }
 
     #[test]

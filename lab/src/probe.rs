@@ -23,7 +23,7 @@ mod virt;
 pub use fit::Fit;
 pub use live::small_files::{FileTimes, small_files};
 pub use live::today;
-pub use run::{ProbeOptions, ProbeOutcome, model_toml, probe};
+pub use run::{ProbeOptions, ProbeOutcome, probe};
 pub use station::MIN_BYTES;
 
 use crate::verdict::{Step, Verdict};

@@ -9,13 +9,11 @@
 //! `page.rs` of `lab/src/probe`, `lab/src/tune`, `lab/src/explain`, `attach/src/run` and `check/src/reproduce`. The pages of all commands
 //! have the same layout:
 //! ```text
-//!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command ─► every value
+//!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command
 //! ```
 //! The page loads nothing and runs no script; its content security policy (CSP) forbids loading and scripts. The page is valid XML as well
-//! as HTML, so that a test can parse it. The values of every chart are also in a table, and every value of the JSON is on the page. All
-//! text is escaped, and the page does not refer to anything outside its file.
-
-mod values;
+//! as HTML, so that a test can parse it. The values of every chart are also in a table. All text is escaped, and the page does
+//! not refer to anything outside its file.
 
 use crate::figure::Figure;
 use crate::markup::{escape, json_in_script};
@@ -156,10 +154,8 @@ impl Grid {
 }
 
 impl Page {
-    /// Renders the page as HTML. The page includes `json` (the same JSON that `--json` writes) and tables of all values
-    /// in it.
+    /// Renders the page as HTML. The page includes `json`, the same JSON that `--json` writes.
     pub fn to_html(mut self, json: &str) -> String {
-        let value = serde_json::from_str(json).expect("JSON of our own");
         let next = std::mem::take(&mut self.next);
         if !next.is_empty() {
             self.sections.push(Section {
@@ -168,13 +164,6 @@ impl Page {
                 ..Section::default()
             });
         }
-        self.sections.push(Section {
-            title: "Every value".into(),
-            text: vec!["With every digit, under the names that they have in the JSON.".to_string()],
-            grids: values::tables("", &value),
-            folded: true,
-            ..Section::default()
-        });
         let mut env = Environment::new();
         env.set_auto_escape_callback(|_| AutoEscape::Html);
         // Use our own escaping instead of the library's: it also replaces control characters and characters that
@@ -289,7 +278,6 @@ mod tests {
             "A note",
             "Next</h2>",
             "a command",
-            "Every value",
         ];
         let places = order.map(|text| html.find(text).unwrap_or_else(|| panic!("{text}: {html}")));
         assert!(places.is_sorted(), "{places:?}");

@@ -295,7 +295,7 @@ fn every_comparison_is_stated() {
 /// Each preset that is not fitted to measurements is in the list once.
 #[test]
 fn every_generic_preset_is_compared() {
-    for preset in PRESETS {
+    for preset in PRESETS.iter() {
         let compared = CITED
             .iter()
             .filter(|cited| cited.preset == preset.name)

@@ -157,7 +157,7 @@ fn time_ns(preset: &Preset, seed: u64, commands: &[(u32, u64, u64)], depth: usiz
 
 #[test]
 fn no_mix_of_commands_is_faster() {
-    for preset in PRESETS {
+    for preset in PRESETS.iter() {
         let mut rng = Rng::new(11);
         for round in 0..150 {
             let (commands, bytes) = mix(&mut rng, preset);
@@ -179,7 +179,7 @@ fn no_mix_of_commands_is_faster() {
 /// first byte of a store.
 #[test]
 fn the_bound_is_worth_something() {
-    for preset in PRESETS {
+    for preset in PRESETS.iter() {
         // Eight commands for each that is in the device at once.
         let bytes = (1 << 30)
             .max(u64::from(preset.connections) << 26)
@@ -207,7 +207,7 @@ fn the_bound_is_worth_something() {
 
 #[test]
 fn nothing_takes_no_time_and_more_takes_longer() {
-    for preset in PRESETS {
+    for preset in PRESETS.iter() {
         assert_eq!(preset.least_ns(0), 0, "{}", preset.name);
         let bounds = [1, 4096, 1 << 20, 1 << 30, 1 << 40].map(|bytes| preset.least_ns(bytes));
         assert!(

@@ -11,7 +11,6 @@ use foreread_os::failure::Failure;
 use foreread_report::number::{self, size};
 use foreread_report::progress::Progress;
 use foreread_sim::device::custom::{self, FitFile, ModelFile};
-use foreread_sim::device::presets::Preset;
 use std::path::Path;
 
 /// If the spread reaches this, the report says that the machine was busy.
@@ -281,10 +280,4 @@ fn noise(points: &[Point]) -> Option<f64> {
         .collect();
     spreads.sort_by(f64::total_cmp);
     spreads.get(spreads.len() / 2).copied()
-}
-
-/// Writes a preset as the text of a model file.
-#[must_use]
-pub fn model_toml(preset: &Preset) -> String {
-    ModelFile::of_preset(preset).to_toml()
 }

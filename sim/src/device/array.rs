@@ -21,18 +21,21 @@ use std::collections::VecDeque;
 /// tables.
 const RECENT: u64 = 64;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ArrayModel {
     /// `o` by number of readers, in nanoseconds. The first row begins at 1; rows are in rising order of readers.
+    #[serde(deserialize_with = "super::custom::leaked")]
     pub overhead: &'static [Overhead],
     /// Picoseconds for each KiB: `1 / B`.
     pub ps_per_kib: u64,
-    /// Time slices of the I/O scheduler ([`super::sliced`]); `None` for first come, first served.
+    /// Time slices of the I/O scheduler ([`super::sliced`]), which no file has; `None` for first come, first served.
+    #[serde(skip)]
     pub slices: Option<Slices>,
 }
 
 /// The time slices that an I/O scheduler gives to readers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
     /// A slice if there are few readers.
     pub slice_ns: u64,

@@ -28,13 +28,15 @@ use std::collections::VecDeque;
 /// Divisor that converts `bytes * ps_per_kib` to nanoseconds: picoseconds per nanosecond x bytes per KiB.
 pub(super) const PS_KIB: u128 = 1000 * 1024;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DiskModel {
     /// `c`, in nanoseconds.
     pub command_ns: u64,
     /// `M`, in bytes, not 0; `None` if no limit is known.
     pub max_transfer_bytes: Option<u64>,
     /// `seg`, in rising order of `from_bytes`; the first begins at 0.
+    #[serde(deserialize_with = "super::custom::leaked")]
     pub slopes: &'static [Slope],
 }
 

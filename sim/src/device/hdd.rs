@@ -35,14 +35,17 @@ use buffer::Buffer;
 pub use buffer::BufferModel;
 use platter::Platter;
 pub use platter::{Seek, TrackRates};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Files are aligned to blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HddModel {
-    /// Bytes from the outer to the inner edge. Not 0.
+    /// Bytes from the outer to the inner edge. Not 0. A separate key of the model file.
+    #[serde(skip)]
     pub capacity_bytes: u64,
     /// Revolutions per minute. Not 0.
     pub rpm: u32,

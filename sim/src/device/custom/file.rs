@@ -1,10 +1,9 @@
-//! The keys of a model file, and conversions from and to a preset. The name of each key contains its unit; the functions in this file check
-//! the ranges.
+//! The keys of a model file, their ranges, and the conversion to a preset.
 
 use super::SCHEMA;
-use crate::device::array::{ArrayModel, Overhead};
-use crate::device::disk::{DiskModel, Slope};
-use crate::device::hdd::{BufferModel, HddModel, Seek, TrackRates};
+use crate::device::array::ArrayModel;
+use crate::device::disk::DiskModel;
+use crate::device::hdd::HddModel;
 use crate::device::lanes::LanesModel;
 use crate::device::net::NetModel;
 use crate::device::presets::{Model, Preset};
@@ -12,7 +11,7 @@ use crate::device::ssd::SsdModel;
 use crate::device::throttle::Throttle;
 use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use foreread_core::units::MAX_OFFSET;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A model file. A model file has exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net`, and optionally
 /// `throttle`.
@@ -38,53 +37,15 @@ pub struct ModelFile {
     /// Host CPU time for each KiB that a reader receives, in nanoseconds.
     pub host_ns_per_kib: u64,
     pub host_origin: String,
-    pub disk: Option<DiskFile>,
+    pub disk: Option<DiskModel>,
     pub lanes: Option<LanesModel>,
-    pub hdd: Option<HddFile>,
-    pub array: Option<ArrayFile>,
+    pub hdd: Option<HddModel>,
+    pub array: Option<ArrayModel>,
     pub ssd: Option<SsdModel>,
     pub net: Option<NetModel>,
     pub throttle: Option<Throttle>,
     /// The quality of the fit, for information only.
     pub fit: Option<FitFile>,
-}
-
-/// [`DiskModel`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DiskFile {
-    pub command_ns: u64,
-    /// The longest transfer; omitted if no limit is known.
-    pub max_transfer_bytes: Option<u64>,
-    pub slopes: Vec<Slope>,
-}
-
-/// The parameters of [`HddModel`]; the capacity is a separate key of the model file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HddFile {
-    pub rpm: u32,
-    pub command_ns: u64,
-    pub settle_ns: u64,
-    pub seek_root_ns: u64,
-    pub seek_linear_from: f64,
-    pub seek_full_ns: u64,
-    pub outer_bytes_per_s: u64,
-    pub inner_bytes_per_s: u64,
-    pub buffer_segments: u32,
-    pub buffer_segment_bytes: u64,
-    pub buffer_hit_ns: u64,
-    pub interface_bytes_per_s: u64,
-    pub queue_depth: u32,
-    pub patience_ns: u64,
-}
-
-/// [`ArrayModel`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ArrayFile {
-    pub ps_per_kib: u64,
-    pub overhead: Vec<Overhead>,
 }
 
 /// How a model was fitted to measurements. The errors of a fit are fractions: 0.1 is 10 %.
@@ -97,8 +58,8 @@ pub struct FitFile {
 }
 
 const HEAD: &str = "\
-# A device model for 'foreread compare --on model:FILE.toml'. Units stand in the names of the keys; times are
-# nanoseconds (ps: picoseconds), rates bytes a second. Keys that are not known are refused.
+# A device model for 'foreread compare --on model:FILE.toml'. The keys name their units: times are nanoseconds
+# (ps: picoseconds), rates are bytes per second. Unknown keys are refused.
 ";
 
 impl ModelFile {
@@ -108,33 +69,6 @@ impl ModelFile {
         format!("{HEAD}{text}")
     }
 
-    pub fn of_preset(preset: &Preset) -> ModelFile {
-        let mut file = ModelFile {
-            schema: SCHEMA.to_string(),
-            summary: preset.summary.to_string(),
-            origin: preset.origin.to_string(),
-            calibrated: preset.calibrated,
-            fit_error: preset.fit_error.to_string(),
-            capacity_bytes: preset.capacity_bytes,
-            commands_at_once: preset.connections,
-            max_fetch_bytes: Some(preset.max_fetch_bytes)
-                .filter(|bytes| *bytes != usual_fetch(&preset.model)),
-            host_ns_per_kib: preset.host_ns_per_kib,
-            host_origin: preset.host_origin.to_string(),
-            throttle: preset.throttle,
-            ..ModelFile::default()
-        };
-        match preset.model {
-            Model::Disk(model) => file.disk = Some(DiskFile::of(&model)),
-            Model::Lanes(model) => file.lanes = Some(model),
-            Model::Hdd(model) => file.hdd = Some(HddFile::of(&model)),
-            Model::Array(model) => file.array = Some(ArrayFile::of(&model)),
-            Model::Ssd(model) => file.ssd = Some(model),
-            Model::Net(model) => file.net = Some(model),
-        }
-        file
-    }
-
     /// Returns the preset that a checked file describes. The memory of the preset is never freed, so it lives as long as the
     /// process.
     ///
@@ -142,10 +76,15 @@ impl ModelFile {
     /// Panics if the file has no device table; [`super::parse`] refuses such files.
     pub fn preset(&self, name: &str) -> &'static Preset {
         let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
-        let model = (self.disk.as_ref().map(|f| Model::Disk(f.model())))
+        let capacity_bytes = self.capacity_bytes;
+        let hdd = self.hdd.map(|hdd| HddModel {
+            capacity_bytes,
+            ..hdd
+        });
+        let model = (self.disk.map(Model::Disk))
             .or_else(|| self.lanes.map(Model::Lanes))
-            .or_else(|| Some(Model::Hdd(self.hdd.as_ref()?.model(self.capacity_bytes))))
-            .or_else(|| self.array.as_ref().map(|f| Model::Array(f.model())))
+            .or_else(|| hdd.map(Model::Hdd))
+            .or_else(|| self.array.map(Model::Array))
             .or_else(|| self.ssd.map(Model::Ssd))
             .or_else(|| self.net.map(Model::Net))
             .expect("a checked file has a table of figures");
@@ -175,95 +114,11 @@ fn usual_fetch(model: &Model) -> u64 {
     }
 }
 
-fn leaked<T: Clone>(rows: &[T]) -> &'static [T] {
-    Box::leak(rows.into())
-}
-
-impl DiskFile {
-    fn of(model: &DiskModel) -> DiskFile {
-        let DiskModel {
-            command_ns,
-            max_transfer_bytes,
-            slopes,
-        } = *model;
-        DiskFile {
-            command_ns,
-            max_transfer_bytes,
-            slopes: slopes.to_vec(),
-        }
-    }
-
-    fn model(&self) -> DiskModel {
-        DiskModel {
-            command_ns: self.command_ns,
-            max_transfer_bytes: self.max_transfer_bytes,
-            slopes: leaked(&self.slopes),
-        }
-    }
-}
-
-impl HddFile {
-    fn of(model: &HddModel) -> HddFile {
-        HddFile {
-            rpm: model.rpm,
-            command_ns: model.command_ns,
-            settle_ns: model.seek.settle_ns,
-            seek_root_ns: model.seek.root_ns,
-            seek_linear_from: model.seek.linear_from,
-            seek_full_ns: model.seek.full_ns,
-            outer_bytes_per_s: model.bytes_per_s.outer,
-            inner_bytes_per_s: model.bytes_per_s.inner,
-            buffer_segments: model.buffer.segments,
-            buffer_segment_bytes: model.buffer.segment_bytes,
-            buffer_hit_ns: model.buffer.hit_ns,
-            interface_bytes_per_s: model.buffer.interface_bytes_per_s,
-            queue_depth: model.queue_depth,
-            patience_ns: model.patience_ns,
-        }
-    }
-
-    fn model(&self, capacity_bytes: u64) -> HddModel {
-        HddModel {
-            capacity_bytes,
-            rpm: self.rpm,
-            command_ns: self.command_ns,
-            seek: Seek {
-                settle_ns: self.settle_ns,
-                root_ns: self.seek_root_ns,
-                linear_from: self.seek_linear_from,
-                full_ns: self.seek_full_ns,
-            },
-            bytes_per_s: TrackRates {
-                outer: self.outer_bytes_per_s,
-                inner: self.inner_bytes_per_s,
-            },
-            buffer: BufferModel {
-                segments: self.buffer_segments,
-                segment_bytes: self.buffer_segment_bytes,
-                hit_ns: self.buffer_hit_ns,
-                interface_bytes_per_s: self.interface_bytes_per_s,
-            },
-            queue_depth: self.queue_depth,
-            patience_ns: self.patience_ns,
-        }
-    }
-}
-
-impl ArrayFile {
-    fn of(model: &ArrayModel) -> ArrayFile {
-        ArrayFile {
-            ps_per_kib: model.ps_per_kib,
-            overhead: model.overhead.to_vec(),
-        }
-    }
-
-    fn model(&self) -> ArrayModel {
-        ArrayModel {
-            overhead: leaked(&self.overhead),
-            ps_per_kib: self.ps_per_kib,
-            slices: None,
-        }
-    }
+/// Reads the rows of a table. Their memory is never freed, as that of a preset.
+pub fn leaked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<&'static [T], D::Error> {
+    Ok(Vec::deserialize(from)?.leak())
 }
 
 // Checks the ranges of a model file and reports the first invalid key. It rejects numbers that the simulator cannot
@@ -348,8 +203,16 @@ impl ModelFile {
         self.one_kind()?;
         if let Some(disk) = &self.disk {
             range("disk.command_ns", disk.command_ns, TIME)?;
-            max_transfer("disk", disk.max_transfer_bytes)?;
-            slopes("disk.slopes", &disk.slopes)?;
+            let transfer = disk.max_transfer_bytes.unwrap_or(MAX_OFFSET);
+            range("disk.max_transfer_bytes", transfer, (512, MAX_OFFSET))?;
+            let rows = disk.slopes.iter().map(|s| (s.from_bytes, s.ps_per_kib));
+            table(
+                "disk.slopes",
+                ["from_bytes", "ps_per_kib"],
+                rows,
+                0,
+                PS_PER_KIB,
+            )?;
         }
         self.lanes.as_ref().map_or(Ok(()), lanes)?;
         self.hdd.as_ref().map_or(Ok(()), hdd)?;
@@ -400,26 +263,23 @@ fn throttle(file: &Throttle) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn max_transfer(table: &str, bytes: Option<u64>) -> Result<(), Refusal> {
-    bytes.map_or(Ok(()), |bytes| {
-        range(
-            &format!("{table}.max_transfer_bytes"),
-            bytes,
-            (512, MAX_OFFSET),
-        )
-    })
-}
-
-fn slopes(key: &str, slopes: &[Slope]) -> Result<(), Refusal> {
-    if slopes.is_empty() || slopes.len() > MAX_ROWS {
-        return refuse(key, &format!("there must be 1 to {MAX_ROWS}"));
+/// Checks a table whose first column starts at `first` and increases.
+fn table(
+    key: &str,
+    [from, value]: [&str; 2],
+    rows: impl Iterator<Item = (u64, u64)>,
+    first: u64,
+    allowed: (u64, u64),
+) -> Result<(), Refusal> {
+    let rows: Vec<(u64, u64)> = rows.collect();
+    if rows.is_empty() || rows.len() > MAX_ROWS {
+        return refuse(key, &format!("there must be 1 to {MAX_ROWS} rows"));
     }
-    if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
-        return refuse(key, "from_bytes must start at 0 and increase");
+    if rows[0].0 != first || !rows.is_sorted_by(|a, b| a.0 < b.0) {
+        return refuse(key, &format!("{from} must start at {first} and increase"));
     }
-    slopes
-        .iter()
-        .try_for_each(|s| range(&format!("{key}.ps_per_kib"), s.ps_per_kib, PS_PER_KIB))
+    let mut values = rows.iter();
+    values.try_for_each(|row| range(&format!("{key}.{value}"), row.1, allowed))
 }
 
 fn lanes(f: &LanesModel) -> Result<(), Refusal> {
@@ -431,56 +291,36 @@ fn lanes(f: &LanesModel) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn hdd(f: &HddFile) -> Result<(), Refusal> {
-    if !(0.0..=1.0).contains(&f.seek_linear_from) {
-        return refuse("hdd.seek_linear_from", "it is not between 0 and 1");
+fn hdd(f: &HddModel) -> Result<(), Refusal> {
+    if !(0.0..=1.0).contains(&f.seek.linear_from) {
+        return refuse("hdd.seek.linear_from", "it is not between 0 and 1");
     }
+    let (rates, buffer) = (f.bytes_per_s, f.buffer);
     InTable("hdd")
         .range("rpm", u64::from(f.rpm), (60, 100_000))?
         .range("command_ns", f.command_ns, TIME)?
-        .range("settle_ns", f.settle_ns, TIME)?
-        .range("seek_root_ns", f.seek_root_ns, TIME)?
-        .range("seek_full_ns", f.seek_full_ns, TIME)?
-        .range("inner_bytes_per_s", f.inner_bytes_per_s, RATES)?
-        .range(
-            "outer_bytes_per_s",
-            f.outer_bytes_per_s,
-            (f.inner_bytes_per_s, RATES.1),
-        )?
-        .range(
-            "buffer_segments",
-            u64::from(f.buffer_segments),
-            (0, MAX_AT_ONCE),
-        )?
-        .range("buffer_segment_bytes", f.buffer_segment_bytes, (1, 1 << 40))?
-        .range("buffer_hit_ns", f.buffer_hit_ns, TIME)?
-        .range("interface_bytes_per_s", f.interface_bytes_per_s, RATES)?
         .range("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE))?
-        .range("patience_ns", f.patience_ns, TIME)?;
+        .range("patience_ns", f.patience_ns, TIME)?
+        .range("seek.settle_ns", f.seek.settle_ns, TIME)?
+        .range("seek.root_ns", f.seek.root_ns, TIME)?
+        .range("seek.full_ns", f.seek.full_ns, TIME)?
+        .range("bytes_per_s.inner", rates.inner, RATES)?
+        .range("bytes_per_s.outer", rates.outer, (rates.inner, RATES.1))?
+        .range("buffer.segments", buffer.segments.into(), (0, MAX_AT_ONCE))?
+        .range("buffer.segment_bytes", buffer.segment_bytes, (1, 1 << 40))?
+        .range("buffer.hit_ns", buffer.hit_ns, TIME)?
+        .range(
+            "buffer.interface_bytes_per_s",
+            buffer.interface_bytes_per_s,
+            RATES,
+        )?;
     Ok(())
 }
 
-fn array(f: &ArrayFile) -> Result<(), Refusal> {
+fn array(f: &ArrayModel) -> Result<(), Refusal> {
     range("array.ps_per_kib", f.ps_per_kib, PS_PER_KIB)?;
-    if f.overhead.is_empty() || f.overhead.len() > MAX_ROWS {
-        return refuse(
-            "array.overhead",
-            &format!("there must be 1 to {MAX_ROWS} rows"),
-        );
-    }
-    if f.overhead[0].from_readers != 1
-        || !f
-            .overhead
-            .is_sorted_by(|a, b| a.from_readers < b.from_readers)
-    {
-        return refuse(
-            "array.overhead",
-            "from_readers must start at 1 and increase",
-        );
-    }
-    f.overhead
-        .iter()
-        .try_for_each(|row| range("array.overhead.ns", row.ns, TIME))
+    let rows = f.overhead.iter().map(|o| (o.from_readers.into(), o.ns));
+    table("array.overhead", ["from_readers", "ns"], rows, 1, TIME)
 }
 
 fn ssd(f: &SsdModel) -> Result<(), Refusal> {

@@ -15,9 +15,11 @@
 
 use super::platter::Platter;
 use crate::device::span_ns;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct BufferModel {
     /// Number of segments; 0: no buffer.
     pub segments: u32,

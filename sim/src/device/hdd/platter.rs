@@ -15,6 +15,8 @@
 //!   wait      the time from a moment until an angle is under the head
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 /// Number of zones. Chosen: a step from one zone to the next is about 5 %, and a lookup is still fast.
 const ZONES: u64 = 16;
 /// Internal unit of time: 1024 ticks are a picosecond, so that `bytes * ps_per_kib` is an exact number of ticks.
@@ -22,7 +24,8 @@ const TICKS_PER_NS: u64 = 1024 * 1000;
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 /// The rate in bytes per second at which data passes under the head.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrackRates {
     /// At the outer edge, where offset 0 is.
     pub outer: u64,
@@ -31,7 +34,8 @@ pub struct TrackRates {
 }
 
 /// The time that the arm needs for a movement (seek), as a function of the distance.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Seek {
     /// Time of any movement, in nanoseconds: the head settles.
     pub settle_ns: u64,
