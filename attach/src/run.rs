@@ -25,7 +25,6 @@
 //! | `devices.rs` | which storage is examined, read ahead from, or ignored |
 //! | `ahead.rs` | the readahead of slow storage |
 //! | `command.rs` | the loop |
-//! | `page.rs` | the result as a page |
 //!
 //! Errors of foreread never reach the command, no setting of a device is changed, and tracing never outlives the run.
 
@@ -38,7 +37,6 @@ mod gain;
 mod jobs;
 mod leases;
 mod look;
-mod page;
 mod progress;
 mod seek;
 mod tap;
@@ -47,7 +45,6 @@ mod waits;
 mod walk;
 mod watcher;
 
-pub use page::page;
 pub use watcher::WatchBy;
 
 use foreread_core::policy::PolicySpec;

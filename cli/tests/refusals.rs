@@ -35,7 +35,7 @@ compare --policy oracle --on data
 compare sequentail
 compare random:recrod=4K
 compare readers --on data
-compare mmap-console:bytes=1M --on data
+compare mapped-random --on data
 compare random --on model:nvme --format csv
 compare --memory 99999999999999999999
 compare sequential --on model:nvme --size 1M --runs 1 --memory 5

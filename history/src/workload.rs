@@ -1,22 +1,19 @@
 //! Workloads of publications that did not publish their traces; foreread generates these workloads so that they match the published
 //! figures.
 //!
-//! `population` and `volume` are shared code, not workloads.
+//! `volume` is shared code, not a workload.
 
-mod population;
 mod volume;
 
 mod blkid;
 mod boot_ide;
-mod mmap_console;
-mod mmap_desktop;
 mod virtual_machines;
 
 use foreread_core::policy::SpecError;
 use foreread_sim::workload::{self, Info, WorkloadChoice};
 
-/// Reads of programs, from small devices and through mappings [Wu 2010a, 2010b].
-static PROGRAMS: &[&Info] = &[&blkid::INFO, &mmap_desktop::INFO, &mmap_console::INFO];
+/// Reads of programs from small devices [Wu 2010b].
+static PROGRAMS: &[&Info] = &[&blkid::INFO];
 
 /// Reads of virtual machines, from a volume [Crume 2014].
 static VOLUMES: &[&Info] = &[

@@ -130,8 +130,6 @@ fn the_published_are_before_the_kernel_of_today() {
         [
             "thrash",
             "blkid",
-            "mmap-desktop",
-            "mmap-console",
             "tree",
             "processes",
             "mapped-random",

@@ -102,7 +102,7 @@ fn check_limits(
             START,
             net.rtt_p99_ns.unwrap_or(0) as f64 / 1e9,
         ),
-        Model::Disk(_) | Model::Array(_) | Model::Lanes(_) => (false, START, 0.0),
+        Model::Disk(_) | Model::Lanes(_) => (false, START, 0.0),
     };
     let table = tables(
         name,
@@ -169,7 +169,7 @@ fn the_oracle_wins_where_it_once_lost() {
         ),
         (
             "thrash:streams=4,think=1000",
-            "raid-6disk",
+            "x25-m",
             16 << 20,
             64 << 20,
             "linux-2.6.0",
@@ -277,15 +277,7 @@ fn every_policy() -> Vec<&'static str> {
 fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle() {
     let (all, mut beaten) = (every_policy(), Vec::new());
     for (n, name, size, preset) in pairs() {
-        let long = [
-            "boot-ide",
-            "boot-virtio",
-            "grep-ide",
-            "grep-virtio",
-            "mmap-desktop",
-            "mmap-console",
-        ]
-        .contains(&name);
+        let long = ["boot-ide", "boot-virtio", "grep-ide", "grep-virtio"].contains(&name);
         let some = all
             .iter()
             .enumerate()

@@ -21,14 +21,12 @@
 //!
 //! Each kind of device has a file in this folder. [`presets`] lists the named devices with their parameters.
 
-pub mod array;
 pub mod custom;
 pub mod disk;
 pub mod hdd;
 pub mod lanes;
 pub mod net;
 pub mod presets;
-pub mod sliced;
 pub mod ssd;
 pub mod throttle;
 

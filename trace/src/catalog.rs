@@ -72,7 +72,7 @@ fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
         )),
         _ if head.starts_with(b"PERFILE2") => Some((
             "a binary perf recording",
-            "print it: perf trace -i perf.data > FILE.txt",
+            "print it: perf script -i perf.data > FILE.txt",
         )),
         _ if head.starts_with(b"\x17\x08Dtracing") => Some((
             "a binary trace-cmd recording",
@@ -106,7 +106,7 @@ mod tests {
             ),
             (
                 b"PERFILE2\x68\0\0\0\0\0\0\0",
-                "a binary perf recording: t; print it: perf trace",
+                "a binary perf recording: t; print it: perf script",
             ),
             (
                 b"\x17\x08Dtracing6\0",

@@ -11,7 +11,6 @@ mod csv;
 mod darshan;
 mod fio;
 mod ftrace;
-mod perf_trace;
 mod published;
 mod rbd_replay;
 mod scan;
@@ -34,7 +33,6 @@ pub static ALL: &[&Format] = &[
     &csv::FORMAT,
     &darshan::FORMAT,
     &published::MSR,
-    &perf_trace::FORMAT,
     &rbd_replay::FORMAT,
     &published::SPC,
     &published::SYSTOR,

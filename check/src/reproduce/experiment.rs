@@ -2,15 +2,14 @@
 //! kind of measurement there is a function in this file, in [`super::rules`] or in [`super::sweep`].
 //!
 //! ```text
-//!   kib_s readers 4 128K eva                          a run of `readers` with three arguments; the mean of its runs
+//!   reads_s queries 8 original                        a run of `queries` with two arguments; the mean of its runs
 //!   time_s rbd boot-ide none / time_s rbd boot-ide rbd-plain
 //!   1024 / 119.91                                     numbers; from left to right, with `/`, `*`, `+` and `-`
 //!   window 2 linux-2.6.31:max=128K 0+1024,1536+16384  what a policy decides, without time
 //!   left_out usb-2g 4K                                a model fitted to the other rows
 //! ```
-//! A device is given as the name of a preset model, with changes after `+`. For example, `eva+slices` adds an I/O scheduler with the time
-//! slices of CFQ, and `x25-m+command=167000` adds 167,000 ns to each command. `disk-2003+hit=50000` sets the time for a page from the
-//! drive's buffer to 50,000 ns.
+//! A device is given as the name of a preset model, with a change after `+`. For example, `x25-m+command=167000` adds 167,000 ns to each
+//! command, and `disk-2003+hit=50000` sets the time for a page from the drive's buffer to 50,000 ns.
 
 use super::published::{self, Experiment};
 use super::{Options, ReproduceError, asked, bytes, rules, sweep};
@@ -19,7 +18,6 @@ use foreread_report::number::MB;
 use foreread_report::progress::Progress;
 use foreread_sim::device::alone_ns;
 use foreread_sim::device::presets::{self, Model, Preset};
-use foreread_sim::device::sliced::Slices;
 use foreread_sim::simulator::RunResult;
 use std::collections::HashMap;
 
@@ -30,16 +28,13 @@ const SIGMAS: f64 = 3.0;
 type Metric = fn(&RunResult) -> f64;
 
 /// The metrics of a run, by name. A figure is the mean over the runs.
-const METRICS: [(&str, Metric); 16] = [
+const METRICS: [(&str, Metric); 14] = [
     ("time_s", |run| run.time_s),
     ("mib_s", |run| {
         run.stats.demand_bytes as f64 / MIB / run.time_s
     }),
     ("mb_s", |run| {
         run.stats.demand_bytes as f64 / MB / run.time_s
-    }),
-    ("kib_s", |run| {
-        run.stats.demand_bytes as f64 / 1024.0 / run.time_s
     }),
     ("reads_s", |run| run.stats.demand_reads as f64 / run.time_s),
     ("reads", |run| run.stats.demand_reads as f64),
@@ -56,7 +51,6 @@ const METRICS: [(&str, Metric); 16] = [
     ("starts", |run| {
         run.stats.ra_planned_ops as f64 / run.stats.demand_reads as f64
     }),
-    ("max_latency_us", |run| run.latency.max() as f64 / 1e3),
 ];
 
 /// Executes the experiments of expressions, each experiment once.
@@ -139,7 +133,6 @@ impl<'a> Experiments<'a> {
         let ns: u64 = value.parse().map_err(asked)?;
         let mut model = preset.model;
         match (key, &mut model) {
-            ("slices", Model::Array(array)) => array.slices = Some(Slices::CFQ),
             ("command", Model::Disk(disk)) => disk.command_ns += ns,
             ("command", Model::Hdd(disk)) => disk.command_ns += ns,
             ("hit", Model::Hdd(disk)) => disk.buffer.hit_ns = ns,

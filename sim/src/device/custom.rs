@@ -191,7 +191,7 @@ mod tests {
         assert!(refused("rbd", "rtt_ns = 690000", "").contains("missing field `rtt_ns`"));
         assert!(refused("rbd", "[net]", "[new]").contains("unknown field `new`"));
         let two = format!(
-            "{}\n[array]\nps_per_kib = 1\noverhead = [{{ from_readers = 1, ns = 1 }}]\n",
+            "{}\n[disk]\ncommand_ns = 1\nslopes = [{{ from_bytes = 0, ps_per_kib = 1 }}]\n",
             text_of("rbd")
         );
         assert!(
@@ -229,7 +229,6 @@ mod tests {
             x25-m | from_bytes = 65536 | from_bytes = 262144 | disk.slopes
             x25-m | from_bytes = 0 | from_bytes = 1 | disk.slopes
             usb-2g | max_transfer_bytes = 122880 | max_transfer_bytes = 511 | disk.max_transfer_bytes
-            eva | from_readers = 1 | from_readers = 2 | array.overhead
             ssd-sata | channels = 8 | channels = 0 | ssd.channels
             ssd-sata | queue_depth = 32 | queue_depth = 65537 | ssd.queue_depth
             ssd-sata | collisions_per_million = 1000 | collisions_per_million = 1000001 | collisions_per_million

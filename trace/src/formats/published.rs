@@ -2,14 +2,11 @@
 
 use super::scan::{Names, SECOND_NS, SECTOR, US_NS, decimal_ns, number, whole_lines};
 use super::step::{Lines, Text, items};
-use crate::error::{Fault, TracePosition};
-use crate::format::{ExportFn, ExportReport, Fit, Format, Output, Pairs};
+use crate::error::Fault;
+use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
-use crate::{
-    FileInfo, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record, TraceError, order,
-};
+use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record, TraceError, order};
 use std::collections::VecDeque;
-use std::io::{BufWriter, Write};
 use std::ops::Range;
 
 macro_rules! published {
@@ -23,7 +20,7 @@ macro_rules! published {
                 keys: &[],
                 detect: |head| (TABLE.fit)(&TABLE, head),
                 import: |inputs, pairs| TABLE.import(inputs, &pairs),
-                export: TABLE.export,
+                export: None,
             }
         };
     )*};
@@ -110,8 +107,8 @@ published! {
         fit: |table, head| table.lines(head, |_, _| true),
     }
 
-    /// The format of the Storage Performance Council, used for example by the traces of the UMass repository; it is
-    /// read and written. With whole seconds, it could be another table with the same columns.
+    /// The format of the Storage Performance Council, used for example by the traces of the UMass repository. With
+    /// whole seconds, it could be another table with the same columns.
     SPC {
         name: "spc",
         summary: "SPC, UMass: CSV without header; seconds with decimals, blocks of 512 bytes, sizes in bytes",
@@ -131,7 +128,6 @@ published! {
         fit: |table, head| table.lines(head, |line, _| {
             line.rsplit(|b| *b == b',').next().is_some_and(|stamp| stamp.contains(&b'.'))
         }),
-        export: Some(export_spc),
     }
 
     /// The virtual desktops of SYSTOR 2017. Times have nine decimals, of which six are measured. A blank IOType is a
@@ -205,75 +201,6 @@ fn counted(table: &Preset, head: &[u8]) -> Fit {
     });
     let few = head.iter().filter(|b| **b == b'\n').count() < SURE_LINES;
     if few { fit.min(Fit::Maybe) } else { fit }
-}
-
-// Writes `spc`, the format of the Storage Performance Council; `published` reads it.
-//
-// The format needs times, so a trace without them is refused. It has no file names.
-
-pub fn export_spc(
-    _header: &Header,
-    pairs: Pairs,
-    items: Items,
-    output: Output,
-) -> Result<ExportReport, TraceError> {
-    pairs.finish(&output.path, "spc", &[])?;
-    let mut to = BufWriter::with_capacity(1 << 16, output.to);
-    let (mut all, mut written) = (0, 0);
-    let left_out = LeftOut::default();
-    let count = |reason| left_out.count(reason);
-    for item in items {
-        let record = match item? {
-            Item::File(_) => {
-                count("names of files");
-                continue;
-            }
-            Item::Record(record) => record,
-        };
-        all += 1;
-        let op = match record.op {
-            Op::Read => 'r',
-            Op::Write => 'w',
-            Op::Fault => {
-                count("page faults, written as reads");
-                'r'
-            }
-            Op::Hint(_) => {
-                count("hints");
-                continue;
-            }
-        };
-        let Some(start) = record.start_ns else {
-            let remedy = "write it as csv or in foreread's own format";
-            return Err(TraceError::new(
-                &output.path,
-                TracePosition::Record(all),
-                "spc needs times, and this trace has none",
-                remedy,
-            ));
-        };
-        let before = record.offset % SECTOR;
-        if before > 0 {
-            count("reads and writes whose start was rounded down to a block of 512 bytes");
-        }
-        if record.end_ns.is_some() {
-            count("ends");
-        }
-        if !record.after.is_empty() {
-            count("dependencies");
-        }
-        let (block, len) = (record.offset / SECTOR, record.len + before);
-        let (s, ns) = (start / SECOND_NS, start % SECOND_NS);
-        let line = writeln!(to, "{},{block},{len},{op},{s}.{ns:09}", record.file);
-        line.map_err(|error| TraceError::not_written(&output.path, &error))?;
-        written += 1;
-    }
-    to.flush()
-        .map_err(|error| TraceError::not_written(&output.path, &error))?;
-    Ok(ExportReport {
-        records: written,
-        left_out: left_out.so_far(),
-    })
 }
 
 // Shared by the published tables of block requests: a line is a row with a fixed number of fields, and a volume is a file.
@@ -465,7 +392,6 @@ pub struct Preset {
     /// Makes a file name from a volume's name.
     pub volume: fn(&[u8]) -> String,
     pub fit: fn(&Preset, &[u8]) -> Fit,
-    pub export: Option<ExportFn>,
 }
 
 impl Preset {
@@ -484,7 +410,6 @@ impl Preset {
         notes: &[],
         volume: |volume| String::from_utf8_lossy(volume).into_owned(),
         fit: |_, _| Fit::No,
-        export: None,
     };
 
     fn has(&self, is: impl Fn(&Column) -> bool) -> bool {

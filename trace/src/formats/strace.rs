@@ -159,8 +159,6 @@ pub(super) struct Strace {
     /// What each name refers to.
     files: Vec<Name>,
     next_file: u32,
-    /// Whether an open may show no name (perf); then a descriptor number does not identify one file.
-    pub(super) opens_unnamed: bool,
     unfinished: HashMap<u32, UnfinishedCall>,
     unfinished_bytes: usize,
     /// Records in the order of their calls; `None` if the call is still unfinished.
@@ -201,7 +199,6 @@ impl Strace {
             names: Names::default(),
             files: Vec::new(),
             next_file: 0,
-            opens_unnamed: false,
             unfinished: HashMap::new(),
             unfinished_bytes: 0,
             held: HeldRecords::default(),

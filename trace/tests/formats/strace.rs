@@ -155,25 +155,6 @@ fn every_kind_of_time_is_read() {
     }
 }
 
-/// The real `perf trace`, which needs root or `perf_event_paranoid` of -1.
-#[test]
-fn every_byte_that_dd_reads_is_in_perf_trace() {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("in put"), vec![1; 24 << 10]).expect("writable");
-    let words = [&["trace", "-o", "trace", "--"][..], &DD].concat();
-    let Some(read) = traced(folder.path(), "perf", "perf-trace", &words) else {
-        return;
-    };
-    let blocks = |op: Op| {
-        let records = read.records().into_iter();
-        let of_dd = records.filter(|r| r.op == op && r.len == 4096);
-        of_dd.map(|r| r.offset / 4096).collect::<Vec<_>>()
-    };
-    let read_at = blocks(Op::Read);
-    assert!((1..6).all(|block| read_at.contains(&block)), "{read_at:?}");
-    assert_eq!(blocks(Op::Write), [0, 1, 2, 3, 4]);
-}
-
 const PROGRAM: &str = "
 import os, threading
 f = os.open('data', os.O_RDONLY)

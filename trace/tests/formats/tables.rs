@@ -80,31 +80,6 @@ fn files_of_one_name_become_one_and_are_counted() {
 }
 
 #[test]
-fn spc_keeps_places_and_times() {
-    let mut items = vec![file("ASU 0", None)];
-    let record = |offset, len, start| {
-        Item::Record(Record {
-            start_ns: Some(start),
-            ..Record::read(0, offset, len)
-        })
-    };
-    items.extend([record(512, 7, 0), record(0, 5 << 30, 1_000_000_001)]);
-    let (read, left_out) = again("spc", "spc", &Header::default(), &items);
-    let names = ("names of files", 1);
-    assert_eq!((read.items, left_out), (items.clone(), vec![names]));
-    items.push(record(513, 511, 1_000_000_001));
-    let (read, left_out) = again("spc", "spc", &Header::default(), &items);
-    let third = read.records()[2];
-    assert_eq!((third.offset, third.len), (512, 512));
-    let begin = "reads and writes whose start was rounded down to a block of 512 bytes";
-    assert_eq!(left_out, [names, (begin, 1)]);
-    items.push(Item::Record(Record::read(0, 0, 1)));
-    let error = write("spc", &Header::default(), &items).expect_err("no time");
-    let what = "spc needs times, and this trace has none: out, record 4; write it as csv or in foreread's own format";
-    assert_eq!(error, what);
-}
-
-#[test]
 fn an_overlong_line_is_named() {
     let long = vec![b'1'; MAX_LINE_BYTES + 1];
     for format in ["msr", "csv", "blkparse:action=Q"] {

@@ -1,8 +1,7 @@
 //! The keys of a model file, their ranges, and the conversion to a preset.
 
 use super::SCHEMA;
-use crate::device::array::ArrayModel;
-use crate::device::disk::DiskModel;
+use crate::device::disk::{DiskModel, Slope};
 use crate::device::hdd::HddModel;
 use crate::device::lanes::LanesModel;
 use crate::device::net::NetModel;
@@ -13,7 +12,7 @@ use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use foreread_core::units::MAX_OFFSET;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A model file. A model file has exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net`, and optionally
+/// A model file. A model file has exactly one of the tables `disk`, `lanes`, `hdd`, `ssd` and `net`, and optionally
 /// `throttle`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +39,6 @@ pub struct ModelFile {
     pub disk: Option<DiskModel>,
     pub lanes: Option<LanesModel>,
     pub hdd: Option<HddModel>,
-    pub array: Option<ArrayModel>,
     pub ssd: Option<SsdModel>,
     pub net: Option<NetModel>,
     pub throttle: Option<Throttle>,
@@ -84,7 +82,6 @@ impl ModelFile {
         let model = (self.disk.map(Model::Disk))
             .or_else(|| self.lanes.map(Model::Lanes))
             .or_else(|| hdd.map(Model::Hdd))
-            .or_else(|| self.array.map(Model::Array))
             .or_else(|| self.ssd.map(Model::Ssd))
             .or_else(|| self.net.map(Model::Net))
             .expect("a checked file has a table of figures");
@@ -205,18 +202,10 @@ impl ModelFile {
             range("disk.command_ns", disk.command_ns, TIME)?;
             let transfer = disk.max_transfer_bytes.unwrap_or(MAX_OFFSET);
             range("disk.max_transfer_bytes", transfer, (512, MAX_OFFSET))?;
-            let rows = disk.slopes.iter().map(|s| (s.from_bytes, s.ps_per_kib));
-            table(
-                "disk.slopes",
-                ["from_bytes", "ps_per_kib"],
-                rows,
-                0,
-                PS_PER_KIB,
-            )?;
+            slopes(disk.slopes)?;
         }
         self.lanes.as_ref().map_or(Ok(()), lanes)?;
         self.hdd.as_ref().map_or(Ok(()), hdd)?;
-        self.array.as_ref().map_or(Ok(()), array)?;
         self.ssd.as_ref().map_or(Ok(()), ssd)?;
         self.net.as_ref().map_or(Ok(()), net)?;
         self.throttle.as_ref().map_or(Ok(()), throttle)?;
@@ -228,7 +217,6 @@ impl ModelFile {
             self.disk.is_some(),
             self.lanes.is_some(),
             self.hdd.is_some(),
-            self.array.is_some(),
             self.ssd.is_some(),
             self.net.is_some(),
         ];
@@ -236,7 +224,7 @@ impl ModelFile {
             1 => Ok(()),
             _ => refuse(
                 "figures",
-                "exactly one of the tables [disk], [lanes], [hdd], [array], [ssd] and [net] is required",
+                "exactly one of the tables [disk], [lanes], [hdd], [ssd] and [net] is required",
             ),
         }
     }
@@ -263,23 +251,15 @@ fn throttle(file: &Throttle) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks a table whose first column starts at `first` and increases.
-fn table(
-    key: &str,
-    [from, value]: [&str; 2],
-    rows: impl Iterator<Item = (u64, u64)>,
-    first: u64,
-    allowed: (u64, u64),
-) -> Result<(), Refusal> {
-    let rows: Vec<(u64, u64)> = rows.collect();
-    if rows.is_empty() || rows.len() > MAX_ROWS {
-        return refuse(key, &format!("there must be 1 to {MAX_ROWS} rows"));
+fn slopes(slopes: &[Slope]) -> Result<(), Refusal> {
+    if slopes.is_empty() || slopes.len() > MAX_ROWS {
+        return refuse("disk.slopes", &format!("there must be 1 to {MAX_ROWS}"));
     }
-    if rows[0].0 != first || !rows.is_sorted_by(|a, b| a.0 < b.0) {
-        return refuse(key, &format!("{from} must start at {first} and increase"));
+    if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
+        return refuse("disk.slopes", "from_bytes must start at 0 and increase");
     }
-    let mut values = rows.iter();
-    values.try_for_each(|row| range(&format!("{key}.{value}"), row.1, allowed))
+    let mut rows = slopes.iter();
+    rows.try_for_each(|s| range("disk.slopes.ps_per_kib", s.ps_per_kib, PS_PER_KIB))
 }
 
 fn lanes(f: &LanesModel) -> Result<(), Refusal> {
@@ -315,12 +295,6 @@ fn hdd(f: &HddModel) -> Result<(), Refusal> {
             RATES,
         )?;
     Ok(())
-}
-
-fn array(f: &ArrayModel) -> Result<(), Refusal> {
-    range("array.ps_per_kib", f.ps_per_kib, PS_PER_KIB)?;
-    let rows = f.overhead.iter().map(|o| (o.from_readers.into(), o.ns));
-    table("array.overhead", ["from_readers", "ns"], rows, 1, TIME)
 }
 
 fn ssd(f: &SsdModel) -> Result<(), Refusal> {

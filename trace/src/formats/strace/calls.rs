@@ -374,10 +374,7 @@ impl Strace {
         let name = match name {
             Some(name) => name,
             // Without -y, and opened before the trace: only the number is known.
-            None if !self.opens_unnamed => {
-                self.number_of(format!("fd {fd} of {}", call.thread).as_bytes(), false)?
-            }
-            None => self.number_of(format!("without a name, open {open}").as_bytes(), false)?,
+            None => self.number_of(format!("fd {fd} of {}", call.thread).as_bytes(), false)?,
         };
         match (&self.files[name as usize], offset) {
             (Name::Not(why), _) => return Ok(self.pass(why)),
