@@ -7,7 +7,6 @@
 //! `doctor` examines devices without root, and without opening them. No setting is changed unless the user asks for it.
 
 pub mod fix;
-pub mod identity;
 pub mod judge;
 pub mod look;
 pub mod measure;

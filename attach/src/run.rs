@@ -35,13 +35,10 @@ mod files;
 mod find;
 mod gain;
 mod jobs;
-mod leases;
 mod look;
 mod progress;
-mod seek;
 mod tap;
 mod tasks;
-mod waits;
 mod walk;
 mod watcher;
 
@@ -52,7 +49,7 @@ use foreread_core::stats::Stats;
 use foreread_lab::verdict::{Confidence, Means, Step, Verdict, mount_behind, record_lines};
 use foreread_observe::record::Target;
 use gain::{Gain, Reason};
-use waits::Waits;
+use look::Waits;
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {

@@ -16,18 +16,38 @@ mod budget;
 pub mod engine;
 mod files;
 mod filler;
-#[cfg(feature = "lab")]
-mod judge;
-mod left_out;
 mod state;
 mod whole;
 
 pub use budget::Budget;
+pub use filler::{FillReport, FillSettings, Filler};
+pub use state::FillCounts;
+use std::path::PathBuf;
+pub use whole::whole_files;
+#[cfg(feature = "lab")]
+mod judge;
 #[cfg(feature = "lab")]
 pub(crate) use files::mounted_device;
-pub use filler::{FillReport, FillSettings, Filler};
 #[cfg(feature = "lab")]
 pub use judge::{FetchUse, judge};
-pub use left_out::{LeftOut, MAX_LEFT_OUT};
-pub use state::FillCounts;
-pub use whole::whole_files;
+
+/// Maximum number of left-out files that are listed by name.
+pub const MAX_LEFT_OUT: usize = 1000;
+
+/// A file or folder that is not read, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The file or folder.
+    pub path: PathBuf,
+    pub why: String,
+}
+
+impl LeftOut {
+    /// The left-out files to list, by path.
+    pub(crate) fn named(all: impl Iterator<Item = LeftOut>) -> Vec<LeftOut> {
+        let mut all: Vec<LeftOut> = all.collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all.truncate(MAX_LEFT_OUT);
+        all
+    }
+}

@@ -10,7 +10,5 @@ pub mod pages;
 #[cfg(feature = "rbd")]
 pub mod rbd;
 #[cfg(feature = "rbd")]
-pub mod rbd_cases;
 pub mod recording;
 pub mod world;
-pub mod worlds;

@@ -40,7 +40,6 @@ pub mod opponents;
 mod streams;
 pub mod targets;
 pub mod verdict;
-pub mod watcher;
 pub mod workloads;
 
 pub use cells::{Cell, Design};

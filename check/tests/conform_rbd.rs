@@ -1,6 +1,6 @@
 //! Compares `rbd-aligned` with librbd itself on a cluster of one machine: the published tables and some random sequences.
+use foreread_check::conform::rbd::{Case, published, random};
 use foreread_check::conform::rbd::{Images, check};
-use foreread_check::conform::rbd_cases::{Case, published, random};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;

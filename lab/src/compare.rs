@@ -11,41 +11,38 @@
 //!                                           Target::run: simulator::run, live::engine, live::kernel ...
 //! ```
 
-mod amounts;
 mod cache;
 mod error;
 mod reads;
 mod rows;
-mod site;
 mod targets;
-mod usual;
 pub mod vary;
 pub mod watched;
 
 use crate::live;
+use crate::live::LiveError;
 use crate::replay::Replay;
 use crate::report::row::NOTE_OF_PAGES;
 use crate::report::{PolicyRuns, RowKind, SpanCut, Table};
-pub use amounts::*;
 pub use error::CompareError;
-use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread::Readahead;
+use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_os::output;
-use foreread_report::{number, progress::Progress};
-use foreread_sim::limits::{self, bound::Bound};
+use foreread_report::number;
+use foreread_report::progress::Progress;
+use foreread_sim::limits;
+use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
 use reads::Reads;
 use rows::{ReadBy, Row};
-pub use site::Site;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 pub use targets::{CompareOn, NameError, file, model, model_live, parse, preset, source};
 use targets::{Description, Run, Target};
-pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
-use usual::{chosen, wide};
 
 /// The parameters of a comparison. For values that the user did not set, this module chooses defaults.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +174,7 @@ pub fn run_each<P: Progress>(
             )?);
         }
     }
-    site::make_log_folder(plan, &places)?;
+    make_log_folder(plan, &places)?;
     let mut missing = Vec::new();
     for case in cases {
         if plan.is_stopped() {
@@ -513,4 +510,116 @@ fn interrupted(run: u32, turn: usize, rows: usize, runs: u32) -> String {
         0 => format!("Interrupted: {turn} of {rows} rows were measured, each in a single run"),
         run => format!("Interrupted: {run} of {runs} runs of each row were completed"),
     }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// The policy that is used if none is named: it gets a row besides the usual ones.
+    pub policy: Option<PolicyDraft>,
+    /// Values for policies that leave `max` or `min` open. Not used on a model, where each policy has its published
+    /// values.
+    pub readahead: Vec<Readahead>,
+    /// Where these settings come from, a sentence each, for the notes of every table.
+    pub notes: Vec<String>,
+}
+
+/// Creates the folder of event logs, if a run will write one.
+fn make_log_folder(plan: &ComparePlan, targets: &[Box<dyn Target>]) -> Result<(), CompareError> {
+    let live = targets.iter().any(|target| !target.describe().is_simulated);
+    let Some(folder) = plan.event_logs.as_ref().filter(|_| live) else {
+        return Ok(());
+    };
+    let failed = LiveError::io(format!(
+        "creating the folder for event logs {}",
+        folder.display()
+    ));
+    std::fs::create_dir_all(folder)
+        .map_err(failed)
+        .map_err(CompareError::from)
+}
+
+/// Default number of runs on a device model: these runs take little time, and an evaluation needs at least 20 seeds.
+pub const MODEL_RUNS: u32 = 20;
+/// Default number of runs on a file that the user gives: on real hardware, a comparison needs at least ten pairs of
+/// runs.
+pub const FILE_RUNS: u32 = 10;
+/// Number of runs on the scratch file, which is measured if the user gives no source.
+pub const SCRATCH_RUNS: u32 = 5;
+/// Default time, in seconds, for all tables of a source that the user gives. Measuring a table ends when the table's part of this time is
+/// used up and at least [`MIN_RUNS`] runs are done, unless the user set the number of runs.
+pub const NAMED_SECONDS: u64 = 90;
+/// Assumed number of runs in a table: [`MIN_RUNS`] of six rows. A workload is shortened until a run without readahead takes at
+/// most this part of the table's time.
+const RUNS_OF_TABLE: u64 = 18;
+/// Smallest span of a workload on such a source: in less, no readahead gets going.
+const MIN_REMOTE_SPAN_BYTES: u64 = 256 << 10;
+/// Like [`NAMED_SECONDS`], for the scratch file of a call without arguments; writing the file takes a few seconds
+/// more.
+const SCRATCH_SECONDS: u64 = 22;
+/// With fewer runs no interval has a meaning.
+const MIN_RUNS: u32 = 3;
+/// Default size of the cache: small enough for any machine, but larger than any readahead window.
+pub const CACHE_BYTES: u64 = 256 << 20;
+/// Default number of bytes that a workload spans on a device model; on a file, this number is the default maximum.
+pub const SPAN_BYTES: u64 = 1 << 30;
+/// Size of the scratch file: this is as much as the workload `boot-ide` needs.
+pub const SCRATCH_BYTES: u64 = 1 << 30;
+/// Number of bytes of the scratch file that a workload spans if it does not need more, because all workloads together
+/// should take at most 30 seconds.
+pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
+/// The default workloads: the common case, the case that readahead must not make slower, a case in which many policies fail, and the boot
+/// of a machine. Running all workloads would take too long.
+pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
+/// Like [`USUAL_WORKLOADS`], but for the scratch file, on which all workloads together should take at most 30 seconds: the boot of a
+/// machine alone would take that long, so it is left out.
+pub const SCRATCH_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "list-of-archive"];
+/// The model that replaces the scratch file if a workload cannot run on a file: a network volume with published figures.
+pub const SCRATCH_MODEL: &str = "rbd";
+
+/// The policies compared by default: foreread's default policy, and what users have without foreread (no readahead, the kernel's readahead
+/// or librbd's). `--policy all` adds the historical policies. On a device model, the table also has a row for the oracle (perfect
+/// foresight), which shows what is possible at best.
+pub const USUAL_POLICIES: [&str; 4] = ["none", DEFAULT, "linux-6.18", "rbd-plain"];
+/// The kernel's policy with windows that are larger than its default window. The policies in this list are compared in addition to
+/// [`USUAL_POLICIES`] on a device model and on a source over a network: a store with 20 ms latency and 100 MB/s on each of many connections
+/// needs megabytes in flight. The policies in this list are not tried on the scratch file, because its 30 seconds are not enough for them.
+pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
+
+/// The larger windows to try if the user named no policy.
+fn wide(plan: &ComparePlan, place: &Description) -> Vec<PolicyDraft> {
+    let wanted = plan.policies.is_empty() && place.is_wide;
+    let own = plan.site.policy.as_ref().map(ToString::to_string);
+    WIDE_POLICIES
+        .iter()
+        .filter(|name| wanted && own.as_deref() != Some(**name))
+        .filter_map(|name| PolicyDraft::parse(name).ok())
+        .collect()
+}
+
+/// The policies of a plan, with `none` first if it is missing. A plan that names none gets the usual ones and the
+/// policy that is set for this machine.
+fn chosen(plan: &ComparePlan) -> Vec<PolicyDraft> {
+    let usual = || {
+        USUAL_POLICIES
+            .iter()
+            .filter_map(|name| PolicyDraft::parse(name).ok())
+            .collect()
+    };
+    let mut named: Vec<PolicyDraft> = if plan.policies.is_empty() {
+        usual()
+    } else {
+        plan.policies.clone()
+    };
+    if plan.policies.is_empty()
+        && let Some(own) = plan
+            .site
+            .policy
+            .as_ref()
+            .filter(|own| named.iter().all(|p| p.to_string() != own.to_string()))
+    {
+        named.push(own.clone());
+    }
+    let has_none = plan.alone || named.iter().any(|p| p.info.name == "none");
+    let none = (!has_none).then(|| PolicySpec::none().into());
+    none.into_iter().chain(named).collect()
 }

@@ -21,7 +21,7 @@ pub mod verify;
 mod virt;
 
 pub use fit::Fit;
-pub use live::small_files::{FileTimes, small_files};
+pub use live::{FileTimes, small_files};
 pub use live::today;
 pub use run::{ProbeOptions, ProbeOutcome, probe};
 pub use station::MIN_BYTES;

@@ -13,22 +13,21 @@
 //! readahead in the trace are left out, and the report states their number.
 
 mod infer;
-mod kept;
 mod lanes;
-mod layout;
 mod load;
 mod notes;
 mod scans;
-mod walk;
 
 use foreread_os::failure::Failure;
+use foreread_os::threads::Task;
 use foreread_sim::workload::{Job, Link, Request, Workload};
-use kept::{KeptRecord, What};
-use std::sync::Arc;
-
-pub use layout::{LayoutError, bases, laid_out};
+use load::{KeptRecord, What};
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
-pub use walk::is_walk;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Maximum number of reads of one open file description that are in flight in mode open. Further reads wait until a read has ended, and
 /// their latency includes this wait.
@@ -315,5 +314,188 @@ impl KeptRecord {
             executable: self.executable,
             ..Job::new(file, self.open, requests)
         }
+    }
+}
+
+// Lays out the files of a trace in one file, because a target is one file or device, but a trace may have thousands of files.
+//
+// ```text
+//   trace   |--a--|  |---b---|  |c|
+//   file    |--a--|..|---b---|..|c|......        each from a multiple of 1 MiB on, in the order of the trace
+// ```
+
+/// Files begin at multiples of this many bytes: no aligned readahead window crosses from one file into the next.
+const GRAIN: u64 = 1 << 20;
+
+/// The error if the target file is too small for the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the trace needs {needs} bytes for its {files} file{}", if *files == 1 { "" } else { "s" })]
+pub struct LayoutError {
+    /// Bytes of all files of the trace.
+    pub needs: u64,
+    /// Number of files.
+    pub files: usize,
+}
+
+/// Converts a workload so that it reads one file of `size` bytes: the files of the workload are placed one after the
+/// other in this file. A workload with a single file is not changed.
+///
+/// # Errors
+/// Returns an error if the workload's files do not fit into `size` bytes.
+pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError> {
+    let (bases, end) = bases(&workload.files);
+    if end > size {
+        return Err(LayoutError {
+            needs: end,
+            files: workload.files.len(),
+        });
+    }
+    let mut one = workload.clone();
+    for job in &mut one.jobs {
+        let base = bases[job.file as usize];
+        job.file = 0;
+        job.requests
+            .iter_mut()
+            .for_each(|request| request.offset += base);
+    }
+    one.files = vec![size];
+    Ok(one)
+}
+
+/// For files of these sizes, returns the offset at which each file begins, and the offset at which the last file ends.
+#[must_use]
+pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
+    let mut end = 0_u64;
+    let place = |file: &u64| {
+        let base = end.div_ceil(GRAIN).saturating_mul(GRAIN);
+        end = base.saturating_add(*file);
+        base
+    };
+    (files.iter().map(place).collect(), end)
+}
+
+// Detects whether a recorded program reads the files of folders in listing order. For such a program, `foreread run`
+// can read ahead the next files, which it knows from the folder listings.
+
+/// Fewest files of a walk.
+const WALK_FILES: usize = 32;
+/// Part of the files that a walk reads to their ends, and in the order of their folders.
+const WALK_WHOLE: f64 = 0.8;
+/// Most entries of a folder that a walk skips between two files: other kinds of files, and excluded ones.
+const WALK_NEAR: usize = 8;
+/// Most folders that are listed, and most entries of each.
+const MAX_LISTED: usize = 256;
+const MAX_ENTRIES: usize = 1 << 16;
+/// Fewest files per folder on average: `run` lists a folder from its second file on.
+const WALK_IN_FOLDER: usize = 4;
+
+/// Returns whether the program of the trace reads the files of folders one after the other, each to its end, in the order of the folder
+/// listings. For such a program, `foreread run` knows the next reads from the folder listings. A compiler also reads whole header files of
+/// a folder, but not in the order of the listing: a compilation took a tenth longer under `foreread run` than without it.
+#[must_use]
+pub fn is_walk(trace: &LoadedTrace) -> bool {
+    let files = trace
+        .names
+        .iter()
+        .zip(&trace.files)
+        .zip(trace.read_of_files());
+    let (mut count, mut whole, mut folders) = (0_usize, 0_usize, BTreeSet::new());
+    for ((name, size), read) in files {
+        count += 1;
+        whole += usize::from(read.bytes >= *size);
+        folders.insert(name.rsplit_once('/').map_or("", |(folder, _)| folder));
+    }
+    count >= WALK_FILES
+        && whole as f64 >= WALK_WHOLE * count as f64
+        && folders.len() * WALK_IN_FOLDER <= count
+        && follows_folders(trace)
+}
+
+/// Whether most files come directly after the previous one in their folder's listing, or a few entries later. Folders that do not exist
+/// on this machine are ignored.
+fn follows_folders(trace: &LoadedTrace) -> bool {
+    let mut listed: BTreeMap<&str, BTreeMap<OsString, usize>> = BTreeMap::new();
+    let (mut asked, mut followed) = (0_usize, 0_usize);
+    let names: Vec<(&str, &str)> = trace
+        .files_in_order()
+        .into_iter()
+        .filter_map(|file| trace.names[file].rsplit_once('/'))
+        .collect();
+    for pair in names.windows(2) {
+        let [(before, one), (folder, next)] = [pair[0], pair[1]];
+        let is_new = !listed.contains_key(folder);
+        if before != folder || is_new && listed.len() >= MAX_LISTED {
+            continue;
+        }
+        if is_new {
+            let Some(found) = places(folder) else { break };
+            listed.insert(folder, found);
+        }
+        let places = &listed[folder];
+        let place = |name: &str| places.get(OsStr::new(name));
+        if let Some((one, next)) = place(one).zip(place(next)) {
+            asked += 1;
+            followed += usize::from((one + 1..=one + WALK_NEAR).contains(next));
+        }
+    }
+    followed as f64 >= WALK_WHOLE * asked as f64
+}
+
+/// If listing a folder takes longer, its storage does not answer: a trace may name a mount whose server is gone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The position of each entry in a folder's listing; empty if the folder does not exist. Returns `None` if the
+/// storage does not answer.
+fn places(folder: &str) -> Option<BTreeMap<OsString, usize>> {
+    let folder = PathBuf::from(folder);
+    if !folder.is_absolute() {
+        return Some(BTreeMap::new());
+    }
+    let listed = Task::start("foreread-list", move || {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name());
+        names.zip(0..MAX_ENTRIES).collect()
+    });
+    listed.ok()?.within(PATIENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreread_sim::workload::{Job, Request};
+
+    #[test]
+    fn files_lie_one_after_the_other() {
+        let job = |file, open| Job::new(file, open, vec![Request::read(5, 10)]);
+        let jobs = vec![job(1, 0), job(0, 1), job(2, 2)];
+        let files = vec![GRAIN, GRAIN + 1, 15];
+        let workload = Workload {
+            name: "t".to_string(),
+            files,
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        };
+        let size = 3 * GRAIN + 15;
+        let one = laid_out(&workload, size).expect("just large enough");
+        let at: Vec<(u32, u32, u64)> = one
+            .jobs
+            .iter()
+            .map(|j| (j.file, j.open, j.requests[0].offset))
+            .collect();
+        assert_eq!(
+            (at, one.files),
+            (
+                vec![(0, 0, GRAIN + 5), (0, 1, 5), (0, 2, 3 * GRAIN + 5)],
+                vec![size]
+            )
+        );
+        let error = laid_out(&workload, size - 1).expect_err("too small");
+        assert_eq!(
+            error.to_string(),
+            "the trace needs 3145743 bytes for its 3 files"
+        );
+        let one = LayoutError { needs: 1, files: 1 };
+        assert_eq!(one.to_string(), "the trace needs 1 bytes for its 1 file");
     }
 }

@@ -10,7 +10,6 @@
 //! from the JSON. This module runs no measurement, prints nothing, and uses neither a clock nor environment variables.
 
 mod fill;
-mod kind;
 pub mod page;
 pub mod row;
 pub mod screen;
@@ -20,14 +19,13 @@ pub mod tests_of_pairs;
 pub mod trace_info;
 
 use crate::replay::Mode;
+use foreread_core::policy::PolicySpec;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
-use serde::{Deserialize, Serialize};
-
-pub use kind::RowKind;
 pub use row::{Report, Row, to_json};
 pub use screen::screen;
+use serde::{Deserialize, Serialize};
 pub use series::Series;
 pub use table::render;
 
@@ -246,5 +244,76 @@ pub(crate) mod samples {
         );
         table.source_about = "0.690 ms a read, 62.5 MB/s".to_string();
         table
+    }
+}
+
+/// The kind of a row of a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowKind {
+    /// The policy `none`, with which every other row is compared.
+    NoReadahead,
+    /// A policy of foreread that reads ahead.
+    #[default]
+    Policy,
+    /// The kernel's page cache served the reads.
+    Kernel,
+    /// librbd itself served the reads.
+    Librbd,
+    /// The best schedule found with perfect foresight: a limit, not a choice.
+    Oracle,
+}
+
+impl RowKind {
+    /// Returns the kind of the table row that shows this policy.
+    #[must_use]
+    pub fn of(policy: &PolicySpec) -> RowKind {
+        if policy.info.name == foreread_core::policy::none::INFO.name {
+            RowKind::NoReadahead
+        } else {
+            RowKind::Policy
+        }
+    }
+
+    /// Returns whether the row only shows a limit, like the oracle's row, and is left out of tests and advice.
+    #[must_use]
+    pub fn is_limit(self) -> bool {
+        self == RowKind::Oracle
+    }
+
+    /// Returns whether another program (the kernel or librbd) served the reads, so that foreread's counters do not exist.
+    #[must_use]
+    pub fn is_external(self) -> bool {
+        matches!(self, RowKind::Kernel | RowKind::Librbd)
+    }
+
+    /// Returns whether the row is a policy that reads ahead and can be recommended.
+    #[must_use]
+    pub fn is_choice(self) -> bool {
+        self == RowKind::Policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_knows_its_kind_by_its_info() {
+        let kind = |text: &str| {
+            RowKind::of(
+                &foreread_history::parse(text)
+                    .expect(text)
+                    .ready(None)
+                    .expect(text),
+            )
+        };
+        assert_eq!(kind("none"), RowKind::NoReadahead);
+        assert_eq!(
+            (kind("linux-6.18:max=1M"), kind("rbd-plain")),
+            (RowKind::Policy, RowKind::Policy)
+        );
+        let json = serde_json::to_string(&[RowKind::NoReadahead, RowKind::Librbd]).expect("JSON");
+        assert_eq!(json, r#"["no_readahead","librbd"]"#);
     }
 }

@@ -16,7 +16,6 @@
 mod candidates;
 mod choose;
 mod hints;
-mod order;
 mod page;
 mod steps;
 mod storage;

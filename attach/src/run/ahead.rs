@@ -12,11 +12,11 @@
 
 use super::RunReport;
 use super::files::{Files, NextListed, State, WatchedFile};
+use super::files::{SearchKind, Seeker, SoughtFile};
 use super::gain::{Gain, JobTimes, Judgement, Reason};
 use super::jobs::{FinishedJob, JobKind, Jobs, Task, is_there};
+use super::look::{WaitUnion, Waits};
 use super::progress::ListingProgress;
-use super::seek::{SearchKind, Seeker, SoughtFile};
-use super::waits::{WaitUnion, Waits};
 use super::walk::Lister;
 use super::watcher::Watcher;
 use foreread_core::policy::PolicySpec;

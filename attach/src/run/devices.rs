@@ -8,7 +8,7 @@
 //! s. If the command never reads from slow storage, these examinations have no measurable cost.
 
 use super::gain::Reason;
-use super::waits::Waits;
+use super::look::Waits;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

@@ -9,8 +9,8 @@
 //! Each of these two ways has three levels: observe every read, observe only whether anything is read from storage, or observe nothing.
 
 use super::devices::Devices;
+use super::look::Waits;
 use super::tap::{Level, Tap};
-use super::waits::Waits;
 use foreread_observe::sample::{Sampler, StorageUse};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_os::host::{DeviceNumber, Host};

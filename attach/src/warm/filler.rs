@@ -5,9 +5,9 @@
 //!     └─ budget is empty ──► one thread checks every 5 ms whether the program has reached the next range
 //! ```
 
+use super::LeftOut;
 use super::budget::Budget;
 use super::files::open_as_planned;
-use super::left_out::LeftOut;
 use super::state::{
     Fetch, FillCounts, FillOutcome, FillState, FillTask, MAX_IN_FLIGHT, PIECE_BYTES, Piece,
 };

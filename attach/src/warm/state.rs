@@ -8,8 +8,8 @@
 //! ```
 //! This module never waits, makes no system calls and uses no clock.
 
+use super::MAX_LEFT_OUT;
 use super::budget::Budget;
-use super::left_out::MAX_LEFT_OUT;
 use crate::pool::Next;
 use foreread_core::machine::{FetchTiming, Meter};
 use foreread_plan::{Plan, PlanRange};

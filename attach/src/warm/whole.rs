@@ -1,6 +1,6 @@
 //! A plan of whole files: the given files and all files below the given folders, sorted by name within each folder.
 
-use super::left_out::{LeftOut, MAX_LEFT_OUT};
+use super::{LeftOut, MAX_LEFT_OUT};
 use foreread_os::open::look;
 use foreread_plan::runs::{Account, Full};
 use foreread_plan::{MAX_FILES, Plan, PlanFile, PlanRange};

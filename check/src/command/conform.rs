@@ -193,7 +193,7 @@ fn on_cluster(
     ceph: crate::conform::rbd::Ceph<'_>,
 ) -> Result<(), Fail> {
     use crate::conform::rbd::{Images, Verdict, check};
-    use crate::conform::rbd_cases::{published, random};
+    use crate::conform::rbd::{published, random};
     use foreread_cli::progress::Bar;
     use foreread_report::progress::Progress;
     let sequences: Vec<_> = (0..args.live.operations.unwrap_or(SEQUENCES))

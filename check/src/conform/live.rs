@@ -23,16 +23,12 @@ mod disk;
 mod events;
 mod faults;
 mod file_system;
-mod marks;
 mod patterns;
 mod player;
 mod pressure;
 mod record;
-mod steps;
 mod story;
 mod table;
-mod tee;
-mod trace;
 
 pub use cell::{Cell, CellOutcome, CellOutcomes, CellSelection, check};
 pub use file_system::FileSystem;

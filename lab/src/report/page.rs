@@ -1,7 +1,6 @@
 //! The HTML pages of a comparison, and of a series of comparisons (`--vary`).
 
 mod compare;
-mod times;
 mod vary;
 
 pub use compare::compare;

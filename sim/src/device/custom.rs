@@ -12,14 +12,19 @@
 //! A file is refused if it is not regular (a FIFO would block), larger than [`MAX_FILE_BYTES`], or not completely
 //! valid.
 
-mod file;
-
-pub(super) use file::leaked;
-pub use file::{FitFile, ModelFile};
-
 use super::presets::{self, Preset};
+use crate::device::disk::{DiskModel, Slope};
+use crate::device::hdd::HddModel;
+use crate::device::lanes::LanesModel;
+use crate::device::net::NetModel;
+use crate::device::presets::{Model, Preset};
+use crate::device::ssd::SsdModel;
+use crate::device::throttle::Throttle;
 use foreread_core::policy::SpecError;
+use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
+use foreread_core::units::MAX_OFFSET;
 use foreread_os::failure::Failure;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -139,6 +144,344 @@ fn shorten(text: &str) -> String {
 fn said(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
+// The keys of a model file, their ranges, and the conversion to a preset.
+
+/// A model file. A model file has exactly one of the tables `disk`, `lanes`, `hdd`, `ssd` and `net`, and optionally
+/// `throttle`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// A one-line description.
+    pub summary: String,
+    /// The source of the figures.
+    pub origin: String,
+    /// Day of the measurement, if there was one: `2026-11-30`.
+    pub date: Option<String>,
+    /// Whether the figures were fitted to measurements.
+    pub calibrated: bool,
+    pub fit_error: String,
+    pub capacity_bytes: u64,
+    /// Recommended number of concurrent commands.
+    pub commands_at_once: u32,
+    /// Recommended maximum size of a fetch in bytes. The default is 4 MiB, or 1 MiB for `lanes`.
+    pub max_fetch_bytes: Option<u64>,
+    /// Host CPU time for each KiB that a reader receives, in nanoseconds.
+    pub host_ns_per_kib: u64,
+    pub host_origin: String,
+    pub disk: Option<DiskModel>,
+    pub lanes: Option<LanesModel>,
+    pub hdd: Option<HddModel>,
+    pub ssd: Option<SsdModel>,
+    pub net: Option<NetModel>,
+    pub throttle: Option<Throttle>,
+    /// The quality of the fit, for information only.
+    pub fit: Option<FitFile>,
+}
+
+/// How a model was fitted to measurements. The errors of a fit are fractions: 0.1 is 10 %.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitFile {
+    pub source: String,
+    pub worst_error: f64,
+    pub median_error: f64,
+}
+
+const HEAD: &str = "\
+# A device model for 'foreread compare --on model:FILE.toml'. The keys name their units: times are nanoseconds
+# (ps: picoseconds), rates are bytes per second. Unknown keys are refused.
+";
+
+impl ModelFile {
+    pub fn to_toml(&self) -> String {
+        let text =
+            toml::to_string(self).expect("a struct of numbers and strings can always be written");
+        format!("{HEAD}{text}")
+    }
+
+    /// Returns the preset that a checked file describes. The memory of the preset is never freed, so it lives as long as the
+    /// process.
+    ///
+    /// # Panics
+    /// Panics if the file has no device table; [`parse`] refuses such files.
+    pub fn preset(&self, name: &str) -> &'static Preset {
+        let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
+        let capacity_bytes = self.capacity_bytes;
+        let hdd = self.hdd.map(|hdd| HddModel {
+            capacity_bytes,
+            ..hdd
+        });
+        let model = (self.disk.map(Model::Disk))
+            .or_else(|| self.lanes.map(Model::Lanes))
+            .or_else(|| hdd.map(Model::Hdd))
+            .or_else(|| self.ssd.map(Model::Ssd))
+            .or_else(|| self.net.map(Model::Net))
+            .expect("a checked file has a table of figures");
+        Box::leak(Box::new(Preset {
+            name: text(name),
+            summary: text(&self.summary),
+            origin: text(&self.origin),
+            calibrated: self.calibrated,
+            fit_error: text(&self.fit_error),
+            capacity_bytes: self.capacity_bytes,
+            host_ns_per_kib: self.host_ns_per_kib,
+            host_origin: text(&self.host_origin),
+            connections: self.commands_at_once,
+            max_fetch_bytes: self.max_fetch_bytes.unwrap_or(usual_fetch(&model)),
+            throttle: self.throttle,
+            model,
+        }))
+    }
+}
+
+/// The default maximum fetch of a file. Lanes model a device that the engine has probed.
+fn usual_fetch(model: &Model) -> u64 {
+    if matches!(model, Model::Lanes(_)) {
+        LOCAL_FETCH_BYTES
+    } else {
+        MAX_FETCH_BYTES
+    }
+}
+
+/// Reads the rows of a table. Their memory is never freed, as that of a preset.
+pub fn leaked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<&'static [T], D::Error> {
+    Ok(Vec::deserialize(from)?.leak())
+}
+
+// Checks the ranges of a model file and reports the first invalid key. It rejects numbers that the simulator cannot
+// handle (zero times, zero rates, overflowing sums).
+
+pub const MAX_TEXT: usize = 500;
+pub const MAX_ROWS: usize = 64;
+/// Longest single time: an hour, in nanoseconds.
+const MAX_NS: u64 = 3_600_000_000_000;
+/// Slowest and fastest rate, in bytes per second.
+const RATES: (u64, u64) = (1000, 1_000_000_000_000);
+/// Range of times per KiB, in picoseconds; 0 if bytes cost nothing.
+const PS_PER_KIB: (u64, u64) = (0, 1_024_000_000_000);
+/// Maximum number of concurrent commands, lanes, connections and segments.
+const MAX_AT_ONCE: u64 = 1 << 16;
+/// Maximum number of dies per channel, and of channels.
+const MAX_DIES: u64 = 1024;
+/// Slowest reader: a millisecond per KiB.
+const MAX_HOST_NS: u64 = 1_000_000;
+
+/// The key, and the reason why it is invalid.
+type Refusal = (String, String);
+
+fn range(key: &str, value: u64, (low, high): (u64, u64)) -> Result<(), Refusal> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err((
+        key.to_string(),
+        format!("{value} is not between {low} and {high}"),
+    ))
+}
+
+fn refuse<T>(key: &str, why: &str) -> Result<T, Refusal> {
+    Err((key.to_string(), why.to_string()))
+}
+
+/// The name of a table in the file.
+struct InTable(&'static str);
+
+impl InTable {
+    fn range(&self, key: &str, value: u64, allowed: (u64, u64)) -> Result<&InTable, Refusal> {
+        range(&format!("{}.{key}", self.0), value, allowed).map(|()| self)
+    }
+}
+
+const TIME: (u64, u64) = (0, MAX_NS);
+
+impl ModelFile {
+    fn check(&self) -> Result<(), Refusal> {
+        if self.schema != SCHEMA {
+            return refuse("schema", &format!("this version reads only {SCHEMA}"));
+        }
+        let date = self.date.as_ref().map(|d| ("date", d));
+        let texts = [
+            ("summary", &self.summary),
+            ("origin", &self.origin),
+            ("fit_error", &self.fit_error),
+            ("host_origin", &self.host_origin),
+        ];
+        let source = self.fit.as_ref().map(|f| ("fit.source", &f.source));
+        for (key, text) in texts.into_iter().chain(date).chain(source) {
+            if text.chars().count() > MAX_TEXT || text.chars().any(char::is_control) {
+                return refuse(
+                    key,
+                    &format!("it is not one line of at most {MAX_TEXT} characters"),
+                );
+            }
+        }
+        range("capacity_bytes", self.capacity_bytes, (1, MAX_OFFSET))?;
+        range(
+            "commands_at_once",
+            u64::from(self.commands_at_once),
+            (1, MAX_AT_ONCE),
+        )?;
+        range(
+            "max_fetch_bytes",
+            self.max_fetch_bytes.unwrap_or(MAX_FETCH_BYTES),
+            (4096, 1 << 30),
+        )?;
+        range("host_ns_per_kib", self.host_ns_per_kib, (0, MAX_HOST_NS))?;
+        self.one_kind()?;
+        if let Some(disk) = &self.disk {
+            range("disk.command_ns", disk.command_ns, TIME)?;
+            let transfer = disk.max_transfer_bytes.unwrap_or(MAX_OFFSET);
+            range("disk.max_transfer_bytes", transfer, (512, MAX_OFFSET))?;
+            slopes(disk.slopes)?;
+        }
+        self.lanes.as_ref().map_or(Ok(()), lanes)?;
+        self.hdd.as_ref().map_or(Ok(()), hdd)?;
+        self.ssd.as_ref().map_or(Ok(()), ssd)?;
+        self.net.as_ref().map_or(Ok(()), net)?;
+        self.throttle.as_ref().map_or(Ok(()), throttle)?;
+        self.errors()
+    }
+
+    fn one_kind(&self) -> Result<(), Refusal> {
+        let there = [
+            self.disk.is_some(),
+            self.lanes.is_some(),
+            self.hdd.is_some(),
+            self.ssd.is_some(),
+            self.net.is_some(),
+        ];
+        match there.iter().filter(|t| **t).count() {
+            1 => Ok(()),
+            _ => refuse(
+                "figures",
+                "exactly one of the tables [disk], [lanes], [hdd], [ssd] and [net] is required",
+            ),
+        }
+    }
+
+    fn errors(&self) -> Result<(), Refusal> {
+        if let Some(fit) = &self.fit
+            && ![fit.worst_error, fit.median_error]
+                .iter()
+                .all(|e| e.is_finite())
+        {
+            return refuse("fit", "an error value is not finite");
+        }
+        Ok(())
+    }
+}
+
+fn throttle(file: &Throttle) -> Result<(), Refusal> {
+    let any = file.request_bytes == u64::MAX;
+    let bytes = if any { MAX_OFFSET } else { file.request_bytes };
+    InTable("throttle")
+        .range("requests_per_s", file.requests_per_s, (1, 1_000_000_000))?
+        .range("request_bytes", bytes, (512, MAX_OFFSET))?
+        .range("burst_requests", file.burst_requests, (1, 1 << 32))?;
+    Ok(())
+}
+
+fn slopes(slopes: &[Slope]) -> Result<(), Refusal> {
+    if slopes.is_empty() || slopes.len() > MAX_ROWS {
+        return refuse("disk.slopes", &format!("there must be 1 to {MAX_ROWS}"));
+    }
+    if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
+        return refuse("disk.slopes", "from_bytes must start at 0 and increase");
+    }
+    let mut rows = slopes.iter();
+    rows.try_for_each(|s| range("disk.slopes.ps_per_kib", s.ps_per_kib, PS_PER_KIB))
+}
+
+fn lanes(f: &LanesModel) -> Result<(), Refusal> {
+    InTable("lanes")
+        .range("lanes", u64::from(f.lanes), (1, MAX_AT_ONCE))?
+        .range("latency_ns", f.latency_ns, TIME)?
+        .range("ps_per_kib", f.ps_per_kib, PS_PER_KIB)?
+        .range("link_ps_per_kib", f.link_ps_per_kib, PS_PER_KIB)?;
+    Ok(())
+}
+
+fn hdd(f: &HddModel) -> Result<(), Refusal> {
+    if !(0.0..=1.0).contains(&f.seek.linear_from) {
+        return refuse("hdd.seek.linear_from", "it is not between 0 and 1");
+    }
+    let (rates, buffer) = (f.bytes_per_s, f.buffer);
+    InTable("hdd")
+        .range("rpm", u64::from(f.rpm), (60, 100_000))?
+        .range("command_ns", f.command_ns, TIME)?
+        .range("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE))?
+        .range("patience_ns", f.patience_ns, TIME)?
+        .range("seek.settle_ns", f.seek.settle_ns, TIME)?
+        .range("seek.root_ns", f.seek.root_ns, TIME)?
+        .range("seek.full_ns", f.seek.full_ns, TIME)?
+        .range("bytes_per_s.inner", rates.inner, RATES)?
+        .range("bytes_per_s.outer", rates.outer, (rates.inner, RATES.1))?
+        .range("buffer.segments", buffer.segments.into(), (0, MAX_AT_ONCE))?
+        .range("buffer.segment_bytes", buffer.segment_bytes, (1, 1 << 40))?
+        .range("buffer.hit_ns", buffer.hit_ns, TIME)?
+        .range(
+            "buffer.interface_bytes_per_s",
+            buffer.interface_bytes_per_s,
+            RATES,
+        )?;
+    Ok(())
+}
+
+fn ssd(f: &SsdModel) -> Result<(), Refusal> {
+    InTable("ssd")
+        .range("channels", u64::from(f.channels), (1, MAX_DIES))?
+        .range(
+            "dies_per_channel",
+            u64::from(f.dies_per_channel),
+            (1, MAX_DIES),
+        )?
+        .range("flash_page_bytes", f.page_bytes, (512, 1 << 30))?
+        .range("command_ns", f.command_ns, TIME)?
+        .range("read_ns", f.read_ns, (1, MAX_NS))?
+        .range("channel_bytes_per_s", f.channel_bytes_per_s, RATES)?
+        .range("link_bytes_per_s", f.link_bytes_per_s, RATES)?
+        .range("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE))?;
+    let Some(tail) = &f.tail else { return Ok(()) };
+    InTable("ssd.tail")
+        .range("read_p99_ns", tail.read_p99_ns, (f.read_ns, MAX_NS))?
+        .range(
+            "collisions_per_million",
+            tail.collisions_per_million,
+            (0, 1_000_000),
+        )?
+        .range("program_ns", tail.program_ns, TIME)?
+        .range("erase_ns", tail.erase_ns, TIME)?;
+    Ok(())
+}
+
+fn net(f: &NetModel) -> Result<(), Refusal> {
+    // The tail is relative to the median, which therefore must not be 0.
+    let least_ns = u64::from(f.rtt_p99_ns.is_some());
+    InTable("net")
+        .range("rtt_ns", f.rtt_ns, (least_ns, MAX_NS))?
+        .range(
+            "rtt_p99_ns",
+            f.rtt_p99_ns.unwrap_or(f.rtt_ns),
+            (f.rtt_ns, MAX_NS),
+        )?
+        .range("link_bytes_per_s", f.link_bytes_per_s, RATES)?
+        .range(
+            "connection_bytes_per_s",
+            f.connection_bytes_per_s,
+            (RATES.0, f.link_bytes_per_s),
+        )?
+        .range(
+            "server_connections",
+            u64::from(f.connections),
+            (1, MAX_AT_ONCE),
+        )?;
+    Ok(())
 }
 
 #[cfg(test)]

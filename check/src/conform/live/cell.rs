@@ -8,23 +8,25 @@
 //! ```
 //! A recording is compared while it is made, so the whole recording is never in memory.
 
-use super::LiveError;
 use super::disk::Disk;
 use super::file_system::FileSystem;
-use super::patterns;
 use super::player::Helper;
 use super::record::{Header, RecordCounts, Recorder, kernel};
-use super::tee::{Check, Tee};
-use crate::conform::linux::Level;
-use crate::conform::recording::PAGE;
+use super::{LiveError, RETRY, patterns};
+use crate::conform::linux::{self, Level, Verdict};
+use crate::conform::recording::{CheckError, PAGE};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use foreread_os::threads::spawn_scoped;
 use foreread_report::progress::Progress;
 use foreread_sim::rng::{Rng, mix};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde::Serialize;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, ErrorKind, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Scope, sleep};
+use std::thread::{Scope, ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 /// The requested tests: every combination of the values in the first three fields.
@@ -387,4 +389,90 @@ fn affinity(set: Option<&CpuSet>) -> Result<CpuSet, LiveError> {
         sched_setaffinity(None, set).map_err(failed)?;
     }
     rustix::thread::sched_getaffinity(None).map_err(failed)
+}
+
+// Sends a recording to all checks that compare it, and optionally to a file.
+
+/// A check that runs while the recording is made.
+pub(super) type Check<'scope> = ScopedJoinHandle<'scope, Result<Verdict, CheckError>>;
+
+/// Writes one text to several readers.
+pub(super) struct Tee {
+    pipes: Vec<BufWriter<PipeWriter>>,
+    file: Option<GzEncoder<BufWriter<File>>>,
+}
+
+impl Tee {
+    #[allow(clippy::type_complexity, reason = "a name would say less")]
+    pub fn new<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        levels: &[Level],
+        keep: Option<&Path>,
+    ) -> Result<(Tee, Vec<(Level, Check<'scope>)>), LiveError> {
+        let (mut pipes, mut checks) = (Vec::new(), Vec::new());
+        for &level in levels {
+            let (reader, writer) = std::io::pipe().map_err(|e| LiveError::io("pipe", e))?;
+            pipes.push(BufWriter::with_capacity(1 << 16, writer));
+            let reader = BufReader::with_capacity(1 << 16, reader);
+            let check = spawn_scoped(scope, "foreread-check", move || {
+                linux::check(reader, level, None)
+            });
+            checks.push((level, check.map_err(|e| LiveError::io("checking", e))?));
+        }
+        let made = |path: &Path| {
+            let what = format!("cannot write the recording {}", path.display());
+            let remedy = "choose another folder, or remove the existing recording";
+            foreread_os::output::growing(path, false).map_err(|error| LiveError::Io {
+                what,
+                error,
+                remedy,
+            })
+        };
+        let file = keep.map(made).transpose()?;
+        let file = file.map(|file| GzEncoder::new(BufWriter::new(file), Compression::fast()));
+        Ok((Tee { pipes, file }, checks))
+    }
+
+    /// Sends the remaining text to all readers of the recording, and closes the file and the pipes to the readers.
+    pub fn end(self) -> Result<(), LiveError> {
+        let failed = |error| LiveError::Io {
+            what: "the recording cannot be written".into(),
+            error,
+            remedy: RETRY,
+        };
+        for mut pipe in self.pipes {
+            closed(pipe.flush()).map_err(failed)?;
+        }
+        let Some(file) = self.file else { return Ok(()) };
+        file.finish()
+            .and_then(|mut file| file.flush())
+            .map_err(failed)
+    }
+}
+
+impl Write for Tee {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        for pipe in &mut self.pipes {
+            closed(pipe.write_all(text))?;
+        }
+        if let Some(file) = &mut self.file {
+            file.write_all(text)?;
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A check that has stopped reports the reason itself.
+fn closed(wrote: std::io::Result<()>) -> std::io::Result<()> {
+    wrote.or_else(|error| {
+        if error.kind() == ErrorKind::BrokenPipe {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }

@@ -3,7 +3,7 @@
 //!
 //! The test patterns never touch a page beyond the end of the file, because this would raise a signal.
 
-use super::steps::Step;
+use super::story::Step;
 use super::story::{DrawSteps, Story, hint, length, place, spread};
 use crate::conform::recording::{PAGE, TABLE};
 use foreread_sim::rng::Rng;

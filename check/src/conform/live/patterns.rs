@@ -6,8 +6,8 @@
 
 use super::disk::SIZES;
 use super::faults;
-use super::steps::{EpisodeScript, Step};
 use super::story::{DrawSteps, Story, hint, length, place, spread};
+use super::story::{EpisodeScript, Step};
 use crate::conform::recording::PAGE;
 use foreread_sim::rng::Rng;
 

@@ -12,7 +12,7 @@
 //! ```
 
 use super::LiveError;
-use super::steps::Step;
+use super::story::Step;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
