@@ -53,8 +53,6 @@ pub struct Line {
     pub name: String,
     /// The points, by ascending `x`.
     pub points: Vec<Point>,
-    /// Whether it belongs to the line before it; it is then drawn in a pale shade of the same colour.
-    pub is_twin: bool,
     /// The `x` of a point that is marked with a ring.
     pub ring: Option<f64>,
 }

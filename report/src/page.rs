@@ -53,8 +53,6 @@ pub struct Section {
     pub grids: Vec<Grid>,
     /// Something to copy: where to use it, the text itself, and why.
     pub copies: Vec<[String; 3]>,
-    /// Whether the section is folded.
-    pub folded: bool,
 }
 
 /// The first `open` figures, and the others.
@@ -194,8 +192,7 @@ impl Page {
 
 impl Section {
     fn value(&self, open_figures: &mut usize) -> Value {
-        // Within a folded section, tables are not folded again.
-        let grids = |grid: &Grid| match grid.fold().filter(|_| !self.folded) {
+        let grids = |grid: &Grid| match grid.fold() {
             None => vec![grid.value(false)],
             Some(open) => {
                 let open = Some(open).filter(|open| !open.rows.is_empty());
@@ -210,7 +207,6 @@ impl Section {
             figures => drawings(&self.figures, open_figures),
             grids => self.grids.iter().flat_map(grids).collect::<Vec<_>>(),
             copies => self.copies.iter().map(|c| list(c)).collect::<Vec<_>>(),
-            folded => self.folded,
         }
     }
 }

@@ -136,13 +136,10 @@ impl Pen<'_, '_> {
         let left = widest.unwrap_or(1) as f64 * LETTER + 14.0;
         let x = Scale::of_names(lines, f64::from(WIDTH) - left - RIGHT);
         let chart = chart(plot, left, lines.x_name.as_str(), x, y);
-        let mut colours = colours_of(&lines.lines).into_iter();
+        let mut colours = colours(lines.lines.iter().map(|line| line.name.as_str())).into_iter();
         for (n, line) in lines.lines.iter().enumerate() {
             let colour = PALETTE[colours.next().unwrap_or(0)];
-            let style = match line.is_twin {
-                true => colour.mix(0.5).stroke_width(2),
-                false => colour.stroke_width(2),
-            };
+            let style = colour.stroke_width(2);
             let at = |x: f64, y: f64| chart.map_coordinate(&(x, y));
             let points = || {
                 line.points
@@ -300,20 +297,6 @@ fn chart<'a>(
     }
     mesh.draw().expect("a string takes everything");
     chart.plotting_area().clone()
-}
-
-/// The colours of lines; a twin has the colour of the line before it.
-fn colours_of(lines: &[Line]) -> Vec<usize> {
-    let own = lines.iter().filter(|line| !line.is_twin);
-    let mut own = colours(own.map(|line| line.name.as_str())).into_iter();
-    let mut last = 0;
-    let colour = |line: &Line| {
-        if !line.is_twin {
-            last = own.next().unwrap_or(0);
-        }
-        last
-    };
-    lines.iter().map(colour).collect()
 }
 
 /// An axis: it maps values to pixels, and its tick labels do not overlap.

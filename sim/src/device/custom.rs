@@ -12,14 +12,13 @@
 //! A file is refused if it is not regular (a FIFO would block), larger than [`MAX_FILE_BYTES`], or not completely
 //! valid.
 
-use super::presets::{self, Preset};
-use crate::device::disk::{DiskModel, Slope};
-use crate::device::hdd::HddModel;
-use crate::device::lanes::LanesModel;
-use crate::device::net::NetModel;
-use crate::device::presets::{Model, Preset};
-use crate::device::ssd::SsdModel;
-use crate::device::throttle::Throttle;
+use super::disk::{DiskModel, Slope};
+use super::hdd::HddModel;
+use super::lanes::LanesModel;
+use super::net::NetModel;
+use super::presets::{self, Model, Preset};
+use super::ssd::SsdModel;
+use super::throttle::Throttle;
 use foreread_core::policy::SpecError;
 use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use foreread_core::units::MAX_OFFSET;

@@ -2,7 +2,6 @@
 
 use crate::report::row::{Report, Row, Time, to_json};
 use crate::report::screen::lead;
-use crate::report::table;
 use crate::report::table::{self, RowColumn};
 use foreread_report::block::{self, Block, Table};
 use foreread_report::figure::{Bar, Bars, Figure, Line, Lines, Point};

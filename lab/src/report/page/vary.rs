@@ -56,7 +56,6 @@ fn lines(series: &Series, of: fn(&Row) -> Option<Spread>, is_marked: bool) -> Ve
             name: name.clone(),
             ring: is_marked.then(|| plateau(&points)).flatten(),
             points,
-            is_twin: false,
         }
     };
     series.policies.iter().enumerate().map(line).collect()
