@@ -119,7 +119,7 @@ fn the_command_has_text_and_json() {
     let out = foreread(["reproduce", "wu-2010b"]);
     let out = out.is_done();
     assert!(
-        out.contains("[Wu 2010b] marks") && !out.contains("MISSED"),
+        out.contains("[Wu 2010b] ") && !out.contains("MISSED"),
         "{out}"
     );
     assert!(out.contains("Missed (known): [Wu 2010b]"), "{out}");

@@ -53,8 +53,6 @@ pub struct Line {
     pub name: String,
     /// The points, by ascending `x`.
     pub points: Vec<Point>,
-    /// The `x` of a point that is marked with a ring.
-    pub ring: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -124,9 +124,8 @@ pub struct CompareArgs {
     pub why: bool,
     /// Write a page with charts to this file
     ///
-    /// A single, self-contained HTML file without scripts. The page shows times with 95 % confidence intervals, bytes,
-    /// latencies and a table of all values, and embeds the JSON. With --vary it also marks the first value whose
-    /// throughput is at least 98 % of the best.
+    /// A single, self-contained HTML file without scripts. The page shows times with 95 % confidence intervals, bytes
+    /// and latencies, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout

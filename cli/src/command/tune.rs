@@ -95,8 +95,8 @@ pub struct TuneArgs {
     pub why: bool,
     /// Write a page with charts to this file
     ///
-    /// A single, self-contained HTML file without scripts. It shows the verdict, the settings to change, times with 95 %
-    /// confidence intervals and a table of all values, and embeds the JSON.
+    /// A single, self-contained HTML file without scripts. It shows the verdict, the settings to change, and times
+    /// with 95 % confidence intervals, and embeds the JSON.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub html: Option<OsString>,
     #[command(flatten)]

@@ -154,9 +154,6 @@ impl Pen<'_, '_> {
             for point in points().filter(|p| p.is_marked) {
                 self.marker(n, at(point.x, point.y), colour);
             }
-            for point in points().filter(|p| line.ring == Some(p.x)) {
-                self.circle(at(point.x, point.y), 7, INK.stroke_width(1));
-            }
             if n < rows {
                 let y = (LEGEND_ROW as usize * n) as i32 + 8;
                 self.path(vec![(2, y), (22, y)], style);
@@ -492,7 +489,6 @@ mod tests {
         Line {
             name: name.to_string(),
             points: values.iter().map(|(x, y)| Point::new(*x, *y)).collect(),
-            ..Line::default()
         }
     }
 

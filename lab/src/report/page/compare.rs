@@ -181,7 +181,6 @@ fn latency(report: &Report) -> Option<Figure> {
         Line {
             name: row.policy.clone(),
             points,
-            ..Line::default()
         }
     };
     let lines = report.rows.iter().map(line);
