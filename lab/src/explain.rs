@@ -11,12 +11,11 @@
 //!
 //! Schema `foreread.explain/1`. Undefined values are null. MB is 10^6 bytes.
 
-mod counts;
 mod table;
 mod watcher;
 
-pub use counts::Counts;
 pub use table::{View, render};
+pub use watcher::Counts;
 
 use crate::compare::{self, ComparePlan};
 use crate::verdict::{Means, Step, in_shell};

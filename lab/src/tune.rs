@@ -89,7 +89,6 @@ pub struct TuneReport {
     /// The storage: `model:NAME`, or `file:PATH` that was probed.
     pub storage: String,
     /// Why this storage was chosen. Null if the user named it.
-    #[serde(default)]
     pub chosen: Option<WorkloadChoice>,
     /// The measurements of the storage. Null for a model.
     pub probe: Option<Probe>,
@@ -102,12 +101,10 @@ pub struct TuneReport {
     /// The comparison, schema `foreread.compare/1`.
     pub report: Report,
     /// How long the same reads took when they were recorded. Null if the trace has no times, or is from another storage.
-    #[serde(default)]
     pub recorded_s: Option<f64>,
     /// The files that need the hint, by their names in the trace.
     pub hint_files: Vec<String>,
     /// See [`TuneOptions::is_dropped`].
-    #[serde(default)]
     pub is_dropped: bool,
     /// What the disk should have, and how much each step gains for these reads.
     pub verdict: Verdict,

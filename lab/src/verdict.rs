@@ -194,10 +194,8 @@ pub struct Gain {
     /// The policy with its values, or the hint.
     pub what: String,
     /// The kind of the policy's row. Null for a hint.
-    #[serde(default)]
     pub kind: Option<RowKind>,
     /// The kernel's maximum that the step sets, in bytes. Null for other steps.
-    #[serde(default)]
     pub max_bytes: Option<u64>,
     /// Its mean time (in mode open: latency) / that of today. Of a range, the larger one for `run`, else the smaller one.
     pub ratio: f64,
@@ -208,7 +206,6 @@ pub struct Gain {
     /// Mean time with the step, in seconds.
     pub with_s: f64,
     /// Least and most time with the step, if it can only be said so. Null if `with_s` is the estimate.
-    #[serde(default)]
     pub with_range_s: Option<[f64; 2]>,
     /// Bytes that it reads from the source / bytes that today's setting reads.
     pub bytes_ratio: Option<f64>,

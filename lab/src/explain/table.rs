@@ -1,6 +1,6 @@
 //! The explanation as text: a title line, the table of files, and how often each rule of the policy decided.
 
-use super::counts::Counts;
+use super::watcher::Counts;
 use super::{ExplainReport, File};
 use crate::replay::Mode;
 use foreread_core::policy::Why;

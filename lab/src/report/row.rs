@@ -51,18 +51,14 @@ pub struct Report {
     /// The least time until some read has its bytes, plus its reader's think time and copying after that.
     pub bound_path_s: Option<f64>,
     /// How a replayed trace was timed: `afap`, `closed`, `open` or `deps`. Null for a built-in workload.
-    #[serde(default)]
     pub mode: Option<String>,
     /// The factor on recorded pauses. Null if pauses are not used.
-    #[serde(default)]
     pub think: Option<f64>,
     /// The key of the rows to which `best`, `comparisons`, `ratio_to_none`, `p_value`, `differs_from_none` and `score`
     /// refer: `time_s`; in mode open, where every row takes the time of the trace, `latency_s`.
-    #[serde(default = "by_time")]
     pub judged_by: String,
     /// The run in which a policy beats the oracle by the largest factor. Null without an oracle, and if no policy beats it by
     /// a thousandth.
-    #[serde(default)]
     pub oracle_beaten: Option<OracleBeaten>,
     /// The policies that may be the fastest: one, or several without a significant difference (or within half a per
     /// cent). Empty if no test was possible, as with a single run.
@@ -78,11 +74,6 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The test of every pair of rows that are not limits.
     pub comparisons: Vec<Comparison>,
-}
-
-/// The key that older reports, written before this choice existed, were judged by.
-fn by_time() -> String {
-    "time_s".to_string()
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,7 +93,6 @@ pub struct Comparison {
     pub differs: Option<bool>,
     /// Whether the 95 % interval of the ratio of what the rows are judged by (Student's t on the residuals of the pairs) is within 1 /
     /// 1.05 and 1.05. If neither this nor `differs` is true, the runs do not tell the two apart. Null if no test was possible.
-    #[serde(default)]
     pub equivalent: Option<bool>,
 }
 
@@ -165,8 +155,7 @@ pub struct Time {
 pub struct Row {
     /// The policy, as the user gave it.
     pub policy: String,
-    /// What the row is. Older reports do not have this key; then it is `policy` for every row.
-    #[serde(default)]
+    /// What the row is.
     pub kind: RowKind,
     /// True for a limit that is not a choice (`oracle`, the best schedule found with perfect foresight): it takes no part in `best`,
     /// `comparisons` and the advice.
@@ -175,11 +164,9 @@ pub struct Row {
     pub time_s: Option<Time>,
     /// Mean latency of the demand reads of a run, in seconds, counted from the time at which each was due to start. Null
     /// except in mode open.
-    #[serde(default)]
     pub latency_s: Option<Time>,
     /// How late the reader itself was at issuing reads, in microseconds: the largest of the runs' 99th percentiles. Null
     /// if it is never late, as on a model.
-    #[serde(default)]
     pub late_p99_us: Option<f64>,
     /// Mean time / mean time of the row `none`.
     pub ratio_to_none: Option<f64>,
@@ -224,7 +211,6 @@ pub struct Row {
     /// Unused bytes that were evicted and then demanded.
     pub thrash_bytes: Option<u64>,
     /// Bytes that were read again because there was no room to keep them. Null if this was not simulated.
-    #[serde(default)]
     pub refault_bytes: Option<u64>,
     /// Distinct bytes demanded, rounded out to whole cache pages.
     pub distinct_bytes: Option<u64>,
@@ -250,7 +236,6 @@ pub struct Row {
     pub max_us: Option<f64>,
     /// Pairs of a percentage and the latency in microseconds that this percentage of the reads did not exceed, both in
     /// ascending order, from 1 to 100 %. Empty without reads.
-    #[serde(default)]
     pub latency_us: Vec<[f64; 2]>,
     /// Used / readahead bytes (U / P). Null without readahead.
     pub accuracy: Option<f64>,
@@ -441,16 +426,5 @@ mod tests {
             (None, None)
         );
         assert!(!json.contains("NaN") && !json.contains("inf") && row.latency_us.is_empty());
-        // What an earlier version wrote can be read.
-        let mut old: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        old["rows"][0]
-            .as_object_mut()
-            .expect("an object")
-            .remove("latency_us")
-            .expect("it was there");
-        assert_eq!(
-            serde_json::from_value::<Report>(old).expect("readable"),
-            report
-        );
     }
 }
