@@ -325,7 +325,7 @@ pub struct FileTimes {
 }
 
 /// Reads a file as a whole after dropping its cached pages. Returns `None` if it is large or missing.
-fn read(name: &str, buffer: &mut [u8]) -> Option<()> {
+fn read_whole(name: &str, buffer: &mut [u8]) -> Option<()> {
     let file = regular(Path::new(name)).ok()?;
     let size = file.metadata().ok()?.len();
     if size == 0 || size > MAX_BYTES {
@@ -344,7 +344,7 @@ pub fn small_files(names: &[String]) -> Option<FileTimes> {
     while alone.len() < ALONE && began.elapsed() < ALONE_TIME {
         let Some(name) = names_left.next() else { break };
         let since = Instant::now();
-        alone.extend(read(name, &mut buffer).map(|()| since.elapsed().as_secs_f64()));
+        alone.extend(read_whole(name, &mut buffer).map(|()| since.elapsed().as_secs_f64()));
     }
     let rest: Vec<&String> = names_left.take(TOGETHER).collect();
     if alone.is_empty() || rest.len() < READERS {
@@ -355,7 +355,7 @@ pub fn small_files(names: &[String]) -> Option<FileTimes> {
         let work = || {
             let mut buffer = vec![0; MAX_BYTES as usize];
             while let Some(name) = rest.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let is_read = read(name, &mut buffer).is_some();
+                let is_read = read_whole(name, &mut buffer).is_some();
                 done.fetch_add(usize::from(is_read), Ordering::Relaxed);
             }
         };

@@ -176,7 +176,7 @@ fn gain(
 const MAX_STREAMS: usize = 64;
 /// A gap shorter than a page is skipped without a read: the reader already has that page.
 const GAP_BYTES: u64 = 4096;
-const MIN_READS: u64 = 3;
+const MIN_STREAM_READS: u64 = 3;
 
 /// How many reads of a file are sequential, how many are random, and how many other accesses there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -275,7 +275,7 @@ impl OpenReads {
 
     fn count(&self, size: u64, order: &mut ReadOrder) {
         let is_whole = |stream: &&Stream| stream.from == 0 && stream.end >= size;
-        let is_stream = |stream: &&Stream| stream.reads >= MIN_READS || is_whole(stream);
+        let is_stream = |stream: &&Stream| stream.reads >= MIN_STREAM_READS || is_whole(stream);
         let forward = self
             .streams
             .iter()

@@ -5,7 +5,7 @@
 //! `currentColor`, and the title is added to the first tag. All text is escaped, a drawing refers to nothing outside its file, and no
 //! point is drawn outside the frame of the chart.
 
-use super::{Bar, Bars, COLOURS, Figure, FigureData, Line, Lines, clean, colours};
+use super::{Bar, Bars, COLOURS, Figure, FigureData, Lines, clean, colours};
 use crate::markup::escape;
 use crate::number;
 use plotters::coord::Shift;
@@ -481,7 +481,7 @@ fn label(value: f64, high: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Point;
+    use super::super::{Line, Point};
     use super::*;
     use roxmltree::Document;
 
