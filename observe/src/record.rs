@@ -71,7 +71,8 @@ pub struct Before {
 
 /// The recorded events, and everything that is needed to interpret them.
 pub struct Capture {
-    ending: active::InstanceRemoval,
+    /// Waits for the removal of the instance when it is dropped.
+    _ending: active::InstanceRemoval,
     spill: Spill,
     /// Whether reads of io_uring's workers are recorded.
     sees_workers: bool,
@@ -128,8 +129,6 @@ pub struct Understood {
     pub nameless: u64,
     pub events: u64,
     pub event_bytes: u64,
-    /// The cost of an event for the program, in nanoseconds, if it could be measured.
-    pub event_ns: Option<f64>,
 }
 
 /// The note for a refused second instance.
@@ -173,7 +172,6 @@ impl Capture {
         let mut second = self.steps(learned, names, left_out.clone(), path)?;
         second.follow.only_of(&places);
         let items = step::items(second);
-        let event_ns = self.ending.event_ns();
         Ok(Understood {
             header,
             items,
@@ -183,7 +181,6 @@ impl Capture {
             nameless,
             events,
             event_bytes,
-            event_ns,
         })
     }
 

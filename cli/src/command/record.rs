@@ -220,7 +220,6 @@ impl RunningRecording {
                 Ok(RecordOutcome {
                     spent: Spent {
                         seconds,
-                        event_ns: trace.event_ns,
                         drain_cpu_seconds,
                     },
                     trace,
@@ -234,7 +233,6 @@ impl RunningRecording {
                 Ok(RecordOutcome {
                     spent: Spent {
                         seconds: captured.seconds,
-                        event_ns: None,
                         drain_cpu_seconds: captured.cpu_seconds(),
                     },
                     trace: captured.understand(),
@@ -255,7 +253,6 @@ fn failed(error: std::io::Error) -> Fail {
 #[derive(Clone, Copy)]
 struct Spent {
     seconds: f64,
-    event_ns: Option<f64>,
     drain_cpu_seconds: f64,
 }
 
@@ -297,7 +294,6 @@ impl RecordOutcome {
         let (events, size) = (count(self.trace.events), size_of(self.trace.event_bytes));
         let Spent {
             seconds,
-            event_ns,
             drain_cpu_seconds,
         } = self.spent;
         if self.by == By::Sample {
@@ -307,20 +303,11 @@ impl RecordOutcome {
                 drain_cpu_seconds * 1e3
             );
         }
-        let mut text = format!(
-            "cost: {events} events ({size}), {} lost; ",
-            count(self.lost)
-        );
-        if let Some(event_ns) = event_ns {
-            let cost = self.trace.events as f64 * event_ns / 1e9;
-            let share = cost / seconds * 100.0;
-            text.push_str(&format!(
-                "tracing them took {:.1} ms ({event_ns:.0} ns each, {share:.1} % of the time), ",
-                cost * 1e3
-            ));
-        }
-        text.push_str(&format!("saving them {:.1} ms\n", drain_cpu_seconds * 1e3));
-        text
+        format!(
+            "cost: {events} events ({size}), {} lost; saving them took {:.1} ms\n",
+            count(self.lost),
+            drain_cpu_seconds * 1e3
+        )
     }
 
     fn to_json(
@@ -336,7 +323,6 @@ impl RecordOutcome {
             "trace": out.display().to_string(),
             "trace_bytes": bytes,
             "seconds": self.spent.seconds,
-            "event_ns": self.spent.event_ns,
             "drain_cpu_seconds": self.spent.drain_cpu_seconds,
             "exit_code": status.map(exit_code),
             "files": self.trace.files,

@@ -330,18 +330,16 @@ impl ActiveRecording {
         let (instance, root) = (self.instance, self.root);
         let workers = self.workers;
         let ending = threads::spawn("foreread-end", move || {
-            let cost = cost_of_an_event(&instance);
             drop(instance);
             drop(workers);
             drop(root);
-            cost.ok()
         });
-        // If no thread can be started, the instance is removed now, and the cost of an event is unknown.
+        // If no thread can be started, the instance is removed now.
         let ending = InstanceRemoval(ending.ok());
         closed.map_err(refused)?;
         let looked = self.namer.within(END_PATIENCE);
         Ok(Capture {
-            ending,
+            _ending: ending,
             spill,
             sees_workers,
             decoder: Arc::new(self.decoder),
@@ -360,51 +358,13 @@ impl ActiveRecording {
 }
 
 /// A tracefs instance that a background thread is removing. Dropping this value waits until the instance is removed.
-pub struct InstanceRemoval(Option<JoinHandle<Option<f64>>>);
-
-impl InstanceRemoval {
-    /// Returns the measured time that one event costs the program, in nanoseconds, if it could be measured. Waits until the instance is
-    /// removed.
-    pub fn event_ns(&mut self) -> Option<f64> {
-        // A panic is not reported: the next run removes what is left.
-        self.0.take()?.join().ok()?
-    }
-}
+pub struct InstanceRemoval(Option<JoinHandle<()>>);
 
 impl Drop for InstanceRemoval {
     fn drop(&mut self) {
-        self.event_ns();
+        // A panic is not reported: the next run removes what is left.
+        self.0.take().map(JoinHandle::join);
     }
-}
-
-/// Calls in one round of [`cost_of_an_event`], and number of rounds.
-const CALLS: u32 = 500;
-const ROUNDS: u32 = 8;
-
-/// The cost of an event in nanoseconds: a call that does almost nothing (`lseek`) is timed with its two events and
-/// without them; the fastest round of each counts.
-fn cost_of_an_event(instance: &Instance) -> Result<f64, Failure> {
-    let file = fs::File::open("/proc/self/stat").map_err(refused)?;
-    let round = || -> std::io::Result<u64> {
-        let begun = now_ns();
-        for _ in 0..CALLS {
-            rustix::fs::tell(&file)?;
-        }
-        Ok(now_ns() - begun)
-    };
-    let fastest = |on: &str| -> Result<u64, Failure> {
-        instance.set("tracing_on", on)?;
-        let mut best = u64::MAX;
-        for _ in 0..ROUNDS {
-            best = best.min(round().map_err(refused)?);
-        }
-        Ok(best)
-    };
-    instance.follow(&[rustix::thread::gettid().as_raw_nonzero().get() as u32])?;
-    let with = fastest("1")?;
-    instance.stop()?;
-    let without = fastest("0")?;
-    Ok(with.saturating_sub(without) as f64 / f64::from(2 * CALLS))
 }
 
 /// The current calendar time, in nanoseconds since 1970.

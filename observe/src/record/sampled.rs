@@ -162,7 +162,6 @@ impl SampledCapture {
             nameless,
             events: looks,
             event_bytes: 0,
-            event_ns: None,
         }
     }
 

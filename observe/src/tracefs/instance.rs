@@ -243,12 +243,6 @@ impl Instance {
             .find(|file| !is_on(file))
     }
 
-    /// Stops the recording of events in this instance.
-    pub fn stop(&self) -> Result<(), Failure> {
-        self.set("tracing_on", "0")?;
-        self.set("events/enable", "0")
-    }
-
     /// Ends the instance: turns recording off, and lets the guard process remove the instance. The caller does not wait for the removal,
     /// which takes the kernel about 0.1 s. If there is no guard, this call itself removes the instance.
     ///
