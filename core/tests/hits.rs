@@ -94,7 +94,6 @@ fn a_policy_that_wants_each_read_is_asked() {
         let asks = [
             "rbd-",
             "amp",
-            "zfetch",
             "read-stream",
             "linux-6.18-large",
             "linux-2003",

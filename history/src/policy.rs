@@ -18,7 +18,6 @@ mod linux_3_12;
 mod linux_thrashsafe;
 mod peer_mountpoint_s3;
 mod read_stream;
-mod zfetch;
 
 use foreread_core::policy::{ALL, Info, PolicyDraft, PolicySpec, SpecError};
 
@@ -34,12 +33,7 @@ pub static PUBLISHED: &[&Info] = &[
 ];
 
 /// Policies with which `auto` is compared. No command lists these policies, but [`parse`] accepts their names.
-pub static OPPONENTS: &[&Info] = &[
-    &amp::INFO,
-    &zfetch::INFO,
-    &read_stream::INFO,
-    &peer_mountpoint_s3::INFO,
-];
+pub static OPPONENTS: &[&Info] = &[&amp::INFO, &read_stream::INFO, &peer_mountpoint_s3::INFO];
 
 /// Returns every listed policy, in the order of `foreread list policies`: published policies come before the current kernel.
 pub fn policies() -> Vec<&'static Info> {

@@ -15,7 +15,6 @@ golden! {
     linux_3_12: linux, "linux-3.12.txt", 115;
     hints: linux, "hints.txt", 83;
     amp: linux, "amp.txt", 31;
-    zfetch: linux, "zfetch.txt", 45;
     read_stream: linux, "read-stream.txt", 29;
     peer_mountpoint_s3: linux, "peer-mountpoint-s3.txt", 7;
 }

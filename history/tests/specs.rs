@@ -89,7 +89,6 @@ fn a_default_fills_missing_values() {
 #[test]
 fn opponents_are_understood_and_not_listed() {
     assert_eq!(values("amp"), [64 << 20]);
-    assert_eq!(values("zfetch:max=1M"), [1 << 20, 4 << 20, 128 << 10]);
     assert_eq!(values("read-stream:combine=64K"), [2 << 20, 64 << 10]);
     for info in OPPONENTS {
         assert!(
@@ -103,7 +102,7 @@ fn opponents_are_understood_and_not_listed() {
         );
     }
     assert!(refused("amp:min=1K").contains("'amp' has no parameter 'min'"));
-    assert!(refused("zfetch:max=2G").contains("zfetch: max=2G is not between"));
+    assert!(refused("amp:max=2G").contains("amp: max=2G is not between"));
     let error = parse_spec("apm").expect_err("unknown");
     let SpecError::UnknownName { known, .. } = error else {
         panic!("{error:?}")

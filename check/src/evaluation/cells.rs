@@ -233,7 +233,7 @@ impl Design {
     pub fn opponents(self) -> Vec<String> {
         let names: &[&str] = match self {
             Design::Baseline => &opponents::BASELINE,
-            Design::Fractional => &opponents::EIGHT,
+            Design::Fractional => &opponents::SEVEN,
             Design::Validation => &opponents::VALIDATION,
         };
         names.iter().map(|name| (*name).to_string()).collect()

@@ -70,7 +70,7 @@ fn beside_amp((cache, think): Place, policy: &str) -> (Figures, f64) {
 fn the_table_of_100_streams() {
     println!("| cache | think | policy | speed beside AMP | overfetch |\n|---|---|---|---|---|");
     for (cache, think) in places() {
-        for policy in ["none", "linux-6.18", "zfetch", "read-stream", JUDGED] {
+        for policy in ["none", "linux-6.18", "read-stream", JUDGED] {
             let (figures, share) = beside_amp((cache, think), policy);
             let (cache, overfetch) = (cache >> 20, figures.overfetch.unwrap_or(1.0));
             println!("| {cache} MiB | {think} us | `{policy}` | {share:.2} | {overfetch:.2} |");
