@@ -55,7 +55,7 @@ fn wu_2010a() {
 
 #[test]
 fn wu_2010b() {
-    assert_paper("wu-2010b", 2, 2);
+    assert_paper("wu-2010b", 2, 0);
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::fail::Fail;
 use crate::out;
 use foreread_report::names;
 use foreread_sim::device::presets::{self, PRESETS, Preset};
-use serde_json::Value;
 
 /// List the device models: parameters, sources, accuracy
 #[derive(Debug, clap::Args)]
@@ -36,18 +35,14 @@ pub fn run(args: &ModelsArgs) -> Result<(), Fail> {
 
 fn entry(preset: &Preset) -> Entry {
     let fit = format!("Fit: {}.", preset.fit_error);
-    let limit = preset.throttle.map_or(String::new(), |t| {
-        format!("; at most {} requests/s", t.requests_per_s)
-    });
+    let text = presets::text(preset.name).expect("the name of a preset");
+    let figures_text = format!("Figures: {}.", figures(text));
     let model = serde_json::to_value(preset.model);
     let model = model.expect("a struct of numbers can always be written");
-    let Value::Object(model) = model else {
-        unreachable!("an enum with a value is an object with one key")
-    };
-    let (kind, figures) = model.into_iter().next().expect("it has one key");
-    let figures_text = format!("Figures: {kind}: {}{limit}.", words(&figures));
+    let model = model.as_object().and_then(|model| model.iter().next());
+    let (kind, values) = model.expect("an enum with a value is an object with one key");
     let mut facts = vec![
-        Fact::new("kind", &kind, Some(figures_text)),
+        Fact::new("kind", kind, Some(figures_text)),
         Fact::of_json("calibrated", preset.calibrated),
         Fact::new("fit_error", preset.fit_error, Some(fit)),
         Fact::of_json("capacity_bytes", preset.capacity_bytes),
@@ -58,7 +53,7 @@ fn entry(preset: &Preset) -> Entry {
     ];
     let throttle = preset.throttle.iter();
     facts.extend(throttle.map(|t| Fact::of_json("requests_per_s", t.requests_per_s)));
-    facts.push(Fact::of_json("figures", figures));
+    facts.push(Fact::of_json("figures", values));
     Entry {
         name: preset.name.to_string(),
         summary: preset.summary.to_string(),
@@ -68,18 +63,18 @@ fn entry(preset: &Preset) -> Entry {
     }
 }
 
-/// The figures as text: `rtt_ns 690000, link_bytes_per_s 62500000`, with the keys of a model file.
-fn words(value: &Value) -> String {
-    match value {
-        Value::Object(figures) => {
-            let figures = figures.iter().filter(|(_, value)| !value.is_null());
-            let figures = figures.map(|(key, value)| match value {
-                Value::Object(_) | Value::Array(_) => format!("{key} ({})", words(value)),
-                value => format!("{key} {value}"),
-            });
-            figures.collect::<Vec<_>>().join(", ")
+/// The figures of a model file as text: `net: rtt_ns 690000, link_bytes_per_s 62500000; throttle: ...`.
+fn figures(text: &str) -> String {
+    let mut tables: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with('[') {
+            tables.push(format!("{}:", line.trim_matches(['[', ']'])));
+        } else if let (Some(table), Some((key, value))) =
+            (tables.last_mut(), line.split_once(" = "))
+        {
+            let comma = if table.ends_with(':') { "" } else { "," };
+            table.push_str(&format!("{comma} {key} {value}"));
         }
-        Value::Array(rows) => rows.iter().map(words).collect::<Vec<_>>().join("; "),
-        value => value.to_string(),
     }
+    tables.join("; ")
 }
