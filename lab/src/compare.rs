@@ -570,8 +570,8 @@ pub const SCRATCH_SPAN_BYTES: u64 = 128 << 20;
 /// The default workloads: the common case, the case that readahead must not make slower, a case in which many policies fail, and the boot
 /// of a machine. Running all workloads would take too long.
 pub const USUAL_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "boot-ide"];
-/// Like [`USUAL_WORKLOADS`], but for the scratch file, on which all workloads together should take at most 30 seconds: the boot of a
-/// machine alone would take that long, so it is left out.
+/// Like [`USUAL_WORKLOADS`], but for the scratch file, where all workloads together should take at most 30 seconds. The boot of a machine
+/// alone would take that long, so it is left out.
 pub const SCRATCH_WORKLOADS: [&str; 4] = ["sequential", "random", "interleaved", "list-of-archive"];
 /// The model that replaces the scratch file if a workload cannot run on a file: a network volume with published figures.
 pub const SCRATCH_MODEL: &str = "rbd";
@@ -580,9 +580,9 @@ pub const SCRATCH_MODEL: &str = "rbd";
 /// or librbd's). `--policy all` adds the historical policies. On a device model, the table also has a row for the oracle (perfect
 /// foresight), which shows what is possible at best.
 pub const USUAL_POLICIES: [&str; 4] = ["none", DEFAULT, "linux-6.18", "rbd-plain"];
-/// The kernel's policy with windows that are larger than its default window. The policies in this list are compared in addition to
-/// [`USUAL_POLICIES`] on a device model and on a source over a network: a store with 20 ms latency and 100 MB/s on each of many connections
-/// needs megabytes in flight. The policies in this list are not tried on the scratch file, because its 30 seconds are not enough for them.
+/// The kernel's policy with windows that are larger than its default window. These policies are added to [`USUAL_POLICIES`] on a device
+/// model and on a source over a network: a store with 20 ms latency and 100 MB/s on each of many connections needs megabytes in flight.
+/// The policies in this list are not tried on the scratch file, because its 30 seconds are not enough for them.
 pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 
 /// The larger windows to try if the user named no policy.

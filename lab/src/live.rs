@@ -511,8 +511,8 @@ fn lane(
 // Estimates from a few timed reads how fast a source answers sequential reads, so that a comparison can choose how
 // much of a slow source to read. The estimate is rough, because it is based on only seven reads.
 //
-// Worked example: an object store with a latency of 30 ms answers 4 KiB in 30 ms and 1 MiB in 35 ms, so a workload of 16,384 reads of 4
-// KiB would take 8 minutes without readahead.
+// Worked example: an object store answers 4 KiB in 30 ms and 1 MiB in 35 ms. So a workload of 16,384 reads of 4 KiB would take 8
+// minutes without readahead.
 
 /// The estimated time of a small and of a large read from a source.
 #[derive(Clone, Copy, Debug)]

@@ -262,10 +262,10 @@ fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
 // Determines whether a program holds a write lease for a file, because opening such a file would break the lease.
 //
 // The kernel has one list of all locks on the machine. Reading the kernel's list takes 33 us if there are ten locks, and 0.85 ms if
-// there are a thousand. If foreread read the list of locks for each file that it opens, a program that reads many small files would spend
-// most of its time waiting for these reads of the list. After foreread has read the list of locks, it therefore reuses the result for
-// [`SERVES`] times as long as the reading took. A program can always take a lease after foreread has read the list and before it opens the
-// file; reusing the list makes this interval longer.
+// there are a thousand. If foreread read this list for each file that it opens, a program with many small files would spend most of its
+// time waiting for that. After foreread has read the list of locks, it therefore reuses the result for [`SERVES`] times as long as the
+// reading took. A program can always take a lease after foreread has read the list and before it opens the file; reusing the list makes
+// this interval longer.
 
 /// A list is reused for this many times the time that it took to read. Chosen: then it takes an eleventh of the time of a thread that
 /// opens files continuously.

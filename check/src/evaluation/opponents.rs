@@ -1,8 +1,8 @@
 //! The opponents, that is, the policies with which a judged policy is compared; also creates a policy from its name.
 //!
-//! `BASELINE` contains the settings that a user of foreread could choose before the policy `auto` existed and, of the policies that imitate
-//! another program's readahead, the one that wins most often. `SEVEN` contains four settings of `BASELINE`, its imitation of another
-//! program, and two adaptive policies.
+//! `BASELINE` contains the settings that users of foreread had before the policy `auto` existed. `BASELINE` also contains one policy that
+//! imitates another program's readahead: the one that wins most often. `SEVEN` contains four settings of `BASELINE`, its imitation of
+//! another program, and two adaptive policies.
 //!
 //! If a parameter of a policy depends on the capacity of the device, the capacity of the device model is used.
 

@@ -300,7 +300,7 @@ fn day(days: u64) -> String {
 // Measures how long it takes to read whole small files of a FUSE file system, one at a time and several in parallel.
 //
 // The time cannot be derived from reads of one large file: rclone makes a separate request for each open file, and
-// discards the requested data whenever a reader jumps within a file.
+// discards its data whenever a reader jumps.
 //
 // ```text
 //   files of the trace ──► one after the other, 24 at most, 2 s     33 ms a file
