@@ -13,6 +13,7 @@
 //! readahead in the trace are left out, and the report states their number.
 
 mod infer;
+mod kept;
 mod lanes;
 mod load;
 mod notes;
@@ -21,7 +22,7 @@ mod scans;
 use foreread_os::failure::Failure;
 use foreread_os::threads::Task;
 use foreread_sim::workload::{Job, Link, Request, Workload};
-use load::{KeptRecord, What};
+use kept::{KeptRecord, What};
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

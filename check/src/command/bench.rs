@@ -51,7 +51,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Fail> {
     };
     let outputs = Outputs::new(&[("json", json.as_deref())])?;
     let figures = match &args.what {
-        BenchWhat::Hit(_) => hit()?,
+        BenchWhat::Hit(_) => hit::hit()?,
         _ => sim::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?,
     };
     outputs.emit(|| in_words(&figures), || to_json(&figures), &[])

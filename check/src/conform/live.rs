@@ -23,6 +23,7 @@ mod disk;
 mod events;
 mod faults;
 mod file_system;
+mod marks;
 mod patterns;
 mod player;
 mod pressure;

@@ -3,11 +3,11 @@
 //! The whole trace is kept in memory, because a workload runs many times. Therefore the number of records is limited,
 //! and a replay can be limited to the first records. If the trace has no times, foreread does not invent times.
 
-use foreread_core::event::Advice;
+use super::kept::{KeptRecord, What};
 use foreread_core::machine::MAX_IDS;
 use foreread_sim::workload::Workload;
 use foreread_trace::error::TracePosition;
-use foreread_trace::{After, Flags, Header, Import, Item, Level, Op, Record, TraceError};
+use foreread_trace::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -409,35 +409,6 @@ impl LoadedTrace {
 
 /// The unit of a disk's requests.
 const SECTOR_BYTES: u64 = 512;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    Read,
-    /// A touch of a page of a mapping.
-    Touch,
-    /// A hint.
-    Hint(Advice),
-    /// A skipped record, kept for the records that wait for it.
-    Nothing,
-}
-
-/// A record, with the fields that a replay needs.
-#[derive(Clone, Debug)]
-pub struct KeptRecord {
-    pub what: What,
-    /// An index into [`super::LoadedTrace::opens`].
-    pub open: u32,
-    pub thread: u32,
-    pub offset: u64,
-    /// Length in bytes. For a touch: how many of the bytes mapped with its page are read, see `scans.rs`.
-    pub len: u64,
-    pub start_ns: Option<u64>,
-    pub end_ns: Option<u64>,
-    pub executable: bool,
-    /// Whether it bypasses the page cache (O_DIRECT).
-    pub direct: bool,
-    pub after: Vec<After>,
-}
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@
 //! ```
 
 use super::LiveError;
-use super::story::Step;
+use super::story::{LONGEST, Step};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -22,9 +22,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const PROGRAM: &str = include_str!("helper.py");
-/// Longest read of any pattern.
-pub(super) const LONGEST: u64 = 3 << 20;
-
 /// Plays in this process.
 pub(super) struct Native {
     files: Vec<File>,

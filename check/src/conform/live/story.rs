@@ -1,10 +1,11 @@
 //! A test sequence (episode) while it is generated: its operations so far, and the random sizes, positions and hints that all patterns use.
 
-use super::player::LONGEST;
 use crate::conform::recording::PAGE;
 use foreread_sim::rng::Rng;
 use serde::Serialize;
 
+/// Longest read of any pattern.
+pub(super) const LONGEST: u64 = 3 << 20;
 /// Request sizes in bytes: within a page, about a page, unusual ones, and up to the maximum.
 const LENGTHS: [u64; 26] = [
     1,
