@@ -12,16 +12,14 @@
 //! |---|---|
 //! | `watcher.rs` | how reads are observed: by tracepoints or by samples |
 //! | `tap.rs` | the tracepoints |
-//! | `find.rs` | the file behind a device and an inode number |
-//! | `seek.rs` | the threads that search for it |
-//! | `files.rs` | the files that the command reads |
+//! | `find.rs` | the file behind a device and an inode number, and whether it is leased |
+//! | `files.rs` | the files that the command reads, and the threads that search for them |
 //! | `walk.rs` | the files that it will read next, in the order of their folders |
 //! | `progress.rs` | how far it has come in them, if not every read is observed |
 //! | `tasks.rs` | threads for searches and jobs, which wake the run |
 //! | `jobs.rs` | jobs of threads that call readahead(2) and wait for the bytes |
 //! | `gain.rs` | whether anything can be gained |
-//! | `waits.rs` | how long threads wait for storage |
-//! | `look.rs` | whether storage is slow, by the times of events alone |
+//! | `look.rs` | how long threads wait for storage, and whether it is slow, by the times of events alone |
 //! | `devices.rs` | which storage is examined, read ahead from, or ignored |
 //! | `ahead.rs` | the readahead of slow storage |
 //! | `command.rs` | the loop |

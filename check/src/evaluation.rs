@@ -22,9 +22,8 @@
 //! | `workloads.rs` | workloads of this evaluation only, in addition to those of [`foreread_sim::workload`] |
 //! | `devices.rs` | devices whose figures change over time, in addition to the presets |
 //! | `drawn.rs` | devices drawn at random by a seed, for the validation set |
-//! | `opponents.rs` | published settings, three adaptive policies, imitations |
-//! | `watcher.rs` | measurements during a run: bytes held, waits |
-//! | `measure.rs` | one run |
+//! | `opponents.rs` | published settings, two adaptive policies, an imitation |
+//! | `measure.rs` | one run, and the measurements during it: bytes held, waits |
 //! | `streams.rs` | tests: AMP's experiment, 100 streams by cache size and think time |
 //! | `verdict.rs` | cells and totals from runs |
 //! | `targets.rs` | the targets of a policy, and its results |
