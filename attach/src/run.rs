@@ -23,6 +23,7 @@
 //! | `devices.rs` | which storage is examined, read ahead from, or ignored |
 //! | `ahead.rs` | the readahead of slow storage |
 //! | `command.rs` | the loop |
+//! | `page.rs` | the result as a page |
 //!
 //! Errors of foreread never reach the command, no setting of a device is changed, and tracing never outlives the run.
 
@@ -34,12 +35,14 @@ mod find;
 mod gain;
 mod jobs;
 mod look;
+mod page;
 mod progress;
 mod tap;
 mod tasks;
 mod walk;
 mod watcher;
 
+pub use page::page;
 pub use watcher::WatchBy;
 
 use foreread_core::policy::PolicySpec;

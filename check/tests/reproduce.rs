@@ -201,3 +201,52 @@ fn the_labels_of_the_script_are_the_likely_ones() {
         );
     }
 }
+
+/// KiB/s of all `readers`, each of which reads one file to the end, a window after the other.
+fn array_kib_per_s(name: &str, readers: u64, window_bytes: u64) -> f64 {
+    let (windows, first) = (2000, 100);
+    let mut device = preset(name).build(0);
+    let mut next = vec![0; readers as usize];
+    let mut command = |id: u64| {
+        let start = next[id as usize];
+        next[id as usize] += window_bytes;
+        Command {
+            id,
+            file: id as u32,
+            start,
+            len: window_bytes,
+        }
+    };
+    (0..readers).for_each(|file| device.submit(0, command(file)));
+    let (mut now, mut out, mut done, mut since) = (0, Vec::new(), 0, 0);
+    while let Some(at) = device.next_time().filter(|_| done < windows) {
+        now = at;
+        device.advance(now, &mut out);
+        for arrival in out.drain(..) {
+            done += 1;
+            // The first windows come before all readers are known.
+            since = if done == first { now } else { since };
+            device.submit(now, command(arrival.id));
+        }
+    }
+    ((windows - first) * window_bytes) as f64 / 1024.0 / ((now - since) as f64 / 1e9)
+}
+
+#[test]
+fn arrays_are_within_their_stated_errors() {
+    let figures = Paper::named("wu-2010a").expect("a paper").figures();
+    for name in ["eva", "raid-6disk"] {
+        let errors = figures.iter().filter_map(|figure| {
+            let words: Vec<&str> = figure.ours.split_whitespace().collect();
+            let ["kib_s", "readers", readers, window, device] = words[..] else {
+                return None;
+            };
+            let window = foreread_core::units::parse_size(window).expect("a size");
+            let ours = array_kib_per_s(name, readers.parse().expect("a number"), window);
+            (device == name).then(|| ours / figure.value().expect("a rate") - 1.0)
+        });
+        let errors: Vec<f64> = errors.collect();
+        assert_eq!(errors.len(), 10);
+        states(name, largest(&errors));
+    }
+}

@@ -20,6 +20,7 @@ const OPTIONS: &[&str] = &[
     "compare sequential --on model:nvme --html OUT",
     "compare sequential --on model:nvme --vary policy.max=16K,1M --html OUT",
     "explain IN --json OUT",
+    "explain IN --html OUT",
     "tune IN --on model:nvme --json OUT",
     "tune IN --on model:nvme --html OUT",
     "probe model:hdd-theory -o OUT",
@@ -27,6 +28,7 @@ const OPTIONS: &[&str] = &[
     "sweep IN --on model:nvme --json OUT",
     "record -o OUT -- true",
     "run --json OUT -- true",
+    "run --html OUT -- true",
     "plan IN -o OUT",
     #[cfg(feature = "serve")]
     "serve IN --tcp 0 --record OUT",
@@ -144,9 +146,16 @@ fn a_page_has_the_json_of_its_command() {
             "by streams",
         ),
         (format!("tune {} --on model:nvme", text(&csv)), "tune", ""),
+        (
+            format!("explain {} --on model:nvme", text(&csv)),
+            "explain",
+            "",
+        ),
+        ("run --quiet".to_string(), "run", ""),
     ] {
+        let program = if schema == "run" { "-- true" } else { "" };
         let files = format!("--html {} --json {} --force", text(&page), text(&json));
-        let got = run(format!("{command} {files}"));
+        let got = run(format!("{command} {files} {program}"));
         got.is_done();
         let written = fs::read_to_string(&json).expect("written");
         let written: Value = serde_json::from_str(&written).expect("JSON");

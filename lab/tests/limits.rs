@@ -102,7 +102,7 @@ fn check_limits(
             START,
             net.rtt_p99_ns.unwrap_or(0) as f64 / 1e9,
         ),
-        Model::Disk(_) | Model::Lanes(_) => (false, START, 0.0),
+        Model::Disk(_) | Model::Array(_) | Model::Lanes(_) => (false, START, 0.0),
     };
     let table = tables(
         name,
@@ -169,7 +169,7 @@ fn the_oracle_wins_where_it_once_lost() {
         ),
         (
             "thrash:streams=4,think=1000",
-            "x25-m",
+            "raid-6disk",
             16 << 20,
             64 << 20,
             "linux-2.6.0",

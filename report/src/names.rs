@@ -32,7 +32,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
 /// Similarity from 0 (nothing in common) to 1 (equal). If one name contains the other, it is nearly 1: `linux` for
 /// `linux-6.18`, `plain` for `rbd-plain`.
 fn likeness(name: &str, known: &str) -> f64 {
-    // The first measure alone prefers a common beginning so strongly that it suggests `random` for `rdb`; the
+    // The first measure alone prefers a common beginning so strongly that it suggests `raid-6disk` for `rdb`; the
     // second handles swapped letters.
     let score = f64::midpoint(
         strsim::jaro_winkler(name, known),

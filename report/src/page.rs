@@ -5,8 +5,9 @@
 //!   Report, Series, Reproduction, Probe ──► Page: facts, sections of figures and tables ──template──► HTML
 //!        └──────────────────────────────────► the same JSON that --json writes, inside the page
 //! ```
-//! This module provides the parts of a page. The commands build their pages from these parts in `lab/src/report/page/` and in
-//! `lab/src/tune/page.rs`. All pages have the same layout:
+//! This module provides the parts of a page. The commands build their pages from these parts in `lab/src/report/page/` and in the file
+//! `page.rs` of `lab/src/probe`, `lab/src/tune`, `lab/src/explain`, `attach/src/run` and `check/src/reproduce`. The pages of all commands
+//! have the same layout:
 //! ```text
 //!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command
 //! ```

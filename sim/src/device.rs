@@ -21,6 +21,7 @@
 //!
 //! Each kind of device has a file in this folder. [`presets`] lists the named devices with their parameters.
 
+pub mod array;
 pub mod custom;
 pub mod disk;
 pub mod hdd;

@@ -2,7 +2,7 @@
 //! kind of measurement there is a function in this file, in [`super::rules`] or in [`super::sweep`].
 //!
 //! ```text
-//!   reads_s queries 8 original                        a run of `queries` with two arguments; the mean of its runs
+//!   kib_s readers 4 128K eva                          a run of `readers` with three arguments; the mean of its runs
 //!   time_s rbd boot-ide none / time_s rbd boot-ide rbd-plain
 //!   1024 / 119.91                                     numbers; from left to right, with `/`, `*`, `+` and `-`
 //!   window 2 linux-2.6.31:max=128K 0+1024,1536+16384  what a policy decides, without time
@@ -28,13 +28,16 @@ const SIGMAS: f64 = 3.0;
 type Metric = fn(&RunResult) -> f64;
 
 /// The metrics of a run, by name. A figure is the mean over the runs.
-const METRICS: [(&str, Metric); 14] = [
+const METRICS: [(&str, Metric); 15] = [
     ("time_s", |run| run.time_s),
     ("mib_s", |run| {
         run.stats.demand_bytes as f64 / MIB / run.time_s
     }),
     ("mb_s", |run| {
         run.stats.demand_bytes as f64 / MB / run.time_s
+    }),
+    ("kib_s", |run| {
+        run.stats.demand_bytes as f64 / 1024.0 / run.time_s
     }),
     ("reads_s", |run| run.stats.demand_reads as f64 / run.time_s),
     ("reads", |run| run.stats.demand_reads as f64),

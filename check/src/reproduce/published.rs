@@ -5,7 +5,7 @@
 //!   experiments.csv  experiment, workload, policy, device, cache, size, runs      `$1` is the first argument of a row
 //!   reasons.csv      reason, text                                  reasons that several rows share
 //!
-//!   four context variants, density 8 % | original | queries / off | 0.74 | reads_s queries 8 original / reads_s queries 8 off | fit | 0.02
+//!   sequential readers on HP EVA | 4 readers, 128K | KB/s | 132351 | kib_s readers 4 128K eva | fit | 0.06
 //! ```
 //! The column `ours` of PAPER.csv is an expression ([`super::experiment`]) that computes our figure for the row. The column `holds` is the
 //! target: how closely our figure must agree ([`super::verdict::Target`]). If the column `known` is `miss`, it is known that our figure

@@ -12,7 +12,8 @@
 //! A file is refused if it is not regular (a FIFO would block), larger than [`MAX_FILE_BYTES`], or not completely
 //! valid.
 
-use super::disk::{DiskModel, Slope};
+use super::array::ArrayModel;
+use super::disk::DiskModel;
 use super::hdd::HddModel;
 use super::lanes::LanesModel;
 use super::net::NetModel;
@@ -147,7 +148,7 @@ fn said(error: &std::io::Error) -> String {
 
 // The keys of a model file, their ranges, and the conversion to a preset.
 
-/// A model file. A model file has exactly one of the tables `disk`, `lanes`, `hdd`, `ssd` and `net`, and optionally
+/// A model file. A model file has exactly one of the tables `disk`, `lanes`, `hdd`, `array`, `ssd` and `net`, and optionally
 /// `throttle`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -174,6 +175,7 @@ pub struct ModelFile {
     pub disk: Option<DiskModel>,
     pub lanes: Option<LanesModel>,
     pub hdd: Option<HddModel>,
+    pub array: Option<ArrayModel>,
     pub ssd: Option<SsdModel>,
     pub net: Option<NetModel>,
     pub throttle: Option<Throttle>,
@@ -217,6 +219,7 @@ impl ModelFile {
         let model = (self.disk.map(Model::Disk))
             .or_else(|| self.lanes.map(Model::Lanes))
             .or_else(|| hdd.map(Model::Hdd))
+            .or_else(|| self.array.map(Model::Array))
             .or_else(|| self.ssd.map(Model::Ssd))
             .or_else(|| self.net.map(Model::Net))
             .expect("a checked file has a table of figures");
@@ -337,10 +340,18 @@ impl ModelFile {
             range("disk.command_ns", disk.command_ns, TIME)?;
             let transfer = disk.max_transfer_bytes.unwrap_or(MAX_OFFSET);
             range("disk.max_transfer_bytes", transfer, (512, MAX_OFFSET))?;
-            slopes(disk.slopes)?;
+            let rows = disk.slopes.iter().map(|s| (s.from_bytes, s.ps_per_kib));
+            table(
+                "disk.slopes",
+                ["from_bytes", "ps_per_kib"],
+                rows,
+                0,
+                PS_PER_KIB,
+            )?;
         }
         self.lanes.as_ref().map_or(Ok(()), lanes)?;
         self.hdd.as_ref().map_or(Ok(()), hdd)?;
+        self.array.as_ref().map_or(Ok(()), array)?;
         self.ssd.as_ref().map_or(Ok(()), ssd)?;
         self.net.as_ref().map_or(Ok(()), net)?;
         self.throttle.as_ref().map_or(Ok(()), throttle)?;
@@ -352,6 +363,7 @@ impl ModelFile {
             self.disk.is_some(),
             self.lanes.is_some(),
             self.hdd.is_some(),
+            self.array.is_some(),
             self.ssd.is_some(),
             self.net.is_some(),
         ];
@@ -359,7 +371,7 @@ impl ModelFile {
             1 => Ok(()),
             _ => refuse(
                 "figures",
-                "exactly one of the tables [disk], [lanes], [hdd], [ssd] and [net] is required",
+                "exactly one of the tables [disk], [lanes], [hdd], [array], [ssd] and [net] is required",
             ),
         }
     }
@@ -386,15 +398,29 @@ fn throttle(file: &Throttle) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn slopes(slopes: &[Slope]) -> Result<(), Refusal> {
-    if slopes.is_empty() || slopes.len() > MAX_ROWS {
-        return refuse("disk.slopes", &format!("there must be 1 to {MAX_ROWS}"));
+/// Checks a table whose first column starts at `first` and increases.
+fn table(
+    key: &str,
+    [from, value]: [&str; 2],
+    rows: impl Iterator<Item = (u64, u64)>,
+    first: u64,
+    allowed: (u64, u64),
+) -> Result<(), Refusal> {
+    let rows: Vec<(u64, u64)> = rows.collect();
+    if rows.is_empty() || rows.len() > MAX_ROWS {
+        return refuse(key, &format!("there must be 1 to {MAX_ROWS} rows"));
     }
-    if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
-        return refuse("disk.slopes", "from_bytes must start at 0 and increase");
+    if rows[0].0 != first || !rows.is_sorted_by(|a, b| a.0 < b.0) {
+        return refuse(key, &format!("{from} must start at {first} and increase"));
     }
-    let mut rows = slopes.iter();
-    rows.try_for_each(|s| range("disk.slopes.ps_per_kib", s.ps_per_kib, PS_PER_KIB))
+    let mut values = rows.iter();
+    values.try_for_each(|row| range(&format!("{key}.{value}"), row.1, allowed))
+}
+
+fn array(f: &ArrayModel) -> Result<(), Refusal> {
+    range("array.ps_per_kib", f.ps_per_kib, PS_PER_KIB)?;
+    let rows = f.overhead.iter().map(|o| (o.from_readers.into(), o.ns));
+    table("array.overhead", ["from_readers", "ns"], rows, 1, TIME)
 }
 
 fn lanes(f: &LanesModel) -> Result<(), Refusal> {
@@ -533,7 +559,7 @@ mod tests {
         assert!(refused("rbd", "rtt_ns = 690000", "").contains("missing field `rtt_ns`"));
         assert!(refused("rbd", "[net]", "[new]").contains("unknown field `new`"));
         let two = format!(
-            "{}\n[disk]\ncommand_ns = 1\nslopes = [{{ from_bytes = 0, ps_per_kib = 1 }}]\n",
+            "{}\n[array]\nps_per_kib = 1\noverhead = [{{ from_readers = 1, ns = 1 }}]\n",
             text_of("rbd")
         );
         assert!(
@@ -571,6 +597,7 @@ mod tests {
             x25-m | from_bytes = 65536 | from_bytes = 262144 | disk.slopes
             x25-m | from_bytes = 0 | from_bytes = 1 | disk.slopes
             usb-2g | max_transfer_bytes = 122880 | max_transfer_bytes = 511 | disk.max_transfer_bytes
+            eva | from_readers = 1 | from_readers = 2 | array.overhead
             ssd-sata | channels = 8 | channels = 0 | ssd.channels
             ssd-sata | queue_depth = 32 | queue_depth = 65537 | ssd.queue_depth
             ssd-sata | collisions_per_million = 1000 | collisions_per_million = 1000001 | collisions_per_million

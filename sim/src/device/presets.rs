@@ -6,6 +6,7 @@
 //!
 //! Each preset is a model file ([`super::custom`]) in the folder `presets`, with the source of its parameters.
 
+use super::array::{Array, ArrayModel};
 use super::disk::{Disk, DiskModel};
 use super::hdd::{Hdd, HddModel};
 use super::lanes::{Lanes, LanesModel};
@@ -51,6 +52,8 @@ pub enum Model {
     Disk(DiskModel),
     /// A mechanical disk with one head and a queue.
     Hdd(HddModel),
+    /// One command at a time, with an overhead that depends on the number of readers.
+    Array(ArrayModel),
     /// A flash drive: many dies, several channels, one link.
     Ssd(SsdModel),
     /// Many concurrent commands over a shared link.
@@ -85,6 +88,7 @@ impl Preset {
         match self.model {
             Model::Disk(model) => Box::new(Disk::new(model)),
             Model::Hdd(model) => Box::new(Hdd::new(model, seed)),
+            Model::Array(model) => Box::new(Array::new(model)),
             Model::Ssd(model) => Box::new(Ssd::new(model, seed)),
             Model::Net(model) => Box::new(Net::new(model, seed)),
             Model::Lanes(model) => Box::new(Lanes::new(model)),
@@ -100,6 +104,7 @@ impl Preset {
             _ if bytes == 0 => 0,
             Model::Disk(model) => model.least_ns(bytes),
             Model::Hdd(model) => model.least_ns(bytes),
+            Model::Array(model) => model.least_ns(bytes),
             Model::Ssd(model) => model.least_ns(bytes),
             Model::Net(model) => model.least_ns(bytes),
             Model::Lanes(model) => model.least_ns(bytes),
@@ -136,6 +141,8 @@ macro_rules! files {
 files! {
     "disk-2003",
     "hdd-theory",
+    "eva",
+    "raid-6disk",
     "x25-m",
     "sandisk-5000",
     "usb-teclast",

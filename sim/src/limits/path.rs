@@ -53,6 +53,10 @@ pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config)
             m.command_ns,
             m.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0),
         ),
+        Model::Array(m) => serial(
+            m.overhead.iter().map(|row| row.ns).min().unwrap_or(0),
+            m.ps_per_kib,
+        ),
         // The drive reads on by itself, so a further command may cost no more than a hit in its buffer.
         Model::Hdd(m) => {
             let pass_ns = |gap: u64| {

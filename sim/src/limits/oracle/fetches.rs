@@ -17,7 +17,7 @@ const LOOK: usize = 256;
 /// be changed any more.
 pub(super) fn lanes(preset: &Preset) -> u32 {
     match preset.model {
-        Model::Disk(_) | Model::Hdd(_) => 1,
+        Model::Disk(_) | Model::Hdd(_) | Model::Array(_) => 1,
         Model::Ssd(_) | Model::Net(_) | Model::Lanes(_) => preset.connections,
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
             in_turn,
             gaps.with(|r| (r.sweep, r.cache_part) = (true, 4)),
         ],
-        Model::Disk(_) => vec![in_turn, gaps, turns, LONG, short, pieces],
+        Model::Disk(_) | Model::Array(_) => vec![in_turn, gaps, turns, LONG, short, pieces],
         Model::Net(model) if model.rtt_p99_ns.is_some() => {
             vec![
                 LONG,
@@ -121,6 +121,10 @@ fn gap_worth(preset: &Preset) -> u64 {
         Model::Disk(model) => bytes(
             model.command_ns,
             model.slopes.last().map_or(1, |s| s.ps_per_kib),
+        ),
+        Model::Array(model) => bytes(
+            model.overhead.last().map_or(0, |row| row.ns),
+            model.ps_per_kib,
         ),
         // A quarter of a revolution.
         Model::Hdd(model) => model.bytes_per_s.outer / u64::from(model.rpm.max(1)) * 15,
