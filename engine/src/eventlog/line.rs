@@ -1,9 +1,7 @@
 //! The lines of the event log: writes an event or an action as a line of text, and parses such lines.
 //!
-//! The parser is strict: a missing field, an extra field, or a value out of range is an error.
-
-#[cfg(test)]
-mod tests;
+//! One table ([`lines!`]) has the word of each variant and the order of its fields; writing and parsing both use it. The parser is strict:
+//! a missing field, an extra field, or a value out of range is an error.
 
 use foreread_core::event::{Action, Advice, Class, Error, Event, Mapping};
 use foreread_core::machine::Config;
@@ -33,290 +31,136 @@ pub enum LineError {
     Extra(String),
 }
 
-/// A set of names and their values; writing and parsing use the same table.
+/// A set of values, each with its word.
 trait Word: Copy + PartialEq + 'static {
     const ALL: &'static [(Self, &'static str)];
     const WANT: &'static str;
-    fn word(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(v, _)| *v == self)
-            .map_or("?", |(_, w)| w)
-    }
 }
 
-impl Word for Advice {
-    const ALL: &'static [(Advice, &'static str)] = &[
-        (Advice::Normal, "normal"),
-        (Advice::Sequential, "sequential"),
-        (Advice::Random, "random"),
-        (Advice::WillNeed, "willneed"),
-        (Advice::DontNeed, "dontneed"),
-    ];
-    const WANT: &'static str = "a hint";
+macro_rules! words {
+    ($($of:ty, $want:literal: $($value:expr => $word:literal),*;)*) => {$(
+        impl Word for $of {
+            const ALL: &'static [($of, &'static str)] = &[$(($value, $word)),*];
+            const WANT: &'static str = $want;
+        }
+    )*};
 }
 
-impl Word for Class {
-    const ALL: &'static [(Class, &'static str)] =
-        &[(Class::Demand, "demand"), (Class::Ahead, "ahead")];
-    const WANT: &'static str = "demand or ahead";
+/// The last field of `serve`.
+#[derive(Clone, Copy, PartialEq)]
+struct IsLast(bool);
+
+words! {
+    bool, "0 or 1": false => "0", true => "1";
+    IsLast, "last or more": IsLast(false) => "more", IsLast(true) => "last";
+    Class, "demand or ahead": Class::Demand => "demand", Class::Ahead => "ahead";
+    Advice, "a hint": Advice::Normal => "normal", Advice::Sequential => "sequential", Advice::Random => "random",
+        Advice::WillNeed => "willneed", Advice::DontNeed => "dontneed";
 }
 
-fn error_text(error: Error) -> String {
-    match error {
-        Error::Io(errno) => format!("io:{errno}"),
-        Error::Short => "short".to_string(),
-        Error::Changed => "changed".to_string(),
-        Error::Limit => "limit".to_string(),
-    }
+/// A part of a line. (Writing to a `String` cannot fail.)
+trait Field: Sized {
+    fn write(&self, out: &mut String);
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, LineError>;
 }
 
-/// Appends the line of an event to `out`. (Writing to a `String` cannot fail.)
-pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
-    let _ = write!(out, "E {} ", now.0);
-    let _ = match *event {
-        Event::Open { open, file, size } => writeln!(out, "open {} {} {size}", open.0, file.0),
-        Event::Close { open } => writeln!(out, "close {}", open.0),
-        Event::Forget { file } => writeln!(out, "forget {}", file.0),
-        Event::List {
-            file,
-            size,
-            after,
-            planned,
-        } => {
-            let after = after.map_or("-".to_string(), |after| after.0.to_string());
-            writeln!(out, "list {} {size} {after} {}", file.0, u8::from(planned))
-        }
-        Event::Read {
-            read,
-            open,
-            range,
-            random,
-        } => {
-            writeln!(
-                out,
-                "read {} {} {} {} {}",
-                read.0,
-                open.0,
-                range.start(),
-                range.len(),
-                u8::from(random)
-            )
-        }
-        Event::Hit { read, open, range } => {
-            writeln!(
-                out,
-                "hit {} {} {} {}",
-                read.0,
-                open.0,
-                range.start(),
-                range.len()
-            )
-        }
-        Event::Fault {
-            read,
-            open,
-            at,
-            map,
-        } => write_fault(out, read, open, at, map),
-        Event::Accessed { open, at, code } => {
-            writeln!(out, "accessed {} {at} {}", open.0, u8::from(code))
-        }
-        Event::Unmapped {
-            file,
-            number,
-            pages,
-        } => writeln!(out, "unmapped {} {number} {pages}", file.0),
-        Event::Advise {
-            open,
-            advice,
-            range,
-        } => {
-            writeln!(
-                out,
-                "advise {} {} {} {}",
-                open.0,
-                advice.word(),
-                range.start(),
-                range.len()
-            )
-        }
-        Event::Prefetch { open, range } => {
-            writeln!(out, "want {} {} {}", open.0, range.start(), range.len())
-        }
-        Event::Invalidate { file, range } => {
-            writeln!(
-                out,
-                "invalidate {} {} {}",
-                file.0,
-                range.start(),
-                range.len()
-            )
-        }
-        Event::Changed { file, size } => writeln!(out, "changed {} {size}", file.0),
-        Event::Grown { file, size } => writeln!(out, "grown {} {size}", file.0),
-        Event::Progress { fetch, bytes } => writeln!(out, "progress {} {bytes}", fetch.0),
-        Event::Answered { ns } => writeln!(out, "answered {ns}"),
-        Event::AtHand { fetch } => writeln!(out, "athand {}", fetch.0),
-        Event::Done { fetch, bytes } => writeln!(out, "done {} {bytes}", fetch.0),
-        Event::Failed { fetch, error } => writeln!(out, "failed {} {}", fetch.0, error_text(error)),
-        Event::Abandon { read } => writeln!(out, "abandon {}", read.0),
-        Event::Release { lease } => writeln!(out, "release {}", lease.0),
-        Event::Pressure { pages } => writeln!(out, "pressure {pages}"),
-        Event::Timer => writeln!(out, "timer"),
-    };
-}
-
-fn write_fault(
-    out: &mut String,
-    read: ReadId,
-    open: OpenId,
-    at: u64,
-    map: Mapping,
-) -> std::fmt::Result {
-    let (start, len, exec) = (map.range.start(), map.range.len(), u8::from(map.executable));
-    let advice = map.advice.word();
-    writeln!(
-        out,
-        "fault {} {} {at} {start} {len} {exec} {advice}",
-        read.0, open.0
-    )
-}
-
-/// Appends the line of an action to `out`.
-pub fn write_action(out: &mut String, action: &Action) {
-    let _ = match *action {
-        Action::Submit {
-            fetch,
-            file,
-            range,
-            class,
-        } => {
-            writeln!(
-                out,
-                "A submit {} {} {} {} {}",
-                fetch.0,
-                file.0,
-                range.start(),
-                range.len(),
-                class.word()
-            )
-        }
-        Action::Cancel { fetch } => writeln!(out, "A cancel {}", fetch.0),
-        Action::Serve {
-            read,
-            lease,
-            file,
-            range,
-            last,
-        } => {
-            let (start, len, end) = (
-                range.start(),
-                range.len(),
-                if last { "last" } else { "more" },
-            );
-            writeln!(
-                out,
-                "A serve {} {} {} {start} {len} {end}",
-                read.0, lease.0, file.0
-            )
-        }
-        Action::Fail { read, error } => writeln!(out, "A fail {} {}", read.0, error_text(error)),
-        Action::Drop {
-            slot,
-            file,
-            number,
-            pages,
-        } => {
-            writeln!(out, "A drop {} {} {number} {pages:#x}", slot.0, file.0)
-        }
-        Action::WakeAt { at } => writeln!(out, "A wake {}", at.0),
-    };
-}
-
-pub(super) fn config_line(config: &Config) -> String {
-    let Config {
-        page,
-        capacity_pages,
-        max_fetch_bytes,
-        max_in_flight,
-        max_ahead_in_flight,
-        max_short_ahead_in_flight,
-        max_piggyback_bytes,
-        keep_windows_apart,
-        // Not written by an engine.
-        in_order: _,
-    } = *config;
-    format!(
-        "config page={} capacity_pages={capacity_pages} max_fetch_bytes={max_fetch_bytes} \
-         max_in_flight={max_in_flight} max_ahead_in_flight={max_ahead_in_flight} max_piggyback_bytes={max_piggyback_bytes} \
-         keep_windows_apart={} max_short_ahead_in_flight={max_short_ahead_in_flight}",
-        page.bytes(),
-        u8::from(keep_windows_apart),
-    )
-}
-
-/// The fields of a line, in order.
-struct Fields<'a>(SplitAsciiWhitespace<'a>);
-
-impl<'a> Fields<'a> {
-    fn text(&mut self, what: &'static str) -> Result<&'a str, LineError> {
-        self.0.next().ok_or(LineError::Missing(what))
+impl<W: Word> Field for W {
+    fn write(&self, out: &mut String) {
+        let word = W::ALL.iter().find(|(value, _)| value == self);
+        let _ = write!(out, " {}", word.map_or("?", |(_, word)| word));
     }
 
-    fn number<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, LineError> {
-        number(self.text(what)?, what)
-    }
-
-    fn fault(&mut self) -> Result<Event, LineError> {
-        let (read, open, at) = (self.read()?, self.open()?, self.number("an offset")?);
-        let map = Mapping {
-            range: self.range()?,
-            executable: self.flag("0 or 1")?,
-            advice: self.word()?,
-        };
-        Ok(Event::Fault {
-            read,
-            open,
-            at,
-            map,
-        })
-    }
-
-    fn answered(&mut self) -> Result<Event, LineError> {
-        let ns = self.number("a time")?;
-        Ok(Event::Answered { ns })
-    }
-
-    fn flag(&mut self, what: &'static str) -> Result<bool, LineError> {
-        match self.text(what)? {
-            "0" => Ok(false),
-            "1" => Ok(true),
-            text => Err(bad(text, what)),
-        }
-    }
-
-    fn word<W: Word>(&mut self) -> Result<W, LineError> {
-        let text = self.text(W::WANT)?;
-        W::ALL
-            .iter()
-            .find(|(_, w)| *w == text)
-            .map(|(v, _)| *v)
+    fn parse(fields: &mut Fields<'_>) -> Result<W, LineError> {
+        let text = fields.text(W::WANT)?;
+        let found = W::ALL.iter().find(|(_, word)| *word == text);
+        found
+            .map(|(value, _)| *value)
             .ok_or_else(|| bad(text, W::WANT))
     }
+}
 
-    fn range(&mut self) -> Result<ByteRange, LineError> {
-        let (start, len) = (self.number("a first byte")?, self.number("a length")?);
-        ByteRange::new(start, len).ok_or_else(|| {
-            bad(
-                &format!("{start} {len}"),
-                "a range that ends at or below the largest offset",
-            )
-        })
+macro_rules! ids {
+    ($($id:ident $what:literal),*) => {$(
+        impl Field for $id {
+            fn write(&self, out: &mut String) {
+                let _ = write!(out, " {}", self.0);
+            }
+
+            fn parse(fields: &mut Fields<'_>) -> Result<$id, LineError> {
+                number(fields.text($what)?, $what).map($id)
+            }
+        }
+    )*};
+}
+
+ids!(OpenId "an open description", FileId "a file", ReadId "a read", FetchId "a fetch", LeaseId "a lease", GroupSlot "a slot", Nanos "a time");
+
+impl Field for u64 {
+    fn write(&self, out: &mut String) {
+        let _ = write!(out, " {self}");
     }
 
-    fn error(&mut self) -> Result<Error, LineError> {
-        match self.text("an error")? {
+    fn parse(fields: &mut Fields<'_>) -> Result<u64, LineError> {
+        number(fields.text("a number")?, "a number")
+    }
+}
+
+impl Field for Option<FileId> {
+    fn write(&self, out: &mut String) {
+        match self {
+            Some(file) => file.write(out),
+            None => out.push_str(" -"),
+        }
+    }
+
+    fn parse(fields: &mut Fields<'_>) -> Result<Option<FileId>, LineError> {
+        match fields.text("a file or -")? {
+            "-" => Ok(None),
+            text => number(text, "a file or -").map(|file| Some(FileId(file))),
+        }
+    }
+}
+
+impl Field for ByteRange {
+    fn write(&self, out: &mut String) {
+        let _ = write!(out, " {} {}", self.start(), self.len());
+    }
+
+    fn parse(fields: &mut Fields<'_>) -> Result<ByteRange, LineError> {
+        let (start, len) = (u64::parse(fields)?, u64::parse(fields)?);
+        let want = "a range that ends at or below the largest offset";
+        ByteRange::new(start, len).ok_or_else(|| bad(&format!("{start} {len}"), want))
+    }
+}
+
+impl Field for Mapping {
+    fn write(&self, out: &mut String) {
+        self.range.write(out);
+        self.executable.write(out);
+        self.advice.write(out);
+    }
+
+    fn parse(fields: &mut Fields<'_>) -> Result<Mapping, LineError> {
+        Ok(Mapping {
+            range: Field::parse(fields)?,
+            executable: Field::parse(fields)?,
+            advice: Field::parse(fields)?,
+        })
+    }
+}
+
+impl Field for Error {
+    fn write(&self, out: &mut String) {
+        let _ = match self {
+            Error::Io(errno) => write!(out, " io:{errno}"),
+            Error::Short => write!(out, " short"),
+            Error::Changed => write!(out, " changed"),
+            Error::Limit => write!(out, " limit"),
+        };
+    }
+
+    fn parse(fields: &mut Fields<'_>) -> Result<Error, LineError> {
+        match fields.text("an error")? {
             "short" => Ok(Error::Short),
             "changed" => Ok(Error::Changed),
             "limit" => Ok(Error::Limit),
@@ -326,12 +170,141 @@ impl<'a> Fields<'a> {
             }
         }
     }
+}
 
-    fn mask(&mut self) -> Result<u64, LineError> {
-        let text = self.text("a mask")?;
+/// Pages of a group, as a hexadecimal number.
+struct Mask(u64);
+
+impl Field for Mask {
+    fn write(&self, out: &mut String) {
+        let _ = write!(out, " {:#x}", self.0);
+    }
+
+    fn parse(fields: &mut Fields<'_>) -> Result<Mask, LineError> {
+        let text = fields.text("a mask")?;
         let hex = text.strip_prefix("0x").filter(|h| !h.starts_with('+'));
-        hex.and_then(|h| u64::from_str_radix(h, 16).ok())
-            .ok_or_else(|| bad(text, "a mask"))
+        let mask = hex.and_then(|h| u64::from_str_radix(h, 16).ok());
+        mask.map(Mask).ok_or_else(|| bad(text, "a mask"))
+    }
+}
+
+/// The word of each variant, and its fields in the order of the line; a field may be written as another type.
+macro_rules! lines {
+    ($of:ident, $want:literal, $write:ident, $parse:ident: $($variant:ident $word:literal ($($field:ident $(as $as:ident)?),*);)*) => {
+        fn $write(out: &mut String, value: &$of) {
+            match value {
+                $($of::$variant { $($field),* } => {
+                    out.push_str($word);
+                    $(lines!(@write out, $field $($as)?);)*
+                })*
+            }
+            out.push('\n');
+        }
+
+        fn $parse(fields: &mut Fields<'_>) -> Result<$of, LineError> {
+            match fields.text($want)? {
+                $($word => Ok($of::$variant { $($field: lines!(@parse fields $($as)?)),* }),)*
+                text => Err(bad(text, $want)),
+            }
+        }
+    };
+    (@write $out:ident, $field:ident) => { $field.write($out) };
+    (@write $out:ident, $field:ident $as:ident) => { $as(*$field).write($out) };
+    (@parse $fields:ident) => { Field::parse($fields)? };
+    (@parse $fields:ident $as:ident) => { $as::parse($fields)?.0 };
+}
+
+lines! { Event, "an event", put_event, take_event:
+    Open "open" (open, file, size);
+    Close "close" (open);
+    Forget "forget" (file);
+    List "list" (file, size, after, planned);
+    Read "read" (read, open, range, random);
+    Hit "hit" (read, open, range);
+    Fault "fault" (read, open, at, map);
+    Accessed "accessed" (open, at, code);
+    Unmapped "unmapped" (file, number, pages);
+    Advise "advise" (open, advice, range);
+    Prefetch "want" (open, range);
+    Invalidate "invalidate" (file, range);
+    Changed "changed" (file, size);
+    Grown "grown" (file, size);
+    Progress "progress" (fetch, bytes);
+    Answered "answered" (ns);
+    AtHand "athand" (fetch);
+    Done "done" (fetch, bytes);
+    Failed "failed" (fetch, error);
+    Abandon "abandon" (read);
+    Release "release" (lease);
+    Pressure "pressure" (pages);
+    Timer "timer" ();
+}
+
+lines! { Action, "an action", put_action, take_action:
+    Submit "submit" (fetch, file, range, class);
+    Cancel "cancel" (fetch);
+    Serve "serve" (read, lease, file, range, last as IsLast);
+    Fail "fail" (read, error);
+    Drop "drop" (slot, file, number, pages as Mask);
+    WakeAt "wake" (at);
+}
+
+/// Appends the line of an event to `out`.
+pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
+    let _ = write!(out, "E {} ", now.0);
+    put_event(out, event);
+}
+
+/// Appends the line of an action to `out`.
+pub fn write_action(out: &mut String, action: &Action) {
+    out.push_str("A ");
+    put_action(out, action);
+}
+
+/// An event and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedEvent {
+    /// When the machine received it.
+    pub at: Nanos,
+    /// The event.
+    pub event: Event,
+}
+
+/// Parses an event's line.
+///
+/// # Errors
+/// Returns an error if the line is not exactly one event.
+pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
+    let mut fields = Fields::after("E", line)?;
+    let (at, event) = (Nanos::parse(&mut fields)?, take_event(&mut fields)?);
+    fields.end(TimedEvent { at, event })
+}
+
+/// Parses an action's line.
+///
+/// # Errors
+/// Returns an error if the line is not exactly one action.
+pub fn parse_action(line: &str) -> Result<Action, LineError> {
+    let mut fields = Fields::after("A", line)?;
+    let action = take_action(&mut fields)?;
+    fields.end(action)
+}
+
+/// The fields of a line, in order.
+struct Fields<'a>(SplitAsciiWhitespace<'a>);
+
+impl<'a> Fields<'a> {
+    /// The fields after the first, which must be `kind`.
+    fn after(kind: &'static str, line: &'a str) -> Result<Fields<'a>, LineError> {
+        let mut fields = Fields(line.split_ascii_whitespace());
+        match fields.text(kind)? {
+            text if text == kind => Ok(fields),
+            text => Err(bad(text, kind)),
+        }
+    }
+
+    fn text(&mut self, what: &'static str) -> Result<&'a str, LineError> {
+        self.0.next().ok_or(LineError::Missing(what))
     }
 
     fn end<T>(mut self, value: T) -> Result<T, LineError> {
@@ -356,200 +329,31 @@ fn number<T: TryFrom<u64>>(text: &str, what: &'static str) -> Result<T, LineErro
         .ok_or_else(|| bad(text, what))
 }
 
-/// An event and its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimedEvent {
-    /// When the machine received it.
-    pub at: Nanos,
-    /// The event.
-    pub event: Event,
-}
-
-/// Parses an event's line.
-///
-/// # Errors
-/// Returns an error if the line is not exactly one event.
-pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
-    let mut f = Fields(line.split_ascii_whitespace());
-    match f.text("E")? {
-        "E" => {}
-        text => return Err(bad(text, "E")),
-    }
-    let at = Nanos(f.number("a time")?);
-    let event = match f.text("an event")? {
-        "open" => Event::Open {
-            open: f.open()?,
-            file: f.file()?,
-            size: f.number("a size")?,
-        },
-        "close" => Event::Close { open: f.open()? },
-        "forget" => Event::Forget { file: f.file()? },
-        "list" => {
-            let (file, size, after) = (f.file()?, f.number("a size")?, f.file_or_none()?);
-            Event::List {
-                file,
-                size,
-                after,
-                planned: f.flag("0 or 1")?,
-            }
-        }
-        "read" => Event::Read {
-            read: f.read()?,
-            open: f.open()?,
-            range: f.range()?,
-            random: f.flag("0 or 1")?,
-        },
-        "hit" => Event::Hit {
-            read: f.read()?,
-            open: f.open()?,
-            range: f.range()?,
-        },
-        "fault" => f.fault()?,
-        "accessed" => Event::Accessed {
-            open: f.open()?,
-            at: f.number("an offset")?,
-            code: f.flag("0 or 1")?,
-        },
-        "unmapped" => Event::Unmapped {
-            file: f.file()?,
-            number: f.number("the number of a group")?,
-            pages: f.number("pages")?,
-        },
-        "advise" => Event::Advise {
-            open: f.open()?,
-            advice: f.word()?,
-            range: f.range()?,
-        },
-        "want" => Event::Prefetch {
-            open: f.open()?,
-            range: f.range()?,
-        },
-        "invalidate" => Event::Invalidate {
-            file: f.file()?,
-            range: f.range()?,
-        },
-        "changed" => Event::Changed {
-            file: f.file()?,
-            size: f.number("a size")?,
-        },
-        "grown" => Event::Grown {
-            file: f.file()?,
-            size: f.number("a size")?,
-        },
-        "progress" => Event::Progress {
-            fetch: f.fetch()?,
-            bytes: f.number("a number of bytes")?,
-        },
-        "answered" => f.answered()?,
-        "athand" => Event::AtHand { fetch: f.fetch()? },
-        "done" => Event::Done {
-            fetch: f.fetch()?,
-            bytes: f.number("a number of bytes")?,
-        },
-        "failed" => Event::Failed {
-            fetch: f.fetch()?,
-            error: f.error()?,
-        },
-        "abandon" => Event::Abandon { read: f.read()? },
-        "release" => Event::Release {
-            lease: LeaseId(f.number("a lease")?),
-        },
-        "pressure" => Event::Pressure {
-            pages: f.number("a number of pages")?,
-        },
-        "timer" => Event::Timer,
-        text => return Err(bad(text, "an event")),
-    };
-    f.end(TimedEvent { at, event })
-}
-
-/// Parses an action's line.
-///
-/// # Errors
-/// Returns an error if the line is not exactly one action.
-pub fn parse_action(line: &str) -> Result<Action, LineError> {
-    let mut f = Fields(line.split_ascii_whitespace());
-    match f.text("A")? {
-        "A" => {}
-        text => return Err(bad(text, "A")),
-    }
-    let action = match f.text("an action")? {
-        "submit" => Action::Submit {
-            fetch: f.fetch()?,
-            file: f.file()?,
-            range: f.range()?,
-            class: f.word()?,
-        },
-        "cancel" => Action::Cancel { fetch: f.fetch()? },
-        "serve" => {
-            let (read, lease, file) = (f.read()?, LeaseId(f.number("a lease")?), f.file()?);
-            let range = f.range()?;
-            let last = match f.text("last or more")? {
-                "last" => true,
-                "more" => false,
-                text => return Err(bad(text, "last or more")),
-            };
-            Action::Serve {
-                read,
-                lease,
-                file,
-                range,
-                last,
-            }
-        }
-        "fail" => Action::Fail {
-            read: f.read()?,
-            error: f.error()?,
-        },
-        "drop" => {
-            let (slot, file) = (GroupSlot(f.number("a slot")?), f.file()?);
-            Action::Drop {
-                slot,
-                file,
-                number: f.number("a group")?,
-                pages: f.mask()?,
-            }
-        }
-        "wake" => Action::WakeAt {
-            at: Nanos(f.number("a time")?),
-        },
-        text => return Err(bad(text, "an action")),
-    };
-    f.end(action)
-}
-
-impl Fields<'_> {
-    fn open(&mut self) -> Result<OpenId, LineError> {
-        Ok(OpenId(self.number("an open description")?))
-    }
-
-    fn file(&mut self) -> Result<FileId, LineError> {
-        Ok(FileId(self.number("a file")?))
-    }
-
-    fn file_or_none(&mut self) -> Result<Option<FileId>, LineError> {
-        match self.text("a file or -")? {
-            "-" => Ok(None),
-            text => Ok(Some(FileId(number(text, "a file or -")?))),
-        }
-    }
-
-    fn read(&mut self) -> Result<ReadId, LineError> {
-        Ok(ReadId(self.number("a read")?))
-    }
-
-    fn fetch(&mut self) -> Result<FetchId, LineError> {
-        Ok(FetchId(self.number("a fetch")?))
-    }
+pub(super) fn config_line(config: &Config) -> String {
+    let Config {
+        page,
+        capacity_pages,
+        max_fetch_bytes,
+        max_in_flight,
+        max_ahead_in_flight,
+        max_short_ahead_in_flight,
+        max_piggyback_bytes,
+        keep_windows_apart,
+        // Not written by an engine.
+        in_order: _,
+    } = *config;
+    format!(
+        "config page={} capacity_pages={capacity_pages} max_fetch_bytes={max_fetch_bytes} \
+         max_in_flight={max_in_flight} max_ahead_in_flight={max_ahead_in_flight} max_piggyback_bytes={max_piggyback_bytes} \
+         keep_windows_apart={} max_short_ahead_in_flight={max_short_ahead_in_flight}",
+        page.bytes(),
+        u8::from(keep_windows_apart),
+    )
 }
 
 /// Parses the line of limits. The keys have a fixed order, the one in which they are written.
 pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
-    let mut f = Fields(line.split_ascii_whitespace());
-    match f.text("config")? {
-        "config" => {}
-        text => return Err(bad(text, "config")),
-    }
+    let mut f = Fields::after("config", line)?;
     let mut value = |key: &'static str| -> Result<u64, LineError> {
         let text = f.text(key)?;
         let value = text
@@ -573,4 +377,69 @@ pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
         short => u32::try_from(short?).unwrap_or(u32::MAX),
     };
     f.end(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each variant, with its largest numbers, is written as it was read; a line with a field more or less is refused.
+    #[test]
+    fn every_line_there_and_back() {
+        let events = "open 4294967295 0 4611686018427387904;close 4294967295;forget 0;list 0 4611686018427387904 - 0;\
+            list 0 0 4294967295 1;read 18446744073709551615 4294967295 1 4611686018427387903 1;read 1 2 1 1 0;hit 1 2 1 1;\
+            accessed 4294967295 7 1;unmapped 0 3 18446744073709551615;want 2 1 1;invalidate 0 1 1;changed 0 0;\
+            grown 0 18446744073709551615;advise 2 normal 1 1;advise 2 sequential 1 1;advise 2 random 1 1;advise 2 willneed 1 1;\
+            advise 2 dontneed 1 1;fault 1 2 5 1 1 0 normal;fault 1 2 5 1 1 1 random;progress 30064771072 1;\
+            answered 18446744073709551615;athand 7;done 7 18446744073709551615;failed 7 io:-2147483648;failed 7 io:5;\
+            failed 7 short;failed 7 changed;failed 7 limit;abandon 1;release 9;pressure 12;timer";
+        for line in events
+            .split(';')
+            .map(|event| format!("E 18446744073709551615 {event}\n"))
+        {
+            let parsed = parse_event(&line).expect(&line);
+            let mut written = String::new();
+            write_event(&mut written, parsed.at, &parsed.event);
+            assert_eq!(written, line);
+            assert!(parse_event(&format!("{} more", line.trim_end())).is_err());
+            assert!(parse_event(line.trim_end().rsplit_once(' ').expect("fields").0).is_err());
+        }
+        let actions = "cancel 18446744073709551615;drop 4 4294967295 1125899906842624 0xffffffffffffffff;\
+            wake 18446744073709551615;submit 1 2 0 0 demand;submit 1 2 0 0 ahead;serve 3 4294967295 1 0 0 last;\
+            serve 3 4294967295 1 0 0 more;fail 3 io:5;fail 3 short;fail 3 changed;fail 3 limit";
+        for line in actions.split(';').map(|action| format!("A {action}\n")) {
+            let mut written = String::new();
+            write_action(&mut written, &parse_action(&line).expect(&line));
+            assert_eq!(written, line);
+            assert!(parse_action(&format!("{} more", line.trim_end())).is_err());
+        }
+    }
+
+    #[test]
+    fn odd_lines_are_errors() {
+        for line in [
+            "",
+            "E",
+            "E x timer",
+            "E +1 timer",
+            "E 1 tea",
+            "E 1 read 1 1 4611686018427387904 1 0",
+            "A timer",
+        ] {
+            assert!(parse_event(line).is_err(), "{line}");
+        }
+        for line in [
+            "A drop 1 1 1 12",
+            "A drop 1 1 1 0x+1",
+            "A serve 1 1 1 0 1 maybe",
+            "A cancel -1",
+            "E 1 timer",
+        ] {
+            assert!(parse_action(line).is_err(), "{line}");
+        }
+        let config = Config::new(PageSize::new(512).expect("a page"), 1 << 30);
+        assert_eq!(parse_config(&config_line(&config)), Ok(config));
+        assert!(parse_config("config page=4096").is_err());
+        assert!(parse_config(&config_line(&config).replace("page=512", "page=513")).is_err());
+    }
 }
