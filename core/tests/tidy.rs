@@ -360,7 +360,7 @@ fn facts_of_the_host_are_read_in_one_place() {
         "attach/src/planning.rs",             // names of a trace, which are not opened
         "trace/src/formats/strace/calls.rs",  // the same
         "attach/pagecache/src/program.rs",    // this program again
-        "engine/src/front/fuse/caller.rs",    // signals of a thread
+        "engine/src/front/fuse/kernel.rs",    // signals of a thread
         "cli/src/signals.rs",                 // signals and terminal of this process
         "check/src/conform/live.rs",          // when a process began
         "check/src/conform/live/marks.rs",    // what is measured: flags of pages

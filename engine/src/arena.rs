@@ -16,9 +16,10 @@
 //!   take ──► Piece ──dropped──► free ──► take
 //! ```
 
+use crate::sync::lock;
 use crate::system;
 use memmap2::{Advice, MmapMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The size of a buffer for a group of 64 pages of 4 KiB each.
 pub const GROUP_BYTES: usize = 256 << 10;
@@ -100,7 +101,7 @@ impl std::fmt::Debug for SlabPiece {
 
 impl Arena {
     fn free(&self) -> MutexGuard<'_, Vec<&'static mut [u8]>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 
     fn grow(&self, free: &mut Vec<&'static mut [u8]>) {

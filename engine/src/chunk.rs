@@ -15,10 +15,11 @@ mod mapped;
 mod prefault;
 
 use crate::arena::{GROUP_BYTES, PAGE_BYTES, SlabPiece};
+use crate::sync::lock;
 use mapped::MappedBuffer;
 use prefault::BufferPrefaulter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Buffers of at least this size start at a memory page, so that a transfer has fewer segments.
 const WHOLE_PAGES_FROM: usize = 64 << 10;
@@ -262,7 +263,7 @@ impl Pool {
     }
 
     fn lists<T>(&self, work: impl FnOnce(&mut Vec<Vec<Memory>>) -> T) -> T {
-        work(&mut self.spare.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(&self.spare))
     }
 }
 

@@ -341,24 +341,33 @@ pub(crate) enum Fault {
     Stopped,
 }
 
-/// The text that a command shows.
-macro_rules! into_failure {
-    ($($error:ty),*) => {$(
+/// The text that a command shows, and an `io::Error` with the error in it, whose kind follows from the error number: a read that the
+/// source refused with `ENOENT` is an `io::Error` of kind `NotFound`, and `downcast::<ReadError>()` returns the [`ReadError`].
+macro_rules! conversions {
+    ($($error:ty, $errno:expr;)*) => {$(
         impl From<$error> for Failure {
             fn from(error: $error) -> Failure {
                 Failure::of(FailureKind::Input, error)
             }
         }
+
+        impl From<$error> for std::io::Error {
+            fn from(error: $error) -> std::io::Error {
+                let errno: fn(&$error) -> i32 = $errno;
+                let kind = std::io::Error::from_raw_os_error(errno(&error)).kind();
+                std::io::Error::new(kind, error)
+            }
+        }
     )*};
 }
 
-into_failure!(
-    OpenError,
-    ReadError,
-    WriteError,
-    SourceOpenError,
-    SourceError
-);
+conversions! {
+    OpenError, OpenError::errno;
+    ReadError, ReadError::errno;
+    WriteError, WriteError::errno;
+    SourceError, SourceError::errno;
+    SourceOpenError, |error| error.errno;
+}
 
 #[cfg(test)]
 mod tests {
@@ -368,7 +377,7 @@ mod tests {
     fn every_kind_has_an_error_and_its_number() {
         let stored = |kind: ErrorKind| {
             let (errno, what) = (kind.errno(), String::new());
-            let error = SourceError::Io { errno, what };
+            let error = SourceError::io(errno, what);
             (error.kind(), error.errno())
         };
         let opened = |error: OpenError| (error.kind(), error.errno());

@@ -8,7 +8,8 @@
 //!                                                  └── yes ──► suppressed, counted
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::lock;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The same line is reported at most once in this time.
@@ -57,7 +58,7 @@ pub(crate) fn once_a_minute(text: &str) -> Option<u64> {
 /// Locks the recently reported lines; also used by a thread that is about to fork.
 pub(crate) fn hold() -> MutexGuard<'static, Recent> {
     static RECENT: Mutex<Recent> = Mutex::new(Recent(Vec::new()));
-    RECENT.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&RECENT)
 }
 
 /// The lines of level WARN and above that this thread reports during `work`.
@@ -73,10 +74,7 @@ pub(crate) fn captured(work: impl FnOnce()) -> Vec<String> {
     impl Visit for Lines {
         fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
             if field.name() == "message" {
-                self.0
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(format!("{value:?}"));
+                lock(&self.0).push(format!("{value:?}"));
             }
         }
     }
@@ -105,7 +103,7 @@ pub(crate) fn captured(work: impl FnOnce()) -> Vec<String> {
 
     let lines = Lines::default();
     tracing::subscriber::with_default(lines.clone(), work);
-    std::mem::take(&mut *lines.0.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *lock(&lines.0))
 }
 
 #[cfg(test)]

@@ -164,10 +164,7 @@ mod tests {
             if self.1.swap(true, Ordering::SeqCst) {
                 self.0.read_at(bufs, offset)
             } else {
-                Err(SourceError::Io {
-                    errno: EIO,
-                    what: "a test".into(),
-                })
+                Err(SourceError::io(EIO, "a test"))
             }
         }
 

@@ -8,7 +8,6 @@
 //!   Reader ── open description 2 ──── file 1, a source ──┘   one policy state for each description
 //! ```
 
-mod extents;
 mod flush;
 mod listed;
 mod task;
@@ -17,13 +16,16 @@ mod write;
 use crate::chunk::MemoryMeter;
 #[cfg(feature = "fuse")]
 use crate::driver::LentBytes;
-use crate::driver::{Gauges, NewReader, OpenFile, ReadBuf, ReadSpan, VersionCursor};
+use crate::driver::{
+    Gauges, NewReader, OpenFile, ReadBuf, ReadSpan, SizedVersion, VersionCursor, event_error,
+    guarded,
+};
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
 use crate::options::{Options, Storage};
-use crate::source::{self, Defaults, Source, SourceName};
+use crate::source::{self, Cause, Defaults, Extent, Source, SourceError, SourceName};
 use flush::Flushes;
-use foreread_core::event::Advice;
+use foreread_core::event::{Advice, Error};
 use foreread_core::machine::{LookedUp, MAX_IDS};
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -497,5 +499,56 @@ impl std::fmt::Display for SourceLabel<'_> {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.engine.driver().close(self.at.open);
+    }
+}
+
+impl Reader {
+    /// Whether the source knows its holes, so that [`Reader::extents`] is useful.
+    #[must_use]
+    pub fn knows_holes(&self) -> bool {
+        self.source.holes().is_some()
+    }
+
+    /// Lists data and holes from `offset` up to `end`, in ascending order and without gaps, as at most `most` extents. The last extent
+    /// may end beyond `end`. For a source that does not know its holes, the result is one extent of data.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Reader::read_at`]: the call asks the source, which may fail or may have changed.
+    pub fn extents(&self, offset: u64, end: u64, most: usize) -> Result<Vec<Extent>, ReadError> {
+        let failed = |fault| self.explain(fault, 0, offset);
+        let SizedVersion { size, version } =
+            self.engine.driver().known(self.at.file).map_err(failed)?;
+        if !self.seen.knows(version) {
+            // This error informs the caller, unless the reader is pinned.
+            self.seen.told(version);
+            return Err(failed(Fault::Read(Error::Changed)));
+        }
+        let (mut at, mut all) = (offset, Vec::new());
+        while at < end.min(size) && all.len() < most {
+            let extent = match self.source.holes() {
+                Some(holes) => match guarded(|| holes.extent_at(at)) {
+                    Ok(extent) => extent,
+                    Err(error) => {
+                        if let SourceError::Changed { .. } = error {
+                            let driver = self.engine.driver();
+                            driver.changed(self.at.file, version).map_err(failed)?;
+                            self.seen
+                                .told(driver.known(self.at.file).map_err(failed)?.version);
+                        }
+                        return Err(failed(Fault::Source(
+                            event_error(&error),
+                            Cause::new(error),
+                        )));
+                    }
+                },
+                None => Extent {
+                    len: size - at,
+                    is_hole: false,
+                },
+            };
+            all.push(extent);
+            at = at.saturating_add(extent.len.max(1));
+        }
+        Ok(all)
     }
 }

@@ -18,13 +18,11 @@
 
 #[cfg(feature = "tokio")]
 mod async_source;
-mod cause;
 mod defaults;
 mod descriptor;
 #[cfg(feature = "disk-cache")]
 pub mod disk_cache;
 mod error;
-mod failure;
 mod file;
 mod mem;
 mod name;
@@ -45,12 +43,9 @@ use std::time::Duration;
 
 #[cfg(feature = "tokio")]
 pub use async_source::{AsyncSource, FromAsync, from_async};
-pub use cause::Cause;
 pub use defaults::{Defaults, LINUX_READAHEAD_BYTES, default_readahead_bytes};
-pub(crate) use error::{EIO, errno_text, within};
-pub use error::{SourceError, SourceOpenError};
-pub use failure::SourcePanic;
-pub(crate) use failure::{of_panic, report_failure};
+pub use error::{Cause, SourceError, SourceOpenError, SourcePanic};
+pub(crate) use error::{EIO, errno_text, of_panic, report_failure, within};
 pub use file::FileSource;
 pub use foreread_os::secrets::shown_message as redacted_message;
 pub use mem::Mem;
@@ -334,10 +329,10 @@ pub(crate) fn read_on(
 }
 
 fn no_writes(what: String) -> SourceError {
-    SourceError::Io {
-        errno: rustix::io::Errno::ROFS.raw_os_error(),
-        what: format!("{what} cannot be written"),
-    }
+    SourceError::io(
+        rustix::io::Errno::ROFS.raw_os_error(),
+        format!("{what} cannot be written"),
+    )
 }
 
 /// The buffers of a streaming read.
@@ -364,69 +359,32 @@ pub trait Sink {
 }
 
 /// A shared source is also a source, so its first owner may keep a reference to it.
+macro_rules! forwarded {
+    ($($name:ident($($arg:ident: $of:ty),*) $(-> $result:ty)?;)*) => {$(
+        fn $name(&self, $($arg: $of),*) $(-> $result)? {
+            (**self).$name($($arg),*)
+        }
+    )*};
+}
+
 impl<S: Source + ?Sized> Source for Arc<S> {
-    fn size(&self) -> u64 {
-        (**self).size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        (**self).read_at(bufs, offset)
-    }
-
-    fn streaming(&self) -> Option<&dyn StreamingSource> {
-        (**self).streaming()
-    }
-
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
-
-    fn answered_in(&self) -> Option<Duration> {
-        (**self).answered_in()
-    }
-
-    fn whole_file(&self) -> Option<WholeFile> {
-        (**self).whole_file()
-    }
-
-    fn exact_version(&self) -> Option<ExactVersion> {
-        (**self).exact_version()
-    }
-
-    fn modified_ns(&self) -> Option<i128> {
-        (**self).modified_ns()
-    }
-
-    fn alignment(&self) -> Alignment {
-        (**self).alignment()
-    }
-
-    fn check(&self) -> Result<u64, SourceError> {
-        (**self).check()
-    }
-
-    fn accept(&self) -> u64 {
-        (**self).accept()
-    }
-
-    fn allow_appends(&self) {
-        (**self).allow_appends();
-    }
-
-    fn writing(&self) -> Option<&dyn WritableSource> {
-        (**self).writing()
-    }
-
-    fn holes(&self) -> Option<&dyn Holes> {
-        (**self).holes()
-    }
-
-    fn defaults(&self) -> Defaults {
-        (**self).defaults()
-    }
-
-    fn queue(&self) -> Option<Arc<dyn Queue>> {
-        (**self).queue()
+    forwarded! {
+        size() -> u64;
+        read_at(bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError>;
+        streaming() -> Option<&dyn StreamingSource>;
+        describe() -> String;
+        answered_in() -> Option<Duration>;
+        whole_file() -> Option<WholeFile>;
+        exact_version() -> Option<ExactVersion>;
+        modified_ns() -> Option<i128>;
+        alignment() -> Alignment;
+        check() -> Result<u64, SourceError>;
+        accept() -> u64;
+        allow_appends();
+        writing() -> Option<&dyn WritableSource>;
+        holes() -> Option<&dyn Holes>;
+        defaults() -> Defaults;
+        queue() -> Option<Arc<dyn Queue>>;
     }
 }
 
@@ -696,25 +654,25 @@ fn unknown_kind(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
 /// The name is not UTF-8.
 #[cfg(any(feature = "nbd", feature = "object", feature = "rbd"))]
 fn text(name: &SourceName) -> Result<&str, SourceOpenError> {
-    name.unredacted_text().ok_or_else(|| SourceOpenError {
-        what: name.clone(),
-        why: "it is not UTF-8".to_string(),
-        remedy: "write other bytes as a percent sign and two hexadecimal digits (%FF)".to_string(),
-        errno: rustix::io::Errno::INVAL.raw_os_error(),
-        cause: None,
+    name.unredacted_text().ok_or_else(|| {
+        SourceOpenError::new(
+            name,
+            "it is not UTF-8",
+            "write other bytes as a percent sign and two hexadecimal digits (%FF)",
+            rustix::io::Errno::INVAL.raw_os_error(),
+        )
     })
 }
 
 /// The error for a kind of source that this build does not include.
 #[allow(dead_code, reason = "a build with everything has no use for it")]
 fn not_built(name: &SourceName, feature: &str) -> SourceOpenError {
-    SourceOpenError {
-        what: name.clone(),
-        why: "foreread was built without support for this type of source".to_string(),
-        remedy: format!("build foreread with --features {feature}"),
-        errno: rustix::io::Errno::NOTSUP.raw_os_error(),
-        cause: None,
-    }
+    SourceOpenError::new(
+        name,
+        "foreread was built without support for this type of source",
+        format!("build foreread with --features {feature}"),
+        rustix::io::Errno::NOTSUP.raw_os_error(),
+    )
 }
 
 const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
@@ -733,13 +691,7 @@ mod tests {
     #[test]
     fn a_prefix_without_its_slash_is_named_with_it() {
         let remedy = |text: &str, errno| {
-            let error = SourceOpenError {
-                what: text.into(),
-                why: "404".to_string(),
-                remedy: "check it".to_string(),
-                errno,
-                cause: None,
-            };
+            let error = SourceOpenError::new(text, "404", "check it", errno);
             with_slash(&text.into(), error).remedy
         };
         for name in [

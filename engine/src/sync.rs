@@ -13,3 +13,10 @@ pub use shuttle::thread;
 pub use std::sync::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(shuttle))]
 pub use std::thread;
+
+/// Locks a mutex of the standard library, also after a thread has panicked while it held the lock.
+pub(crate) fn lock<T: ?Sized>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

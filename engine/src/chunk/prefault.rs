@@ -10,9 +10,10 @@
 //! ```
 
 use super::Pool;
+use crate::sync::lock;
 use crate::system;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Number of buffers that their takers had to prepare before a thread is started.
 const WORTH_IT: u32 = 64;
@@ -40,7 +41,7 @@ struct PrefaultState {
 impl BufferPrefaulter {
     /// Reports that few prepared buffers of `pages` pages are left or, if `missed` is true, that none was left.
     pub fn ring(&self, pool: &Arc<Pool>, pages: usize, missed: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.missed = state.missed.saturating_add(u32::from(missed));
         if state.missed < WORTH_IT || state.refused {
             return;

@@ -22,6 +22,7 @@ use crate::options::Options;
 use crate::reader::Reader;
 use crate::source::Defaults;
 use crate::source::object::ForeignStore;
+use crate::sync::lock;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -34,7 +35,7 @@ use object_store::{
 };
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Default number of objects kept open between reads.
@@ -158,7 +159,7 @@ impl Drop for DeleteGuard {
 
 impl OpenObjects {
     fn lock(&self) -> MutexGuard<'_, OpenList> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 
     /// Invalidates an object, because it may have another version now.
@@ -290,7 +291,7 @@ impl OpenList {
 
 impl OpenObject {
     fn lock(&self) -> MutexGuard<'_, Instant> {
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.checked)
     }
 
     fn age(&self) -> Duration {

@@ -9,24 +9,20 @@
 //! | `nodes.rs` | inode numbers known to the kernel |
 //! | `view.rs` | the content of a mount, without the kernel |
 //! | `handles.rs` | open files and folders |
-//! | `request_pool.rs` | which thread waits |
 //! | `passed.rs` | files with FUSE passthrough |
-//! | `caller.rs` | whether a request's caller is still there |
 //! | `control.rs` | the caller's order of files, over a socket |
-//! | `kernel.rs` | the interface to the crate `fuser` |
+//! | `kernel.rs` | the interface to the crate `fuser`: which thread waits, and whether the caller is still there |
 //!
 //! ```text
 //!   new ──► mounted ──run──► serving ──FuseStop──► unmounted ──► run returns
 //!                                        └─ busy: detached, serves open files until they are closed
 //! ```
 
-mod caller;
 mod control;
 mod handles;
 mod kernel;
 mod nodes;
 mod passed;
-mod request_pool;
 mod view;
 
 use crate::Engine;
@@ -34,17 +30,18 @@ use crate::front::observe::Observer;
 use crate::front::{FrontError, FrontErrorKind};
 use crate::source::errno_text;
 use crate::source::tree::Tree;
+use crate::sync::lock;
 use foreread_os::unmount;
 use kernel::{KernelMount, Unmounter};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use view::View;
 
 pub use control::{Control, send};
-pub use request_pool::MAX_EXTRA;
+pub use kernel::MAX_EXTRA;
 pub use view::{FileOrder, MAX_HANDLES, MAX_IDLE, MAX_PLANNED, MountCounts, Planner};
 
 /// How long a listing of an object store is trusted. NFS trusts attributes of files for at least 3 s (acregmin, nfs(5)) and of folders
@@ -136,11 +133,7 @@ impl FuseStop {
     /// # Errors
     /// Returns an error if the mount could be neither unmounted nor detached.
     pub fn stop(&self) -> std::io::Result<UnmountOutcome> {
-        let done = self
-            .unmounter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .unmount();
+        let done = lock(&self.unmounter).unmount();
         let done = match done {
             Ok(()) => Ok(UnmountOutcome::Clean),
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {

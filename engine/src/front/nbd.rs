@@ -11,7 +11,6 @@
 //! ```
 
 mod conn;
-mod error;
 mod permits;
 mod settings;
 mod socket;
@@ -20,15 +19,15 @@ mod stream;
 mod tls;
 mod workers;
 
-use crate::Reader;
 use crate::front::{FrontError, FrontErrorKind};
 use crate::log;
 use crate::nbd::handshake::TlsOffer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
+use crate::sync::lock;
 use crate::system;
+use crate::{Reader, WriteError};
 use conn::Conn;
-use error::{locked, short_of_files, short_of_threads};
 use permits::Permits;
 use rustix::event::{PollFd, PollFlags, poll};
 pub use settings::{MAX_CLIENTS, MAX_HELPERS, MAX_OWED_BYTES, NbdSettings};
@@ -40,7 +39,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use stream::ClientStream;
 #[cfg(feature = "tls")]
@@ -127,6 +126,10 @@ struct Counters {
     requests: AtomicU64,
     failed_requests: AtomicU64,
     bytes: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
 }
 
 struct ServerShared {
@@ -315,11 +318,7 @@ impl ServerShared {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
         ServerCounts {
-            clients: self
-                .conns
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .len() as u64,
+            clients: lock(&self.conns).len() as u64,
             connections: get(&c.connections),
             turned_away: get(&c.turned_away),
             requests: get(&c.requests),
@@ -332,16 +331,16 @@ impl ServerShared {
     }
 
     fn each(&self, what: fn(&Conn)) {
-        let conns = self.conns.lock().unwrap_or_else(PoisonError::into_inner);
+        let conns = lock(&self.conns);
         conns.values().for_each(|conn| what(conn));
     }
 
     /// Starts a thread for a new client, if there is room.
     fn greet(self: &Arc<ServerShared>, socket: Socket) {
         let number = self.counters.connections.fetch_add(1, Ordering::Relaxed);
-        let mut conns = self.conns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut conns = lock(&self.conns);
         let turn_away = || {
-            self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+            add(&self.counters.turned_away, 1);
         };
         if conns.len() >= self.settings.max_clients as usize {
             if let Some(times) = log::once_a_minute("too many NBD clients") {
@@ -365,7 +364,7 @@ impl ServerShared {
         ));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
-        self.counters.greeting.fetch_add(1, Ordering::Relaxed);
+        add(&self.counters.greeting, 1);
         let greet = move |shared: &Arc<ServerShared>| {
             // A panic ends only this client; its slot is released.
             let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
@@ -387,10 +386,7 @@ impl ServerShared {
     }
 
     fn forget(&self, number: u64) {
-        self.conns
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&number);
+        lock(&self.conns).remove(&number);
     }
 
     /// Starts the first thread: without it, no client would ever be served.
@@ -415,11 +411,7 @@ impl ServerShared {
         work: impl FnOnce(&Arc<ServerShared>) + Send + 'static,
     ) -> std::io::Result<()> {
         let shared = Arc::clone(self);
-        let running = self
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let running = lock(&self.running).clone();
         let all = move || {
             work(&shared);
             // The order matters: the reader must be free when the server has ended.
@@ -437,12 +429,7 @@ impl ServerShared {
             .workers
             .take(answered, &|| self.have_done(WorkerStep::Spawn))
         {
-            let conn = self
-                .conns
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(&number)
-                .map(Arc::clone);
+            let conn = lock(&self.conns).get(&number).map(Arc::clone);
             if let Some(conn) = conn {
                 answered = Some(conn.turn(&mut buffer));
             }
@@ -490,22 +477,46 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.each(Conn::hang_up);
         self.shared.workers.end();
-        drop(
-            self.shared
-                .running
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        drop(lock(&self.shared.running).take());
         // Nothing is ever sent on this channel.
         let _ = self.ended.recv_timeout(THREADS_END);
-        let conns = std::mem::take(
-            &mut *self
-                .shared
-                .conns
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let conns = std::mem::take(&mut *lock(&self.shared.conns));
         drop(conns);
     }
+}
+
+fn short_of_threads(error: std::io::Error) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::System,
+        format!("no thread can be started ({error})"),
+        "the server",
+        "allow more threads (ulimit -u, pids.max of the cgroup)",
+    )
+    .caused_by(error)
+}
+
+/// The error for a writable source that cannot be locked.
+fn locked(reader: &Reader, error: WriteError) -> FrontError {
+    let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
+    let what = match error.errno() {
+        errno if errno == again.raw_os_error() => {
+            "another program has locked it, to write it or to prevent writes".to_string()
+        }
+        errno if errno == busy.raw_os_error() => {
+            "it is mounted, or another program has opened it exclusively".to_string()
+        }
+        _ => format!("it cannot be locked ({error})"),
+    };
+    let remedy = "end that program or unmount the device; if the program never writes, serve without a lock (--no-lock)";
+    FrontError::new(FrontErrorKind::Locked, what, reader.describe(), remedy).caused_by(error)
+}
+
+fn short_of_files(error: std::io::Error) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::System,
+        format!("no pipe can be created ({error})"),
+        "the server",
+        "allow more open files (ulimit -n)",
+    )
+    .caused_by(error)
 }

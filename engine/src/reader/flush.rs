@@ -72,10 +72,7 @@ impl Flushes {
 }
 
 fn stopped() -> SourceError {
-    SourceError::Io {
-        errno: EIO,
-        what: "a flush did not end".to_string(),
-    }
+    SourceError::io(EIO, "a flush did not end")
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -87,10 +84,7 @@ mod tests {
     #[test]
     fn the_first_error_is_everyone_s() {
         let flushes = Flushes::default();
-        let full = || SourceError::Io {
-            errno: 28,
-            what: "flushing".to_string(),
-        };
+        let full = || SourceError::io(28, "flushing");
         assert_eq!(flushes.run(|| Ok(())), Ok(()));
         assert_eq!(flushes.run(|| Err(full())), Err(full()));
         assert_eq!(

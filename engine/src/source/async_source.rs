@@ -9,9 +9,10 @@
 //!   the queue is dropped ──► the transfers are freed, the tasks are cancelled
 //! ```
 
-use super::failure::of_panic;
+use super::of_panic;
 use super::queue::{CompletedTransfer, Queue, Transfer};
 use super::{Defaults, EIO, Source, SourceError};
+use crate::sync::lock;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -20,7 +21,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::AbortHandle;
@@ -171,23 +172,23 @@ fn range_in<S: AsyncSource>(client: &S, offset: u64, room: usize) -> Range<u64> 
 }
 
 fn ended<S: AsyncSource>(client: &S) -> SourceError {
-    SourceError::Io {
-        errno: EIO,
-        what: format!(
+    SourceError::io(
+        EIO,
+        format!(
             "{}: the async runtime that its client uses has ended",
             client.describe()
         ),
-    }
+    )
 }
 
 fn is_its_own<S: AsyncSource>(client: &S) -> SourceError {
-    SourceError::Io {
-        errno: EIO,
-        what: format!(
+    SourceError::io(
+        EIO,
+        format!(
             "{}: a task made a blocking read that can only complete in the task's own runtime; use read_at_async, and a runtime with worker threads",
             client.describe()
         ),
-    }
+    )
 }
 
 /// Reads all bytes of a range, as the pieces that the client returned. After a short reply it requests the rest, as for
@@ -320,7 +321,7 @@ struct TaskRequest {
 
 impl TaskShared {
     fn lock(&self) -> MutexGuard<'_, TaskAnswers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.answers)
     }
 
     /// Records the reply to a request.

@@ -4,8 +4,15 @@
 //! Example: a client's error `server said 503` is the cause of a [`SourceError::Other`], and the message of the failed read
 //! contains both.
 
-use super::{Cause, SourceName, SourcePanic};
+use super::SourceName;
 use crate::error_kind::ErrorKind;
+use crate::log::once_a_minute;
+use rustix::io::Errno;
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Why a read of a source failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +54,15 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// Creates the error of a failed call; `what` is the call and the source.
+    #[must_use]
+    pub fn io(errno: i32, what: impl Into<String>) -> SourceError {
+        SourceError::Io {
+            errno,
+            what: what.into(),
+        }
+    }
+
     /// The kind of the error, for callers that match on it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -119,6 +135,21 @@ pub struct SourceOpenError {
 }
 
 impl SourceOpenError {
+    pub(crate) fn new(
+        what: impl Into<SourceName>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+        errno: i32,
+    ) -> SourceOpenError {
+        SourceOpenError {
+            what: what.into(),
+            why: why.into(),
+            remedy: remedy.into(),
+            errno,
+            cause: None,
+        }
+    }
+
     /// Sets the system's error for the number as the cause.
     pub(crate) fn of_system(self) -> SourceOpenError {
         let cause = std::io::Error::from_raw_os_error(self.errno);
@@ -145,10 +176,173 @@ pub(crate) fn within(read: usize, room: usize, what: &str) -> Result<usize, Sour
 
 /// The error for a source that reports more bytes than the buffers hold.
 pub(super) fn too_many(read: usize, room: usize, what: &str) -> SourceError {
-    SourceError::Io {
+    SourceError::io(
+        EIO,
+        format!("{what} reports {read} bytes for a buffer of {room}, which is a bug in the source"),
+    )
+}
+
+/// The underlying error, from a client library or the operating system. All clones share one error value.
+///
+/// ```
+/// use foreread::source::{Cause, Defaults, Source, SourceError};
+/// use foreread::{Options, Reader};
+/// use std::error::Error;
+/// use std::io::IoSliceMut;
+/// use std::sync::Arc;
+///
+/// #[derive(Debug, thiserror::Error)]
+/// #[error("the tape is in drive {0}")]
+/// struct Busy(u32);
+///
+/// struct Tape;
+///
+/// impl Source for Tape {
+///     fn size(&self) -> u64 {
+///         4096
+///     }
+///
+///     fn read_at(&self, _: &mut [IoSliceMut<'_>], _: u64) -> Result<usize, SourceError> {
+///         let (errno, what) = (16, self.describe());
+///         Err(SourceError::Other { errno, what, cause: Cause::new(Busy(3)) })
+///     }
+///
+///     fn describe(&self) -> String {
+///         "tape".to_string()
+///     }
+///
+///     fn defaults(&self) -> Defaults {
+///         Defaults::OBJECT
+///     }
+/// }
+///
+/// let reader = Reader::open(Arc::new(Tape), Options::default())?;
+/// let error = reader.read_at(&mut [0; 8], 0).expect_err("busy");
+/// let below = error.source().and_then(|error| error.source());
+/// assert_eq!(below.and_then(|error| error.downcast_ref()).map(|busy: &Busy| busy.0), Some(3));
+/// # Ok::<(), Box<dyn Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Cause(Arc<dyn Error + Send + Sync>);
+
+impl Cause {
+    /// Wraps an error so that it can be cloned.
+    #[must_use]
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Cause {
+        Cause(Arc::new(error))
+    }
+}
+
+impl Deref for Cause {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl From<Arc<dyn Error + Send + Sync>> for Cause {
+    fn from(error: Arc<dyn Error + Send + Sync>) -> Cause {
+        Cause(error)
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Two causes are equal if their texts are.
+impl PartialEq for Cause {
+    fn eq(&self, other: &Cause) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for Cause {}
+
+/// A panic in a source, which is a bug in the source's code. The value has the panic's message, if that is text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the source panicked: {message}")]
+pub struct SourcePanic {
+    /// The text.
+    pub message: String,
+}
+
+/// Converts a caught panic of a source to an error of that source.
+pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> SourceError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = text.unwrap_or("no text").to_string();
+    SourceError::Other {
         errno: EIO,
-        what: format!(
-            "{what} reports {read} bytes for a buffer of {room}, which is a bug in the source"
-        ),
+        what: format!("the source panicked: {message}"),
+        cause: Cause::new(SourcePanic { message }),
+    }
+}
+
+/// Logs that a source failed, or that its version changed. A cancelled fetch is not a failure.
+pub(crate) fn report_failure(error: &SourceError) {
+    if error.errno() == Errno::CANCELED.raw_os_error() {
+        return;
+    }
+    let text = error.full_text();
+    let Some(times) = once_a_minute(&text) else {
+        return;
+    };
+    match error {
+        SourceError::Changed { .. } => tracing::warn!(times, "source changed: {text}"),
+        SourceError::Io { .. } | SourceError::Other { .. } | SourceError::Short { .. } => {
+            tracing::warn!(times, "source failed: {text}")
+        }
+    }
+}
+
+/// For a source that reads with `std::io`: `?` is enough. If a program has put its own error into the `io::Error`
+/// ([`std::io::Error::other`], [`std::io::Error::new`]), that error is the cause, so that a caller can find it by its type, and the message is
+/// the kind of the `io::Error`. Otherwise the `io::Error` itself is the cause. The error number is `EIO` if the `io::Error` has
+/// none.
+///
+/// ```
+/// use foreread::source::SourceError;
+/// use std::error::Error;
+///
+/// #[derive(Debug, thiserror::Error)]
+/// #[error("server said {0}")]
+/// struct Refused(u32);
+///
+/// let error = SourceError::from(std::io::Error::other(Refused(503)));
+/// assert_eq!(error.source().and_then(|error| error.downcast_ref()).map(|refused: &Refused| refused.0), Some(503));
+/// ```
+impl From<std::io::Error> for SourceError {
+    fn from(error: std::io::Error) -> SourceError {
+        let (errno, what) = (
+            error.raw_os_error().unwrap_or(EIO),
+            error.kind().to_string(),
+        );
+        if error.get_ref().is_none() {
+            let cause = Cause::new(error);
+            return SourceError::Other { errno, what, cause };
+        }
+        match error.downcast::<SourceError>() {
+            Ok(inner) => inner,
+            Err(error) => match error.downcast::<std::io::Error>() {
+                Ok(inner) => SourceError::from(inner),
+                Err(error) => {
+                    let cause = match error.into_inner() {
+                        Some(inner) => Cause::from(Arc::from(inner)),
+                        None => return SourceError::io(errno, what),
+                    };
+                    SourceError::Other { errno, what, cause }
+                }
+            },
+        }
     }
 }

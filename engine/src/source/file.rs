@@ -34,6 +34,7 @@ use super::{
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
+use crate::sync::lock;
 use crate::system::{self, SystemRequest};
 use foreread_os::open::look;
 use rustix::fs::{Advice, AtFlags, FileType, OFlags, SeekFrom, StatxFlags};
@@ -45,8 +46,6 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "uring")]
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use version::AcceptedVersion;
@@ -384,10 +383,10 @@ impl Core {
     }
 
     fn io(&self, what: &str, errno: Errno) -> SourceError {
-        SourceError::Io {
-            errno: errno.raw_os_error(),
-            what: format!("{what} of {}", self.path.display()),
-        }
+        SourceError::io(
+            errno.raw_os_error(),
+            format!("{what} of {}", self.path.display()),
+        )
     }
 }
 
@@ -459,7 +458,7 @@ impl Source for FileSource {
         match &self.way {
             #[cfg(feature = "uring")]
             Way::Ring(tried) => {
-                let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let tried = lock(tried).take();
                 // The second owner gets a new ring, or none if all rings are in use.
                 tried.or_else(|| {
                     uring::FileQueue::new(&self.core)
@@ -549,14 +548,7 @@ impl OpenRefusal {
     fn about(self, path: &Path) -> SourceOpenError {
         let mut what = OsString::from("file:");
         what.push(path);
-        SourceOpenError {
-            what: what.into(),
-            why: self.why,
-            remedy: self.remedy.to_string(),
-            errno: self.errno,
-            cause: None,
-        }
-        .of_system()
+        SourceOpenError::new(what, self.why, self.remedy, self.errno).of_system()
     }
 }
 

@@ -8,7 +8,7 @@
 use foreread_os::secrets;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The name of a source as given by a user: a path, `file:PATH`, or a URL that may contain a password or a token.
 ///
@@ -77,53 +77,18 @@ impl SourceName {
 
 /// Removes blanks before a URL and writes its scheme in lower case: `  HTTP://h` becomes `http://h`. Any other name may be a
 /// path and is kept unchanged.
-impl From<OsString> for SourceName {
-    fn from(name: OsString) -> SourceName {
-        let Some(text) = name.to_str().map(str::trim_start) else {
-            return SourceName(name);
-        };
-        match text.split_once("://") {
+impl<T: AsRef<OsStr>> From<T> for SourceName {
+    fn from(name: T) -> SourceName {
+        let name = name.as_ref();
+        match name
+            .to_str()
+            .and_then(|text| text.trim_start().split_once("://"))
+        {
             Some((scheme, rest)) if is_scheme(scheme) => {
                 SourceName(format!("{}://{rest}", scheme.to_ascii_lowercase()).into())
             }
-            _ => SourceName(name),
+            _ => SourceName(name.to_os_string()),
         }
-    }
-}
-
-impl From<&OsStr> for SourceName {
-    fn from(name: &OsStr) -> SourceName {
-        name.to_os_string().into()
-    }
-}
-
-impl From<&str> for SourceName {
-    fn from(name: &str) -> SourceName {
-        OsString::from(name).into()
-    }
-}
-
-impl From<String> for SourceName {
-    fn from(name: String) -> SourceName {
-        OsString::from(name).into()
-    }
-}
-
-impl From<&String> for SourceName {
-    fn from(name: &String) -> SourceName {
-        name.as_str().into()
-    }
-}
-
-impl From<&Path> for SourceName {
-    fn from(path: &Path) -> SourceName {
-        path.as_os_str().into()
-    }
-}
-
-impl From<PathBuf> for SourceName {
-    fn from(path: PathBuf) -> SourceName {
-        path.into_os_string().into()
     }
 }
 
@@ -156,6 +121,7 @@ fn is_scheme(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn names_are_shown_without_their_secrets() {

@@ -25,11 +25,12 @@ mod uri;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use crate::log;
+use crate::sync::lock;
 use failure::{ETIMEDOUT, LinkError};
 use link::{NbdLink, Redial};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use uri::Address;
 
@@ -93,7 +94,7 @@ impl Nbd {
 
     /// The connection to use: an idle one, else a new one, else the one with the fewest requests.
     fn link(&self) -> Result<Arc<NbdLink>, LinkError> {
-        let place = |i: usize| self.links[i].lock().unwrap_or_else(PoisonError::into_inner);
+        let place = |i: usize| lock(&self.links[i]);
         let busy = |i: usize| {
             place(i)
                 .as_ref()
@@ -136,11 +137,11 @@ impl Nbd {
     }
 
     fn redial(&self) -> MutexGuard<'_, Redial> {
-        self.redial.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.redial)
     }
 
     fn read_once(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, LinkError> {
-        let changed = || self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = || lock(&self.changed);
         if let Some(what) = &*changed() {
             return Err(LinkError::Changed(what.clone()));
         }
@@ -217,11 +218,11 @@ impl Source for Nbd {
     /// reached, the old version stays, and the next read reports the change again.
     fn accept(&self) -> u64 {
         for place in &self.links {
-            drop(place.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(lock(place).take());
         }
         if let Ok(link) = self.link() {
             self.size.store(link.size(), Ordering::Relaxed);
-            *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *lock(&self.changed) = None;
         }
         self.size()
     }

@@ -18,7 +18,6 @@
 mod authorities;
 mod body;
 mod client;
-mod client_error;
 mod credentials;
 mod fetch;
 mod first;
@@ -34,9 +33,10 @@ mod store;
 mod version;
 
 use super::{
-    Cause, Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
+    Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
     StreamingSource, tree,
 };
+use crate::sync::lock;
 pub use authorities::built_in as built_in_authorities;
 use fetch::{Asker, Tally};
 pub(crate) use first::FIRST_BYTES;
@@ -54,7 +54,7 @@ pub use settings::{NOTATION, ObjectSettings, VARIABLE, VARIABLES, configure, con
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::Store;
 pub use store::names_a_prefix;
@@ -75,12 +75,6 @@ pub struct Object {
     first: FirstBytes,
     /// Response time of the request that opened it.
     answered_in: Option<Duration>,
-}
-
-/// Why an object was not opened.
-struct RefusedObject {
-    refusal: Refusal,
-    cause: Option<Cause>,
 }
 
 /// Request counters of an object.
@@ -128,14 +122,12 @@ impl Object {
     ) -> Result<Object, SourceOpenError> {
         let place = store::parse(&name)?;
         if place.is_prefix() {
-            return Err(SourceOpenError {
-                what: name,
-                why: "it is a prefix, not an object".to_string(),
-                remedy: "use the name of an object, or mount the prefix (foreread mount)"
-                    .to_string(),
-                errno: EISDIR,
-                cause: None,
-            });
+            return Err(SourceOpenError::new(
+                name,
+                "it is a prefix, not an object",
+                "use the name of an object, or mount the prefix (foreread mount)",
+                EISDIR,
+            ));
         }
         let unfit = |unfit: Unfit| unfit.open_error(&name);
         let path = store::path_of(place.key()).map_err(unfit)?;
@@ -147,12 +139,9 @@ impl Object {
         };
         let done = store::open_at(&*place, settings, open, |done| {
             let refused = done.as_ref().err();
-            refused.map(|(refused, _)| refused.refusal.clone())
+            refused.map(|(refusal, _)| refusal.clone())
         })?;
-        done.map_err(|(refused, account)| {
-            let RefusedObject { refusal, cause } = refused;
-            refusal.open_error(&name, &account, cause)
-        })
+        done.map_err(|(refusal, account)| refusal.open_error(&name, &account))
     }
 
     fn at(
@@ -161,7 +150,7 @@ impl Object {
         name: SourceName,
         settings: ObjectSettings,
         held: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Object, RefusedObject> {
+    ) -> Result<Object, Refusal> {
         let held = held(&source_text(&store, &path));
         let held = held.and_then(|held| Validator::parse(&held));
         let tally = Tally::default();
@@ -173,10 +162,7 @@ impl Object {
         };
         let room = Room::take();
         let first_bytes = if room.is_some() { FIRST_BYTES } else { 1 };
-        let front = wait(asker.front(first_bytes, held)).map_err(|refusal| RefusedObject {
-            cause: tally.last_error.cause_of(&refusal),
-            refusal,
-        })?;
+        let front = wait(asker.front(first_bytes, held))?;
         let (first, answered_in) = (FirstBytes::new(front.bytes, room), Some(front.answered_in));
         // The next check, by a mount that opens the object for its first reader, need not send a request.
         tally.confirmed.store(true, Ordering::Relaxed);
@@ -223,10 +209,8 @@ impl Object {
             settings: &settings,
             tally: &tally,
         };
-        let version = wait(asker.version());
-        let cause_of = |refusal: &Refusal| tally.last_error.cause_of(refusal);
-        let said = version
-            .map_err(|refusal| refusal.open_error(&name, &store.account, cause_of(&refusal)))?;
+        let said = wait(asker.version());
+        let said = said.map_err(|refusal| refusal.open_error(&name, &store.account))?;
         let version = Version::replied(said);
         Ok(Object::known(store, path.clone(), name, settings, version))
     }
@@ -293,13 +277,8 @@ impl Object {
         let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
         let mut place = fetch::SinkRange::new(sink, offset..offset.saturating_add(read as u64));
         fetch::Take::put(&mut place, &bytes[..read])
-            .map_err(|refusal| self.read_error(&refusal))?;
+            .map_err(|refusal| refusal.read_error(&self.name))?;
         Ok(read)
-    }
-
-    fn read_error(&self, refusal: &Refusal) -> SourceError {
-        let cause = self.tally.last_error.cause_of(refusal);
-        refusal.read_error(&self.name, cause)
     }
 
     fn asker(&self) -> Asker<'_> {
@@ -312,7 +291,7 @@ impl Object {
     }
 
     fn accepted(&self) -> Arc<Version> {
-        Arc::clone(&self.version.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.version))
     }
 
     /// Returns where the credentials for this object come from, such as `profile dev (SSO)`, or `None` if there are no credentials.
@@ -349,7 +328,7 @@ impl Source for Object {
         let len = (range.end - range.start) as usize;
         if len > 0 {
             let done = wait(self.asker().read(&version, bufs, range));
-            done.map_err(|refusal| self.read_error(&refusal))?;
+            done.map_err(|refusal| refusal.read_error(&self.name))?;
         }
         Ok(len)
     }
@@ -405,7 +384,7 @@ impl Source for Object {
                 Err(refusal)
             }
         });
-        same.map_err(|refusal| self.read_error(&refusal))
+        same.map_err(|refusal| refusal.read_error(&self.name))
     }
 
     /// Sends one request, since all readers wait. If no server replies, the old version stays, and the next read reports the
@@ -426,7 +405,7 @@ impl Source for Object {
             .version(),
         ) {
             let accepted = Arc::new(Version::replied(there));
-            *self.version.lock().unwrap_or_else(PoisonError::into_inner) = accepted;
+            *lock(&self.version) = accepted;
         }
         self.size()
     }
@@ -448,10 +427,10 @@ impl StreamingSource for Object {
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
         front
             .unwrap_or(Ok(()))
-            .map_err(|refusal| self.read_error(&refusal))?;
+            .map_err(|refusal| refusal.read_error(&self.name))?;
         if !fetch::Take::left(&place).is_empty() {
             let done = network::wait_here(self.asker().stream(&version, place, len as u64));
-            no_threads(done).map_err(|refusal| self.read_error(&refusal))?;
+            no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
         }
         Ok(len)
     }
@@ -499,12 +478,13 @@ fn source_text(store: &Store, path: &Path) -> String {
 
 /// The settings from the environment, for opening `name`.
 pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
-    ObjectSettings::from_environment().map_err(|why| SourceOpenError {
-        what: name.clone(),
-        why: format!("{VARIABLE}: {why}"),
-        remedy: format!("write {NOTATION}"),
-        errno: EINVAL,
-        cause: None,
+    ObjectSettings::from_environment().map_err(|why| {
+        SourceOpenError::new(
+            name,
+            format!("{VARIABLE}: {why}"),
+            format!("write {NOTATION}"),
+            EINVAL,
+        )
     })
 }
 

@@ -259,7 +259,7 @@ impl Inner {
             ETIMEDOUT => format!("{}: no answer from the cluster", self.name),
             _ => self.name.to_string(),
         };
-        SourceError::Io { errno, what }
+        SourceError::io(errno, what)
     }
 
     /// Checks whether the image is still the same version. Returns its size.
@@ -423,13 +423,7 @@ fn not_here(name: &SourceName, missing: LibraryError) -> SourceOpenError {
         ),
     };
     let errno = rustix::io::Errno::NOTSUP.raw_os_error();
-    SourceOpenError {
-        what: name.clone(),
-        why,
-        remedy: remedy.to_string(),
-        errno,
-        cause: None,
-    }
+    SourceOpenError::new(name, why, remedy, errno)
 }
 
 fn cannot_open(
@@ -487,11 +481,5 @@ fn cannot_open(
         ),
     };
     let errno = if errno == 0 { EIO } else { errno };
-    SourceOpenError {
-        what: name.clone(),
-        why,
-        remedy,
-        errno,
-        cause: None,
-    }
+    SourceOpenError::new(name, why, remedy, errno)
 }

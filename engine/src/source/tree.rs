@@ -138,15 +138,15 @@ pub trait Tree: Send + Sync {
             return Ok(Arc::new(names));
         }
         // A part of a folder would look like the whole folder.
-        Err(SourceError::Io {
-            errno: rustix::io::Errno::OVERFLOW.raw_os_error(),
-            what: format!(
+        Err(SourceError::io(
+            rustix::io::Errno::OVERFLOW.raw_os_error(),
+            format!(
                 "{}: {}: {}",
                 self.describe(),
                 folder.display(),
                 too_many_bytes()
             ),
-        })
+        ))
     }
 
     /// Whether a listing contains all attributes of each name, including its version, and a further request is expensive:
@@ -225,10 +225,10 @@ pub trait Tree: Send + Sync {
     /// # Errors
     /// The path is not a link.
     fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
-        Err(SourceError::Io {
-            errno: EINVAL,
-            what: format!("{} is not a link", path.display()),
-        })
+        Err(SourceError::io(
+            EINVAL,
+            format!("{} is not a link", path.display()),
+        ))
     }
 
     /// A description for messages, without passwords.

@@ -13,6 +13,7 @@
 
 use super::{FileOrder, Planner};
 use crate::front::unix::{UnixSocket, knock};
+use crate::sync::lock;
 use crate::system;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,7 +23,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Maximum length of a name in bytes: PATH_MAX of Linux.
@@ -49,7 +50,7 @@ struct ControlState {
 
 impl ControlState {
     fn clients(&self) -> MutexGuard<'_, HashMap<u64, UnixStream>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.clients)
     }
 }
 

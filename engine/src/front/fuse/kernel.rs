@@ -13,13 +13,13 @@
 //! `kernel_readahead_bytes` allows; the engine's own readahead hides the latency of the storage. If `kernel_readahead_bytes` is 0, the
 //! kernel sends a separate request for each page.
 
-use super::caller;
 use super::passed::PassedFiles;
-use super::request_pool::{DISPATCHERS, RequestPool};
 use super::view::{KernelErrno, LookedUpName, View, is_root};
 use super::{FuseSettings, no_threads, refused};
 use crate::front::FrontError;
 use crate::source::tree::{Kind, Meta, while_needed};
+use crate::sync::lock;
+use crate::system;
 use foreread_os::host::{Host, KernelVersion, last_at};
 use fuser::{
     BackingId, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -33,9 +33,9 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 /// Maximum number of background requests as the kernel counts them; nearly all buffered reads are. With the kernel's default of 12
@@ -77,9 +77,7 @@ struct MountPlace {
 
 impl MountPlace {
     fn connection(&self) -> MutexGuard<'_, Option<OwnedFd>> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.connection)
     }
 
     /// Whether the file system mounted there is this mount. Assumed true if that cannot be determined, without /proc.
@@ -97,11 +95,7 @@ impl MountPlace {
         if self.given_up.load(Ordering::Acquire) || (!is_over && self.is_ours()) {
             return;
         }
-        let waits = self
-            .waits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let waits = lock(&self.waits).take();
         if waits.is_some_and(|waits| waits.send(Ok(())).is_ok()) {
             loop {
                 std::thread::park();
@@ -218,7 +212,7 @@ impl KernelMount {
     pub fn run(self) -> std::io::Result<()> {
         let KernelMount { session, place } = self;
         let (to, ended) = channel();
-        *place.waits.lock().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
+        *lock(&place.waits) = Some(to.clone());
         foreread_os::threads::spawn("foreread-fuse", move || {
             let ran = session.run();
             // If another program has unmounted it, the result was reported already.
@@ -266,7 +260,7 @@ impl Kernel {
     fn ask(&self, request: &Request, work: impl FnOnce(&View) + Send + 'static) {
         let (stopped, thread) = (Arc::clone(&self.stopped), request.pid());
         self.run(move |view| {
-            let need = move || !stopped.load(Ordering::Acquire) && !caller::is_ending(thread);
+            let need = move || !stopped.load(Ordering::Acquire) && !is_ending(thread);
             while_needed(Arc::new(need), || work(view));
         });
     }
@@ -499,5 +493,162 @@ impl Filesystem for Kernel {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096);
+    }
+}
+
+// Detects that a signal is about to end the thread whose request the mount is serving.
+//
+// The kernel would send `FUSE_INTERRUPT`, but the crate `fuser` answers that with "not implemented". After the answer "not implemented",
+// the kernel sends no further interrupts, and a killed thread waits until its request is answered. Therefore, operations that take long
+// check the pending signals of the calling thread (proc_pid_status(5)). The process ID of a caller in another PID namespace is unknown,
+// so its request always completes.
+//
+// ```text
+//   SigPnd 0000000000000100 ──► bit 8, SIGKILL: the answer is not needed
+//   ShdPnd 0000000000000002 ──► bit 1, SIGINT, unless it is blocked or ignored
+// ```
+
+/// SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM as bits, starting at signal 1.
+const ENDS: u64 = 1 | 1 << 1 | 1 << 2 | KILL | 1 << 14;
+const KILL: u64 = 1 << 8;
+
+/// Whether the thread with this ID has a pending signal that will end the thread, or for which it has a signal handler.
+fn is_ending(thread: u32) -> bool {
+    // If the signals cannot be read, the answer is no.
+    thread > 0
+        && std::fs::read_to_string(format!("/proc/{thread}/status"))
+            .is_ok_and(|status| ends(&status))
+}
+
+fn ends(status: &str) -> bool {
+    let mask = |name: &str| {
+        let text = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))?
+            .strip_prefix(':')?;
+        u64::from_str_radix(text.trim(), 16).ok()
+    };
+    let [own, shared, blocked, ignored] =
+        ["SigPnd", "ShdPnd", "SigBlk", "SigIgn"].map(|name| mask(name).unwrap_or(0));
+    let pending = own | shared;
+    pending & (KILL | ENDS & !blocked & !ignored) != 0
+}
+
+// Chooses the thread for a request: the thread that took it from the kernel, or a new thread if most threads that take requests are
+// busy.
+//
+// A request may wait for slow storage. Only a few threads take requests; if all of them waited, no request would be taken. So if only a
+// few of these threads are free, they pass requests to new threads instead of executing them. Requests are not queued.
+//
+// ```text
+//   request ──► busy < INLINE? ── yes ──► on this thread
+//                    └─ no ──► a new thread, at most MAX_EXTRA of them; otherwise this thread
+// ```
+
+/// Number of threads that receive requests from the kernel.
+const DISPATCHERS: usize = 16;
+/// How many of these may wait for storage at the same time.
+const INLINE: usize = 12;
+/// Maximum number of additional threads that execute requests. If all of these threads are busy, too, new requests wait in the kernel.
+pub const MAX_EXTRA: usize = 1024;
+/// Stack size of such a thread, which holds no buffers.
+const STACK_BYTES: usize = 256 << 10;
+
+#[derive(Clone, Default)]
+struct RequestPool(Arc<BusyThreads>);
+
+#[derive(Default)]
+struct BusyThreads {
+    inline: AtomicUsize,
+    extra: AtomicUsize,
+}
+
+/// Decrements the counter however the work ends.
+struct Count<'a>(&'a AtomicUsize);
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl RequestPool {
+    /// Runs the work of a request, on the calling thread or on another thread. If the work panics, only the work ends: its reply is
+    /// dropped, and the kernel gets an error.
+    fn run(&self, work: impl FnOnce() + Send + 'static) {
+        let busy = &self.0;
+        let before = busy.inline.fetch_add(1, Ordering::Relaxed);
+        let count = Count(&busy.inline);
+        if before < INLINE || busy.extra.load(Ordering::Relaxed) >= MAX_EXTRA {
+            return guarded(work);
+        }
+        drop(count);
+        busy.extra.fetch_add(1, Ordering::Relaxed);
+        let own = Arc::clone(busy);
+        let hand_over = move || {
+            let _count = Count(&own.extra);
+            guarded(work);
+        };
+        if system::spawn("foreread-fuse", Some(STACK_BYTES), hand_over).is_err() {
+            // The work was dropped with the thread that could not be started; its reply is an error.
+            busy.extra.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn guarded(work: impl FnOnce()) {
+    // The panic has already been reported.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_ends_is_seen_and_one_that_is_kept_away_is_not() {
+        let status = |own: u64, shared: u64, blocked: u64, ignored: u64| {
+            format!(
+                "Name:\tls\nSigQ:\t1/2\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n"
+            )
+        };
+        for (text, is_ended) in [
+            (status(0, 0, 0, 0), false),
+            (status(KILL, 0, 0, 0), true),
+            (status(KILL, 0, u64::MAX, 0), true),
+            (status(0, 1 << 1, 0, 0), true),
+            (status(0, 1 << 14, 1 << 14, 0), false),
+            (status(0, 1, 0, 1), false),
+            (status(1 << 13, 1 << 16, 0, 0), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(ends(&text), is_ended, "{text}");
+        }
+        assert!(!is_ending(std::process::id()) && !is_ending(0) && !is_ending(u32::MAX));
+    }
+
+    use std::sync::mpsc::channel;
+
+    /// With more waiting requests than threads, the last threads still take requests.
+    #[test]
+    fn the_last_takers_never_wait() {
+        let pool = RequestPool::default();
+        let (begun, begins) = channel();
+        let barrier = Arc::new(std::sync::Barrier::new(DISPATCHERS * 3 + 1));
+        for _ in 0..3 {
+            for _ in 0..DISPATCHERS {
+                let (pool, barrier, begun) = (pool.clone(), Arc::clone(&barrier), begun.clone());
+                std::thread::spawn(move || {
+                    pool.run(move || {
+                        begun.send(()).expect("counted");
+                        barrier.wait();
+                    });
+                });
+            }
+        }
+        (0..DISPATCHERS * 3).for_each(|_| begins.recv().expect("all of them begin"));
+        assert!(pool.0.inline.load(Ordering::Relaxed) <= INLINE);
+        barrier.wait();
+        pool.run(|| std::panic::panic_any("a bug"));
     }
 }

@@ -9,9 +9,10 @@
 //! open handles, either all of them use passthrough or none does.
 
 use crate::source::WholeFile;
+use crate::sync::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The inodes with open handles, by inode number. `I` is the kernel's identifier of a backing file.
 pub struct PassedFiles<I> {
@@ -50,7 +51,7 @@ impl<I> PassedFiles<I> {
         file: Option<WholeFile>,
         take: impl FnOnce(&WholeFile) -> std::io::Result<I>,
     ) -> Option<Arc<PassedFile<I>>> {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = lock(&self.numbers);
         let open = numbers.entry(number).or_insert(OpenNumber {
             handles: 0,
             passed: None,
@@ -76,7 +77,7 @@ impl<I> PassedFiles<I> {
 
     /// Subtracts one from the open handles of an inode, because a handle was closed or could not be opened.
     pub fn release(&self, number: u64) {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = lock(&self.numbers);
         let Some(open) = numbers.get_mut(&number) else {
             return;
         };

@@ -21,7 +21,6 @@ mod folders;
 mod names;
 mod need;
 mod order;
-mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -34,16 +33,17 @@ use crate::front::observe::{Observer, PassedRequest, RequestKind};
 use crate::health::reads_ahead;
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, WholeFile, report_failure};
+use crate::sync::lock;
 use crate::{Engine, ListedFile, ReadError, Reader};
 use names::SaidNames;
 use need::CacheNeed;
-pub use plan::{FileOrder, MAX_PLANNED, Planner};
+pub use order::{FileOrder, MAX_PLANNED, Planner};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Maximum number of open files and folders.
@@ -548,15 +548,15 @@ impl View {
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.nodes)
     }
 
     fn handles(&self) -> MutexGuard<'_, Handles> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.handles)
     }
 
     fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.buffers)
     }
 }
 

@@ -20,13 +20,14 @@ use super::stream::ClientStream;
 use crate::nbd::handshake::{self, Handshake, NegotiatedOptions};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
+use crate::sync::lock;
 use crate::{Reader, WriteError};
 use std::cell::Cell;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 /// Maximum number of concurrent turns of one client. All but one need a helper permit, and all clients share these permits.
@@ -252,7 +253,7 @@ impl Conn {
     }
 
     fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turns)
     }
 
     /// Stops serving the client.

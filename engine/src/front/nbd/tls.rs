@@ -17,6 +17,7 @@
 use super::socket::{Deadline, Socket};
 use crate::front::{FrontError, FrontErrorKind};
 use crate::nbd::pem;
+use crate::sync::lock;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::Error as PemError;
@@ -29,7 +30,7 @@ use rustls::{CertificateError, RootCertStore, ServerConfig, ServerConnection};
 use std::fmt;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Maximum number of bytes that are encrypted before the kernel has taken them.
@@ -280,7 +281,7 @@ impl Session {
     }
 
     fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Whether there are unread decrypted bytes, or the client has closed the session.

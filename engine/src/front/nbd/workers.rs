@@ -12,6 +12,7 @@
 //!                          └─ has to wait: releases its slot (calls another) ──► comes back ──► take or rest
 //! ```
 
+use crate::sync::lock;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fd::OwnedFd;
@@ -101,7 +102,7 @@ impl Workers {
     }
 
     fn pool(&self) -> MutexGuard<'_, ThreadPool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pool)
     }
 
     /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. After the number was returned once, it is not

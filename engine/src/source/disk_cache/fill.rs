@@ -10,7 +10,7 @@ use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
 use super::object::HEADER_BYTES;
 use super::{DiskCache, DiskCacheCounts};
-use crate::source::failure::of_panic;
+use crate::source::of_panic;
 use crate::source::tree::{self, FolderNames, Kind, Meta, Tree};
 use crate::source::{Sink, Source, SourceError};
 use foreread_os::threads::Task;

@@ -26,12 +26,13 @@
 //! If a longer file is copied over this file, and both have the same bytes in all samples, foreread does not detect the change.
 
 use super::{Core, SourceError};
+use crate::sync::lock;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::hash::{BuildHasher, Hasher};
 use std::io::IoSliceMut;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of a piece, and of the last page.
@@ -135,7 +136,7 @@ fn bytes_at<'a>(bufs: &'a [IoSliceMut<'_>], mut skip: usize, len: usize) -> Opti
 
 impl Core {
     pub(super) fn known(&self) -> MutexGuard<'_, AcceptedVersion> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     pub(super) fn identity_now(&self) -> Result<Identity, Errno> {

@@ -15,12 +15,13 @@
 use super::Core;
 use super::version::{Identity, Pick};
 use crate::source::SourceError;
-use crate::source::descriptor::{lock, write_all};
+use crate::source::descriptor::{self, write_all};
+use crate::sync::lock;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 #[derive(Default)]
 pub struct Writes {
@@ -50,7 +51,7 @@ impl Drop for Writes {
     /// and the lock stays as long as any copy is open.
     fn drop(&mut self) {
         if let (Some(None), Some(file)) = (self.claim.get(), self.file.get()) {
-            let _ = lock(file, nix::libc::F_UNLCK, 0, 0);
+            let _ = descriptor::lock(file, nix::libc::F_UNLCK, 0, 0);
         }
     }
 }
@@ -58,11 +59,7 @@ impl Drop for Writes {
 impl Core {
     /// Opens the writing descriptor, once.
     pub(super) fn open_to_write(&self) -> Result<(), SourceError> {
-        let _turn = self
-            .writes
-            .opening
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.writes.opening);
         if self.writes.file.get().is_some() {
             return Ok(());
         }
@@ -83,11 +80,7 @@ impl Core {
     /// Locks out other writers that check: a file by a lock of its open description, which QEMU uses as well; a device by
     /// `O_EXCL`, which mounts and other exclusive openers respect.
     pub(super) fn lock_writes(&self) -> Result<(), SourceError> {
-        let _turn = self
-            .writes
-            .opening
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.writes.opening);
         if self.writes.claim.get().is_some() {
             return Ok(());
         }
@@ -105,7 +98,7 @@ impl Core {
             let _ = self.writes.claim.set(Some(claim));
             return Ok(());
         }
-        let locked = lock(file, nix::libc::F_WRLCK, 0, 0);
+        let locked = descriptor::lock(file, nix::libc::F_WRLCK, 0, 0);
         locked.map_err(|errno| self.io("locking", Errno::from_raw_os_error(errno as i32)))?;
         let _ = self.writes.claim.set(None);
         Ok(())

@@ -103,25 +103,17 @@ impl LinkError {
                 "try again".to_string(),
             ),
         };
-        SourceOpenError {
-            what: what.clone(),
-            why,
-            remedy,
-            errno,
-            cause: None,
-        }
+        SourceOpenError::new(what, why, remedy, errno)
     }
 
     pub fn read_error(self, what: &SourceName) -> SourceError {
         match self {
-            LinkError::Lost(errno, why) | LinkError::Refused(errno, why) => SourceError::Io {
-                errno,
-                what: format!("{what}: {why}"),
-            },
-            LinkError::Insecure(no_tls) => SourceError::Io {
-                errno: no_tls.errno,
-                what: format!("{what}: {no_tls}"),
-            },
+            LinkError::Lost(errno, why) | LinkError::Refused(errno, why) => {
+                SourceError::io(errno, format!("{what}: {why}"))
+            }
+            LinkError::Insecure(no_tls) => {
+                SourceError::io(no_tls.errno, format!("{what}: {no_tls}"))
+            }
             LinkError::Changed(why) => SourceError::Changed {
                 what: format!("{what}: {why}"),
             },

@@ -20,6 +20,7 @@ use super::uri::Address;
 use crate::nbd::wire;
 use crate::nbd::wire::{Request, command, errno, transmission};
 use crate::source::{EIO, errno_text};
+use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -110,7 +111,7 @@ impl NbdLink {
     }
 
     fn replies(&self) -> MutexGuard<'_, ReplyState> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.replies)
     }
 
     /// Reads from `offset` into `bufs`.
@@ -185,7 +186,7 @@ impl NbdLink {
             len: len as u32,
         };
         let sent = {
-            let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = lock(&self.sending);
             self.stream.send(&request.bytes())
         };
         if let Err(error) = sent {

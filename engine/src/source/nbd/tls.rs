@@ -19,6 +19,7 @@ use super::failure::{LinkError, NoTls};
 use super::socket::ServerSocket;
 use super::uri::{PeerCheck, ServerPlace, TlsTerms};
 use crate::nbd::pem;
+use crate::sync::lock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -30,7 +31,7 @@ use rustls::{
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Maximum encrypted bytes received from the socket at a time: several records of 16 KiB.
 const INBOX_BYTES: usize = 128 << 10;
@@ -79,7 +80,7 @@ impl Session {
     }
 
     fn tls(&self) -> MutexGuard<'_, ClientConnection> {
-        self.tls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tls)
     }
 
     /// Advances the handshake by one step, with at most one wait for the server. Returns true when the handshake is complete.
@@ -110,7 +111,7 @@ impl Session {
     /// Receives some decrypted bytes. Returns `None` if only a part of a TLS record has arrived. Waits for the server at most once.
     /// Only one caller may receive at a time.
     pub fn receive(&self, socket: &ServerSocket, buf: &mut [u8]) -> std::io::Result<Option<usize>> {
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = lock(&self.inbox);
         if let Some(got) = inbox.decrypt(&mut self.tls(), buf)? {
             return Ok(Some(got));
         }

@@ -25,10 +25,11 @@ pub mod web;
 
 use super::network;
 use super::refusal::{Link, Refusal, Unfit};
+use crate::sync::lock;
 use futures_util::future::BoxFuture;
 use object_store::CredentialProvider;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 use url::Url;
@@ -57,15 +58,15 @@ pub struct FoundCredential<C> {
 impl<C> FoundCredential<C> {
     pub fn new(
         credential: C,
-        link: &str,
+        link: impl Into<String>,
         expires: Option<SystemTime>,
-        remedy: &str,
+        remedy: impl Into<String>,
     ) -> FoundCredential<C> {
         FoundCredential {
             credential,
-            link: link.to_string(),
+            link: link.into(),
             expires,
-            remedy: remedy.to_string(),
+            remedy: remedy.into(),
         }
     }
 }
@@ -223,7 +224,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns credentials that are valid now.

@@ -16,7 +16,6 @@
 //! once.
 
 use super::body::{Body, BodyError, BodyRequest, Head};
-use super::client_error::LastError;
 use super::network::Turn;
 use super::refusal::Refusal;
 use super::reply::ObjectSize;
@@ -75,7 +74,6 @@ pub struct Tally {
     pub bytes: AtomicU64,
     /// A part of the accepted version has arrived, and nothing has failed since.
     pub confirmed: AtomicBool,
-    pub last_error: LastError,
 }
 
 /// The tries of one request, and the time limit for all these tries together.
@@ -473,7 +471,7 @@ impl Asker<'_> {
         if self.store.is_foreign {
             Refusal::of_foreign(error)
         } else {
-            self.tally.last_error.take(error)
+            Refusal::of_client(error)
         }
     }
 }

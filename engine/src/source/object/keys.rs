@@ -211,7 +211,7 @@ impl Keys {
             refusal if refusal.is_no_object() => KeyRefusal::Absent,
             Refusal::FirstByte(limit) => KeyRefusal::Late(*limit),
             refusal => {
-                let error = refusal.open_error(&self.name, &self.store.account, None);
+                let error = refusal.open_error(&self.name, &self.store.account);
                 KeyRefusal::Refused(format!("{}; {}", error.why, error.remedy))
             }
         }

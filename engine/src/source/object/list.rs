@@ -23,6 +23,7 @@ use super::version::{Validator, Version};
 use super::{Object, wait};
 use crate::source::tree::{Entry, FolderNames, Kind, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
+use crate::sync::lock;
 use futures_util::future::try_join;
 use object_store::ObjectMeta;
 use object_store::path::Path as Key;
@@ -31,7 +32,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -103,18 +104,16 @@ impl Prefix {
         let (tree, first) = store::open_at(&*place, settings, open, |(_, first)| {
             first.as_ref().err().cloned()
         })?;
-        let first =
-            first.map_err(|refusal| refusal.open_error(&name, &tree.store.account, None))?;
+        let first = first.map_err(|refusal| refusal.open_error(&name, &tree.store.account))?;
         if !tree.prefix.is_empty() && !first {
             let list = tree.store.account.advice.list;
             let remedy = format!("check bucket and prefix ({list} {name})");
-            return Err(SourceOpenError {
-                what: name,
-                why: "no object has this prefix".to_string(),
+            return Err(SourceOpenError::new(
+                name,
+                "no object has this prefix",
                 remedy,
-                errno: Errno::NOENT.raw_os_error(),
-                cause: None,
-            });
+                Errno::NOENT.raw_os_error(),
+            ));
         }
         Ok(tree)
     }
@@ -197,10 +196,10 @@ impl Prefix {
     }
 
     fn absent(&self, path: &Path) -> SourceError {
-        SourceError::Io {
-            errno: Errno::NOENT.raw_os_error(),
-            what: format!("{}: {}", self.name, path.display()),
-        }
+        SourceError::io(
+            Errno::NOENT.raw_os_error(),
+            format!("{}: {}", self.name, path.display()),
+        )
     }
 
     fn pages<'a>(&'a self, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
@@ -239,7 +238,7 @@ impl Prefix {
     /// Logs the keys that were left out of a page, unless they were logged before.
     fn leave_out(&self, mut keys: Vec<OddKey>, why: &str) {
         {
-            let mut odd = self.odd.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut odd = lock(&self.odd);
             keys.retain(|key| odd.len() < MAX_ODD && odd.insert(key.hash));
         }
         if keys.is_empty() {
@@ -396,12 +395,9 @@ impl Prefix {
     /// The error of a refused listing. "Not found" does not mean that the name is absent: the bucket is gone, or another server
     /// replies for it.
     fn refused(&self, path: &Path, refusal: &Refusal) -> SourceError {
-        match refusal.read_error(&self.name_of(path), None) {
+        match refusal.read_error(&self.name_of(path)) {
             SourceError::Io { errno, what } if errno == Errno::NOENT.raw_os_error() => {
-                SourceError::Io {
-                    errno: Errno::REMOTEIO.raw_os_error(),
-                    what,
-                }
+                SourceError::io(Errno::REMOTEIO.raw_os_error(), what)
             }
             error => error,
         }
@@ -566,7 +562,7 @@ impl Tree for Prefix {
             self.settings.clone(),
             &|_| None,
         );
-        let object = object.map_err(|refused| refused.refusal.read_error(&name, refused.cause))?;
+        let object = object.map_err(|refusal| refusal.read_error(&name))?;
         let meta = of_said(object.accepted().now());
         Ok((Arc::new(object), meta))
     }
@@ -576,10 +572,7 @@ impl Tree for Prefix {
     }
 
     fn left_out(&self) -> u64 {
-        self.odd
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len() as u64
+        lock(&self.odd).len() as u64
     }
 
     fn describe(&self) -> String {

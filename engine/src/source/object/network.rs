@@ -14,13 +14,14 @@
 //! and one or two for TLS. All other objects reuse that connection, because it is idle.
 
 use super::settings::ObjectSettings;
+use crate::sync::lock;
 use foreread_os::threads::{self, spawn_scoped};
 use object_store::client::HttpClient;
 use std::any::Any;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
@@ -223,7 +224,7 @@ pub fn hold() -> Network {
         keepers: Vec::new(),
         without: Vec::new(),
     });
-    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&SHARED)
 }
 
 /// The threads that drive connections, started once per process.
@@ -365,7 +366,7 @@ impl Brake {
     }
 
     fn lock(&self) -> MutexGuard<'_, RequestLimit> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -486,7 +487,7 @@ impl Hedges {
     }
 
     fn lock(&self) -> MutexGuard<'_, AnswerTimes> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

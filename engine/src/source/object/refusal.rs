@@ -14,6 +14,8 @@ use crate::source::{
 use chrono::{DateTime, Utc};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,6 +113,9 @@ pub enum Refusal {
     NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
     Garbled(String),
+    /// An error of the HTTP client, and that error itself.
+    #[error("{seen}")]
+    Client { seen: Box<Refusal>, cause: Cause },
     /// A program's own store has refused, after its own retries.
     #[error("{}", one_line(&cause.to_string()))]
     Foreign { errno: Errno, cause: Cause },
@@ -329,6 +334,38 @@ impl Refusal {
         }
     }
 
+    /// Like [`Refusal::of`], and keeps an error of the HTTP client as the cause, so that programs can downcast it. If foreread has read
+    /// a reply and not accepted it, there is no further cause.
+    pub fn of_client(whole: object_store::Error) -> Refusal {
+        let seen = Refusal::of(&whole);
+        let is_of_client = matches!(
+            seen,
+            Refusal::Connect(_)
+                | Refusal::Tls(_)
+                | Refusal::Lost(_)
+                | Refusal::Redirects
+                | Refusal::Garbled(_)
+        );
+        if !is_of_client {
+            return seen;
+        }
+        let cause = Cause::new(ClientError {
+            text: seen.to_string(),
+            whole,
+        });
+        Refusal::Client {
+            seen: Box::new(seen),
+            cause,
+        }
+    }
+
+    fn cause(&self) -> Option<Cause> {
+        match self {
+            Refusal::Client { cause, .. } | Refusal::Foreign { cause, .. } => Some(cause.clone()),
+            _ => None,
+        }
+    }
+
     /// Converts an error of a store that the program has created, and keeps that error as the cause.
     pub fn of_foreign(error: object_store::Error) -> Refusal {
         let errno = match &error {
@@ -352,6 +389,7 @@ impl Refusal {
             // "Name or service not known" is permanent; a failure of the DNS server is not.
             Refusal::Connect(why) => !has_no_address(why) || !why.contains("not known"),
             Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Lost(_) => true,
+            Refusal::Client { seen, .. } => seen.is_passing(),
             _ => false,
         }
     }
@@ -477,6 +515,7 @@ impl Refusal {
         match self {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
             Refusal::Foreign { errno, .. } => *errno,
+            Refusal::Client { seen, .. } => seen.errno_of(),
             Refusal::Folder => Errno::ISDIR,
             // The object exists, and no permission is missing.
             _ if self.meaning().is_some_and(|of| of != Meaning::ServiceKey) => Errno::NOTSUP,
@@ -507,41 +546,24 @@ impl Refusal {
         }
     }
 
-    /// Returns true if the HTTP client reported this error, and false if foreread found it in a reply.
-    pub fn is_of_client(&self) -> bool {
-        matches!(
-            self,
-            Refusal::Connect(_)
-                | Refusal::Tls(_)
-                | Refusal::Lost(_)
-                | Refusal::Redirects
-                | Refusal::Garbled(_)
-        )
-    }
-
-    /// Converts this `Refusal` to the error of a read of `name`, with its cause.
-    pub fn read_error(&self, name: &SourceName, cause: Option<Cause>) -> SourceError {
+    /// Converts this `Refusal` to the error of a read of `name`.
+    pub fn read_error(&self, name: &SourceName) -> SourceError {
         // Logged here, because listings and look-ups of a mount fail with it, too.
         tracing::debug!("{name}: {self}");
         let (errno, what) = (self.errno(), format!("{name}: {self}"));
-        match (self, cause) {
+        match (self, self.cause()) {
             (Refusal::Changed(_) | Refusal::Unmet, _) => SourceError::Changed { what },
             (Refusal::Foreign { .. }, Some(cause)) => SourceError::Other { errno, what, cause },
             (_, Some(cause)) => {
                 let what = format!("{what}: {}", errno_text(errno));
                 SourceError::Other { errno, what, cause }
             }
-            (_, None) => SourceError::Io { errno, what },
+            (_, None) => SourceError::io(errno, what),
         }
     }
 
-    /// Converts this `Refusal` to the error of opening `name`, with its cause; `account` has the credentials of the request.
-    pub fn open_error(
-        &self,
-        name: &SourceName,
-        account: &Account,
-        cause: Option<Cause>,
-    ) -> SourceOpenError {
+    /// Converts this `Refusal` to the error of opening `name`; `account` has the credentials of the request.
+    pub fn open_error(&self, name: &SourceName, account: &Account) -> SourceOpenError {
         let remedy = self.remedy(account);
         let mut why = self.to_string();
         if let (true, Some(link)) = (self.is_of_credentials(), &account.link) {
@@ -555,7 +577,7 @@ impl Refusal {
             why,
             remedy,
             errno: self.errno(),
-            cause,
+            cause: self.cause(),
         }
     }
 
@@ -585,6 +607,7 @@ impl Refusal {
             return format!("the bucket is in {region}: set AWS_REGION={region}");
         }
         let text = match self {
+            Refusal::Client { seen, .. } => return seen.remedy(account),
             Refusal::Status { status, code, .. } => HUB_CODES
                 .iter()
                 .find(|(own, _)| own == code)
@@ -618,6 +641,40 @@ impl Refusal {
             _ => "check the server",
         };
         text.to_string()
+    }
+}
+
+/// The HTTP client's error of a request. It never shows a URL, because the URL may be signed: the outermost errors, which contain the
+/// URL, are left out of the chain of causes.
+///
+/// ```text
+///   object_store::Error ─► RetryError (with its URL) ─► HttpError ─► reqwest::Error ─► io::Error
+///                                                       └────── source() of ours ──────┘
+/// ```
+struct ClientError {
+    text: String,
+    whole: object_store::Error,
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientError").field(&self.text).finish()
+    }
+}
+
+impl Error for ClientError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let mut link = self.whole.source();
+        while link.is_some_and(|error| !error.is::<HttpError>()) {
+            link = link.and_then(Error::source);
+        }
+        link
     }
 }
 
@@ -705,22 +762,16 @@ pub struct Unfit {
 }
 
 impl Unfit {
-    pub fn new(why: impl Into<String>, remedy: &str) -> Unfit {
+    pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Unfit {
         Unfit {
             why: why.into(),
-            remedy: remedy.to_string(),
+            remedy: remedy.into(),
         }
     }
 
     /// Converts this reason to the error of opening `name`.
     pub fn open_error(self, name: &SourceName) -> SourceOpenError {
-        SourceOpenError {
-            what: name.clone(),
-            why: self.why,
-            remedy: self.remedy,
-            errno: Errno::INVAL.raw_os_error(),
-            cause: None,
-        }
+        SourceOpenError::new(name, self.why, self.remedy, Errno::INVAL.raw_os_error())
     }
 }
 
@@ -794,106 +845,38 @@ mod tests {
     /// A refusal whose reason is not the credentials' own, as servers word it: what is missing is said, and what to do.
     #[test]
     fn a_reason_beside_the_code_has_its_remedy() {
-        let user = "User: arn:aws:sts::111122223333:assumed-role/".to_string() + &"r".repeat(200);
-        let kms = user
-            + "/s is not authorized to perform: kms:Decrypt on resource: arn:aws:kms:eu-1:1:key/2";
-        let (own, service, host) = (
-            "(SSE-C)",
-            "(kms:Decrypt)",
-            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true",
-        );
-        for (of, code, message, said, remedy) in [
-            (403, "AccessDenied", kms.as_str(), "kms:Decrypt", service),
-            (
-                403,
-                "AccessDenied",
-                "Permission denied on Cloud KMS key. Please ensure",
-                "KMS key",
-                service,
-            ),
-            (
-                400,
-                "KMS.DisabledException",
-                "arn:aws:kms:eu-1:1:key/2 is disabled.",
-                "is disabled",
-                service,
-            ),
-            (
-                403,
-                "KeyVaultEncryptionKeyNotFound",
-                "",
-                "KeyVault",
-                service,
-            ),
-            (
-                400,
-                "InvalidRequest",
-                "The object was stored using a form of Server Side Encryption. The correct parameters must be provided",
-                "Server Side Encryption",
-                own,
-            ),
-            (
-                403,
-                "AccessDenied",
-                "Requests specifying Server-Side Encryption with Customer provided keys",
-                "Server-Side",
-                own,
-            ),
-            (
-                400,
-                "ResourceIsEncryptedWithCustomerEncryptionKey",
-                "",
-                "CustomerEncryptionKey",
-                own,
-            ),
-            (
-                409,
-                "BlobUsesCustomerSpecifiedEncryption",
-                "The blob is encrypted",
-                "Encryption",
-                own,
-            ),
-            (
-                403,
-                "SecondLevelDomainForbidden",
-                "addressed using OSS third level domain.",
-                "OSS",
-                host,
-            ),
-            (
-                403,
-                "PathStyleDomainForbidden",
-                "addressed using COS virtual-styled domain.",
-                "COS",
-                host,
-            ),
-            (
-                400,
-                "VirtualHostDomainRequired",
-                "Virtual host domain is required",
-                "Virtual",
-                host,
-            ),
-            (
-                403,
-                "InvalidPathAccess",
-                "must be addressed using virtual host style",
-                "virtual",
-                host,
-            ),
-        ] {
-            let refusal = status(of, code, message);
+        let long = "User: arn:aws:sts::111122223333:assumed-role/".to_string() + &"r".repeat(200);
+        let rows = "\
+            403|AccessDenied|LONG/s is not authorized to perform: kms:Decrypt on resource: arn:aws:kms:eu-1:1:key/2|kms:Decrypt|(kms:Decrypt)
+            403|AccessDenied|Permission denied on Cloud KMS key. Please ensure|KMS key|(kms:Decrypt)
+            400|KMS.DisabledException|arn:aws:kms:eu-1:1:key/2 is disabled.|is disabled|(kms:Decrypt)
+            403|KeyVaultEncryptionKeyNotFound||KeyVault|(kms:Decrypt)
+            400|InvalidRequest|The object was stored using a form of Server Side Encryption. The correct parameters must be provided|Server Side Encryption|(SSE-C)
+            403|AccessDenied|Requests specifying Server-Side Encryption with Customer provided keys|Server-Side|(SSE-C)
+            400|ResourceIsEncryptedWithCustomerEncryptionKey||CustomerEncryptionKey|(SSE-C)
+            409|BlobUsesCustomerSpecifiedEncryption|The blob is encrypted|Encryption|(SSE-C)
+            403|SecondLevelDomainForbidden|addressed using OSS third level domain.|OSS|AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true
+            403|PathStyleDomainForbidden|addressed using COS virtual-styled domain.|COS|AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true
+            400|VirtualHostDomainRequired|Virtual host domain is required|Virtual|AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true
+            403|InvalidPathAccess|must be addressed using virtual host style|virtual|AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true";
+        for row in rows.lines() {
+            let [of, code, message, said, remedy] =
+                row.trim_start().split('|').collect::<Vec<_>>()[..]
+            else {
+                panic!("{row}")
+            };
+            let of: u16 = of.parse().expect("a status");
+            let refusal = status(of, code, &message.replace("LONG", &long));
             let line = refusal.to_string();
             assert!(line.contains(said) && line.len() < 250, "{line}");
-            let told = refusal.remedy(&Account::without_chain(
-                &crate::source::object::store::FOREIGN,
-            ));
+            let account = Account::without_chain(&crate::source::object::store::FOREIGN);
+            let told = refusal.remedy(&account);
             assert!(told.contains(remedy), "{code}: {told}");
-            let is_of_right = refusal.errno_of() != Errno::NOTSUP;
-            assert_eq!(is_of_right, remedy == service, "{code}");
+            let is_of_key = remedy == "(kms:Decrypt)";
+            assert_eq!(refusal.errno_of() != Errno::NOTSUP, is_of_key, "{code}");
             assert_eq!(
                 refusal.is_of_credentials(),
-                of == 403 && remedy == service,
+                of == 403 && is_of_key,
                 "{code}"
             );
         }

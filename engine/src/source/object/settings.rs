@@ -9,9 +9,10 @@
 //! ```
 
 use crate::source::Defaults;
+use crate::sync::lock;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// The environment variable with the settings of sources that are opened by name.
@@ -62,7 +63,7 @@ static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 /// ```
 pub fn configure(text: &str) -> Result<(), String> {
     ObjectSettings::default().with(text)?;
-    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = text.to_string();
+    *lock(&PROGRAM) = text.to_string();
     Ok(())
 }
 
@@ -185,7 +186,7 @@ impl ObjectSettings {
     pub fn from_environment() -> Result<ObjectSettings, String> {
         let below = BELOW.get().map_or(Ok(String::new()), |read| read())?;
         let text = std::env::var(VARIABLE).unwrap_or_default();
-        let of_program = PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_program = lock(&PROGRAM);
         let settings = ObjectSettings::default().with(&below)?;
         settings.with(&text)?.with(&of_program)
     }

@@ -286,7 +286,7 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
     if bucket.is_empty() || !bucket.bytes().all(is_name) {
         return Err(Unfit::new(
             "the bucket is missing",
-            &format!("write {write}"),
+            format!("write {write}"),
         ));
     }
     Ok(BucketKey {

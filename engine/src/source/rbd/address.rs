@@ -26,13 +26,7 @@ pub struct Address {
 
 pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
     let text = source::text(name)?;
-    let error = |why: &str| SourceOpenError {
-        what: name.clone(),
-        why: why.to_string(),
-        remedy: REMEDY.to_string(),
-        errno: EINVAL,
-        cause: None,
-    };
+    let error = |why: &str| SourceOpenError::new(name, why, REMEDY.to_string(), EINVAL);
     let rest = text
         .strip_prefix("rbd:")
         .ok_or_else(|| error("it is not the name of an RBD image"))?;

@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::address::Address;
+use crate::sync::lock;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::stderr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// An error of librbd or librados: the (positive) error number, and the step that failed.
@@ -340,10 +341,6 @@ const KEPT_BYTES: usize = 1 << 20;
 /// How long closing waits for reads to end. librados ends each read after its own timeout, which is shorter.
 const DRAIN: Duration = Duration::from_secs(90);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Counts the reads in flight through one image.
 #[derive(Default)]
 pub struct ReadsInFlight {
@@ -614,7 +611,7 @@ impl Api {
     pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, LibraryError> {
         static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> =
             Mutex::new(BTreeMap::new());
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = lock(&LOADED);
         let key = (rados.to_string(), rbd.to_string());
         if let Some(api) = loaded.get(&key) {
             return Ok(api);

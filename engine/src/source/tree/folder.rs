@@ -39,13 +39,12 @@ impl Folder {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
-            SourceOpenError {
-                what: path.into(),
-                why: errno_text(errno.raw_os_error()),
-                remedy: "check the path and its permissions".to_string(),
-                errno: errno.raw_os_error(),
-                cause: None,
-            }
+            SourceOpenError::new(
+                path,
+                errno_text(errno.raw_os_error()),
+                "check the path and its permissions",
+                errno.raw_os_error(),
+            )
             .of_system()
         })?;
         Ok(Folder {
@@ -96,10 +95,7 @@ impl Folder {
 
     fn fails(&self, path: &Path, errno: Errno) -> SourceError {
         let errno = errno.raw_os_error();
-        SourceError::Io {
-            errno,
-            what: self.path.join(path).display().to_string(),
-        }
+        SourceError::io(errno, self.path.join(path).display().to_string())
     }
 }
 

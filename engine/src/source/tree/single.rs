@@ -7,10 +7,11 @@ use super::{Entry, Kind, Meta, Tree};
 use crate::source::{
     self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes,
 };
+use crate::sync::lock;
 use percent_encoding::percent_decode_str;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 type Opener = dyn Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync;
 
@@ -62,7 +63,7 @@ impl Single {
     /// The source and its number, after a check whether it is still the same.
     fn current(&self) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         let (source, number) = {
-            let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = lock(&self.now);
             (Arc::clone(&now.source), now.number)
         };
         // Not under the lock: this may block.
@@ -72,12 +73,9 @@ impl Single {
                 Ok((source, meta))
             }
             Err(SourceError::Changed { .. }) => {
-                let refused = |e: SourceOpenError| SourceError::Io {
-                    errno: e.errno,
-                    what: e.to_string(),
-                };
+                let refused = |e: SourceOpenError| SourceError::io(e.errno, e.to_string());
                 let source = (self.opener)().map_err(refused)?;
-                let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut now = lock(&self.now);
                 if now.number == number {
                     *now = SingleVersion {
                         source,
@@ -94,7 +92,7 @@ impl Single {
 
     /// The source as it was opened last.
     fn held(&self) -> Arc<dyn Source> {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = lock(&self.now);
         Arc::clone(&now.source)
     }
 
@@ -103,10 +101,10 @@ impl Single {
             return Ok(());
         }
         let errno = rustix::io::Errno::NOENT.raw_os_error();
-        Err(SourceError::Io {
+        Err(SourceError::io(
             errno,
-            what: format!("{} of {}", path.display(), self.what),
-        })
+            format!("{} of {}", path.display(), self.what),
+        ))
     }
 }
 

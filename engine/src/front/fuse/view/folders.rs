@@ -196,10 +196,7 @@ impl View {
             path.display(),
             too_many_bytes()
         );
-        self.refuse_source(&SourceError::Io {
-            errno: errno.raw_os_error(),
-            what,
-        })
+        self.refuse_source(&SourceError::io(errno.raw_os_error(), what))
     }
 
     pub fn release_folder(&self, fh: u64) {

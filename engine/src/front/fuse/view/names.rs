@@ -25,9 +25,10 @@
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
 use crate::source::tree::{Kind, Meta, NameBytes};
+use crate::sync::lock;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Maximum number of cached single names. When it is exceeded, the cache is cleared.
@@ -233,7 +234,7 @@ impl View {
     }
 
     pub(super) fn said(&self) -> MutexGuard<'_, SaidNames> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.said)
     }
 }
 

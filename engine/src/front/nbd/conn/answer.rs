@@ -8,16 +8,17 @@
 //! ```
 
 use super::{Agreement, Conn, Disconnected, RequestGuard, Task};
+use crate::front::nbd::add;
 use crate::front::nbd::permits::Permit;
 use crate::front::nbd::socket::PIECE_BYTES;
 use crate::front::observe::{PassedRequest, RequestKind};
 use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, allocation, errno};
+use crate::sync::lock;
 use crate::{Advice, ReadError, WriteError};
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{MutexGuard, TryLockError};
 use std::time::Instant;
 
 /// Maximum number of extents in one answer about holes: 8 KiB.
@@ -170,7 +171,7 @@ impl Conn {
         self.free_wire().unwrap_or_else(|| {
             // The answer that is being sent may have to wait for the client.
             turn.step_aside_for_client();
-            self.output.lock().unwrap_or_else(PoisonError::into_inner)
+            lock(&self.output)
         })
     }
 
@@ -186,7 +187,7 @@ impl Conn {
         }
         turn.step_aside_for_client();
         let owed = self.owe(piece, 0, buffer);
-        let wire = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let wire = lock(&self.output);
         drop(owed);
         self.recall(turn, piece, 0, buffer).map(|()| wire)
     }
@@ -197,10 +198,7 @@ impl Conn {
         let rest = (piece.len - sent) as u64;
         let owed = self.shared.owed.hold(rest);
         if owed.is_none() {
-            self.shared
-                .counters
-                .reread_bytes
-                .fetch_add(rest, Ordering::Relaxed);
+            add(&self.shared.counters.reread_bytes, rest);
             *buffer = Vec::new();
         }
         owed
@@ -266,21 +264,9 @@ impl Conn {
         agreement: &Agreement,
         open: Open,
     ) -> Result<(), Disconnected> {
-        let cookie = open.cookie;
-        self.shared
-            .counters
-            .requests
-            .fetch_add(1, Ordering::Relaxed);
-        self.told(open, true);
-        let _wire = self.wire(turn);
-        if agreement.structured {
-            self.send(
-                turn,
-                &wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0),
-            )
-        } else {
-            self.send(turn, &wire::simple(0, cookie))
-        }
+        add(&self.shared.counters.requests, 1);
+        let done = wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, open.cookie, 0);
+        self.finish(turn, agreement, (open, true), &done, 0)
     }
 
     fn fail(
@@ -291,17 +277,25 @@ impl Conn {
         error: u32,
         message: &str,
     ) -> Result<(), Disconnected> {
-        let cookie = open.cookie;
-        self.shared
-            .counters
-            .failed_requests
-            .fetch_add(1, Ordering::Relaxed);
-        self.told(open, false);
+        add(&self.shared.counters.failed_requests, 1);
+        let chunk = wire::error_chunk(open.cookie, error, message);
+        self.finish(turn, agreement, (open, false), &chunk, error)
+    }
+
+    /// Sends an answer without data: as a chunk, or as a simple reply with this error number.
+    fn finish(
+        &self,
+        turn: &RequestGuard<'_>,
+        agreement: &Agreement,
+        (open, done): (Open, bool),
+        chunk: &[u8],
+        error: u32,
+    ) -> Result<(), Disconnected> {
+        self.told(open, done);
         let _wire = self.wire(turn);
-        if agreement.structured {
-            self.send(turn, &wire::error_chunk(cookie, error, message))
-        } else {
-            self.send(turn, &wire::simple(error, cookie))
+        match agreement.structured {
+            true => self.send(turn, chunk),
+            false => self.send(turn, &wire::simple(error, open.cookie)),
         }
     }
 
@@ -314,49 +308,22 @@ impl Conn {
         most: usize,
     ) -> Result<(), Disconnected> {
         turn.yield_slot();
-        let extents = match self.reader.extents(range.start, range.end, most) {
+        let extents = self.reader.extents(range.start, range.end, most);
+        let extents = match extents.map_err(unread) {
             Ok(extents) if !extents.is_empty() => extents,
-            Ok(_) => {
-                return self.fail(
-                    turn,
-                    agreement,
-                    open,
-                    errno::EIO,
-                    "the source became shorter",
-                );
-            }
-            Err(error @ ReadError::Changed { .. }) => {
-                return self.fail(turn, agreement, open, errno::ESHUTDOWN, &error.to_string());
-            }
-            Err(error) => {
-                return self.fail(
-                    turn,
-                    agreement,
-                    open,
-                    wire::wire_errno(error.errno()),
-                    &error.to_string(),
-                );
-            }
+            Ok(_) => return self.fail(turn, agreement, open, errno::EIO, SHORTER),
+            Err((error, message)) => return self.fail(turn, agreement, open, error, &message),
         };
         let mut left = range.end - range.start;
         let told = extents.iter().map(|extent| {
             // Only the last extent may extend beyond the range, and not if a single extent was requested; here none does.
             let len = extent.len.min(left);
             left -= len;
-            (
-                len as u32,
-                if extent.is_hole {
-                    allocation::HOLE | allocation::ZERO
-                } else {
-                    0
-                },
-            )
+            let hole = u32::from(extent.is_hole) * (allocation::HOLE | allocation::ZERO);
+            (len as u32, hole)
         });
         let answer = wire::status_chunk(open.cookie, &told.collect::<Vec<_>>());
-        self.shared
-            .counters
-            .requests
-            .fetch_add(1, Ordering::Relaxed);
+        add(&self.shared.counters.requests, 1);
         self.told(open, true);
         let _wire = self.wire(turn);
         self.send(turn, &answer)
@@ -405,10 +372,7 @@ impl Conn {
             turn.yield_slot();
             let next = piece(at);
             if self.fill(turn, &mut buffer[..next.len], at).is_err() {
-                self.shared
-                    .counters
-                    .failed_requests
-                    .fetch_add(1, Ordering::Relaxed);
+                add(&self.shared.counters.failed_requests, 1);
                 self.told(open, false);
                 self.hang_up();
                 return Err(Disconnected);
@@ -425,26 +389,17 @@ impl Conn {
         if last {
             self.told(open, true);
         }
-        self.shared
-            .counters
-            .requests
-            .fetch_add(u64::from(last), Ordering::Relaxed);
-        self.shared
-            .counters
-            .bytes
-            .fetch_add(bytes as u64, Ordering::Relaxed);
+        add(&self.shared.counters.requests, u64::from(last));
+        add(&self.shared.counters.bytes, bytes as u64);
     }
 
     /// Fills all of `buf` with bytes of the version that was announced to the client.
     fn fill(&self, turn: &RequestGuard<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
-        match self
-            .reader
-            .read_at_telling(buf, offset, &mut || turn.yield_slot())
-        {
+        let mut waits = || turn.yield_slot();
+        match self.reader.read_at_telling(buf, offset, &mut waits) {
             Ok(got) if got == buf.len() => Ok(()),
-            Ok(_) => Err((errno::EIO, "the source became shorter".to_string())),
-            Err(error @ ReadError::Changed { .. }) => Err((errno::ESHUTDOWN, error.to_string())),
-            Err(error) => Err((wire::wire_errno(error.errno()), error.to_string())),
+            Ok(_) => Err((errno::EIO, SHORTER.to_string())),
+            Err(error) => Err(unread(error)),
         }
     }
 
@@ -458,6 +413,16 @@ impl Conn {
         }
         Ok(())
     }
+}
+
+const SHORTER: &str = "the source became shorter";
+
+fn unread(error: ReadError) -> Failure {
+    let number = match &error {
+        ReadError::Changed { .. } => errno::ESHUTDOWN,
+        error => wire::wire_errno(error.errno()),
+    };
+    (number, error.to_string())
 }
 
 fn refused(error: &WriteError) -> Failure {

@@ -19,12 +19,13 @@
 
 use crate::source::Transfer;
 use crate::source::file::{Core, Pick};
+use crate::sync::lock;
 use crate::system::{self, SystemRequest};
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Maximum number of transfers in flight in one ring, and the number of entries of its submission queue. The completion queue has
@@ -73,10 +74,6 @@ pub struct Ring {
     broken: AtomicBool,
     /// An interrupt was requested and has not been reaped.
     interrupted: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ring {

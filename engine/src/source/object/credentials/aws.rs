@@ -77,13 +77,17 @@ impl AwsChain {
         }
     }
 
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.settings.variable(name)
+    }
+
     async fn find_first(&self) -> ChainAnswer<AwsCredential> {
         if self.settings.profile.is_none() {
             if let Some(found) = self.variables()? {
                 return Ok(Some(found));
             }
             let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
-            let both = (self.settings.variable(file), self.settings.variable(role));
+            let both = (self.variable(file), self.variable(role));
             if let (Some(_), None) = both {
                 let remedy = "set AWS_ROLE_ARN, or unset AWS_WEB_IDENTITY_TOKEN_FILE";
                 return Err(Unfit::new(
@@ -92,7 +96,7 @@ impl AwsChain {
                 ));
             }
             if let (Some(file), Some(role)) = both {
-                let session = self.settings.variable("AWS_ROLE_SESSION_NAME");
+                let session = self.variable("AWS_ROLE_SESSION_NAME");
                 return self.web_identity(file, role, session, "web identity").await;
             }
         }
@@ -106,8 +110,8 @@ impl AwsChain {
     }
 
     fn variables(&self) -> ChainAnswer<AwsCredential> {
-        let key = self.settings.variable("AWS_ACCESS_KEY_ID");
-        let secret = self.settings.variable("AWS_SECRET_ACCESS_KEY");
+        let key = self.variable("AWS_ACCESS_KEY_ID");
+        let secret = self.variable("AWS_SECRET_ACCESS_KEY");
         let (Some(key_id), Some(secret_key)) = (key, secret) else {
             let remedy = "set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither";
             let why = "only one of the two variables of an access key is set";
@@ -121,10 +125,7 @@ impl AwsChain {
         let credential = AwsCredential {
             key_id: key_id.to_string(),
             secret_key: secret_key.to_string(),
-            token: self
-                .settings
-                .variable("AWS_SESSION_TOKEN")
-                .map(str::to_string),
+            token: self.variable("AWS_SESSION_TOKEN").map(str::to_string),
         };
         let (link, remedy) = if self.settings.key_is_argument {
             (
@@ -190,7 +191,7 @@ impl AwsChain {
                 );
                 return Ok(Some(FoundCredential::new(
                     credential,
-                    &format!("profile {name}"),
+                    format!("profile {name}"),
                     None,
                     &remedy,
                 )));
@@ -304,10 +305,8 @@ impl AwsChain {
             .settings
             .region
             .as_deref()
-            .or(self.settings.variable("AWS_REGION"));
-        let region = own
-            .or(region)
-            .or(self.settings.variable("AWS_DEFAULT_REGION"));
+            .or(self.variable("AWS_REGION"));
+        let region = own.or(region).or(self.variable("AWS_DEFAULT_REGION"));
         let region = region.unwrap_or("us-east-1");
         let unfit = |why: String| Unfit::new(format!("{link}: {why}"), remedy);
         let mut url = self.service("STS", region, "").map_err(unfit)?;
@@ -459,10 +458,8 @@ impl AwsChain {
 
     /// The credential service of a container: ECS, and EKS pod identity.
     async fn container(&self) -> ChainAnswer<AwsCredential> {
-        let relative = self
-            .settings
-            .variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-        let full = self.settings.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+        let relative = self.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let full = self.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
         let url = match (relative, full) {
             (Some(path), _) => format!("http://169.254.170.2{path}"),
             (None, Some(url)) => url.to_string(),
@@ -482,13 +479,8 @@ impl AwsChain {
             ));
         }
         let mut request = MachineService::Named.client()?.get(url);
-        let file = self
-            .settings
-            .variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-        let token = match (
-            file,
-            self.settings.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
-        ) {
+        let file = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+        let token = match (file, self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN")) {
             (Some(file), _) => Some(web::read_file("the token", Path::new(file), remedy)?),
             (None, token) => token.map(str::to_string),
         };
@@ -513,7 +505,7 @@ impl AwsChain {
         if self.settings.is_on("AWS_EC2_METADATA_DISABLED") {
             return Ok(None);
         }
-        let named = self.settings.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        let named = self.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
         // The AWS tools wait for it just as long.
         let service = match named {
             Some(_) => MachineService::Expected,
@@ -578,7 +570,7 @@ impl<'a> Sso<'a> {
                 .map(String::as_str);
             value.ok_or_else(|| {
                 let why = format!("profile {name} has no {key}");
-                Unfit::new(why, &format!("aws configure sso --profile {name}"))
+                Unfit::new(why, format!("aws configure sso --profile {name}"))
             })
         };
         let region = key("sso_region")?;

@@ -75,6 +75,10 @@ pub fn signature(text: &str) -> AzureCredential {
 }
 
 impl AzureChain {
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.settings.variable(name)
+    }
+
     /// Returns true if a key or a signature (SAS) of the account is set, even if it is invalid.
     pub fn has_keys(&self) -> bool {
         !matches!(self.keys(), Ok(None))
@@ -102,7 +106,7 @@ impl AzureChain {
         }
         let first = |names: &[&'static str]| {
             let mut named = names.iter();
-            named.find_map(|name| Some((*name, Cow::Borrowed(self.settings.variable(name)?))))
+            named.find_map(|name| Some((*name, Cow::Borrowed(self.variable(name)?))))
         };
         let of_string = |key| Some((CONNECTION, connection_part(&self.settings, key)?));
         let key = first(&[
@@ -121,7 +125,7 @@ impl AzureChain {
             let credential = AzureCredential::AccessKey(key);
             return Ok(Some(FoundCredential::new(
                 credential,
-                &format!("the variable {name}"),
+                format!("the variable {name}"),
                 None,
                 &remedy,
             )));
@@ -135,7 +139,7 @@ impl AzureChain {
                 );
                 FoundCredential::new(
                     signature(&text),
-                    &format!("the variable {name}"),
+                    format!("the variable {name}"),
                     None,
                     &remedy,
                 )
@@ -145,9 +149,8 @@ impl AzureChain {
     /// The token of an application, obtained with its secret or with a cluster's token.
     async fn application(&self) -> ChainAnswer<AzureCredential> {
         let tenant = self
-            .settings
             .variable("AZURE_TENANT_ID")
-            .zip(self.settings.variable("AZURE_CLIENT_ID"));
+            .zip(self.variable("AZURE_CLIENT_ID"));
         let Some((tenant, client)) = tenant else {
             return Ok(None);
         };
@@ -157,10 +160,10 @@ impl AzureChain {
             ("scope", "https://storage.azure.com/.default"),
         ];
         let (token, link);
-        if let Some(secret) = self.settings.variable("AZURE_CLIENT_SECRET") {
+        if let Some(secret) = self.variable("AZURE_CLIENT_SECRET") {
             form.push(("client_secret", secret));
             link = "the variable AZURE_CLIENT_SECRET";
-        } else if let Some(file) = self.settings.variable("AZURE_FEDERATED_TOKEN_FILE") {
+        } else if let Some(file) = self.variable("AZURE_FEDERATED_TOKEN_FILE") {
             let remedy = "check AZURE_FEDERATED_TOKEN_FILE";
             token = web::read_file("the federated token", &self.settings.expand(file), remedy)?;
             let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -172,7 +175,7 @@ impl AzureChain {
         } else {
             return Ok(None);
         }
-        let host = self.settings.variable("AZURE_AUTHORITY_HOST");
+        let host = self.variable("AZURE_AUTHORITY_HOST");
         let host = host
             .unwrap_or("https://login.microsoftonline.com")
             .trim_end_matches('/');
@@ -183,20 +186,15 @@ impl AzureChain {
             url.ok_or_else(|| Unfit::new("AZURE_AUTHORITY_HOST is not an https URL", remedy))?;
         let request = web::client(self.settings.ca_file.as_deref())?.post(url);
         let request = web::with_form(request, &form);
-        let json = web::send_for_json(link, request, remedy).await?;
-        Ok(Some(of_token(
-            Token::of(link, &json, remedy)?,
-            link,
-            remedy,
-        )))
+        let token = web::send_for_token(link, request, remedy).await?;
+        Ok(Some(of_token(token, link, remedy)))
     }
 
     /// The identity of an application of App Service or Functions.
     async fn app_service(&self) -> ChainAnswer<AzureCredential> {
         let both = self
-            .settings
             .variable("IDENTITY_ENDPOINT")
-            .zip(self.settings.variable("IDENTITY_HEADER"));
+            .zip(self.variable("IDENTITY_HEADER"));
         let Some((endpoint, header)) = both else {
             return Ok(None);
         };
@@ -210,52 +208,40 @@ impl AzureChain {
             .client()?
             .get(url)
             .header("x-identity-header", header);
-        let mut query = vec![("api-version", "2019-08-01"), ("resource", RESOURCE)];
-        query.extend(
-            self.settings
-                .variable("AZURE_CLIENT_ID")
-                .map(|id| ("client_id", id)),
-        );
-        let json = web::send_for_json(what, request.query(&query), remedy).await?;
-        Ok(Some(of_token(
-            Token::of(what, &json, remedy)?,
-            what,
-            remedy,
-        )))
+        let request = request.query(&self.identity_query("2019-08-01"));
+        let token = web::send_for_token(what, request, remedy).await?;
+        Ok(Some(of_token(token, what, remedy)))
+    }
+
+    fn identity_query(&self, version: &'static str) -> Vec<(&'static str, &str)> {
+        let query = [("api-version", version), ("resource", RESOURCE)];
+        let client = self.variable("AZURE_CLIENT_ID").map(|id| ("client_id", id));
+        query.into_iter().chain(client).collect()
     }
 
     /// The managed identity of a machine. A service that does not answer counts as absent.
     async fn machine(&self) -> ChainAnswer<AzureCredential> {
-        let named = self.settings.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+        let named = self.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
         let client = MachineService::of(named.is_some(), &MAKERS).client()?;
         let root = named
             .unwrap_or("http://169.254.169.254")
             .trim_end_matches('/');
-        let mut query = vec![("api-version", "2018-02-01"), ("resource", RESOURCE)];
-        query.extend(
-            self.settings
-                .variable("AZURE_CLIENT_ID")
-                .map(|id| ("client_id", id)),
-        );
         let request = client.get(format!("{root}/metadata/identity/oauth2/token"));
+        let query = self.identity_query("2018-02-01");
         let json = web::good_json(request.header("metadata", "true").query(&query)).await;
         let Some(json) = json else {
             return Ok(None);
         };
+        let what = "the managed identity of this machine";
         let remedy =
             "check that the managed identity of this machine has the role Storage Blob Data Reader";
-        let token = Token::of("the managed identity of this machine", &json, remedy)?;
-        Ok(Some(of_token(
-            token,
-            "the managed identity of this machine",
-            remedy,
-        )))
+        let token = Token::of(what, &json, remedy)?;
+        Ok(Some(of_token(token, what, remedy)))
     }
 
     /// The login of the Azure CLI. Without a login, `az` is not started: it takes half a second.
     async fn command_line(&self) -> ChainAnswer<AzureCredential> {
         let folder = self
-            .settings
             .variable("AZURE_CONFIG_DIR")
             .map(|path| self.settings.expand(path));
         let folder = folder.or_else(|| Some(self.settings.home()?.join(".azure")));

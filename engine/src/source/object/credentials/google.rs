@@ -95,8 +95,7 @@ impl GoogleChain {
                 let url = key("token_uri").unwrap_or("https://oauth2.googleapis.com/token");
                 let request = self.client()?.post(address(link, url)?);
                 let request = web::with_form(request, &form);
-                let json = web::send_for_json(link, request, REMEDY).await?;
-                let token = Token::of(link, &json, REMEDY)?;
+                let token = web::send_for_token(link, request, REMEDY).await?;
                 Ok(found(token, &format!("{link} (a user)"), REMEDY))
             }
             Some("external_account") => {
@@ -165,8 +164,7 @@ impl GoogleChain {
         ];
         let url = address(link, need(&["token_url"])?)?;
         let request = web::with_form(self.client()?.post(url), &form);
-        let answer = web::send_for_json(link, request, REMEDY).await?;
-        let token = Token::of(link, &answer, REMEDY)?;
+        let token = web::send_for_token(link, request, REMEDY).await?;
         let Some(url) = web::text(json, &["service_account_impersonation_url"]) else {
             return Ok(token);
         };

@@ -150,6 +150,15 @@ pub async fn send_for_json(
         .ok_or_else(|| unfit("its reply is not a JSON object".to_string()))
 }
 
+/// Sends a request whose reply has a token.
+pub async fn send_for_token(
+    what: &str,
+    request: RequestBuilder,
+    remedy: &str,
+) -> Result<Token, Unfit> {
+    Token::of(what, &send_for_json(what, request, remedy).await?, remedy)
+}
+
 /// Returns a text inside a JSON value.
 pub fn text<'a>(json: &'a Value, path: &[&str]) -> Option<&'a str> {
     let found = path.iter().try_fold(json, |json, key| json.get(key));

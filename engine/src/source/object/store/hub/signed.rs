@@ -34,6 +34,7 @@ use crate::source::object::refusal::{ADDRESS_REFUSED, Refusal, refuse};
 use crate::source::object::reply::{checked, header, refused, whole};
 use crate::source::object::store::Listing;
 use crate::source::object::store::http::PLAIN;
+use crate::sync::lock;
 use futures_util::future::BoxFuture;
 use http::Method;
 use object_store::client::{
@@ -46,7 +47,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 use url::Url;
@@ -348,7 +349,7 @@ impl Hub {
     /// What is known about a file. If there are too many files, the least recently used one is dropped.
     fn file(&self, path: &str) -> Arc<File> {
         let now = self.next_use();
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&self.files);
         if files.len() >= MAX_ADDRESSES && !files.contains_key(path) {
             let oldest = files
                 .iter()
