@@ -165,182 +165,72 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
 mod tests {
     use super::*;
 
-    fn export() -> Export {
-        let flags = transmission::READ_ONLY;
-        let (name, description) = (String::new(), String::new());
-        Export {
-            name,
-            description,
-            size: 1 << 30,
-            flags,
-            preferred: 4096,
-            knows_holes: false,
-        }
-    }
-
-    type Outcome = Result<Order, (u32, &'static str, u32)>;
-
-    fn of(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
-        on(&export(), command, flags, offset, len)
-    }
-
-    fn writable(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
-        let export = Export {
-            flags: 0,
-            ..export()
-        };
-        on(&export, command, flags, offset, len)
-    }
-
-    fn on(export: &Export, command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
-        let request = Request {
-            flags,
-            command,
-            cookie: 1,
-            offset,
-            len,
-        };
-        validate(&request, export).map_err(|r| (r.error, r.message, r.payload))
-    }
-
-    #[test]
-    fn writes_to_what_may_be_written() {
-        let (offset, len) = ((1 << 30) - 512, 512);
-        assert_eq!(
-            writable(command::WRITE, 0, offset, len),
-            Ok(Order::Write {
-                offset,
-                len,
-                safe: false
-            })
-        );
-        assert_eq!(
-            writable(command::WRITE, 1, 0, MAX_LEN),
-            Ok(Order::Write {
-                offset: 0,
-                len: MAX_LEN,
-                safe: true
-            })
-        );
-        assert_eq!(
-            writable(command::WRITE_ZEROES, 2, 0, 1 << 30),
-            Ok(Order::Zero {
-                offset: 0,
-                len: 1 << 30,
-                safe: false
-            })
-        );
-        let long = Err((
-            errno::EINVAL,
-            "more than 33554432 bytes at once",
-            MAX_LEN + 1,
-        ));
-        assert_eq!(writable(command::WRITE, 0, 0, MAX_LEN + 1), long);
-        let beyond = |payload| Err((errno::ENOSPC, "beyond the end of the export", payload));
-        assert_eq!(writable(command::WRITE, 0, offset, 513), beyond(513));
-        assert_eq!(writable(command::WRITE_ZEROES, 0, u64::MAX, 1), beyond(0));
-        assert_eq!(
-            writable(command::WRITE, 0, 0, 0),
-            Err((errno::EINVAL, "a request of zero bytes", 0))
-        );
-        assert_eq!(
-            writable(command::WRITE, 2, 0, 9),
-            Err((errno::EINVAL, "unknown flag", 9))
-        );
-        assert_eq!(
-            writable(command::TRIM, 0, 0, 9),
-            Err((errno::EINVAL, "trim is not supported", 0))
-        );
-        assert_eq!(
-            writable(command::READ, 0, 0, 1),
-            Ok(Order::Read { offset: 0, len: 1 })
-        );
-    }
-
-    #[test]
-    fn valid_requests_are_executed() {
-        assert_eq!(
-            of(command::READ, 0, 0, 1),
-            Ok(Order::Read { offset: 0, len: 1 })
-        );
-        let last = Order::Read {
-            offset: (1 << 30) - 512,
-            len: 512,
-        };
-        assert_eq!(
-            of(
-                command::READ,
-                command_flag::DF | command_flag::FUA,
-                (1 << 30) - 512,
-                512
-            ),
-            Ok(last)
-        );
-        assert_eq!(
-            of(command::READ, 0, 0, MAX_LEN),
-            Ok(Order::Read {
-                offset: 0,
-                len: MAX_LEN
-            })
-        );
-        assert_eq!(
-            of(command::CACHE, 0, 0, 1 << 30),
-            Ok(Order::Cache {
-                offset: 0,
-                len: 1 << 30
-            })
-        );
-        assert_eq!(
-            (of(command::FLUSH, 0, 0, 0), of(command::DISC, 0, 9, 9)),
-            (Ok(Order::Flush), Ok(Order::Disconnect))
-        );
-    }
+    /// A row has a writable (rw) or read-only export of 1 GiB, the command, its flags, the range, and the answer.
+    const ROWS: &str = "\
+        rw WRITE 0 1073741312 512 = Write { offset: 1073741312, len: 512, safe: false }
+        rw WRITE 1 0 33554432 = Write { offset: 0, len: 33554432, safe: true }
+        rw WRITE_ZEROES 2 0 1073741824 = Zero { offset: 0, len: 1073741824, safe: false }
+        rw WRITE 0 0 33554433 = 22, more than 33554432 bytes at once, 33554433
+        rw WRITE 0 1073741312 513 = 28, beyond the end of the export, 513
+        rw WRITE_ZEROES 0 18446744073709551615 1 = 28, beyond the end of the export, 0
+        rw WRITE 0 0 0 = 22, a request of zero bytes, 0
+        rw WRITE 2 0 9 = 22, unknown flag, 9
+        rw TRIM 0 0 9 = 22, trim is not supported, 0
+        rw READ 0 0 1 = Read { offset: 0, len: 1 }
+        ro READ 0 0 1 = Read { offset: 0, len: 1 }
+        ro READ 5 1073741312 512 = Read { offset: 1073741312, len: 512 }
+        ro READ 0 0 33554432 = Read { offset: 0, len: 33554432 }
+        ro CACHE 0 0 1073741824 = Cache { offset: 0, len: 1073741824 }
+        ro FLUSH 0 0 0 = Flush
+        ro DISC 0 9 9 = Disconnect
+        ro READ 0 1073741824 1 = 22, beyond the end of the export, 0
+        ro READ 0 1073741823 2 = 22, beyond the end of the export, 0
+        ro READ 0 18446744073709551615 4294967295 = 22, beyond the end of the export, 0
+        ro CACHE 0 18446744073709551615 1 = 22, beyond the end of the export, 0
+        ro READ 0 0 0 = 22, a request of zero bytes, 0
+        ro READ 0 0 33554433 = 22, more than 33554432 bytes at once, 0
+        ro READ 32768 0 1 = 22, unknown flag, 0
+        ro CACHE 4 0 1 = 22, unknown flag, 0
+        ro FLUSH 0 0 1 = 22, a flush must have no range, 0
+        ro BLOCK_STATUS 0 0 1 = 22, no metadata context was agreed on, 0
+        ro 99 0 0 1 = 22, unknown command, 0
+        ro WRITE 0 0 4096 = 1, the export is read-only, 4096
+        ro WRITE_ZEROES 0 0 4294967295 = 1, the export is read-only, 0
+        ro TRIM 0 0 1 = 1, the export is read-only, 0";
+    /// The names of the commands, by number.
+    const COMMANDS: &str = "READ WRITE DISC FLUSH TRIM CACHE WRITE_ZEROES BLOCK_STATUS";
 
     #[test]
     fn each_rule_has_its_error() {
-        let invalid = |text| Err((errno::EINVAL, text, 0));
-        let beyond = "beyond the end of the export";
-        for (got, want) in [
-            (of(command::READ, 0, 1 << 30, 1), invalid(beyond)),
-            (of(command::READ, 0, (1 << 30) - 1, 2), invalid(beyond)),
-            (of(command::READ, 0, u64::MAX, u32::MAX), invalid(beyond)),
-            (of(command::CACHE, 0, u64::MAX, 1), invalid(beyond)),
-            (
-                of(command::READ, 0, 0, 0),
-                invalid("a request of zero bytes"),
-            ),
-            (
-                of(command::READ, 0, 0, MAX_LEN + 1),
-                invalid("more than 33554432 bytes at once"),
-            ),
-            (of(command::READ, 0x8000, 0, 1), invalid("unknown flag")),
-            (
-                of(command::CACHE, command_flag::DF, 0, 1),
-                invalid("unknown flag"),
-            ),
-            (
-                of(command::FLUSH, 0, 0, 1),
-                invalid("a flush must have no range"),
-            ),
-            (
-                of(command::BLOCK_STATUS, 0, 0, 1),
-                invalid("no metadata context was agreed on"),
-            ),
-            (of(99, 0, 0, 1), invalid("unknown command")),
-            (
-                of(command::WRITE, 0, 0, 4096),
-                Err((errno::EPERM, "the export is read-only", 4096)),
-            ),
-            (
-                of(command::WRITE_ZEROES, 0, 0, u32::MAX),
-                Err((errno::EPERM, "the export is read-only", 0)),
-            ),
-            (
-                of(command::TRIM, 0, 0, 1),
-                Err((errno::EPERM, "the export is read-only", 0)),
-            ),
-        ] {
-            assert_eq!(got, want);
+        for row in ROWS.lines().map(str::trim_start) {
+            let (asked, wanted) = row.split_once(" = ").expect(row);
+            let words: Vec<&str> = asked.split(' ').collect();
+            let number = |at: usize| words[at].parse::<u64>().expect(row);
+            let command = COMMANDS.split(' ').position(|name| name == words[1]);
+            let request = Request {
+                flags: number(2) as u16,
+                command: command.map_or(99, |number| number as u16),
+                cookie: 1,
+                offset: number(3),
+                len: number(4) as u32,
+            };
+            let export = Export {
+                name: String::new(),
+                description: String::new(),
+                size: 1 << 30,
+                flags: u16::from(words[0] == "ro") * transmission::READ_ONLY,
+                preferred: 4096,
+                knows_holes: false,
+            };
+            let answer = match validate(&request, &export) {
+                Ok(order) => format!("{order:?}"),
+                Err(Refusal {
+                    error,
+                    message,
+                    payload,
+                }) => format!("{error}, {message}, {payload}"),
+            };
+            assert_eq!(answer, wanted, "{row}");
         }
     }
 }

@@ -125,13 +125,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn error(&self, why: &str, remedy: &str) -> SourceOpenError {
-        SourceOpenError {
-            what: self.name.clone(),
-            why: why.to_string(),
-            remedy: remedy.to_string(),
-            errno: EINVAL,
-            cause: None,
-        }
+        SourceOpenError::new(self.name.clone(), why, remedy, EINVAL)
     }
 
     fn no_psk(&self) -> SourceOpenError {
@@ -218,159 +212,82 @@ impl Parser<'_> {
 mod tests {
     use super::*;
 
-    fn plain(place: ServerPlace, export: &str) -> Address {
-        Address {
-            place,
-            export: export.into(),
-            #[cfg(feature = "tls")]
-            tls: None,
-        }
-    }
+    /// Each notation, and what it means: host and port or path, export; with TLS the folder, and the check of the server.
+    const NOTATIONS: &str = "\
+        nbd://localhost = localhost 10809 ''
+        nbd://localhost/ = localhost 10809 ''
+        nbd://10.0.0.1:1234/a/b%20c = 10.0.0.1 1234 'a/b c'
+        nbd://[::1]:5 = ::1 5 ''
+        nbd://[::1]/x?tls=no = ::1 10809 'x'
+        nbd+unix:///?socket=/run/s = /run/s ''
+        nbd+unix:///disk?a=b&socket=relative%2Fs = relative/s 'disk'
+        nbds://h = h 10809 '' None Name(\"h\")
+        nbds://h:7/x?tls-certificates=%2Fa%20b&tls-type=x509 = h 7 'x' Some(\"/a b\") Name(\"h\")
+        nbds://[::1]?tls-hostname=g&other=1 = ::1 10809 '' None Name(\"g\")
+        nbds://h?tls-verify-peer=0&tls-hostname=g = h 10809 '' None Nothing
+        nbds://h?tls-verify-peer=1 = h 10809 '' None Name(\"h\")
+        nbds+unix:///x?socket=/s&tls-certificates=d = /s 'x' Some(\"d\") Authority
+        nbds+unix://localhost/x?socket=/s = /s 'x' None Name(\"localhost\")
+        nbds+unix:///?tls-hostname=g&socket=/s = /s '' None Name(\"g\")";
+    /// Each name that is refused, and why.
+    const REFUSED: &str = "\
+        nbd:// = the host is missing
+        nbd://:5 = the host is missing
+        nbd://h:99999 = the port is not a number from 0 to 65535
+        nbd://u@h = an NBD address must not contain a user name
+        nbd+unix://h/x?socket=y = the address of a unix socket must not contain a host
+        nbd+unix:///x = no socket is named
+        nbd+unix:///x?socket=%ff = it is not text
+        nbd://h/%00 = it is not text
+        nbd://h/x?tls-certificates=d = the address has tls- parameters, but does not use TLS
+        nbds:// = the host is missing
+        nbds://u@h = TLS with pre-shared keys (PSK) is not supported
+        nbds://u@h?tls-psk-file=/p = TLS with pre-shared keys (PSK) is not supported
+        nbds://h?tls-psk-file=/p = TLS with pre-shared keys (PSK) is not supported
+        nbds://h?tls-username=u = TLS with pre-shared keys (PSK) is not supported
+        nbds+unix:///?socket=s&tls-type=psk = TLS with pre-shared keys (PSK) is not supported
+        nbds://h?tls-verfy-peer=1 = a tls- parameter has an unknown name or value
+        nbds://h?tls-verify-peer=no = a tls- parameter has an unknown name or value
+        nbds://h?tls-certificates = a tls- parameter has an unknown name or value
+        nbds://h?tls-certificates=%ff = it is not text
+        nbds://h?tls-type=anon = TLS without certificates is not supported, because it does not detect a man in the middle
+        nbds+unix://h?socket=s = the address of a unix socket must not contain a host";
 
-    fn tcp(host: &str, port: u16) -> ServerPlace {
-        ServerPlace::Tcp {
-            host: host.into(),
-            port,
-        }
-    }
-
-    fn unix(path: &str) -> ServerPlace {
-        ServerPlace::Unix(path.into())
+    fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let rows = table
+            .lines()
+            .map(|row| row.trim_start().split_once(" = ").expect(row));
+        rows.filter(|(name, _)| cfg!(feature = "tls") || !name.starts_with("nbds"))
     }
 
     #[test]
     fn the_notations() {
-        for (text, place, export) in [
-            ("nbd://localhost", tcp("localhost", 10809), ""),
-            ("nbd://localhost/", tcp("localhost", 10809), ""),
-            (
-                "nbd://10.0.0.1:1234/a/b%20c",
-                tcp("10.0.0.1", 1234),
-                "a/b c",
-            ),
-            ("nbd://[::1]:5", tcp("::1", 5), ""),
-            ("nbd://[::1]/x?tls=no", tcp("::1", 10809), "x"),
-            ("nbd+unix:///?socket=/run/s", unix("/run/s"), ""),
-            (
-                "nbd+unix:///disk?a=b&socket=relative%2Fs",
-                unix("relative/s"),
-                "disk",
-            ),
-        ] {
-            assert_eq!(parse(&text.into()).expect(text), plain(place, export));
-        }
-    }
-
-    #[cfg(feature = "tls")]
-    #[test]
-    fn the_notations_with_tls() {
-        let name = |name: &str| PeerCheck::Name(name.into());
-        for (text, place, dir, check) in [
-            ("nbds://h", tcp("h", 10809), None, name("h")),
-            (
-                "nbds://h:7/x?tls-certificates=%2Fa%20b&tls-type=x509",
-                tcp("h", 7),
-                Some("/a b"),
-                name("h"),
-            ),
-            (
-                "nbds://[::1]?tls-hostname=g&other=1",
-                tcp("::1", 10809),
-                None,
-                name("g"),
-            ),
-            (
-                "nbds://h?tls-verify-peer=0&tls-hostname=g",
-                tcp("h", 10809),
-                None,
-                PeerCheck::Nothing,
-            ),
-            (
-                "nbds://h?tls-verify-peer=1",
-                tcp("h", 10809),
-                None,
-                name("h"),
-            ),
-            (
-                "nbds+unix:///x?socket=/s&tls-certificates=d",
-                unix("/s"),
-                Some("d"),
-                PeerCheck::Authority,
-            ),
-            (
-                "nbds+unix://localhost/x?socket=/s",
-                unix("/s"),
-                None,
-                name("localhost"),
-            ),
-            (
-                "nbds+unix:///?tls-hostname=g&socket=/s",
-                unix("/s"),
-                None,
-                name("g"),
-            ),
-        ] {
+        for (text, wanted) in rows(NOTATIONS) {
             let address = parse(&text.into()).expect(text);
-            let certificates = dir.map(PathBuf::from);
-            let tls = Some(TlsTerms {
-                certificates,
-                check,
+            let place = match address.place {
+                ServerPlace::Tcp { host, port } => format!("{host} {port}"),
+                ServerPlace::Unix(path) => path.display().to_string(),
+            };
+            let tls = String::new();
+            #[cfg(feature = "tls")]
+            let tls = address.tls.map_or(tls, |tls| {
+                format!(" {:?} {:?}", tls.certificates, tls.check)
             });
-            assert_eq!((address.place, address.tls), (place, tls), "{text}");
+            assert_eq!(
+                format!("{place} '{}'{tls}", address.export),
+                wanted,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn invalid_names_are_one_line_errors() {
-        let psk = "TLS with pre-shared keys (PSK) is not supported";
-        let unknown = "a tls- parameter has an unknown name or value";
-        let secure = [
-            ("nbds://", "the host is missing"),
-            ("nbds://u@h", psk),
-            ("nbds://u@h?tls-psk-file=/p", psk),
-            ("nbds://h?tls-psk-file=/p", psk),
-            ("nbds://h?tls-username=u", psk),
-            ("nbds+unix:///?socket=s&tls-type=psk", psk),
-            ("nbds://h?tls-verfy-peer=1", unknown),
-            ("nbds://h?tls-verify-peer=no", unknown),
-            ("nbds://h?tls-certificates", unknown),
-            ("nbds://h?tls-certificates=%ff", "it is not text"),
-            (
-                "nbds://h?tls-type=anon",
-                "TLS without certificates is not supported, because it does not detect a man in the middle",
-            ),
-            (
-                "nbds+unix://h?socket=s",
-                "the address of a unix socket must not contain a host",
-            ),
-        ];
-        for (text, why) in [
-            ("nbd://", "the host is missing"),
-            ("nbd://:5", "the host is missing"),
-            ("nbd://h:99999", "the port is not a number from 0 to 65535"),
-            ("nbd://u@h", "an NBD address must not contain a user name"),
-            (
-                "nbd+unix://h/x?socket=y",
-                "the address of a unix socket must not contain a host",
-            ),
-            ("nbd+unix:///x", "no socket is named"),
-            ("nbd+unix:///x?socket=%ff", "it is not text"),
-            ("nbd://h/%00", "it is not text"),
-            (
-                "nbd://h/x?tls-certificates=d",
-                "the address has tls- parameters, but does not use TLS",
-            ),
-        ]
-        .into_iter()
-        .chain(secure.into_iter().filter(|_| cfg!(feature = "tls")))
-        {
+        for (text, why) in rows(REFUSED) {
             let error = parse(&text.into()).expect_err(text);
             assert_eq!((error.why.as_str(), error.errno), (why, EINVAL), "{text}");
-            assert!(
-                error
-                    .to_string()
-                    .starts_with(&SourceName::from(text).to_string())
-            );
+            let name = SourceName::from(text).to_string();
+            assert!(error.to_string().starts_with(&name));
         }
     }
 }

@@ -5,46 +5,25 @@ use crate::Options;
 use crate::source::tree::Entry;
 use crate::source::{Defaults, Source};
 
-/// A folder without names.
-struct Bare;
-
-impl Tree for Bare {
-    fn list(&self, _: &Path, _: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        Ok(())
+fn meta(kind: Kind, size: u64) -> Meta {
+    Meta {
+        kind,
+        size,
+        mtime_ns: 0,
+        permissions: 0o755,
+        owner: None,
+        version: Arc::default(),
     }
+}
 
-    fn look(&self, _: &Path) -> Result<Meta, SourceError> {
-        let (kind, version) = (Kind::Folder, Arc::default());
-        Ok(Meta {
-            kind,
-            size: 0,
-            mtime_ns: 0,
-            permissions: 0o755,
-            owner: None,
-            version,
-        })
-    }
-
-    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        Err(SourceError::Io {
-            errno: Errno::NOENT.raw_os_error(),
-            what: path.display().to_string(),
-        })
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::MEMORY
-    }
-
-    fn describe(&self) -> String {
-        "bare".to_string()
-    }
+fn view(tree: impl Tree + 'static, options: Options) -> View {
+    let engine = Engine::new(options.cache_bytes(8 << 20)).expect("an engine");
+    View::new(Arc::new(tree), engine, &FuseSettings::default()).expect("a view")
 }
 
 #[test]
 fn one_handle_too_many_is_refused() {
-    let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(Arc::new(Bare), engine, &FuseSettings::default()).expect("a view");
+    let view = view(RefusingTree { of: "full" }, Options::default());
     let last = (0..MAX_HANDLES)
         .map(|_| view.open_folder(1).expect("a handle"))
         .last();
@@ -63,10 +42,7 @@ struct RefusingTree {
 impl RefusingTree {
     fn error(&self, what: &str, path: &Path) -> SourceError {
         let what = format!("{}: {what} {}", self.of, path.display());
-        SourceError::Io {
-            errno: Errno::ACCESS.raw_os_error(),
-            what,
-        }
+        SourceError::io(Errno::ACCESS.raw_os_error(), what)
     }
 }
 
@@ -88,27 +64,19 @@ impl Tree for RefusingTree {
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
         let name = path.to_string_lossy();
         if name == "missing" {
-            return Err(SourceError::Io {
-                errno: Errno::NOENT.raw_os_error(),
-                what: "look up missing".to_string(),
-            });
+            return Err(SourceError::io(
+                Errno::NOENT.raw_os_error(),
+                "look up missing",
+            ));
         }
         if name == "bad" {
             return Err(self.error("look up", path));
         }
-        let kind = if name == "good" {
-            Kind::File
-        } else {
-            Kind::Folder
+        let kind = match name == "good" {
+            true => Kind::File,
+            false => Kind::Folder,
         };
-        Ok(Meta {
-            kind,
-            size: 9,
-            mtime_ns: 0,
-            permissions: 0o755,
-            owner: None,
-            version: Arc::default(),
-        })
+        Ok(meta(kind, 9))
     }
 
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
@@ -130,13 +98,7 @@ impl Tree for RefusingTree {
 
 #[test]
 fn storage_errors_are_logged_but_not_missing_names() {
-    let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(
-        Arc::new(RefusingTree { of: "logged" }),
-        engine,
-        &FuseSettings::default(),
-    )
-    .expect("a view");
+    let view = view(RefusingTree { of: "logged" }, Options::default());
     let look = |name: &str| view.lookup(ROOT, OsStr::new(name)).map(|name| name.number);
     let denied = Errno::ACCESS.raw_os_error();
     let lines =
@@ -166,13 +128,7 @@ fn storage_errors_are_logged_but_not_missing_names() {
 /// The names before the refused name are returned first; the error is returned when the listing continues.
 #[test]
 fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
-    let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(
-        Arc::new(RefusingTree { of: "listed" }),
-        engine,
-        &FuseSettings::default(),
-    )
-    .expect("a view");
+    let view = view(RefusingTree { of: "listed" }, Options::default());
     let fh = view.open_folder(ROOT).expect("a handle");
     let mut places = Vec::new();
     let mut list = |from| {
@@ -209,7 +165,7 @@ impl Source for TornFile {
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         if offset + len as u64 > TORN.1 {
             let what = "torn".to_string();
-            return Err(SourceError::Io { errno: 5, what });
+            return Err(SourceError::io(5, what));
         }
         bufs.iter_mut().for_each(|buf| buf.fill(7));
         Ok(len)
@@ -230,14 +186,10 @@ impl Tree for TornFile {
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
-        let is_root = path.as_os_str().is_empty();
-        let meta = Bare.look(path)?;
-        Ok(if is_root {
-            meta
-        } else {
-            let (kind, size) = (Kind::File, TORN.0);
-            Meta { kind, size, ..meta }
-        })
+        match path.as_os_str().is_empty() {
+            true => Ok(meta(Kind::Folder, 0)),
+            false => Ok(meta(Kind::File, TORN.0)),
+        }
     }
 
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
@@ -254,9 +206,7 @@ impl Tree for TornFile {
 }
 
 fn torn(policy: &str) -> (View, u64) {
-    let options = Options::default().policy(policy).cache_bytes(8 << 20);
-    let engine = Engine::new(options).expect("an engine");
-    let view = View::new(Arc::new(TornFile), engine, &FuseSettings::default()).expect("a view");
+    let view = view(TornFile, Options::default().policy(policy));
     let file = view.lookup(ROOT, OsStr::new("file")).expect("it is there");
     let (fh, _) = view.open(file.number).expect("opened");
     (view, fh)
