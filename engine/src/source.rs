@@ -55,7 +55,7 @@ pub use nbd::Nbd;
 #[cfg(feature = "object")]
 pub use object::Object;
 pub use queue::{CompletedTransfer, Io, Queue, Transfer};
-pub(crate) use queue::{piece_of, serial_of, tag};
+pub(crate) use queue::{PieceCopier, piece_of, serial_of, tag};
 #[cfg(feature = "rbd")]
 pub use rbd::{
     RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,

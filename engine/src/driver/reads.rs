@@ -14,7 +14,7 @@
 
 use super::notifications::Notifications;
 use crate::error::Fault;
-use crate::source::Queue;
+use crate::source::{PieceCopier, Queue};
 use crate::store::Lease;
 use crate::sync::{Condvar, Mutex};
 use foreread_core::machine::MAX_READS;
@@ -366,7 +366,7 @@ impl ReadBuf<'_, '_> {
     pub fn take(&mut self, at: usize, piece: &Lease) -> usize {
         match self {
             ReadBuf::One(buf) => piece.copy_to(buf.get_mut(at..).unwrap_or_default()),
-            ReadBuf::Many(bufs) => scatter(bufs, at, piece),
+            ReadBuf::Many(bufs) => PieceCopier::new(piece.slices()).fill(bufs, at),
             #[cfg(feature = "fuse")]
             ReadBuf::Lent(lent) => {
                 lent.pieces.push((at, piece.clone()));
@@ -374,28 +374,6 @@ impl ReadBuf<'_, '_> {
             }
         }
     }
-}
-
-fn scatter(bufs: &mut [IoSliceMut<'_>], mut at: usize, piece: &Lease) -> usize {
-    let mut done = 0;
-    let mut bufs = bufs.iter_mut();
-    let mut room: &mut [u8] = &mut [];
-    for mut bytes in piece.slices() {
-        while !bytes.is_empty() {
-            while room.is_empty() {
-                let Some(next) = bufs.next() else { return done };
-                let skip = at.min(next.len());
-                at -= skip;
-                room = &mut next[skip..];
-            }
-            let len = bytes.len().min(room.len());
-            let (here, rest) = std::mem::take(&mut room).split_at_mut(len);
-            here.copy_from_slice(&bytes[..len]);
-            (room, bytes) = (rest, &bytes[len..]);
-            done += len;
-        }
-    }
-    done
 }
 
 // Hits that took no lock, until they are reported to the machine.

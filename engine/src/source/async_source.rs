@@ -10,7 +10,7 @@
 //! ```
 
 use super::of_panic;
-use super::queue::{CompletedTransfer, Queue, Transfer};
+use super::queue::{CompletedTransfer, PieceCopier, Queue, Transfer};
 use super::{Defaults, EIO, Source, SourceError};
 use crate::sync::lock;
 use bytes::Bytes;
@@ -141,8 +141,7 @@ impl<S: AsyncSource> Source for FromAsync<S> {
                 .unwrap_or_else(|_| Err(ended(&*self.client)))
         })
         .unwrap_or_else(|| Err(is_its_own(&*self.client)))?;
-        let mut filled = PieceCopier::new(&pieces);
-        Ok(bufs.iter_mut().map(|buf| filled.fill(buf)).sum())
+        Ok(PieceCopier::new(pieces.iter().map(|piece| &piece[..])).fill(bufs, 0))
     }
 
     fn describe(&self) -> String {
@@ -252,39 +251,6 @@ fn wait_beside<R>(runtime: &Handle, wait: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Copies pieces into several buffers, one after the other.
-struct PieceCopier<'a> {
-    pieces: std::slice::Iter<'a, Bytes>,
-    left: &'a [u8],
-}
-
-impl<'a> PieceCopier<'a> {
-    fn new(pieces: &'a [Bytes]) -> PieceCopier<'a> {
-        PieceCopier {
-            pieces: pieces.iter(),
-            left: &[],
-        }
-    }
-
-    /// Copies as many bytes as there are, at most the length of `buf`.
-    fn fill(&mut self, mut buf: &mut [u8]) -> usize {
-        let room = buf.len();
-        while !buf.is_empty() {
-            if self.left.is_empty() {
-                let Some(next) = self.pieces.next() else {
-                    break;
-                };
-                self.left = next;
-            }
-            let n = buf.len().min(self.left.len());
-            let (now, later) = self.left.split_at(n);
-            buf[..n].copy_from_slice(now);
-            (buf, self.left) = (&mut buf[n..], later);
-        }
-        room - buf.len()
-    }
-}
-
 /// The queue of one file. Its tasks hold weak references, so dropping the last owner ends them.
 struct TaskQueue<S> {
     client: Arc<S>,
@@ -330,13 +296,13 @@ impl TaskShared {
             return;
         };
         let pieces = answer.as_ref().map(Vec::as_slice).unwrap_or_default();
-        let mut filled = PieceCopier::new(pieces);
+        let mut filled = PieceCopier::new(pieces.iter().map(|piece| &piece[..]));
         let ended: Vec<CompletedTransfer> = request
             .transfers
             .into_iter()
             .map(|mut transfer| match &answer {
                 Ok(_) => {
-                    let read = transfer.bufs().iter_mut().map(|buf| filled.fill(buf)).sum();
+                    let read = filled.fill(&mut transfer.bufs(), 0);
                     transfer.end(Ok(read))
                 }
                 Err(error) => transfer.end(Err(error.clone())),

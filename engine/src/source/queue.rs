@@ -23,6 +23,43 @@ pub(crate) fn tag(serial: u64, piece: u64) -> u64 {
     serial << PIECE_BITS | piece
 }
 
+/// Copies pieces of bytes into buffers, one after the other.
+pub(crate) struct PieceCopier<'a, P> {
+    pieces: P,
+    left: &'a [u8],
+}
+
+impl<'a, P: Iterator<Item = &'a [u8]>> PieceCopier<'a, P> {
+    pub fn new(pieces: impl IntoIterator<IntoIter = P>) -> PieceCopier<'a, P> {
+        let (pieces, left) = (pieces.into_iter(), &[][..]);
+        PieceCopier { pieces, left }
+    }
+
+    /// Copies what there is and fits to the buffers, from their byte `skip` on. Returns how many bytes that was.
+    pub fn fill(&mut self, bufs: &mut [IoSliceMut<'_>], mut skip: usize) -> usize {
+        let mut done = 0;
+        for buf in bufs {
+            let at = skip.min(buf.len());
+            skip -= at;
+            let mut room = &mut buf[at..];
+            while !room.is_empty() {
+                if self.left.is_empty() {
+                    let Some(next) = self.pieces.next() else {
+                        return done;
+                    };
+                    self.left = next;
+                }
+                let n = room.len().min(self.left.len());
+                let (now, later) = self.left.split_at(n);
+                room[..n].copy_from_slice(now);
+                (room, self.left) = (&mut room[n..], later);
+                done += n;
+            }
+        }
+        done
+    }
+}
+
 /// The fetch that a tag belongs to.
 pub(crate) fn serial_of(tag: u64) -> u64 {
     tag >> PIECE_BITS

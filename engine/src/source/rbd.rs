@@ -21,7 +21,10 @@
 mod address;
 mod client;
 
-use super::{Defaults, EIO, ENOENT, Source, SourceError, SourceName, SourceOpenError, errno_text};
+use super::{
+    Defaults, EIO, ENOENT, PieceCopier, Source, SourceError, SourceName, SourceOpenError,
+    errno_text,
+};
 use address::Address;
 pub use client::RbdLayout;
 use client::{Api, Image, LibraryError, Pool, RbdError, ReadOutcome, Step, Ticket};
@@ -338,7 +341,9 @@ impl Inner {
         len: usize,
     ) -> Result<(), SourceError> {
         let ticket = client::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
-        match ticket.wait(self.patience, |bytes| scatter(bytes, bufs, skip)) {
+        match ticket.wait(self.patience, |bytes| {
+            PieceCopier::new([bytes]).fill(bufs, skip);
+        }) {
             ReadOutcome::Bytes(got) if got == len => Ok(()),
             ReadOutcome::Bytes(got) => Err(SourceError::Short {
                 at: offset + got as u64,
@@ -347,16 +352,6 @@ impl Inner {
             ReadOutcome::Failed(errno) => Err(self.failed(errno)),
             ReadOutcome::Silent => Err(self.failed(ETIMEDOUT)),
         }
-    }
-}
-
-fn scatter(mut bytes: &[u8], bufs: &mut [IoSliceMut<'_>], mut skip: usize) {
-    for buf in bufs {
-        let from = skip.min(buf.len());
-        skip -= from;
-        let (here, rest) = bytes.split_at(bytes.len().min(buf.len() - from));
-        buf[from..from + here.len()].copy_from_slice(here);
-        bytes = rest;
     }
 }
 

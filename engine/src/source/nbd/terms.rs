@@ -11,7 +11,7 @@ use super::stream::ServerStream;
 use super::uri::Address;
 use crate::nbd::wire;
 use crate::nbd::wire::{handshake_flag, info, option, reply};
-use crate::source::EIO;
+use crate::source::{EIO, PieceCopier};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::time::Instant;
@@ -257,19 +257,9 @@ impl Blocks {
 
 /// Copies the requested part of `bytes` into `bufs`. `bytes` were read at `offset`; `bufs` begin at the offset `wanted`.
 pub fn copy(bytes: &[u8], offset: u64, bufs: &mut [IoSliceMut<'_>], wanted: u64) {
-    let mut at = wanted;
-    for buf in bufs {
-        let (start, end) = (
-            at.max(offset),
-            (at + buf.len() as u64).min(offset + bytes.len() as u64),
-        );
-        if start < end {
-            let len = (end - start) as usize;
-            let (from, to) = ((start - offset) as usize, (start - at) as usize);
-            buf[to..to + len].copy_from_slice(&bytes[from..from + len]);
-        }
-        at += buf.len() as u64;
-    }
+    let before = bytes.len().min(wanted.saturating_sub(offset) as usize);
+    let skip = offset.saturating_sub(wanted) as usize;
+    PieceCopier::new([&bytes[before..]]).fill(bufs, skip);
 }
 
 #[cfg(test)]
