@@ -179,7 +179,16 @@ impl View {
 
     /// The inode number of the file at a path, counted as known to the kernel.
     fn enter(&self, path: PathBuf, meta: &Meta) -> Result<u64, KernelErrno> {
-        let enter = |path| self.nodes().enter(path, meta.clone());
+        self.enter_by(path, |nodes, path| nodes.enter(path, meta.clone()))
+    }
+
+    /// Like [`View::enter`], by `enter`. Frees what is kept about names if there is no room.
+    fn enter_by(
+        &self,
+        path: PathBuf,
+        enter: impl Fn(&mut Nodes, PathBuf) -> Result<u64, PathBuf>,
+    ) -> Result<u64, KernelErrno> {
+        let enter = |path| enter(&mut self.nodes(), path);
         let entered = enter(path).or_else(|path| {
             self.said().forget_all();
             enter(path)

@@ -14,7 +14,7 @@ use crate::source::SourceError;
 use crate::source::tree::{Kind, Meta, max_name_bytes, name_bytes, too_many_bytes};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,17 @@ impl View {
         opened.map_err(|errno| self.refuse(errno))
     }
 
+    /// The folder of a handle and its names; listed anew if they are read from the start.
+    fn listing(&self, fh: u64, from: u64) -> Result<(u64, Arc<FolderListing>), KernelErrno> {
+        let known = self.handles().folders.get(&fh).cloned();
+        let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
+        let names = match names {
+            Some(names) if from > 0 => names,
+            _ => self.list_anew(fh, number)?,
+        };
+        Ok((number, names))
+    }
+
     /// Calls `each` with each name from position `from` on and with the position after the name, until `each` returns that its buffer is
     /// full. If `from` is 0, the folder is listed again.
     pub fn list(
@@ -47,12 +58,7 @@ impl View {
         from: u64,
         mut each: impl FnMut(u64, Kind, &OsStr) -> bool,
     ) -> Result<(), KernelErrno> {
-        let known = self.handles().folders.get(&fh).cloned();
-        let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
-        let names = match names {
-            Some(names) if from > 0 => names,
-            _ => self.list_anew(fh, number)?,
-        };
+        let (_, names) = self.listing(fh, from)?;
         for place in usize::try_from(from).unwrap_or(usize::MAX).. {
             let (name, kind) = match DOTS.get(place) {
                 Some(name) => (OsStr::new(name), Kind::Folder),
@@ -80,13 +86,8 @@ impl View {
         from: u64,
         mut each: impl FnMut(KnownName<'_>) -> bool,
     ) -> Result<(), KernelErrno> {
-        let known = self.handles().folders.get(&fh).cloned();
-        let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
-        let names = match names {
-            Some(names) if from > 0 => names,
-            _ => self.list_anew(fh, number)?,
-        };
-        let (listing, names, seen) = (&names, &names.names, names.seen);
+        let (number, listing) = self.listing(fh, from)?;
+        let (names, seen) = (&listing.names, listing.seen);
         let mut given = false;
         for place in usize::try_from(from).unwrap_or(usize::MAX).. {
             let dots = place < DOTS.len();
@@ -119,7 +120,9 @@ impl View {
             };
             let number = match u32::try_from(index) {
                 _ if dots => number,
-                Ok(index) if is_listed => self.enter_listed(listing, index, path, &meta)?,
+                Ok(index) if is_listed => self.enter_by(path, |nodes, path| {
+                    nodes.enter_listed(&listing, index, path, &meta)
+                })?,
                 _ => self.enter(path, &meta)?,
             };
             if !each(KnownName {
@@ -137,21 +140,6 @@ impl View {
             given = true;
         }
         Ok(())
-    }
-
-    fn enter_listed(
-        &self,
-        listing: &Arc<FolderListing>,
-        place: u32,
-        path: PathBuf,
-        meta: &Meta,
-    ) -> Result<u64, KernelErrno> {
-        let enter = |path| self.nodes().enter_listed(listing, place, path, meta);
-        let entered = enter(path).or_else(|path| {
-            self.said().forget_all();
-            enter(path)
-        });
-        entered.map_err(|path| self.too_many(Errno::NFILE, &path))
     }
 
     /// Clears the cached answers about names. Returns whether they used a large part of the memory for names.
