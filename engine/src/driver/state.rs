@@ -465,32 +465,21 @@ impl State {
                 mut parts,
                 bytes,
                 size,
-                over: Some(over),
+                over,
             }) => {
-                self.clocked[usize::from(over.ahead)].record(now.since(over.began));
-                let last = parts.pop();
-                parts
-                    .into_iter()
-                    .for_each(|part| self.land(now, &job, part));
-                self.complete(
-                    now,
-                    &job,
-                    last.into_iter().collect(),
-                    Ok(TransferReport { bytes, size }),
-                );
-            }
-            Some(Arrival::Landed {
-                job,
-                parts,
-                size,
-                over: None,
-                ..
-            }) => {
-                parts
-                    .into_iter()
-                    .for_each(|part| self.land(now, &job, part));
-                // Recorded before the lock is released: a reader that is pinned to a size must not take these bytes.
-                self.grow(now, file, job.version, size);
+                let last = over.as_ref().and_then(|_| parts.pop());
+                for part in parts {
+                    self.land(now, &job, part);
+                }
+                match over {
+                    Some(over) => {
+                        self.clocked[usize::from(over.ahead)].record(now.since(over.began));
+                        let report = TransferReport { bytes, size };
+                        self.complete(now, &job, last.into_iter().collect(), Ok(report));
+                    }
+                    // Recorded before the lock is released: a reader that is pinned to a size must not take these bytes.
+                    None => self.grow(now, file, job.version, size),
+                }
             }
         }
     }
