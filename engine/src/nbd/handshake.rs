@@ -392,7 +392,7 @@ mod tests {
         let flags = transmission::HAS_FLAGS | transmission::READ_ONLY;
         let export = Export {
             name: "disk".into(),
-            description: "a disk".into(),
+            description: "its-text".into(),
             size: 1 << 20,
             flags,
             preferred: 4096,
@@ -433,164 +433,143 @@ mod tests {
         (then, replies)
     }
 
-    fn go(name: &str, wishes: &[u16]) -> Vec<u8> {
-        let wishes: Vec<u8> = wishes.iter().flat_map(|w| w.to_be_bytes()).collect();
-        let count = (wishes.len() as u16 / 2).to_be_bytes();
-        [
-            &(name.len() as u32).to_be_bytes()[..],
-            name.as_bytes(),
-            &count,
-            &wishes,
-        ]
-        .concat()
-    }
-
-    #[test]
-    fn go_answers_requests_and_starts() {
-        let mut shake = started();
-        assert_eq!(
-            send(&mut shake, option::STRUCTURED_REPLY, &[]),
-            (Then::More, vec![(reply::ACK, vec![])])
-        );
-        let (then, replies) = send(
-            &mut shake,
-            option::GO,
-            &go("disk", &[info::BLOCK_SIZE, 99, info::DESCRIPTION]),
-        );
-        assert_eq!(
-            (then, shake.agreed().structured),
-            (Then::Transmission, true)
-        );
-        let kinds: Vec<u32> = replies.iter().map(|r| r.0).collect();
-        assert_eq!(kinds, [reply::INFO, reply::INFO, reply::INFO, reply::ACK]);
-        let export = &replies[0].1;
-        assert_eq!(
-            (wire::u16_at(export, 0), wire::u64_at(export, 2)),
-            (info::EXPORT, 1 << 20)
-        );
-        let flags = transmission::HAS_FLAGS | transmission::READ_ONLY | transmission::SEND_DF;
-        assert_eq!(wire::u16_at(export, 10), flags);
-        assert_eq!(replies[1].1, [0, 3, 0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
-        assert_eq!(&replies[2].1[2..], b"a disk");
-    }
-
-    #[test]
-    fn extents_are_reported_on_request() {
-        let ask = |name: &str, queries: &[&str]| {
-            let text =
-                |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
-            let queries_bytes: Vec<u8> = queries.iter().flat_map(|query| text(query)).collect();
-            [
-                text(name),
-                (queries.len() as u32).to_be_bytes().to_vec(),
-                queries_bytes,
-            ]
-            .concat()
+    /// Bytes, a word each: ' before a text that follows its length, * before a bare text, else hexadecimal digits.
+    fn bytes(words: &str) -> Vec<u8> {
+        let word = |word: &str| match (word.strip_prefix('\''), word.strip_prefix('*')) {
+            (Some(text), _) => [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat(),
+            (_, Some(text)) => text.as_bytes().to_vec(),
+            _ => (0..word.len() / 2)
+                .map(|at| u8::from_str_radix(&word[2 * at..][..2], 16).expect(word))
+                .collect(),
         };
-        let mut shake = started();
-        let good = ask("disk", &["qemu:dirty-bitmap:x", "base:allocation"]);
-        assert_eq!(
-            send(&mut shake, option::SET_META_CONTEXT, &good).1[0].0,
-            reply::ERR_INVALID,
-            "structured first"
-        );
-        send(&mut shake, option::STRUCTURED_REPLY, &[]);
-        let context = (
-            reply::META_CONTEXT,
-            [&1_u32.to_be_bytes()[..], b"base:allocation"].concat(),
-        );
-        let all = [
-            ask("disk", &[]),
-            ask("", &["base:"]),
-            ask("", &["base:allocation"]),
-        ];
-        for list in all {
-            let replies = send(&mut shake, option::LIST_META_CONTEXT, &list).1;
-            assert_eq!(replies, [context.clone(), (reply::ACK, vec![])]);
-            assert!(!shake.agreed().holes, "a list agrees on nothing");
-        }
-        assert_eq!(
-            send(&mut shake, option::SET_META_CONTEXT, &good).1,
-            [context, (reply::ACK, vec![])]
-        );
-        assert!(shake.agreed().holes);
-        for (bad, answer) in [
-            (ask("other", &["base:allocation"]), reply::ERR_UNKNOWN),
-            (good[..good.len() - 1].to_vec(), reply::ERR_INVALID),
-            ([&good[..], &[0]].concat(), reply::ERR_INVALID),
-            (ask("disk", &["base:"]), reply::ACK),
-            (ask("disk", &[]), reply::ACK),
-        ] {
-            send(&mut shake, option::SET_META_CONTEXT, &good);
-            assert_eq!(
-                send(&mut shake, option::SET_META_CONTEXT, &bad).1[0].0,
-                answer
-            );
-        }
-        assert!(!shake.agreed().holes, "asked for anew without them");
+        words.split_whitespace().flat_map(word).collect()
     }
 
-    #[test]
-    fn required_tls_comes_first() {
-        let mut shake = started_with(TlsOffer::Required);
-        let all = [
-            option::LIST,
-            option::INFO,
-            option::GO,
-            option::STRUCTURED_REPLY,
-            option::SET_META_CONTEXT,
-            77,
-        ];
-        for number in all {
-            let (then, replies) = send(&mut shake, number, &[]);
-            assert_eq!(
-                (then, replies.len(), replies[0].0),
-                (Then::More, 1, reply::ERR_TLS_REQD),
-                "{number}"
-            );
-        }
-        assert!(!shake.agreed().structured);
-        assert_eq!(
-            send(&mut shake, option::STARTTLS, b"x").1[0].0,
-            reply::ERR_INVALID
-        );
-        assert_eq!(
-            send(&mut shake, option::STARTTLS, &[]),
-            (Then::StartTls, vec![(reply::ACK, vec![])])
-        );
-        assert_eq!(
-            send(&mut shake, option::STARTTLS, &[]).1[0].0,
-            reply::ERR_INVALID,
-            "once is enough"
-        );
-        assert_eq!(
-            send(&mut shake, option::GO, &go("disk", &[])).0,
-            Then::Transmission
-        );
+    const OPTIONS: &str = "- EXPORT ABORT LIST - STARTTLS INFO GO STRUCTURED CONTEXTS SET X";
+    const ERRORS: &str = "ERROR UNSUPPORTED POLICY INVALID - TLS UNKNOWN";
+    const KINDS: &str = "- ACK SERVER INFO CONTEXT";
 
-        let mut old = started_with(TlsOffer::Required);
-        let (then, replies) = send(&mut old, option::EXPORT_NAME, b"disk");
-        assert_eq!(
-            (then, replies),
-            (
-                Then::Close("the client did not start TLS, which is required"),
-                vec![(0, vec![])]
-            )
-        );
-        assert_eq!(
-            send(&mut started_with(TlsOffer::Required), option::ABORT, &[]).0,
-            Then::Close("")
-        );
+    /// What the server answers to `line`, an option and its data, and on what the two have agreed afterwards.
+    fn answer(shake: &mut Handshake, line: &str) -> String {
+        let (name, data) = line.split_once(' ').unwrap_or((line, ""));
+        let number = OPTIONS.split(' ').position(|known| known == name);
+        let (then, replies) = send(shake, number.expect(line) as u32, &bytes(data));
+        let mut told = String::new();
+        for (kind, data) in replies {
+            let (names, failed) = [(KINDS, false), (ERRORS, true)][usize::from(kind >= reply::ERR)];
+            told += names
+                .split(' ')
+                .nth((kind & 0xffff) as usize)
+                .expect("a kind");
+            let data = data.iter().map(|byte| format!("{byte:02x}"));
+            told += &if failed {
+                " ".into()
+            } else {
+                format!("{} ", data.collect::<String>())
+            };
+        }
+        let agreed = shake.agreed();
+        told + match then {
+            Then::More => "",
+            Then::StartTls => "tls ",
+            Then::Transmission => "begin ",
+            Then::Close(why) => return format!("closed {why}"),
+        } + if agreed.structured { "s" } else { "" }
+            + if agreed.holes { "h" } else { "" }
     }
 
-    /// What was agreed on in plain text could be the wish of a machine in between.
+    /// A client's options, and what each is answered: the kinds with their data, and the letters of what is agreed on. A word with a
+    /// point is a whole answer's data.
     #[test]
-    fn tls_voids_earlier_agreements() {
-        let mut shake = started_with(TlsOffer::Optional);
-        send(&mut shake, option::STRUCTURED_REPLY, &[]);
-        assert!(shake.agreed().structured);
-        assert_eq!(send(&mut shake, option::STARTTLS, &[]).0, Then::StartTls);
-        assert!(!shake.agreed().structured);
+    fn each_option_is_answered() {
+        const GOOD: &str = "'disk 00000002 'qemu:dirty-bitmap:x 'base:allocation";
+        let talks = [
+            (TlsOffer::None, "
+                STRUCTURED                                  > ACK s
+                GO 'disk 0003 0003 0063 0002                > INFO.0000_0000000000100000_0083 INFO.0003_00000001_00001000_02000000 INFO.0002_*its-text ACK begin s
+            "),
+            // A list agrees on nothing; contexts are asked for anew each time.
+            (TlsOffer::None, "
+                SET {GOOD}                                  > INVALID
+                STRUCTURED                                  > ACK s
+                CONTEXTS 'disk 00000000                     > CONTEXT.00000001_*base:allocation ACK s
+                CONTEXTS ' 00000001 'base:                  > CONTEXT.00000001_*base:allocation ACK s
+                CONTEXTS ' 00000001 'base:allocation        > CONTEXT.00000001_*base:allocation ACK s
+                SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
+                SET 'other 00000001 'base:allocation        > UNKNOWN s
+                SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
+                SET 'disk 00000002 'base:allocation         > INVALID s
+                SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
+                SET {GOOD} 00                               > INVALID s
+                SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
+                SET 'disk 00000001 'base:                   > ACK s
+                SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
+                SET 'disk 00000000                          > ACK s
+            "),
+            // A refused option keeps the client in the handshake. Lengths of INFO that do not fit: shorter, longer, and one that overflows.
+            (TlsOffer::None, "
+                STARTTLS                                    > POLICY
+                X *x                                        > UNSUPPORTED
+                GO 'other 0000                              > UNKNOWN
+                SET                                         > INVALID
+                LIST *x                                     > INVALID
+                LIST                                        > SERVER.'disk ACK
+                INFO                                        > INVALID
+                INFO 00000009 *x 0000                       > INVALID
+                INFO ffffffffffffffff                       > INVALID
+                INFO ' 0002 0003                            > INVALID
+                ABORT                                       > closed
+            "),
+            (TlsOffer::Required, "
+                LIST                                        > TLS
+                INFO                                        > TLS
+                GO                                          > TLS
+                STRUCTURED                                  > TLS
+                SET                                         > TLS
+                X                                           > TLS
+                STARTTLS *x                                 > INVALID
+                STARTTLS                                    > ACK tls
+                STARTTLS                                    > INVALID
+                GO 'disk 0000                               > INFO.0000_0000000000100000_0003 ACK begin
+            "),
+            (TlsOffer::Required, "
+                EXPORT *disk                                > closed the client did not start TLS, which is required
+            "),
+            (TlsOffer::Required, "
+                ABORT                                       > closed
+            "),
+            // What was agreed on in plain text could be the wish of a machine in between.
+            (TlsOffer::Optional, "
+                STRUCTURED                                  > ACK s
+                STARTTLS                                    > ACK tls
+            "),
+        ];
+        for (tls, talk) in talks {
+            let mut shake = started_with(tls);
+            for line in talk
+                .replace("{GOOD}", GOOD)
+                .lines()
+                .filter(|line| line.contains('>'))
+            {
+                let (said, expected) = line.split_once('>').expect("an answer");
+                let expected = expected
+                    .trim()
+                    .split(' ')
+                    .map(|word| match word.split_once('.') {
+                        Some((kind, data)) => {
+                            let data = bytes(&data.replace('_', " "));
+                            kind.to_string()
+                                + &data
+                                    .iter()
+                                    .map(|byte| format!("{byte:02x}"))
+                                    .collect::<String>()
+                        }
+                        None => word.to_string(),
+                    });
+                let expected = expected.collect::<Vec<_>>().join(" ");
+                assert_eq!(answer(&mut shake, said.trim()).trim(), expected, "{line}");
+            }
+        }
     }
 
     #[test]
@@ -612,32 +591,6 @@ mod tests {
             send(&mut started(), option::EXPORT_NAME, b"other").0,
             Then::Close("the client asked for an unknown export")
         );
-    }
-
-    #[test]
-    fn a_refused_option_keeps_the_client_in_the_handshake() {
-        let mut shake = started();
-        let mut error = |number, data: &[u8]| {
-            let (then, replies) = send(&mut shake, number, data);
-            assert_eq!(then, Then::More);
-            replies[0].0
-        };
-        assert_eq!(error(option::STARTTLS, &[]), reply::ERR_POLICY);
-        assert_eq!(error(77, b"x"), reply::ERR_UNSUP);
-        assert_eq!(error(option::GO, &go("other", &[])), reply::ERR_UNKNOWN);
-        assert_eq!(error(option::SET_META_CONTEXT, &[]), reply::ERR_INVALID);
-        assert_eq!(error(option::LIST, b"x"), reply::ERR_INVALID);
-        assert_eq!(error(option::LIST, &[]), reply::SERVER);
-        // Lengths that do not fit: shorter, longer, and one that overflows.
-        for data in [
-            &[][..],
-            &[0, 0, 0, 9, b'x', 0, 0],
-            &[0xff; 8],
-            &[0, 0, 0, 0, 0, 2, 0, 3],
-        ] {
-            assert_eq!(error(option::INFO, data), reply::ERR_INVALID, "{data:?}");
-        }
-        assert_eq!(send(&mut shake, option::ABORT, &[]).0, Then::Close(""));
     }
 
     #[test]
