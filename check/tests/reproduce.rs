@@ -7,9 +7,9 @@ use foreread_check::reproduce::published::Paper;
 use foreread_check::reproduce::sweep::{self, Sweep};
 use foreread_check::reproduce::{FigureKind, Options, Reproduction, Row, SCHEMA, run, show};
 use foreread_report::progress::Silent;
-use foreread_sim::device::alone_ns;
 use foreread_sim::device::disk::Form;
 use foreread_sim::device::presets::{self, Model, Preset};
+use foreread_sim::device::{Command, alone_ns};
 use std::collections::HashSet;
 
 fn reproduced(name: &str, instead: Vec<&'static Preset>) -> Reproduction {
