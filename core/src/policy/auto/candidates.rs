@@ -1,8 +1,8 @@
 //! Detects new streams (sequential or strided runs of reads) among the reads of a file that continue none of its streams.
 //!
 //! A *candidate* is the range of a read that missed the cache. If a second read continues there, the candidate becomes a stream. A third
-//! read may be needed if the reads leave out up to a quarter of the bytes, and a fourth if they go forward and leave out up to half. Reads
-//! that continue neither a stream nor a candidate are compared with each other. Two equal distances in a row are a stride, forward or
+//! read may be needed if the reads leave out up to a quarter of the bytes (`regions.rs` detects reads with larger holes). Reads that
+//! continue neither a stream nor a candidate are compared with each other. Two equal distances in a row are a stride, forward or
 //! backward. A forward distance of at most four reads is no stride. If candidates become streams in the order in which they were found,
 //! one reader probably alternates between these places. So after three such candidates, the next three become streams before their second
 //! read.
@@ -41,8 +41,6 @@ const GROWS_AFTER: u32 = 4;
 const WITHIN: u32 = 256;
 /// The next candidates become streams early after this number of candidates became streams in turn.
 const MIN_IN_TURN: usize = 3;
-/// Reads that go forward and leave up to half of the bytes out are a run after this number of them.
-const WALK_READS: u32 = 3;
 /// The largest stride: this multiple of the read's length or this number of bytes, whichever is more. Interleaved readers are farther
 /// apart.
 const MAX_STRIDE_READS: u64 = 32;
@@ -247,13 +245,6 @@ impl Candidates {
             return Some(Detection::Run {
                 high: c.high,
                 run: c.bytes.min(c.high - c.low),
-            });
-        }
-        if c.downs == 0 && c.ups >= WALK_READS + u32::from(careful) {
-            self.promote(at);
-            return Some(Detection::Run {
-                high: c.high,
-                run: c.high - c.low,
             });
         }
         let has_no_hole = c.bytes == c.high - c.low && c.bytes == (1 + u64::from(c.downs)) * len;
