@@ -11,7 +11,7 @@ use foreread_sim::device::net::{CHUNK_BYTES, Net, NetModel};
 use foreread_sim::device::presets;
 use foreread_sim::rng::Rng;
 use foreread_sim::simulator::{RunResult, Setup, run};
-use foreread_sim::workload::{Request, Workload};
+use foreread_sim::workload::{Job, Request, Workload};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -28,15 +28,14 @@ const FAR: NetModel = NetModel {
     chunk_bytes: Some(CHUNK_BYTES),
 };
 
-fn simulate(requests: &[Request], policy: &str, on: &str) -> RunResult {
-    let workload = Workload::single("test", SIZE, 1, requests.to_vec());
-    let mut config = Config::new(PageSize::new(4096).expect("4096"), 256 * MIB);
+fn simulate(workload: &Workload, cache: u64, policy: &str, on: &str) -> RunResult {
+    let mut config = Config::new(PageSize::new(4096).expect("4096"), cache);
     let limits = KindLimits::OBJECT;
     config.max_ahead_in_flight = limits.ahead_requests;
     config.max_short_ahead_in_flight = limits.short_ahead_requests;
     let policy = PolicySpec::parse(policy).expect("a policy");
     let setup = Setup {
-        workload: &workload,
+        workload,
         policy: &policy,
         config,
         host_ns_per_kib: 75,
@@ -49,7 +48,9 @@ fn simulate(requests: &[Request], policy: &str, on: &str) -> RunResult {
 
 /// How long `auto` takes, as a multiple of another policy's time.
 fn ratio(requests: &[Request], other: &str, on: &str) -> f64 {
-    simulate(requests, "auto", on).time_s / simulate(requests, other, on).time_s
+    let workload = Workload::single("test", SIZE, 1, requests.to_vec());
+    let time = |policy| simulate(&workload, 256 * MIB, policy, on).time_s;
+    time("auto") / time(other)
 }
 
 /// Reads of `len` bytes that go forward by these steps; one in `back` goes back first, by one to three records.
@@ -99,4 +100,29 @@ fn irregular_gaps_are_no_stride() {
     let steps = [2, 3, 4, 5, 6].map(|pages| pages * 4 * KIB);
     let ratio = ratio(&walk(8 * KIB, &steps, 0), "none", "hdd-7200");
     assert!(ratio < 1.05, "{ratio:.2} of none");
+}
+
+/// A program touches 200 random pages of its data, for which readahead is wasted, and then short pieces of eight
+/// libraries in order. The waste does not leave the libraries without readahead.
+#[test]
+fn libraries_are_read_ahead_after_waste() {
+    let (mut rng, page) = (Rng::new(5), 4 * KIB);
+    let sizes = [vec![1 << 30], vec![4 * MIB; 8]].concat();
+    let (mut workload, mut last) = (Workload::on_files("test", sizes), None);
+    let data = (0..200).map(|_| Request::touch(rng.below(1 << 18) * page));
+    workload.then(&mut last, Job::new(0, 0, data.collect()));
+    for library in 1..=8 {
+        let (mut at, mut touches) = (0, Vec::new());
+        while at < 1024 {
+            let end = (at + 2 + rng.below(7)).min(1024);
+            touches.extend((at..end).map(|at| Request::touch(at * page)));
+            at = end + 2 + rng.below(19);
+        }
+        workload.then(&mut last, Job::new(library, library, touches));
+    }
+    for on in ["far", "object-near"] {
+        let time = |policy| simulate(&workload, 32 * MIB, policy, on).time_s;
+        let ratio = time("auto") / time("linux-6.18");
+        assert!(ratio < 1.25, "{ratio:.2} of linux-6.18 on {on}");
+    }
 }

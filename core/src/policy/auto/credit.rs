@@ -7,17 +7,18 @@
 //!                                                             while a run of 2 MiB or more continues, an eighth of the cache more
 //!   wasted =  unused + unread - held                          evicted unread, or unread and no longer held by an active stream
 //! ```
-//! The inequality in the second line always holds, even if all outstanding readahead is wasted; the only exception is the minimum readahead
-//! of a sequential run (the *floor*, see below). `part` is `max-overfetch` less one: at 2, the default, one byte may be wasted for each
-//! byte that is demanded. If `max-overfetch` is below 1.25, the debt `d` shrinks with it; if it is 1, nothing is read ahead. The bytes that
-//! hints request (`asked`) raise the bound, because they are not the policy's choice.
+//! The inequality in the second line always holds, even if all outstanding readahead is wasted; the only exceptions are the minimum
+//! readahead of a sequential run and that of a mapped file (the *floors*, see below). `part` is `max-overfetch` less one: at 2, the
+//! default, one byte may be wasted for each byte that is demanded. If `max-overfetch` is below 1.25, the debt `d` shrinks with it; if it is
+//! 1, nothing is read ahead. The bytes that hints request (`asked`) raise the bound, because they are not the policy's choice.
 //!
 //! Each byte that a stream has read ahead is wasted with some chance (`survival.rs`). The number of bytes expected to be wasted is the
 //! stream's *bet*. A stream may make a bet only while there is free credit. The more bytes were wasted so far, the higher must be the
 //! chance that the stream's bytes are used (the *price*). Each sequential run has a *floor*: `part` times its length, up to 512 KiB, may
 //! be read ahead regardless of the price and of earlier waste. So waste in other streams does not leave a sequential run without
 //! readahead. Reads near each other in a file have a floor, too: `part` times the bytes read from the file, minus its wasted readahead, up
-//! to 128 KiB. For this floor, missed bytes count as demanded in full.
+//! to 128 KiB. For this floor, missed bytes count as demanded in full. In a mapped file, this floor may exceed the bound until the file
+//! itself has wasted 512 KiB and four times `part` of its demanded bytes.
 //!
 //! Example: of each of 100 files, a program reads only the first 64 KiB, in reads of 4 KiB. At the start of each file, 448 KiB more are
 //! read ahead. `max-overfetch` is 2 and the debt 4 MiB. Each file earns a credit of 64 KiB. After ten files the debt is used up: from then
@@ -37,8 +38,7 @@ const USUAL_DEBT: u64 = 4 << 20;
 
 /// The whole debt is available if at least this number of bytes may be wasted for 1000 demanded bytes.
 const FULL_DEBT: u64 = 250;
-/// A run of at least this number of bytes has its floor regardless of earlier waste. The figure was chosen because programs that read a
-/// file here and there read less in a row.
+/// A run of at least two reads or this number of bytes has its floor regardless of earlier waste.
 const MIN_FLOOR_RUN: u64 = 128 << 10;
 
 /// Missed bytes, divided by this, count as demanded.
@@ -53,6 +53,12 @@ const FLOOR: u64 = 512 << 10;
 
 /// A file whose own readahead was used may have up to this number of bytes read ahead regardless of waste elsewhere: the kernel's default.
 const FILE_FLOOR: u64 = 128 << 10;
+
+/// For a mapped file, this floor may exceed the bound on waste, until the file has wasted this number of bytes and this multiple of the
+/// allowed part of its demanded bytes. The kernel's default wastes as much in libraries. Without this floor, each page fault of a starting
+/// program waits for a round trip.
+const MAPPED_FIRST: u64 = 512 << 10;
+const MAPPED_PARTS: u64 = 4;
 
 /// The bytes that streams have read ahead and not yet used, and how many of them are expected to be wasted.
 pub struct Credit {
@@ -127,10 +133,10 @@ impl Credit {
         self.left(source, mul_div(more, self.part.min(FULL_DEBT), FULL_DEBT))
     }
 
-    /// Returns how many bytes a sequential run may have read ahead beyond the bound on waste: `floor`, or 0 if the run is short or little
-    /// waste is allowed.
-    pub fn beyond(&self, run: u64, floor: u64) -> u64 {
-        if run >= MIN_FLOOR_RUN && self.part >= FULL_DEBT {
+    /// Returns how many bytes a sequential run may have read ahead beyond the bound on waste: `floor`, or 0 if the run has only one short
+    /// read, or little waste is allowed.
+    pub fn beyond(&self, (run, len): (u64, u64), floor: u64) -> u64 {
+        if run >= MIN_FLOOR_RUN.min(2 * len) && self.part >= FULL_DEBT {
             floor
         } else {
             0
@@ -143,11 +149,20 @@ impl Credit {
     }
 
     /// Bytes that may be read ahead near the reads of a file regardless of waste elsewhere. `demanded` bytes of the file were read, and
-    /// `lost` bytes of its readahead were not.
-    pub fn floor_of_file(&self, demanded: u64, lost: u64, source: &SourceView) -> u64 {
-        let own = mul_div(self.part, demanded, 1000).saturating_sub(lost);
+    /// `lost` bytes of its readahead were not. Only for a mapped file, the result may exceed the bound on waste.
+    pub fn floor_of_file(
+        &self,
+        (is_mapped, demanded, lost): (bool, u64, u64),
+        source: &SourceView,
+    ) -> u64 {
+        let own = mul_div(self.part, demanded, 1000);
         let more = mul_div(self.part, self.missed - self.missed / MISSES, 1000);
-        own.min(self.left(source, more)).min(FILE_FLOOR)
+        let floor = if is_mapped && self.part >= FULL_DEBT {
+            (MAPPED_FIRST + MAPPED_PARTS * own).saturating_sub(lost)
+        } else {
+            own.saturating_sub(lost).min(self.left(source, more))
+        };
+        floor.min(FILE_FLOOR)
     }
 
     /// The number of bytes that were read ahead for active streams and are not used yet.
@@ -290,7 +305,7 @@ mod tests {
         };
         credit.missed(8 << 20);
         assert_eq!(credit.left(&source, 0), 0);
-        let floor = |demanded, lost| credit.floor_of_file(demanded, lost, &source);
+        let floor = |demanded, lost| credit.floor_of_file((false, demanded, lost), &source);
         assert_eq!(
             (floor(1 << 20, 0), floor(64 << 10, 0)),
             (FILE_FLOOR, 64 << 10)
@@ -298,8 +313,12 @@ mod tests {
         assert_eq!(floor(1 << 20, 1 << 20), 0);
         credit = Credit::new(2000);
         credit.missed(4 << 20);
-        let floor = credit.floor_of_file(1 << 20, 0, &source);
-        assert_eq!(floor, 0, "the bound is hard");
+        let floor = |is_mapped, lost| credit.floor_of_file((is_mapped, 1 << 20, lost), &source);
+        assert_eq!(floor(false, 0), 0, "the bound is hard");
+        assert_eq!(
+            (floor(true, 4 << 20), floor(true, (4 << 20) + MAPPED_FIRST)),
+            (FILE_FLOOR, 0)
+        );
     }
 
     /// A hint that wasted 100 MB does not change the credit, and after a lost bet a run still has its floor.

@@ -251,10 +251,10 @@ impl Auto {
     }
 
     /// The limits for readahead near a read of `len` bytes.
-    fn purse(&mut self, len: u64, (demanded, lost): (u64, u64), source: &SourceView) -> Purse {
+    fn purse(&mut self, len: u64, own: (bool, u64, u64), source: &SourceView) -> Purse {
         let price = self.credit.price(source);
         let held = source.unread_bytes.min(self.credit.held());
-        let floor = self.credit.floor_of_file(demanded, lost, source);
+        let floor = self.credit.floor_of_file(own, source);
         let mut priced = price.threshold(len);
         if floor >= MIN_FILE_FLOOR {
             // What this file has earned does not depend on the price that other files have raised.
@@ -310,11 +310,12 @@ impl Auto {
         let base = start / REGION * REGION;
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
-        let (demanded, lost) = self.files.get(&ask.file.0).map_or((0, 0), |file| {
-            let own = &file.regions;
-            (own.missed + own.used, own.planned.saturating_sub(own.used))
+        let own = self.files.get(&ask.file.0).map(|file| &file.regions);
+        let own = own.map_or((kind.is_mapped, 0, 0), |own| {
+            let lost = own.planned.saturating_sub(own.used);
+            (kind.is_mapped, own.missed + own.used, lost)
         });
-        let mut purse = self.purse(end - start, (demanded, lost), source);
+        let mut purse = self.purse(end - start, own, source);
         // A program that starts at the beginning of a file usually reads all of it.
         if start > 0 {
             let trial = |file: &Streams| file.regions.trial(source);
