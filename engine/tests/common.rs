@@ -13,7 +13,7 @@ pub mod tls;
 #[cfg(feature = "object")]
 use foreread::source::object::ObjectSettings;
 use foreread::source::{Mem, Source, SourceError};
-use foreread::{Gauges, Options, Reader};
+use foreread::{Gauges, Options, Origin, Reader};
 use foreread_testing as testing;
 #[cfg(feature = "object")]
 use foreread_testing::Lie;
@@ -60,6 +60,17 @@ pub fn read_source(source: &dyn Source, offset: u64, len: usize) -> Result<Vec<u
     let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
     buf.truncate(read);
     Ok(buf)
+}
+
+/// This policy, and a cache of this size.
+pub fn by(policy: &str, cache_bytes: u64) -> Options {
+    Options::default().policy(policy).cache_bytes(cache_bytes)
+}
+
+/// A reader of a source or a name that reads nothing ahead.
+pub fn plain(origin: impl Into<Origin>) -> Reader {
+    watch();
+    Reader::open(origin, Options::default().policy("none")).expect("opened")
 }
 
 /// A reader on a source of the test's own.

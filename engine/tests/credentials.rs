@@ -1,15 +1,14 @@
 //! Tests each link of each store's credential chain against simulated services that answer like the real ones: which
 //! credentials a request carries, when they are renewed, and the text of errors. Every secret is a canary.
 
-use crate::common::watch;
+use crate::common::{object_settings, watch};
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{Source, SourceOpenError};
-use foreread_testing::{HttpServer, ServedAnswer, ServedRequest, says};
+use foreread_testing::{HttpServer, ServedAnswer, ServedRequest, rows, says};
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 const CANARY: &str = "canary7d1c";
 const SIZE: u64 = 4 << 20;
@@ -59,6 +58,11 @@ impl Services {
         Services { server, valid }
     }
 
+    /// From now on this is what `authorization` has to contain.
+    fn accept(&self, valid: &str) {
+        *self.valid.lock().expect("no panic") = valid.to_string();
+    }
+
     fn url(&self) -> String {
         format!("http://{}", self.server.address())
     }
@@ -94,15 +98,15 @@ fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.seen.header(name)
 }
 
-fn settings(variables: &[(&str, &str)]) -> ObjectSettings {
-    ObjectSettings {
-        variables: variables
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
+/// With these variables, such as `HOME=/x AWS_PROFILE=y`.
+fn settings(variables: &str) -> ObjectSettings {
+    let pairs = variables.split_whitespace();
+    let pairs = pairs.map(|pair| pair.split_once('=').expect("a value"));
+    object_settings(
+        pairs
+            .map(|(name, value)| (name.into(), value.into()))
             .collect(),
-        pause: Duration::from_millis(1),
-        ..ObjectSettings::default()
-    }
+    )
 }
 
 fn open(name: &str, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
@@ -265,197 +269,134 @@ fn ended_login() -> String {
 #[test]
 fn each_link_of_the_chain_of_s3_signs_requests() {
     let services = Services::start("Credential=ID", amazon);
-    let (home, url) = (home(), services.url());
+    let (home, common) = (home(), of_amazon(&services));
+    let common = format!("{common} HOME={}", home.path().display());
     let token = write(home.path(), "token", CANARY);
-    let container = format!("{url}/container");
-    let here = home.path().display().to_string();
-    let common = [
-        ("AWS_ENDPOINT_URL", url.as_str()),
-        ("AWS_ENDPOINT_URL_STS", &url),
-        ("AWS_ENDPOINT_URL_SSO", &url),
-        ("AWS_ENDPOINT_URL_SSO_OIDC", &url),
-        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
-        ("HOME", &here),
-    ];
-    let env = [
-        ("AWS_ACCESS_KEY_ID", "IDENV"),
-        ("AWS_SECRET_ACCESS_KEY", CANARY),
-    ];
-    let web = [
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", token.as_str()),
-        ("AWS_ROLE_ARN", "arn:w"),
-    ];
-    let pod = [
-        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", container.as_str()),
-        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.as_str()),
-    ];
-    let all = [&env[..], &web[..], &pod[..]].concat();
-    let profile = |name| vec![("AWS_PROFILE", name)];
-    for (id, variables, link) in [
-        ("IDENV", all.clone(), "AWS_ACCESS_KEY_ID"),
-        ("IDWEB", [&web[..], &pod[..]].concat(), "web identity"),
-        ("IDBASE", profile("base"), "profile base"),
-        ("IDROLE", profile("role"), "role arn:r by profile base"),
-        ("IDSSO", profile("corp"), "profile corp (SSO)"),
-        ("IDSSO", profile("ended"), "profile ended (SSO)"),
-        ("IDPROCESS", profile("program"), "profile program"),
-        ("IDCONTAINER", pod.to_vec(), "role of the container"),
-        ("IDMACHINE", Vec::new(), "role reader of this machine"),
-    ] {
-        *services.valid.lock().expect("no panic") = format!("Credential={id}/");
-        let settings = settings(&[&common[..], &variables].concat());
-        let object =
-            open("s3://bucket/key", settings.clone()).unwrap_or_else(|e| panic!("{id}: {e}"));
-        assert_eq!(object.size(), SIZE, "{id}");
-        // Where it is refused, the error names it.
-        *services.valid.lock().expect("no panic") = "nothing".to_string();
-        drop(object);
-        let error = open("s3://bucket/key", settings).err().expect("refused");
-        assert!(error.to_string().contains("ExpiredToken"), "{error}");
-        assert!(error.why.contains(link), "{error}");
-    }
+    let env = format!("AWS_ACCESS_KEY_ID=IDENV AWS_SECRET_ACCESS_KEY={CANARY}");
+    let web = format!("AWS_WEB_IDENTITY_TOKEN_FILE={token} AWS_ROLE_ARN=arn:w");
+    let pod = format!(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI={}/container AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={token}",
+        services.url()
+    );
+    let table = format!(
+        "{env} {web} {pod} | Credential=IDENV/ | AWS_ACCESS_KEY_ID
+         {web} {pod} | Credential=IDWEB/ | web identity
+         AWS_PROFILE=base | Credential=IDBASE/ | profile base
+         AWS_PROFILE=role | Credential=IDROLE/ | role arn:r by profile base
+         AWS_PROFILE=corp | Credential=IDSSO/ | profile corp (SSO)
+         AWS_PROFILE=ended | Credential=IDSSO/ | profile ended (SSO)
+         AWS_PROFILE=program | Credential=IDPROCESS/ | profile program
+         {pod} | Credential=IDCONTAINER/ | role of the container
+         | Credential=IDMACHINE/ | role reader of this machine"
+    );
+    each_is_used(&services, "s3://bucket/key", &common, &table);
     // The renewed login is kept: its first refresh token is worth nothing now.
-    let renewals = services.server.seen();
-    let renewals = renewals.iter().filter(|seen| seen.target == "/token");
-    assert_eq!(renewals.count(), 1);
+    assert_eq!(services.count("/token "), 1);
     let login = home.path().join(format!(".aws/sso/cache/{E_LOGIN}.json"));
     let login: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(login).expect("there")).expect("JSON");
     assert_eq!(login["refreshToken"], format!("{CANARY}-second"));
     assert_eq!(
-        (login["clientId"].as_str(), login["accessToken"].as_str()),
-        (Some("c"), Some(CANARY))
+        (&login["clientId"], &login["accessToken"]),
+        (&"c".into(), &CANARY.into())
     );
     // An option goes before the variables.
-    *services.valid.lock().expect("no panic") = "Credential=IDBASE/".to_string();
+    services.accept("Credential=IDBASE/");
     let settings = ObjectSettings {
         profile: Some("base".to_string()),
-        ..settings(&[&common[..], &all].concat())
+        ..settings(&format!("{common} {env} {web} {pod}"))
     };
     assert!(open("s3://bucket/key", settings).is_ok());
 }
 
+/// The variables that lead Amazon's chain to the services of a test.
+fn of_amazon(services: &Services) -> String {
+    let url = services.url();
+    let names = [
+        "ENDPOINT_URL",
+        "ENDPOINT_URL_STS",
+        "ENDPOINT_URL_SSO",
+        "ENDPOINT_URL_SSO_OIDC",
+    ];
+    let all = names.map(|name| format!("AWS_{name}={url}")).join(" ");
+    format!("{all} AWS_EC2_METADATA_SERVICE_ENDPOINT={url}")
+}
+
+/// A row: variables, the `authorization` that they lead to, and the name of the link, which an error has if that is refused.
+fn each_is_used(services: &Services, name: &str, common: &str, table: &str) {
+    for [variables, valid, link] in rows(table) {
+        let settings = settings(&format!("{common} {variables}"));
+        services.accept(valid);
+        let object = open(name, settings.clone()).unwrap_or_else(|e| panic!("{link}: {e}"));
+        assert_eq!(object.size(), SIZE, "{link}");
+        drop(object);
+        services.accept("nothing");
+        let error = open(name, settings).err().expect("refused");
+        assert!(
+            error.why.contains("ExpiredToken") && error.why.contains(link),
+            "{error}"
+        );
+    }
+}
+
+/// Profiles that give no credentials, why, and what helps.
+const FAILING_PROFILES: &str = "\
+absent | there is no profile absent; the existing profiles are: base, bylogin, circle | --profile
+old | has expired | aws sso login --profile old
+nologin | there is no cached login | aws sso login --profile nologin
+ended | has expired, and cannot be renewed: the token service: it answered 403 | aws sso login --profile ended
+login | profile login has login_session, but no supported | aws configure export-credentials --profile login
+bylogin | profile login has login_session | aws configure export-credentials --profile login
+half | profile half has aws_access_key_id | credential_process
+mfa | mfa_serial | single sign-on
+circle | refers to itself | ~/.aws/config
+odd | printed no credentials | in a shell
+failing | failed (exit status: 3) | in a shell to see why
+role | the token service answered 403 AccessDenied | check that profile base may assume role";
+
 #[test]
 fn a_link_that_fails_says_what_to_run() {
     let services = Services::start("nothing", |request| {
-        let line = &request.line;
-        let fails = ["Action=", "/container", "/token "]
-            .iter()
-            .any(|part| line.contains(part));
-        fails.then(|| {
-            (
-                403,
-                format!("<Error><Code>AccessDenied</Code><Message>{CANARY}</Message></Error>"),
-            )
-        })
+        let fails = ["Action=", "/container", "/token "];
+        let fails = fails.iter().any(|part| request.line.contains(part));
+        let text = format!("<Error><Code>AccessDenied</Code><Message>{CANARY}</Message></Error>");
+        fails.then_some((403, text))
     });
-    let (home, url) = (home(), services.url());
-    let here = home.path().display().to_string();
-    let container = format!("{url}/container");
-    for (variables, why, remedy) in [
-        (
-            vec![("AWS_PROFILE", "absent")],
-            "there is no profile absent; the existing profiles are: base, bylogin, circle",
-            "--profile",
-        ),
-        (
-            vec![("AWS_PROFILE", "old")],
-            "has expired",
-            "aws sso login --profile old",
-        ),
-        (
-            vec![("AWS_PROFILE", "nologin")],
-            "there is no cached login",
-            "aws sso login --profile nologin",
-        ),
-        (
-            vec![("AWS_PROFILE", "ended")],
-            "has expired, and cannot be renewed: the token service: it answered 403",
-            "aws sso login --profile ended",
-        ),
-        (
-            vec![("AWS_PROFILE", "login")],
-            "profile login has login_session, but no supported",
-            "aws configure export-credentials --profile login",
-        ),
-        (
-            vec![("AWS_PROFILE", "bylogin")],
-            "profile login has login_session",
-            "aws configure export-credentials --profile login",
-        ),
-        (
-            vec![("AWS_PROFILE", "half")],
-            "profile half has aws_access_key_id",
-            "credential_process",
-        ),
-        (vec![("AWS_PROFILE", "mfa")], "mfa_serial", "single sign-on"),
-        (
-            vec![("AWS_PROFILE", "circle")],
-            "refers to itself",
-            "~/.aws/config",
-        ),
-        (
-            vec![("AWS_PROFILE", "odd")],
-            "printed no credentials",
-            "in a shell",
-        ),
-        (
-            vec![("AWS_PROFILE", "failing")],
-            "failed (exit status: 3)",
-            "in a shell to see why",
-        ),
-        (
-            vec![("AWS_PROFILE", "role")],
-            "the token service answered 403 AccessDenied",
-            "check that profile base may assume role",
-        ),
-        (
-            vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)],
-            "it answered 403",
-            "role of the task or pod",
-        ),
-        (
-            vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.org/x")],
-            "loopback",
-            "check AWS_CONTAINER",
-        ),
-    ] {
-        let common = [
-            ("AWS_ENDPOINT_URL", url.as_str()),
-            ("AWS_ENDPOINT_URL_STS", &url),
-            ("AWS_ENDPOINT_URL_SSO_OIDC", &url),
-            // A link that fails is not passed over to the role of the machine.
-            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
-            ("HOME", &here),
-        ];
-        let error = open(
-            "s3://bucket/key",
-            settings(&[&common[..], &variables].concat()),
-        );
+    // A link that fails is not passed over to the role of the machine.
+    let (home, common) = (home(), of_amazon(&services));
+    let common = format!("{common} HOME={}", home.path().display());
+    let fails = |variable: &str, why: &str, remedy: &str| {
+        let error = open("s3://bucket/key", settings(&format!("{common} {variable}")));
         let error = error.err().expect("refused");
         assert!(
             error.why.contains(why) && error.remedy.contains(remedy),
             "{error}"
         );
+    };
+    for [profile, why, remedy] in rows(FAILING_PROFILES) {
+        fails(&format!("AWS_PROFILE={profile}"), why, remedy);
     }
+    let at = |url: &str| format!("AWS_CONTAINER_CREDENTIALS_FULL_URI={url}");
+    let container = at(&format!("{}/container", services.url()));
+    fails(&container, "it answered 403", "role of the task or pod");
+    fails(
+        &at("http://example.org/x"),
+        "loopback",
+        "check AWS_CONTAINER",
+    );
 }
 
 /// A default profile of `aws login` is not passed over to the role of the machine either.
 #[test]
 fn the_default_profile_is_not_an_exception() {
     let services = Services::start("", amazon);
-    let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
+    let home = tempfile::tempdir().expect("a folder");
     write(
         home.path(),
         ".aws/config",
         "[default]\nlogin_session = arn:l\n",
     );
-    let here = home.path().display().to_string();
-    let variables = [
-        ("AWS_ENDPOINT_URL", url.as_str()),
-        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
-        ("HOME", &here),
-    ];
+    let variables = format!("{} HOME={}", of_amazon(&services), home.path().display());
     let error = open("s3://bucket/key", settings(&variables)).err();
     let error = error.expect("refused");
     assert!(
@@ -471,68 +412,43 @@ fn a_silent_metadata_service_is_named() {
     let quiet = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = format!("http://{}", quiet.local_addr().expect("bound"));
     let services = Services::start("Credential=", |_| None);
-    let url = services.url();
-    let variables = [
-        ("AWS_ENDPOINT_URL", url.as_str()),
-        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &at),
-    ];
-    let error = open("s3://bucket/key", settings(&variables))
-        .err()
-        .expect("refused");
-    for words in [
+    let refused = |variable: &str| {
+        let variables = format!("AWS_ENDPOINT_URL={} {variable}", services.url());
+        let error = open("s3://bucket/key", settings(&variables));
+        error.err().expect("refused").why
+    };
+    let why = refused(&format!("AWS_EC2_METADATA_SERVICE_ENDPOINT={at}"));
+    let parts = [
         "the metadata service of this machine",
         "no answer within 1s",
         "hop limit of 2",
-    ] {
-        assert!(error.why.contains(words), "{error}");
-    }
-    let without = [
-        ("AWS_ENDPOINT_URL", url.as_str()),
-        ("AWS_EC2_METADATA_DISABLED", "true"),
     ];
-    let error = open("s3://bucket/key", settings(&without))
-        .err()
-        .expect("refused");
-    assert!(!error.why.contains("metadata"), "{error}");
+    says(&why, &parts);
+    let why = refused("AWS_EC2_METADATA_DISABLED=true");
+    assert!(!why.contains("metadata"), "{why}");
 }
 
 /// One link of each chain whose credentials end: the name of an object, the variables, and what the link's service is asked by.
-const ENDING: [(&str, [&str; 3], &str); 3] = [
-    (
+const ENDING: [[&str; 3]; 3] = [
+    [
         "s3://bucket/key",
-        ["AWS_ENDPOINT_URL", "AWS_EC2_METADATA_SERVICE_ENDPOINT", ""],
+        "AWS_ENDPOINT_URL=http://{A} AWS_EC2_METADATA_SERVICE_ENDPOINT=http://{A}",
         "/security-credentials/reader ",
-    ),
-    (
+    ],
+    [
         "gs://bucket/key",
-        [
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE",
-            "",
-            "GCE_METADATA_HOST",
-        ],
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://{A} GCE_METADATA_HOST={A}",
         "/computeMetadata/",
-    ),
-    (
+    ],
+    [
         "az://box/key",
-        [
-            "AZURE_STORAGE_ENDPOINT",
-            "AZURE_POD_IDENTITY_AUTHORITY_HOST",
-            "",
-        ],
+        "AZURE_STORAGE_ACCOUNT=acc AZURE_STORAGE_ENDPOINT=http://{A} AZURE_POD_IDENTITY_AUTHORITY_HOST=http://{A}",
         "/oauth2/token",
-    ),
+    ],
 ];
 
-fn ending_settings(services: &Services, [store, url, host]: [&str; 3]) -> ObjectSettings {
-    let own = services.url();
-    let address = own.trim_start_matches("http://");
-    let variables = [
-        (store, own.as_str()),
-        (url, &own),
-        (host, address),
-        ("AZURE_STORAGE_ACCOUNT", "acc"),
-    ];
-    settings(&variables)
+fn ending_settings(services: &Services, variables: &str) -> ObjectSettings {
+    settings(&variables.replace("{A}", &services.server.address().to_string()))
 }
 
 /// The credentials that the service of a link gives now: their number is in each.
@@ -572,7 +488,7 @@ fn read_in_threads(object: &Object, record: u64) {
 /// credentials, which are asked for once.
 #[test]
 fn credentials_that_expire_while_it_reads_fail_no_read() {
-    for (name, variables, service) in ENDING {
+    for [name, variables, service] in ENDING {
         let (asked, record) = (AtomicU64::new(0), 64 << 10);
         let size = 64 << 20;
         let services = Services::of(size, "", move |request| {
@@ -644,52 +560,20 @@ fn each_link_of_the_chain_of_google_is_a_token() {
         "bad.json",
         &user.replace("authorized_user", "other"),
     );
-    let (here, host) = (
-        home.path().display().to_string(),
-        services.server.address().to_string(),
+    let common = format!("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE={url}");
+    let valid = format!("Bearer TOKEN{CANARY}");
+    let table = format!(
+        "GOOGLE_APPLICATION_CREDENTIALS={user_file} | {valid} | GOOGLE_APPLICATION_CREDENTIALS (a user)
+         GOOGLE_APPLICATION_CREDENTIALS={external} | {valid} | workload identity
+         HOME={} | {valid} | the login of gcloud
+         GCE_METADATA_HOST={} | {valid} | service account of this machine",
+        home.path().display(),
+        services.server.address()
     );
-    for (variable, link) in [
-        (
-            ("GOOGLE_APPLICATION_CREDENTIALS", user_file.as_str()),
-            "GOOGLE_APPLICATION_CREDENTIALS (a user)",
-        ),
-        (
-            ("GOOGLE_APPLICATION_CREDENTIALS", &external),
-            "workload identity",
-        ),
-        (("HOME", &here), "the login of gcloud"),
-        (
-            ("GCE_METADATA_HOST", &host),
-            "service account of this machine",
-        ),
-    ] {
-        *services.valid.lock().expect("no panic") = format!("Bearer TOKEN{CANARY}");
-        let settings = settings(&[("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", &url), variable]);
-        let object =
-            open("gs://bucket/key", settings.clone()).unwrap_or_else(|e| panic!("{link}: {e}"));
-        assert_eq!(object.size(), SIZE, "{link}");
-        says(&object.describe(), &["generation"]);
-        drop(object);
-        *services.valid.lock().expect("no panic") = "nothing".to_string();
-        let error = open("gs://bucket/key", settings).err().expect("refused");
-        assert!(
-            error.why.contains("ExpiredToken") && error.why.contains(link),
-            "{error}"
-        );
-    }
-    let variables = [
-        ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", url.as_str()),
-        ("GOOGLE_APPLICATION_CREDENTIALS", &bad),
-    ];
-    let error = open("gs://bucket/key", settings(&variables))
-        .err()
-        .expect("refused");
-    assert!(
-        error
-            .remedy
-            .contains("gcloud auth application-default login"),
-        "{error}"
-    );
+    each_is_used(&services, "gs://bucket/key", &common, &table);
+    let bad = settings(&format!("{common} GOOGLE_APPLICATION_CREDENTIALS={bad}"));
+    let error = open("gs://bucket/key", bad).err().expect("refused");
+    says(&error.remedy, &["gcloud auth application-default login"]);
 }
 
 #[test]
@@ -711,83 +595,20 @@ fn each_link_of_the_chain_of_azure_is_used() {
     });
     let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
     let federated = write(home.path(), "federated", CANARY);
-    let identity = format!("{url}/identity");
+    let application = format!("AZURE_TENANT_ID=t AZURE_CLIENT_ID=c AZURE_AUTHORITY_HOST={url}");
     let connection = format!("AccountName=acc;AccountKey=Y2FuYXJ5;BlobEndpoint={url}");
-    let application = [
-        ("AZURE_TENANT_ID", "t"),
-        ("AZURE_CLIENT_ID", "c"),
-        ("AZURE_AUTHORITY_HOST", url.as_str()),
-    ];
-    let with = |more: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
-        let all = application.iter().chain(more);
-        all.map(|(name, value)| (*name, value.to_string()))
-            .collect()
-    };
-    let plain = |more: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
-        more.iter()
-            .map(|(name, value)| (*name, value.to_string()))
-            .collect()
-    };
     let bearer = format!("Bearer TOKEN{CANARY}");
-    for (variables, authorization, link) in [
-        (
-            plain(&[("AZURE_STORAGE_KEY", "Y2FuYXJ5")]),
-            "SharedKey acc:",
-            "AZURE_STORAGE_KEY",
-        ),
-        (
-            plain(&[("AZURE_STORAGE_CONNECTION_STRING", &connection)]),
-            "SharedKey acc:",
-            "CONNECTION_STRING",
-        ),
-        (
-            plain(&[("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=canary7d1c")]),
-            "",
-            "AZURE_STORAGE_SAS_TOKEN",
-        ),
-        (
-            with(&[("AZURE_CLIENT_SECRET", CANARY)]),
-            &bearer,
-            "AZURE_CLIENT_SECRET",
-        ),
-        (
-            with(&[("AZURE_FEDERATED_TOKEN_FILE", &federated)]),
-            &bearer,
-            "federated token",
-        ),
-        (
-            plain(&[
-                ("IDENTITY_ENDPOINT", &identity),
-                ("IDENTITY_HEADER", CANARY),
-            ]),
-            &bearer,
-            "identity of the App Service application",
-        ),
-        (
-            plain(&[("AZURE_POD_IDENTITY_AUTHORITY_HOST", &url)]),
-            &bearer,
-            "identity of this machine",
-        ),
-    ] {
-        *services.valid.lock().expect("no panic") = authorization.to_string();
-        let mut all = vec![
-            ("AZURE_STORAGE_ENDPOINT", url.as_str()),
-            ("AZURE_STORAGE_ACCOUNT", "acc"),
-        ];
-        all.extend(
-            variables
-                .iter()
-                .map(|(name, value)| (*name, value.as_str())),
-        );
-        let settings = settings(&all);
-        let object =
-            open("az://box/key", settings.clone()).unwrap_or_else(|e| panic!("{link}: {e}"));
-        assert_eq!(object.size(), SIZE, "{link}");
-        drop(object);
-        *services.valid.lock().expect("no panic") = "nothing".to_string();
-        let error = open("az://box/key", settings).err().expect("refused");
-        assert!(error.why.contains(link), "{error}");
-    }
+    let table = format!(
+        "AZURE_STORAGE_KEY=Y2FuYXJ5 | SharedKey acc: | AZURE_STORAGE_KEY
+         AZURE_STORAGE_CONNECTION_STRING={connection} | SharedKey acc: | CONNECTION_STRING
+         AZURE_STORAGE_SAS_TOKEN=sv=1&sig={CANARY} | | AZURE_STORAGE_SAS_TOKEN
+         {application} AZURE_CLIENT_SECRET={CANARY} | {bearer} | AZURE_CLIENT_SECRET
+         {application} AZURE_FEDERATED_TOKEN_FILE={federated} | {bearer} | federated token
+         IDENTITY_ENDPOINT={url}/identity IDENTITY_HEADER={CANARY} | {bearer} | identity of the App Service application
+         AZURE_POD_IDENTITY_AUTHORITY_HOST={url} | {bearer} | identity of this machine"
+    );
+    let common = format!("AZURE_STORAGE_ENDPOINT={url} AZURE_STORAGE_ACCOUNT=acc");
+    each_is_used(&services, "az://box/key", &common, &table);
 }
 
 /// A public blob of any account is read without a token; a private one is asked for again with it, and one that is not there is not.
@@ -809,7 +630,7 @@ fn an_azure_url_is_first_requested_without_a_token() {
                 Some((status, format!("<Error><Code>{code}</Code></Error>")))
             })
         });
-        let settings = ending_settings(&services, ENDING[2].1);
+        let settings = ending_settings(&services, ENDING[2][1]);
         let object = open(
             "https://acc.blob.core.windows.net/box/key",
             settings.clone(),

@@ -7,7 +7,8 @@ use foreread::source::tree::{Kind, Tree};
 use foreread::source::{Mem, Source, SourceError, SourceOpenError};
 use foreread::{Options, Reader};
 use foreread_testing::{
-    self as testing, HubMirror, HubRoute, HubServer, Lie, RangeServer, needs, pattern,
+    self as testing, HubMirror, HubRoute, HubServer, Lie, RangeServer, ServedRequest, needs,
+    pattern, rows, says,
 };
 use std::path::Path;
 use std::process::Command;
@@ -62,6 +63,10 @@ fn no_credentials(hub: &HubServer) {
                 .all(|text| !text.contains(TOKEN))
         );
     }
+}
+
+fn is_signed(seen: &ServedRequest) -> bool {
+    seen.header("authorization").is_some()
 }
 
 /// An interpreter that has the client; says so if there is none.
@@ -257,78 +262,8 @@ fn open_errors_have_a_reason_and_a_remedy() {
     hub.put("u/gated", "a", named(10));
     hub.make_private("u/closed");
     hub.make_gated("u/gated");
-    let (acces, noent) = (13, 2);
-    let a_private_one = "check USER/REPO; a private repository needs a token";
-    let log_in = "then log in (hf auth login) or set HF_TOKEN";
-    for (name, token, why, remedy, errno) in [
-        (
-            "hf://u/none/a",
-            None,
-            "401 RepoNotFound",
-            a_private_one,
-            acces,
-        ),
-        (
-            "hf://u/none/a",
-            Some(TOKEN),
-            "404 RepoNotFound",
-            a_private_one,
-            noent,
-        ),
-        (
-            "hf://u/closed/a",
-            None,
-            "401 RepoNotFound",
-            a_private_one,
-            acces,
-        ),
-        (
-            "hf://u/r/b",
-            None,
-            "404 EntryNotFound",
-            "check the path",
-            noent,
-        ),
-        (
-            "hf://u/r@v9/a",
-            None,
-            "404 RevisionNotFound",
-            "check the revision",
-            noent,
-        ),
-        ("hf://u/gated/a", None, "401 GatedRepo", log_in, acces),
-        (
-            "hf://u/gated/a",
-            Some(TOKEN),
-            "403 GatedRepo (credentials: HF_TOKEN)",
-            "request access on the repository",
-            acces,
-        ),
-        (
-            "hf://u/r/a",
-            Some("hf_canary"),
-            "401 (credentials: HF_TOKEN)",
-            "log in again (hf auth login)",
-            acces,
-        ),
-        (
-            "hf://u/r/a",
-            Some("hf can"),
-            "the token in HF_TOKEN contains a blank",
-            "hf auth login",
-            22,
-        ),
-        ("hf://u/r/", None, "it is a prefix", "", 21),
-        ("hf://u/r", None, "it is a prefix", "", 21),
-        ("hf://u/r//a", None, "an empty part", "write hf://", 22),
-        (
-            "hf://u",
-            None,
-            "the repository is missing",
-            "write hf://",
-            22,
-        ),
-    ] {
+    for [name, token, why, remedy, errno] in rows(OPEN_ERRORS) {
+        let token = Some(token).filter(|token| *token != "-");
         let object = Object::open_with(name, settings(&hub, token));
         let error = object.err().unwrap_or_else(|| panic!("{name} was opened"));
         let line = error.to_string();
@@ -341,9 +276,31 @@ fn open_errors_have_a_reason_and_a_remedy() {
             !line.contains("can ") && !line.contains("canary") && !line.contains('\n'),
             "{line}"
         );
-        assert_eq!(error.errno, errno, "{line}");
+        assert_eq!(error.errno.to_string(), errno, "{line}");
     }
+    let blank = Object::open_with("hf://u/r/a", settings(&hub, Some("hf can"))).err();
+    let blank = blank.expect("refused").to_string();
+    says(
+        &blank,
+        &["the token in HF_TOKEN contains a blank", "hf auth login"],
+    );
+    assert!(!blank.contains("hf can"), "{blank}");
 }
+
+/// What is opened, by which token, why that fails, what helps, and the errno.
+const OPEN_ERRORS: &str = "\
+hf://u/none/a | - | 401 RepoNotFound | check USER/REPO; a private repository needs a token | 13
+hf://u/none/a | hf_right | 404 RepoNotFound | check USER/REPO; a private repository needs a token | 2
+hf://u/closed/a | - | 401 RepoNotFound | check USER/REPO; a private repository needs a token | 13
+hf://u/r/b | - | 404 EntryNotFound | check the path | 2
+hf://u/r@v9/a | - | 404 RevisionNotFound | check the revision | 2
+hf://u/gated/a | - | 401 GatedRepo | then log in (hf auth login) or set HF_TOKEN | 13
+hf://u/gated/a | hf_right | 403 GatedRepo (credentials: HF_TOKEN) | request access on the repository | 13
+hf://u/r/a | hf_canary | 401 (credentials: HF_TOKEN) | log in again (hf auth login) | 13
+hf://u/r/ | - | it is a prefix | | 21
+hf://u/r | - | it is a prefix | | 21
+hf://u/r//a | - | an empty part | write hf:// | 22
+hf://u | - | the repository is missing | write hf:// | 22";
 
 /// The token follows a redirect of the hub to itself, and no other.
 #[test]
@@ -357,10 +314,7 @@ fn redirects_carry_the_token_only_to_the_hub() {
     let open = |name: &str| Object::open_with(name, settings(&hub, Some(TOKEN)));
     read_right(&open("hf://u/old/a").expect("opened"), 300_000, 1000, 0);
     let seen = hub.hub_seen();
-    assert!(
-        seen.iter()
-            .all(|seen| seen.header("authorization").is_some())
-    );
+    assert!(seen.iter().all(is_signed));
     // A mirror: asked without the token, also where it redirects to itself.
     hub.redirect(
         HubRoute::Resolve,
@@ -370,10 +324,7 @@ fn redirects_carry_the_token_only_to_the_hub() {
     read_right(&open("hf://u/new/a").expect("opened"), 0, 1000, 0);
     let seen = other.hub_seen();
     assert_eq!(seen.len(), 2);
-    assert!(
-        seen.iter()
-            .all(|seen| seen.header("authorization").is_none())
-    );
+    assert!(!seen.iter().any(is_signed));
     no_credentials(&other);
     for location in ["/u/new/resolve/main/a", "ftp://h/", "http://u:p@h/", "//"] {
         hub.redirect(HubRoute::Resolve, location, 20);
@@ -541,10 +492,7 @@ fn a_repository_is_a_tree_at_one_commit() {
     assert!(matches!(gone, SourceError::Io { errno: 2, .. }), "{gone:?}");
     no_credentials(&hub);
     let seen = hub.hub_seen();
-    assert!(
-        seen.iter()
-            .all(|seen| seen.header("authorization").is_some())
-    );
+    assert!(seen.iter().all(is_signed));
     // All but the two that ask for the commit.
     let of_main = seen
         .iter()
@@ -611,21 +559,13 @@ fn the_error_of_an_unopenable_tree_has_the_reason() {
     hub.put("u/r", "a/b", named(10));
     hub.put("u/gated", "a", named(10));
     hub.make_gated("u/gated");
-    for (name, why, remedy) in [
-        ("hf://u/none", "401 RepoNotFound", "check USER/REPO"),
-        ("hf://u/r@v9", "404 RevisionNotFound", "check the revision"),
-        (
-            "hf://u/r/x/",
-            "no object has this prefix",
-            "HfFileSystem().ls: hf://u/r/",
-        ),
-        (
-            "hf://u/r/a/b/",
-            "no object has this prefix",
-            "HfFileSystem().ls: hf://u/r/",
-        ),
-        ("hf://u/r/../", "the prefix has", ""),
-    ] {
+    for [name, why, remedy] in rows(
+        "hf://u/none | 401 RepoNotFound | check USER/REPO
+         hf://u/r@v9 | 404 RevisionNotFound | check the revision
+         hf://u/r/x/ | no object has this prefix | HfFileSystem().ls: hf://u/r/
+         hf://u/r/a/b/ | no object has this prefix | HfFileSystem().ls: hf://u/r/
+         hf://u/r/../ | the prefix has |",
+    ) {
         let error = tree(&hub, name, None)
             .err()
             .unwrap_or_else(|| panic!("{name} was opened"));

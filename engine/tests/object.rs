@@ -1,7 +1,10 @@
 //! Tests of objects over HTTP: deadlines, versions, concurrent requests, and the bytes that an open returns.
 //! `stores.rs` tests the wrong answers that every store may give.
 
-use crate::common::{Rng, named, opened, quiet, read_source as read, short_settings, watch};
+use crate::common::{
+    Rng, by, named, opened, plain, quiet, read_and_check, read_source as read, short_settings,
+    watch,
+};
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{self, Mem, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
@@ -23,7 +26,35 @@ fn serve(size: u64) -> RangeServer {
 }
 
 fn open(server: &RangeServer) -> Object {
-    Object::open_with(&server.url(), settings()).unwrap_or_else(|error| panic!("{error}"))
+    open_by(server, settings())
+}
+
+fn open_by(server: &RangeServer, settings: ObjectSettings) -> Object {
+    Object::open_with(&server.url(), settings).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Settings by which nothing ends a request that the server does not answer.
+fn patient() -> ObjectSettings {
+    let hour = Duration::from_secs(3600);
+    ObjectSettings {
+        first_byte: hour,
+        stall: hour,
+        total: hour,
+        ..settings()
+    }
+}
+
+/// Bytes of this version.
+fn of_version(size: u64, version: u16) -> Mem {
+    Mem::generated(size, move |at, buf| testing::fill(buf, at, version))
+}
+
+/// It is an error that says that the object has changed.
+fn changed<T: std::fmt::Debug>(read: Result<T, SourceError>, what: &str) {
+    assert!(
+        matches!(read, Err(SourceError::Changed { .. })),
+        "{what}: {read:?}"
+    );
 }
 
 fn read_right(source: &impl Source, offset: u64, len: usize) {
@@ -42,10 +73,10 @@ fn an_object_that_shrank_has_changed() {
     for date in [None, Some("Sat, 21 Nov 2026 10:00:00 GMT")] {
         let server = serve(0);
         server.replace(Mem::new(testing::pattern(0, 1 << 20, 1)), None, date);
-        let object = Object::open_with(&server.url(), settings()).expect("opened");
-        let reader = opened(object, Options::default().policy("none"));
+        let object = open(&server);
+        let reader = plain(Arc::new(object));
         let mut buf = vec![0; 4096];
-        crate::common::read_and_check(&reader, &mut buf, 0, 1);
+        read_and_check(&reader, &mut buf, 0, 1);
         server.replace(Mem::new(testing::pattern(0, 10_000, 2)), None, date);
         let error = reader
             .read_at(&mut buf, 500_000)
@@ -59,7 +90,7 @@ fn an_object_that_shrank_has_changed() {
             (10_000, Ok(0))
         );
         assert_eq!(
-            crate::common::read_and_check(&reader, &mut buf, 0, 2),
+            read_and_check(&reader, &mut buf, 0, 2),
             4096,
             "nothing of the old one"
         );
@@ -76,19 +107,12 @@ fn an_object_that_shrank_has_changed() {
 #[test]
 fn a_close_ends_requests_that_nothing_needs() {
     let server = serve(64 * MIB);
-    let hour = Duration::from_secs(3600);
-    let settings = ObjectSettings {
-        first_byte: hour,
-        stall: hour,
-        total: hour,
-        ..settings()
-    };
-    let object = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
+    let object = Arc::new(open_by(&server, patient()));
     let options = Options::default().policy("linux-6.18:max=8M");
     let idle = Reader::open(Arc::clone(&object), options).expect("opened");
     let reader = idle.try_clone().expect("opened");
     let mut buf = vec![0; 4096];
-    crate::common::read_and_check(&reader, &mut buf, 0, 0);
+    read_and_check(&reader, &mut buf, 0, 0);
     quiet(&reader);
     for lie in [Lie::Stall(1000), Lie::Silence] {
         server.lie(lie, 1);
@@ -102,7 +126,7 @@ fn a_close_ends_requests_that_nothing_needs() {
     drop(reader);
     quiet(&idle);
     assert_eq!(idle.stats().failed_fetches, 0);
-    crate::common::read_and_check(&idle, &mut buf, MIB, 0);
+    read_and_check(&idle, &mut buf, MIB, 0);
 }
 
 /// A server that takes two requests at once, and refuses more: nothing fails, and it is soon asked for no more than it takes.
@@ -115,14 +139,12 @@ fn a_server_that_asks_for_fewer_requests_gets_fewer() {
         retries: 8,
         ..settings()
     };
-    let object = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
-    let options = Options::default()
-        .policy("linux-6.18:max=2M")
-        .cache_bytes(64 << 20);
+    let object = Arc::new(open_by(&server, settings));
+    let options = by("linux-6.18:max=2M", 64 << 20);
     let reader = Reader::open(Arc::clone(&object), options).expect("opened");
     let (mut buf, mut at) = (vec![0; 64 << 10], 0);
     while at < 16 * MIB {
-        at += crate::common::read_and_check(&reader, &mut buf, at, 0) as u64;
+        at += read_and_check(&reader, &mut buf, at, 0) as u64;
     }
     quiet(&reader);
     let asked = object.asked();
@@ -142,18 +164,13 @@ fn a_server_that_asks_for_fewer_requests_gets_fewer() {
 #[test]
 fn short_requests_are_more_at_once() {
     let server = serve(512 * MIB);
-    let hour = Duration::from_secs(3600);
-    let part_bytes = 8 * MIB;
     let settings = ObjectSettings {
-        first_byte: hour,
-        stall: hour,
-        total: hour,
-        part_bytes,
-        ..settings()
+        part_bytes: 8 * MIB,
+        ..patient()
     };
     for (len, at_once) in [(64 * KIB, 48), (8 * MIB, 16)] {
-        let object = Object::open_with(&server.url(), settings.clone()).expect("opened");
-        let reader = opened(object, Options::default().policy("none"));
+        let object = open_by(&server, settings.clone());
+        let reader = plain(Arc::new(object));
         server.lie(Lie::Silence, u64::MAX);
         for n in 1..=60 {
             reader
@@ -234,13 +251,9 @@ fn the_first_bytes_come_with_the_request_that_opens() {
     let asked = |size: u64, reads: &[(u64, usize)]| {
         let server = serve(size);
         let source = Arc::new(open(&server));
-        let reader = Reader::open(
-            Arc::clone(&source) as Arc<dyn Source>,
-            Options::default().policy("none"),
-        )
-        .expect("opened");
+        let reader = plain(Arc::clone(&source) as Arc<dyn Source>);
         for &(offset, len) in reads {
-            crate::common::read_and_check(&reader, &mut vec![0; len], offset, 0);
+            read_and_check(&reader, &mut vec![0; len], offset, 0);
         }
         source.asked().requests
     };
@@ -262,7 +275,7 @@ fn the_first_bytes_come_with_the_request_that_opens() {
         None,
     );
     let mut buf = vec![0; 65_536];
-    crate::common::read_and_check(&reader, &mut buf, 0, 0);
+    read_and_check(&reader, &mut buf, 0, 0);
     assert_eq!(
         reader
             .read_at(&mut buf, 500_000)
@@ -292,7 +305,7 @@ fn the_answer_to_the_request_that_opens_is_a_latency() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let reader = opened(open(&server), Options::default().event_log(log.path()));
     let again = reader.try_clone().expect("opened again");
-    crate::common::read_and_check(&reader, &mut vec![0; 65_536], 0, 0);
+    read_and_check(&reader, &mut vec![0; 65_536], 0, 0);
     assert!(
         reader.stats().ra_planned_bytes >= MIB,
         "{:?}",
@@ -328,30 +341,16 @@ fn each_deadline_ends_its_operation() {
         settings
     };
     let dribble = Lie::Dribble(Duration::from_millis(5));
+    let (first, rest) = (only(&|s| s.first_byte = near), only(&|s| s.stall = near));
+    let whole = only(&|s| (s.total, s.slowest_bytes_per_second) = (near, u64::MAX));
     for (set, lie, words) in [
-        (
-            only(&|s| s.first_byte = near),
-            Lie::Silence,
-            "no byte came within 80ms",
-        ),
-        (
-            only(&|s| s.first_byte = near),
-            Lie::Stall(0),
-            "no byte came within 80ms",
-        ),
-        (
-            only(&|s| s.stall = near),
-            Lie::Stall(1000),
-            "the bytes stopped coming for 80ms",
-        ),
-        (
-            only(&|s| (s.total, s.slowest_bytes_per_second) = (near, u64::MAX)),
-            dribble,
-            "longer than 80ms in all",
-        ),
+        (first.clone(), Lie::Silence, "no byte came within 80ms"),
+        (first, Lie::Stall(0), "no byte came within 80ms"),
+        (rest, Lie::Stall(1000), "the bytes stopped coming for 80ms"),
+        (whole, dribble, "longer than 80ms in all"),
     ] {
         let server = serve(MIB);
-        let object = Object::open_with(&server.url(), set).expect("opened");
+        let object = open_by(&server, set);
         server.lie(lie, 1);
         let line = read(&object, 0, 50_000).expect_err(words).to_string();
         assert!(line.contains(words), "{line}");
@@ -370,14 +369,13 @@ fn a_large_body_that_moves_is_not_ended() {
     server.link(Link::new(Duration::ZERO, 400_000));
     // A busy machine may hold bytes up longer than they may stay away; not every time.
     let in_one = (0..5).any(|_| {
-        let object = Object::open_with(
-            &server.url(),
+        let object = open_by(
+            &server,
             ObjectSettings {
                 part_bytes: MIB,
                 ..settings()
             },
-        )
-        .expect("opened");
+        );
         read_right(&object, 0, MIB as usize);
         object.asked().retries == 0
     });
@@ -388,50 +386,26 @@ fn a_large_body_that_moves_is_not_ended() {
 fn another_version_is_an_error_until_it_is_accepted() {
     let date = "Sat, 21 Nov 2026 10:00:00 GMT";
     let later = "Sat, 21 Nov 2026 10:00:01 GMT";
+    let weak = "weak ETag, date and size";
     for (etag, told_by, new_etag, new_date, new_size) in [
         (Some("\"a\""), "ETag", Some("\"b\""), date, MIB),
         (Some("\"a\""), "ETag", Some("\"b\""), date, MIB / 2),
-        (
-            Some("W/\"a\""),
-            "weak ETag, date and size",
-            Some("W/\"b\""),
-            date,
-            MIB,
-        ),
-        (
-            Some("W/\"a\""),
-            "weak ETag, date and size",
-            Some("W/\"a\""),
-            later,
-            MIB,
-        ),
+        (Some("W/\"a\""), weak, Some("W/\"b\""), date, MIB),
+        (Some("W/\"a\""), weak, Some("W/\"a\""), later, MIB),
         (None, "date and size", None, later, MIB),
         (None, "date and size", None, date, MIB + 1),
     ] {
         let server = serve(0);
         server.replace(named(MIB), etag, Some(date));
         let object = open(&server);
-        assert!(
-            object.describe().ends_with(&format!("by {told_by}")),
-            "{}",
-            object.describe()
-        );
+        let text = object.describe();
+        assert!(text.ends_with(&format!("by {told_by}")), "{text}");
         read_right(&object, 0, 100_000);
         assert_eq!(object.check(), Ok(MIB));
-        server.replace(
-            Mem::generated(new_size, |at, buf| testing::fill(buf, at, 1)),
-            new_etag,
-            Some(new_date),
-        );
+        server.replace(of_version(new_size, 1), new_etag, Some(new_date));
         for _ in 0..2 {
-            assert!(
-                matches!(read(&object, 0, 100_000), Err(SourceError::Changed { .. })),
-                "{etag:?} {new_etag:?}"
-            );
-            assert!(
-                matches!(object.check(), Err(SourceError::Changed { .. })),
-                "{etag:?} {new_etag:?}"
-            );
+            changed(read(&object, 0, 100_000), told_by);
+            changed(object.check(), told_by);
         }
         assert_eq!(object.accept(), new_size);
         let bytes = read(&object, 4096, 100_000).expect("the new version");
@@ -447,15 +421,8 @@ fn a_version_accepted_without_an_etag_is_not_the_one_with_an_etag() {
     let object = open(&server);
     read_right(&object, 0, 4096);
     server.honest();
-    server.replace(
-        Mem::generated(MIB, |at, buf| testing::fill(buf, at, 1)),
-        Some("\"two\""),
-        None,
-    );
-    assert!(matches!(
-        read(&object, 4096, 4096),
-        Err(SourceError::Changed { .. })
-    ));
+    server.replace(of_version(MIB, 1), Some("\"two\""), None);
+    changed(read(&object, 4096, 4096), "another");
     assert_eq!(object.accept(), MIB);
     let bytes = read(&object, 4096, 4096).expect("the new version");
     testing::check(&bytes, 4096, 1).expect("its bytes");
@@ -465,29 +432,21 @@ fn a_version_accepted_without_an_etag_is_not_the_one_with_an_etag() {
 #[test]
 fn a_broken_body_does_not_go_on_in_another_version() {
     let server = serve(MIB);
-    let object = Object::open_with(
-        &server.url(),
+    let object = open_by(
+        &server,
         ObjectSettings {
             pause: Duration::from_millis(50),
             ..settings()
         },
-    )
-    .expect("so");
+    );
     server.lie(Lie::Close(20_000), 1);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&object, 0, 50_000));
         while server.seen().len() < 2 {
             std::thread::yield_now();
         }
-        server.replace(
-            Mem::generated(MIB, |at, buf| testing::fill(buf, at, 1)),
-            Some("\"two\""),
-            None,
-        );
-        assert!(matches!(
-            reader.join().expect("no panic"),
-            Err(SourceError::Changed { .. })
-        ));
+        server.replace(of_version(MIB, 1), Some("\"two\""), None);
+        changed(reader.join().expect("no panic"), "another");
     });
 }
 
@@ -506,28 +465,11 @@ fn a_stream_over_a_replaced_object_never_mixes() {
         let mut buf = vec![0; 32 * KIB as usize];
         for offset in (0..4 * MIB).step_by(buf.len()) {
             if (offset..offset + buf.len() as u64).contains(&at) {
-                server.replace(
-                    Mem::generated(4 * MIB, |at, buf| testing::fill(buf, at, 1)),
-                    Some("\"two\""),
-                    None,
-                );
+                server.replace(of_version(4 * MIB, 1), Some("\"two\""), None);
             }
             match reader.read_at(&mut buf, offset) {
-                Ok(len) => {
-                    if notices == 0 {
-                        assert_eq!(
-                            testing::check(&buf[..len], offset, 0),
-                            Ok(()),
-                            "old until the notice"
-                        );
-                    } else {
-                        assert_eq!(
-                            testing::check(&buf[..len], offset, 1),
-                            Ok(()),
-                            "new from then on"
-                        );
-                    }
-                }
+                // Old until the notice, new from then on.
+                Ok(len) => assert_eq!(testing::check(&buf[..len], offset, notices), Ok(())),
                 Err(ReadError::Changed { .. }) => notices += 1,
                 Err(error) => panic!("{error}"),
             }
@@ -540,18 +482,14 @@ fn a_stream_over_a_replaced_object_never_mixes() {
 #[test]
 fn a_hung_request_costs_one_slot_for_its_deadline() {
     let server = serve(4 * MIB);
-    let source: Arc<dyn Source> = Arc::new(
-        Object::open_with(
-            &server.url(),
-            ObjectSettings {
-                retries: 0,
-                ..settings()
-            },
-        )
-        .expect("so"),
-    );
-    let reader =
-        Reader::open(source, Options::default().policy("none").cache_bytes(MIB)).expect("opened");
+    let source: Arc<dyn Source> = Arc::new(open_by(
+        &server,
+        ObjectSettings {
+            retries: 0,
+            ..settings()
+        },
+    ));
+    let reader = Reader::open(source, by("none", MIB)).expect("opened");
     server.lie(Lie::Silence, 3);
     let mut buf = vec![0; 4096];
     // Not of the first bytes, which are there.
@@ -564,7 +502,7 @@ fn a_hung_request_costs_one_slot_for_its_deadline() {
         );
     }
     quiet(&reader);
-    crate::common::read_and_check(&reader, &mut buf, 0, 0);
+    read_and_check(&reader, &mut buf, 0, 0);
 }
 
 #[test]
@@ -648,16 +586,15 @@ fn a_silent_answer_is_hedged() {
         Object::open_with(&server.url(), patient.with("hedge=50").expect("settings"))
             .expect("opened"),
     );
-    let reader =
-        Reader::open(Arc::clone(&object), Options::default().policy("none")).expect("opened");
+    let reader = plain(Arc::clone(&object));
     let mut buf = vec![0; 4096];
     // The first answers show how long one takes.
     for n in 0..40 {
-        crate::common::read_and_check(&reader, &mut buf, 200_000 + n * 4096, 0);
+        read_and_check(&reader, &mut buf, 200_000 + n * 4096, 0);
     }
     server.lie(Lie::Silence, 1);
     let start = Instant::now();
-    crate::common::read_and_check(&reader, &mut buf, 900_000, 0);
+    read_and_check(&reader, &mut buf, 900_000, 0);
     assert!(
         start.elapsed() < Duration::from_secs(30),
         "the silent answer was waited for"

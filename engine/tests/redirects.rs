@@ -7,123 +7,44 @@
 
 use crate::common::{object_settings, read_source, watch};
 use foreread::source::Source;
-use foreread::source::object::{Object, Prefix};
-use foreread_testing::{self as testing, HttpServer, ServedAnswer, ServedRequest, needs, pattern};
+use foreread::source::object::{Object, ObjectSettings, Prefix};
+use foreread_testing::{
+    self as testing, HttpServer, ServedAnswer, ServedRequest, needs, pattern, rows,
+};
 use std::sync::{Arc, Mutex};
 
 const CANARY: &str = "CANARY";
 const SIZE: usize = 100_000;
 
-/// How a store is asked, and what for.
-struct StoreRow {
-    what: &'static str,
-    /// `{A}` is the host and port of the first server.
-    name: &'static str,
-    variables: &'static [(&'static str, &'static str)],
-    /// It is followed to another host.
-    is_followed: bool,
+/// Access to S3, in which `{A}` is the host and port of the first server, as everywhere here.
+const S3: &str = "AWS_ACCESS_KEY_ID=AKCANARY AWS_SECRET_ACCESS_KEY=sCANARY AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://{A}";
+
+/// Whether a redirect to another host is followed, what is asked for, and the variables.
+const ROWS: &str = "\
+yes | http://userCANARY:pwCANARY@{A}/x |
+yes | http://{A}/x?token=tCANARY&sig=sCANARY |
+yes | http://{A}/x?X-Amz-Signature=sCANARY&X-Amz-Credential=cCANARY&X-Amz-Security-Token=tCANARY |
+no | s3://bucket/key | {S3}
+no | s3://bucket/key | {S3} AWS_SESSION_TOKEN=tokenCANARY
+no | s3://bucket/key | AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://{A} AWS_EC2_METADATA_DISABLED=true AWS_SKIP_SIGNATURE=true
+no | gs://bucket/key | GOOGLE_BEARER_TOKEN=bCANARY CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://{A}
+no | az://container/key | AZURE_STORAGE_ACCOUNT=account AZURE_STORAGE_KEY=Q0FOQVJZ AZURE_STORAGE_ENDPOINT=http://{A}/account
+no | az://container/key | AZURE_STORAGE_ACCOUNT=account AZURE_STORAGE_SAS_TOKEN=sv=2022-11-02&se=2099&sig=sCANARY AZURE_STORAGE_ENDPOINT=http://{A}/account
+yes | hf://user/repo/file | HF_TOKEN=hf_CANARY HF_ENDPOINT=http://{A}
+yes | hf://user/repo/file | HOME=/nonexistent HF_ENDPOINT=http://{A}";
+
+/// Settings with these variables.
+fn settings(variables: &str, at: &str) -> ObjectSettings {
+    let all = variables.replace("{S3}", S3).replace("{A}", at);
+    let pairs = all
+        .split_whitespace()
+        .filter_map(|pair| pair.split_once('='));
+    object_settings(
+        pairs
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+    )
 }
-
-const S3: [(&str, &str); 4] = [
-    ("AWS_ACCESS_KEY_ID", "AKCANARY"),
-    ("AWS_SECRET_ACCESS_KEY", "sCANARY"),
-    ("AWS_REGION", "us-east-1"),
-    ("AWS_ENDPOINT_URL", "http://{A}"),
-];
-
-const ROWS: [StoreRow; 11] = [
-    StoreRow {
-        what: "http, a user",
-        name: "http://userCANARY:pwCANARY@{A}/x",
-        variables: &[],
-        is_followed: true,
-    },
-    StoreRow {
-        what: "http, a token",
-        name: "http://{A}/x?token=tCANARY&sig=sCANARY",
-        variables: &[],
-        is_followed: true,
-    },
-    StoreRow {
-        what: "http, presigned",
-        name: "http://{A}/x?X-Amz-Signature=sCANARY&X-Amz-Credential=cCANARY&X-Amz-Security-Token=tCANARY",
-        variables: &[],
-        is_followed: true,
-    },
-    StoreRow {
-        what: "S3",
-        name: "s3://bucket/key",
-        variables: &S3,
-        is_followed: false,
-    },
-    StoreRow {
-        what: "S3, a session",
-        name: "s3://bucket/key",
-        variables: &[
-            S3[0],
-            S3[1],
-            S3[2],
-            S3[3],
-            ("AWS_SESSION_TOKEN", "tokenCANARY"),
-        ],
-        is_followed: false,
-    },
-    StoreRow {
-        what: "S3, without credentials",
-        name: "s3://bucket/key",
-        variables: &[
-            S3[2],
-            S3[3],
-            ("AWS_EC2_METADATA_DISABLED", "true"),
-            ("AWS_SKIP_SIGNATURE", "true"),
-        ],
-        is_followed: false,
-    },
-    StoreRow {
-        what: "Google, a token",
-        name: "gs://bucket/key",
-        variables: &[
-            ("GOOGLE_BEARER_TOKEN", "bCANARY"),
-            ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", "http://{A}"),
-        ],
-        is_followed: false,
-    },
-    StoreRow {
-        what: "Azure, a key",
-        name: "az://container/key",
-        variables: &[
-            ("AZURE_STORAGE_ACCOUNT", "account"),
-            ("AZURE_STORAGE_KEY", "Q0FOQVJZ"),
-            ("AZURE_STORAGE_ENDPOINT", "http://{A}/account"),
-        ],
-        is_followed: false,
-    },
-    StoreRow {
-        what: "Azure, a signature",
-        name: "az://container/key",
-        variables: &[
-            ("AZURE_STORAGE_ACCOUNT", "account"),
-            (
-                "AZURE_STORAGE_SAS_TOKEN",
-                "sv=2022-11-02&se=2099&sig=sCANARY",
-            ),
-            ("AZURE_STORAGE_ENDPOINT", "http://{A}/account"),
-        ],
-        is_followed: false,
-    },
-    StoreRow {
-        what: "the Hub, a token",
-        name: "hf://user/repo/file",
-        variables: &[("HF_TOKEN", "hf_CANARY"), ("HF_ENDPOINT", "http://{A}")],
-        is_followed: true,
-    },
-    StoreRow {
-        what: "the Hub, without",
-        name: "hf://user/repo/file",
-        variables: &[("HOME", "/nonexistent"), ("HF_ENDPOINT", "http://{A}")],
-        is_followed: true,
-    },
-];
 
 /// An object, with all headers that any store needs.
 fn object(seen: &ServedRequest) -> ServedAnswer {
@@ -157,18 +78,17 @@ fn no_other_server_gets_a_credential() {
     });
     let first = first.expect("a port");
     let mut followed = 0;
-    for row in &ROWS {
+    for [is_followed, name, variables] in rows(ROWS) {
+        let is_followed = is_followed == "yes";
         for status in [301, 302, 303, 307, 308] {
             for host in ["127.0.0.1", "localhost"] {
                 let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
                 let place = format!("http://{host}:{}", other.address().port());
                 *to.lock().expect("no panic") = (status, format!("{place}/moved"));
                 let at = first.address().to_string();
-                let own = row.variables.iter();
-                let own = own.map(|(name, value)| ((*name).to_string(), value.replace("{A}", &at)));
-                let settings = object_settings(own.collect());
-                let what = format!("{} {status} {host}", row.what);
-                let name = row.name.replace("{A}", &at);
+                let settings = settings(variables, &at);
+                let what = format!("{name} {variables} {status} {host}");
+                let name = name.replace("{A}", &at);
                 let opened = Object::open_with(name.as_str(), settings.clone());
                 let folder = name.contains("://").then(|| {
                     let folder = name.replace("/key", "/").replace("/file", "/");
@@ -193,8 +113,8 @@ fn no_other_server_gets_a_credential() {
                         assert!(!is_of_account, "{what}: {name}: {value}");
                     }
                 }
-                assert_eq!(!seen.is_empty(), row.is_followed, "{what}");
-                if row.is_followed {
+                assert_eq!(!seen.is_empty(), is_followed, "{what}");
+                if is_followed {
                     followed += seen.len();
                 } else {
                     let error = opened.err().expect(&what).to_string();
@@ -256,8 +176,7 @@ fn another_region_is_signed_again_on_the_same_host() {
         });
         let first = first.expect("a port");
         let at = first.address().to_string();
-        let variables = S3.map(|(name, value)| (name.to_string(), value.replace("{A}", &at)));
-        let opened = Object::open_with("s3://bucket/key", object_settings(variables.into()));
+        let opened = Object::open_with("s3://bucket/key", settings(S3, &at));
         let object = opened.unwrap_or_else(|error| panic!("{status}: {error}"));
         assert_eq!(object.size(), SIZE as u64);
     }
@@ -268,24 +187,15 @@ fn another_region_is_signed_again_on_the_same_host() {
 #[test]
 fn a_redirect_that_no_request_may_follow_is_an_error() {
     watch();
-    for (location, says) in [
-        ("/x", "do not end"),
-        ("", "lead nowhere"),
-        ("ftp://127.0.0.1/x", "lead nowhere"),
-        ("http://u:CANARY@127.0.0.1/x", "lead nowhere"),
-        (
-            "http://169.254.169.254/latest/meta-data/",
-            "to http://169.254.169.254",
-        ),
-        (
-            "http://[::ffff:a9fe:a9fe]/",
-            "redirects to http://[::ffff:a9fe:a9fe]",
-        ),
-        (
-            "http://METADATA.google.internal/",
-            "to http://metadata.google.internal",
-        ),
-    ] {
+    for [location, says] in rows(
+        "/x | do not end
+         | lead nowhere
+         ftp://127.0.0.1/x | lead nowhere
+         http://u:CANARY@127.0.0.1/x | lead nowhere
+         http://169.254.169.254/latest/meta-data/ | to http://169.254.169.254
+         http://[::ffff:a9fe:a9fe]/ | redirects to http://[::ffff:a9fe:a9fe]
+         http://METADATA.google.internal/ | to http://metadata.google.internal",
+    ) {
         let first = HttpServer::start(move |_, _| {
             let mut answer = ServedAnswer::new(307, "");
             answer.set("location", location);
@@ -350,22 +260,18 @@ mod of_tls {
         let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
         let location = format!("http://{}/moved", other.address());
         let port = redirector(&certificates, location);
-        let tls = |variables: Vec<(String, String)>| {
-            let mut settings = object_settings(variables);
+        let tls = |variables: &str| {
+            let variables = variables.replace("http://{A}", "https://{A}");
+            let mut settings = settings(&variables, &format!("localhost:{port}"));
             settings.ca_file = Some(certificates.file("ca-cert.pem").into());
             settings
         };
         let name = format!("https://u:{CANARY}@localhost:{port}/x?t={CANARY}");
-        let error = Object::open_with(name.as_str(), tls(Vec::new())).err();
+        let error = Object::open_with(name.as_str(), tls("")).err();
         let error = error.expect("refused").to_string();
         assert!(error.contains("from https to http"), "{error}");
         is_clean("https", &error);
-        let at = format!("localhost:{port}");
-        let variables = S3.map(|(name, value)| {
-            let value = value.replace("http://{A}", &format!("https://{at}"));
-            (name.to_string(), value)
-        });
-        let error = Object::open_with("s3://bucket/key", tls(variables.into())).err();
+        let error = Object::open_with("s3://bucket/key", tls(S3)).err();
         let error = error.expect("refused").to_string();
         assert!(error.contains("redirects to http://127.0.0.1"), "{error}");
         assert!(other.seen().is_empty());

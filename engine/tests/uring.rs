@@ -4,10 +4,10 @@
 //! If the kernel has to fail, the test runs itself again under strace, which makes the system call fail. Properties of
 //! every source are tested in `conformance.rs`, and of every way to read a file in `files.rs` and `bytes.rs`.
 
-use crate::common::{Rng, check_memory, only, opened, quiet, read_and_check};
+use crate::common::{Rng, by, check_memory, only, opened, quiet, read_and_check};
 use foreread::source::{FileSource, Io, Source};
 use foreread::{Advice, Options, Reader};
-use foreread_testing::{needs, pattern};
+use foreread_testing::{needs, pattern, rows};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -42,10 +42,7 @@ fn have_ring(path: &Path) -> bool {
 /// Several readers in order and here and there, with readahead; every byte is checked. Returns what the source says of itself.
 fn read_all(path: &Path, threads: u32) -> String {
     let name = format!("file:{}", path.display());
-    let options = Options::default()
-        .policy("linux-6.18:max=2M")
-        .cache_bytes(8 << 20)
-        .threads(threads);
+    let options = by("linux-6.18:max=2M", 8 << 20).threads(threads);
     let reader = Reader::open(name, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -134,36 +131,16 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
     }
     let file = file();
     needs!(have_ring(file.path()));
-    for (inject, want) in [
-        (
-            "inject=io_uring_setup:error=EPERM",
-            "direct, threads (io_uring is forbidden: EPERM)",
-        ),
-        (
-            "inject=io_uring_setup:error=ENOSYS",
-            "direct, threads (io_uring is not supported by this kernel: ENOSYS)",
-        ),
-        (
-            "inject=io_uring_setup:error=ENOMEM",
-            "direct, threads (io_uring got too little locked memory: ENOMEM, raise ulimit -l)",
-        ),
-        (
-            "inject=io_uring_enter:error=EPERM",
-            "direct, threads (io_uring accepted no read)",
-        ),
-    ] {
-        let Some(output) = again_with(
-            "forbidden_or_missing_it_falls_back_and_says_so",
-            inject,
-            file.path(),
-        ) else {
-            return;
-        };
-        assert_eq!(
-            said(&output),
-            format!("file:{}, {want}", file.path().display()),
-            "{inject}"
-        );
+    for [inject, why] in rows(
+        "io_uring_setup:error=EPERM | (io_uring is forbidden: EPERM)
+         io_uring_setup:error=ENOSYS | (io_uring is not supported by this kernel: ENOSYS)
+         io_uring_setup:error=ENOMEM | (io_uring got too little locked memory: ENOMEM, raise ulimit -l)
+         io_uring_enter:error=EPERM | (io_uring accepted no read)",
+    ) {
+        let test = "forbidden_or_missing_it_falls_back_and_says_so";
+        needs!(let output = again_with(test, &format!("inject={inject}"), file.path()));
+        let want = format!("file:{}, direct, threads {why}", file.path().display());
+        assert_eq!(said(&output), want, "{inject}");
     }
 }
 
@@ -302,9 +279,7 @@ fn threads_that_end_leave_nothing_undone() {
 fn a_reader_of_tasks_closes_while_its_queue_is_reaped() {
     let file = file();
     needs!(have_ring(file.path()));
-    let options = Options::default()
-        .policy("linux-6.18:max=2M")
-        .cache_bytes(SIZE);
+    let options = by("linux-6.18:max=2M", SIZE);
     let engine = foreread::Engine::new(options).expect("made");
     let mut buf = vec![0; 128 << 10];
     for turn in 0..400 {

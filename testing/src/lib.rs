@@ -54,6 +54,15 @@ pub fn says(text: &str, parts: &[&str]) {
     }
 }
 
+/// The rows of a table that is a text: a line each, with its cells between `|`.
+pub fn rows<const CELLS: usize>(table: &str) -> impl Iterator<Item = [&str; CELLS]> {
+    table.lines().map(|line| {
+        let cells = Vec::from_iter(line.split('|').map(str::trim));
+        let cells = cells.try_into();
+        cells.unwrap_or_else(|_| panic!("a row has {CELLS} cells: {line}"))
+    })
+}
+
 /// Ends a test that needs what this machine lacks; what is asked prints `skipped: needs X`.
 #[macro_export]
 macro_rules! needs {
