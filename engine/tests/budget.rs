@@ -1,6 +1,6 @@
 //! Tests of one budget for several engines: memory, requests and bytes in flight; readahead is refused first (P3, P4).
 
-use crate::common::{named, quiet, read_and_check};
+use crate::common::{by, named, quiet, read_and_check};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
 use foreread_testing::{FaultAction, Faulty};
 use std::sync::Arc;
@@ -11,10 +11,7 @@ use std::time::Duration;
 const MIB: u64 = 1 << 20;
 
 fn options(budget: &Arc<Budget>) -> Options {
-    let mut options = Options::default()
-        .policy("linux-6.18:max=128K")
-        .cache_bytes(4 * MIB)
-        .budget(Arc::clone(budget));
+    let mut options = by("linux-6.18:max=128K", 4 * MIB).budget(Arc::clone(budget));
     options.limits.spare_bytes = MIB;
     options
 }

@@ -3,12 +3,14 @@
 //! A row creates a source with version 0 of a pattern that encodes offset and version, and changes it to version 1, if
 //! that is possible. A new kind of source is one line in `ROWS`. Behaviour that only one kind has is tested elsewhere.
 
+#[cfg(feature = "nbd")]
+use crate::common::nbd::Peer;
 #[cfg(feature = "object")]
 use crate::common::stores::Kind;
-use crate::common::{Rng, named};
+use crate::common::{Rng, named, plain, read_source as read};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
 use foreread::{Options, Reader};
-use foreread_testing::{self as testing, FaultAction, Faulty, QueuedSource, needs, pattern};
+use foreread_testing::{self as testing, FaultAction, Faulty, QueuedSource, needs, pattern, says};
 use std::any::Any;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
@@ -171,10 +173,9 @@ fn in_memory() -> Option<Subject> {
         println!("skipped: needs a tmpfs at /dev/shm");
         return None;
     };
-    let subject = rewritten(
-        Subject::new(FileSource::open(file.path()).expect("opens"), ())?,
-        &file,
-    );
+    let source = FileSource::open(file.path()).expect("opens");
+    says(&source.describe(), &["by the page cache"]);
+    let subject = rewritten(Subject::new(source, ())?, &file);
     Some(Subject {
         _keep: Box::new(file),
         ..subject
@@ -185,21 +186,6 @@ fn mem() -> Option<Subject> {
     let mem = Arc::new(Mem::new(pattern(0, SIZE, 0)));
     let other = Arc::clone(&mem);
     Some(Subject::new(mem, ())?.replaced_by(move || other.replace(pattern(0, SIZE, 1))))
-}
-
-/// A server that dies with its test.
-#[cfg(feature = "nbd")]
-struct Server {
-    child: std::process::Child,
-    _dir: tempfile::TempDir,
-}
-
-#[cfg(feature = "nbd")]
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(feature = "nbd")]
@@ -220,47 +206,39 @@ fn nbds() -> Option<Subject> {
 /// An export of nbdkit; with TLS alone where there are certificates.
 #[cfg(feature = "nbd")]
 fn nbdkit(certificates: Option<Certificates>) -> Option<Subject> {
-    use std::process::{Command, Stdio};
-    use std::time::Instant;
-
-    let dir = tempfile::tempdir().expect("a directory");
-    let (socket, image) = (dir.path().join("socket"), dir.path().join("image"));
-    std::fs::write(&image, pattern(0, SIZE, 0)).expect("room");
-    let mut nbdkit = Command::new("nbdkit");
-    nbdkit.args(["-f", "-r", "-U"]).arg(&socket);
-    let mut name = format!("nbd+unix:///?socket={}", socket.display());
+    crate::common::nbd::has("nbdkit", "nbdkit").then_some(())?;
+    let image = scratch(None)?;
+    let path = image.path().to_str().expect("UTF-8");
     #[cfg(feature = "tls")]
-    if let Some(certificates) = &certificates {
-        let folder = certificates.path().display();
-        nbdkit
-            .args(["--tls=require", "--tls-verify-peer"])
-            .arg(format!("--tls-certificates={folder}"));
-        let socket = socket.display();
-        name = format!("nbds+unix://localhost/?socket={socket}&tls-certificates={folder}");
-    }
-    nbdkit
-        .arg("file")
-        .arg(&image)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    let Ok(child) = nbdkit.spawn() else {
-        println!("skipped: needs nbdkit (Debian: apt-get install nbdkit)");
-        return None;
+    let (folder, tls) = match &certificates {
+        None => (String::new(), &[][..]),
+        Some(all) => (all.file(""), &["--tls=require", "--tls-verify-peer"][..]),
     };
-    let server = Server { child, _dir: dir };
-    let start = Instant::now();
-    // The socket exists a moment before nbdkit listens on it.
-    while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "nbdkit does not listen"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    #[cfg(not(feature = "tls"))]
+    let (folder, tls) = (String::new(), &[][..]);
+    let credentials = format!("--tls-certificates={folder}");
+    let credentials = [credentials.as_str()];
+    let credentials = if tls.is_empty() {
+        &[][..]
+    } else {
+        &credentials
+    };
+    let args = [
+        &["-f", "-r", "-U", "SOCKET"][..],
+        tls,
+        credentials,
+        &["file", path],
+    ];
+    let peer = Peer::start("nbdkit", &args.concat());
+    let socket = peer.socket().display().to_string();
+    let name = match tls.is_empty() {
+        true => peer.uri(),
+        false => format!("nbds+unix://localhost/?socket={socket}&tls-certificates={folder}"),
+    };
     Some(Subject {
         source: foreread::source::open(&name).expect("opens"),
         replace: None,
-        _keep: Box::new((server, certificates)),
+        _keep: Box::new((peer, image, certificates)),
     })
 }
 
@@ -318,13 +296,6 @@ mod object {
 }
 
 // ---- the checks ----
-
-fn read(source: &dyn Source, len: usize, offset: u64) -> Result<Vec<u8>, SourceError> {
-    let mut buf = vec![0; len];
-    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
-    buf.truncate(read);
-    Ok(buf)
-}
 
 fn right(bytes: &[u8], offset: u64, version: u16) {
     testing::check(bytes, offset, version).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -385,9 +356,9 @@ fn anything(subject: &Subject) {
 fn past_the_end(subject: &Subject) {
     let source = &*subject.source;
     let end = SIZE as u64;
-    assert_eq!(read(source, 100, end - 1).map(|b| b.len()), Ok(1));
+    assert_eq!(read(source, end - 1, 100).map(|b| b.len()), Ok(1));
     for offset in [end, end + 1, end + 4096, 1 << 40] {
-        assert_eq!(read(source, 100, offset), Ok(Vec::new()), "{offset}");
+        assert_eq!(read(source, offset, 100), Ok(Vec::new()), "{offset}");
     }
     // Beyond what a file can be: nothing or an error, and no panic.
     for offset in [
@@ -397,8 +368,8 @@ fn past_the_end(subject: &Subject) {
         u64::MAX,
     ] {
         assert!(
-            read(source, 100, offset).is_ok_and(|b| b.is_empty())
-                || read(source, 100, offset).is_err()
+            read(source, offset, 100).is_ok_and(|b| b.is_empty())
+                || read(source, offset, 100).is_err()
         );
     }
     assert_eq!(read(source, 0, 0), Ok(Vec::new()));
@@ -414,7 +385,7 @@ fn threads(subject: &Subject) {
                     let (offset, len) =
                         (rng.below(SIZE as u64 - 20_000), rng.below(20_000) as usize);
                     let bytes =
-                        read(&**source, len, offset).unwrap_or_else(|error| panic!("{error}"));
+                        read(&**source, offset, len).unwrap_or_else(|error| panic!("{error}"));
                     assert_eq!(bytes.len(), len);
                     right(&bytes, offset, 0);
                 }
@@ -457,11 +428,7 @@ fn reader(subject: &Subject) {
 fn version(subject: &Subject) {
     needs!(let replace = &subject.replace);
     let source = &*subject.source;
-    let reader = Reader::open(
-        Arc::clone(&subject.source),
-        Options::default().policy("none"),
-    )
-    .expect("opens");
+    let reader = plain(Arc::clone(&subject.source));
     replace();
     for _ in 0..2 {
         assert!(

@@ -5,7 +5,7 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{check_memory, named, only, opened, passed, quiet, read_and_check};
+use crate::common::{by, check_memory, named, only, opened, passed, plain, quiet, read_and_check};
 use foreread::front::nbd::NbdSettings;
 use foreread::source::{FileSource, Mem, Nbd, Source};
 use foreread::{Advice, Options, ReadError, Reader};
@@ -151,8 +151,7 @@ fn short_answers_are_continued() {
             }
         };
         let source = Arc::new(Faulty::new(named(size), rule));
-        let reader =
-            Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opened");
+        let reader = plain(Arc::clone(&source));
         let outcome = reader.read_at(&mut buf[..16_384], 0);
         match ends {
             false => assert_eq!(outcome.expect("goes on"), 16_384),
@@ -169,75 +168,48 @@ fn short_answers_are_continued() {
     }
 }
 
-/// Many events at the same nanosecond, and a log in which time only goes on.
+/// All events at the same nanosecond, under every policy; and a log of many threads, in which time only goes on.
 #[test]
 fn equal_times_and_a_clock_that_never_goes_back() {
     for policy in foreread_history::policies() {
-        let config = Config::new(
-            PageSize::new(policy.page_bytes.unwrap_or(4096)).expect("a page"),
-            1 << 20,
-        )
-        .bounded();
-        let spec = PolicySpec::of(policy);
-        let run = || {
-            let (mut machine, mut fetches, mut said, mut served) = (
-                Machine::new(config, spec.clone()),
-                Vec::new(),
-                Vec::new(),
-                0,
+        let page = PageSize::new(policy.page_bytes.unwrap_or(4096)).expect("a page");
+        let config = Config::new(page, 1 << 20).bounded();
+        let mut machine = Machine::new(config, PolicySpec::of(policy));
+        let (open, file, size, random) = (OpenId(0), FileId(0), 1 << 24, false);
+        let reads = (0..200).map(|n| {
+            let (read, range) = (
+                ReadId(n),
+                ByteRange::between(n * 10_000, n * 10_000 + 10_000),
             );
-            let mut feed = |machine: &mut Machine, event: Event| {
-                let mut queue = vec![event];
-                while let Some(event) = queue.pop() {
-                    machine.handle(Nanos(0), event);
-                    while let Some(action) = machine.poll() {
-                        said.push(action);
-                        match action {
-                            Action::Submit { fetch, range, .. } => {
-                                fetches.push((fetch, range.len()))
-                            }
-                            Action::Serve { lease, range, .. } => {
-                                served += range.len();
-                                queue.push(Event::Release { lease });
-                            }
-                            _ => {}
+            Event::Read {
+                read,
+                open,
+                range,
+                random,
+            }
+        });
+        let (mut fetches, mut served) = (Vec::new(), 0);
+        for event in std::iter::once(Event::Open { open, file, size }).chain(reads) {
+            let mut queue = vec![event];
+            while let Some(event) = queue.pop() {
+                machine.handle(Nanos(0), event);
+                while let Some(action) = machine.poll() {
+                    match action {
+                        Action::Submit { fetch, range, .. } => fetches.push((fetch, range.len())),
+                        Action::Serve { lease, range, .. } => {
+                            served += range.len();
+                            queue.push(Event::Release { lease });
                         }
-                    }
-                    if queue.is_empty()
-                        && let Some((fetch, bytes)) = fetches.pop()
-                    {
-                        queue.push(Event::Done { fetch, bytes });
+                        _ => {}
                     }
                 }
-            };
-            feed(
-                &mut machine,
-                Event::Open {
-                    open: OpenId(0),
-                    file: FileId(0),
-                    size: 1 << 24,
-                },
-            );
-            for n in 0..200 {
-                let range = ByteRange::between(n * 10_000, n * 10_000 + 10_000);
-                feed(
-                    &mut machine,
-                    Event::Read {
-                        read: ReadId(n),
-                        open: OpenId(0),
-                        range,
-                        random: false,
-                    },
-                );
+                if queue.is_empty() {
+                    let done = fetches.pop();
+                    queue.extend(done.map(|(fetch, bytes)| Event::Done { fetch, bytes }));
+                }
             }
-            assert_eq!(served, 200 * 10_000, "{}", policy.name);
-            said
-        };
-        assert!(
-            run() == run(),
-            "{}: the order of events decides, not the time",
-            policy.name
-        );
+        }
+        assert_eq!(served, 200 * 10_000, "{}", policy.name);
     }
     let log = tempfile::NamedTempFile::new().expect("a file");
     let options = Options::default()
@@ -394,7 +366,7 @@ fn an_interrupted_call_is_made_again() {
         return ended(child);
     }
     let slow = Faulty::slow(named(16 * MIB), 1, Duration::from_millis(4));
-    let reader = opened(slow, Options::default().policy("none"));
+    let reader = plain(Arc::new(slow));
     let settings = NbdSettings {
         stall: Duration::from_secs(20),
         ..NbdSettings::default()
@@ -415,7 +387,7 @@ fn an_interrupted_call_is_made_again() {
 /// A source beyond the largest offset is refused when it is opened; a run longer than a fetch may be is fetched in parts.
 #[test]
 fn a_source_and_a_fetch_have_their_largest_size() {
-    let options = || Options::default().policy("none").cache_bytes(8 << 20);
+    let options = || by("none", 8 << 20);
     let large = |size| {
         Reader::open(
             Arc::new(Mem::generated(size, |_, buf| buf.fill(0))),

@@ -31,7 +31,7 @@
 //! | F25 | which clients may connect | nbd::a_socket_is_private_and_replaces_no_other values::a_port_without_an_address_is_local |
 //! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again edges::the_next_read_asks_a_busy_source_again |
 
-use crate::common::{Rng, alone, check_memory, named, opened, quiet, read_and_check};
+use crate::common::{Rng, alone, by, check_memory, named, opened, quiet, read_and_check};
 use foreread::source::Mem;
 use foreread::{Advice, Engine, Options, ReadError, Reader};
 use foreread_history::policies;
@@ -39,6 +39,7 @@ use foreread_testing::{
     self as testing, Call, FaultAction, Faulty, Other, QueuedSource, SystemRequest, says,
 };
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
@@ -190,10 +191,7 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
                         .refused_from(n)
                         .depth(depth),
                 );
-                let options = Options::default()
-                    .policy("linux-6.18:max=128K")
-                    .cache_bytes(256 << 10)
-                    .threads(threads);
+                let options = by("linux-6.18:max=128K", 256 << 10).threads(threads);
                 let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
                 assert_eq!(tell(&[&reader, &reader], &story()), 0, "{name}");
                 assert!(queued.taken() <= n && queued.most_under_way() <= depth);
@@ -214,10 +212,7 @@ fn callers_take_turns_at_the_queue() {
     for (seed, threads) in (0..12).zip([0, 1, 4].into_iter().cycle()) {
         let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
         let queued = Arc::new(QueuedSource::new(slow, seed).depth(3 + seed as usize * 5));
-        let options = Options::default()
-            .policy("linux-6.18:max=256K")
-            .cache_bytes(512 << 10)
-            .threads(threads);
+        let options = by("linux-6.18:max=256K", 512 << 10).threads(threads);
         let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..6 {
@@ -320,9 +315,7 @@ fn failing_readahead_fails_no_read() {
         std::env::var("FOREREAD_READS").map_or(10_240, |n| n.parse().expect("a number"));
     let each = reads.div_ceil(4);
     let source = Arc::new(Faulty::new(named((each * 4) << 14), rule));
-    let options = Options::default()
-        .policy("linux-6.18:max=64K")
-        .cache_bytes(4 << 20);
+    let options = by("linux-6.18:max=64K", 4 << 20);
     let reader = Reader::open(Arc::clone(&source), options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -355,35 +348,31 @@ fn failing_readahead_fails_no_read() {
     );
 }
 
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+}
+
 /// The table at the head of this file names tests that are there, for every fault.
 #[test]
 fn every_fault_has_its_test() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace");
     let file = |name: &str| match name {
-        "rules" => root.join("core/tests/rules.rs"),
-        "validate" => root.join("engine/src/nbd/validate.rs"),
-        "values" => root.join("cli/src/args/values.rs"),
-        _ => root.join(format!("engine/tests/{name}.rs")),
+        "rules" => workspace().join("core/tests/rules.rs"),
+        "validate" => workspace().join("engine/src/nbd/validate.rs"),
+        "values" => workspace().join("cli/src/args/values.rs"),
+        _ => workspace().join(format!("engine/tests/{name}.rs")),
     };
-    let head = include_str!("faults.rs")
-        .lines()
-        .filter_map(|line| line.strip_prefix("//! | F"));
+    let head = include_str!("faults.rs").lines();
     let mut faults = Vec::new();
-    for row in head {
+    for row in head.filter_map(|line| line.strip_prefix("//! | F")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         faults.push(cells[0].parse::<u32>().expect("a number"));
-        assert!(!cells[2].is_empty(), "F{}: no test", cells[0]);
         for test in cells[2].split(' ') {
             let (name, test) = test.split_once("::").expect("file::test");
-            let text = std::fs::read_to_string(file(name));
-            let text = text.unwrap_or_else(|error| panic!("F{}: {name}: {error}", cells[0]));
-            assert!(
-                text.contains(&format!("fn {test}(")),
-                "F{}: there is no {name}::{test}",
-                cells[0]
-            );
+            let text = std::fs::read_to_string(file(name)).expect(name);
+            let is_there = text.contains(&format!("fn {test}("));
+            assert!(is_there, "F{}: there is no {name}::{test}", cells[0]);
         }
     }
     faults.dedup();
@@ -391,52 +380,36 @@ fn every_fault_has_its_test() {
     assert_eq!(faults, all);
 }
 
+/// The text of all Rust files below a folder.
+fn sources(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    let text = |path: PathBuf| match path.extension() {
+        Some(end) if end == "rs" => std::fs::read_to_string(&path).expect("a source"),
+        None if path.is_dir() => sources(&path),
+        _ => String::new(),
+    };
+    entries.map(|entry| text(entry.path())).collect()
+}
+
 /// Every limit of SEMANTICS.md names tests that are there, or says that it has none.
 #[test]
 fn every_limit_names_its_test() {
-    fn sources(folder: &std::path::Path, all: &mut String) {
-        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
-            let path = entry.path();
-            match path.extension() {
-                Some(end) if end == "rs" => {
-                    *all += &std::fs::read_to_string(&path).expect("a source")
-                }
-                None if path.is_dir() => sources(&path, all),
-                _ => {}
-            }
-        }
-    }
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace");
-    let mut all = String::new();
-    for folder in [
-        "core/src",
-        "core/tests",
-        "engine/src",
-        "engine/tests",
-        "lab/src",
-        "attach/src",
-        "attach/pagecache/src",
-        "observe/src",
-        "os/src",
-        "check/tests",
-        "plan/tests",
-        "cli/tests",
-    ] {
-        sources(&root.join(folder), &mut all);
-    }
-    let semantics = std::fs::read_to_string(root.join("SEMANTICS.md")).expect("SEMANTICS.md");
-    let limits = semantics
+    let folders = "core/src core/tests engine/src engine/tests lab/src attach/src attach/pagecache/src observe/src os/src \
+        check/tests plan/tests cli/tests";
+    let all: String = folders
+        .split(' ')
+        .map(|folder| sources(&workspace().join(folder)))
+        .collect();
+    let page = std::fs::read_to_string(workspace().join("SEMANTICS.md")).expect("SEMANTICS.md");
+    let limits = page
         .split("## Limits")
         .nth(1)
-        .and_then(|rest| rest.split("## ").next())
-        .expect("a table");
-    let rows: Vec<&str> = limits
+        .and_then(|rest| rest.split("## ").next());
+    let rows = limits
+        .expect("a table")
         .lines()
-        .filter(|line| line.starts_with("| "))
-        .skip(1)
-        .collect();
+        .filter(|line| line.starts_with("| "));
+    let rows = Vec::from_iter(rows.skip(1));
     assert!(rows.len() >= 20, "{} rows", rows.len());
     for row in rows {
         let cell = row
@@ -556,10 +529,7 @@ fn dropped_while_busy() {
 #[test]
 fn slow_and_shared() {
     let source = Arc::new(Faulty::slow(named(SIZE), 7, Duration::from_micros(300)));
-    let options = Options::default()
-        .policy("linux-6.18:max=256K")
-        .cache_bytes(512 << 10)
-        .threads(2);
+    let options = by("linux-6.18:max=256K", 512 << 10).threads(2);
     let reader = Reader::open(source, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..6 {
@@ -677,10 +647,7 @@ fn the_nth_thread_is_refused_for_every_n() {
                 for n in 0.. {
                     testing::refuse(SystemRequest::Thread, Some(n), lasting);
                     for seed in 0..2 {
-                        let options = Options::default()
-                            .policy("linux-6.18:max=128K")
-                            .cache_bytes(256 << 10)
-                            .threads(3);
+                        let options = by("linux-6.18:max=128K", 256 << 10).threads(3);
                         let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
                         let reader = match seed {
                             0 => Reader::open(Arc::new(slow), options),
@@ -747,9 +714,7 @@ fn the_nth_mapping_is_refused_for_every_n() {
             for n in 0..3_u64 {
                 let size = (n + 1) * (36 << 20);
                 testing::refuse(SystemRequest::Mapping, Some(0), n == 2);
-                let options = Options::default()
-                    .policy("linux-6.18:max=1M")
-                    .cache_bytes(size);
+                let options = by("linux-6.18:max=1M", size);
                 let reader = opened(named(size), options);
                 let mut buf = vec![0; 1 << 20];
                 (0..size >> 20).for_each(|i| {

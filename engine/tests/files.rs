@@ -2,7 +2,7 @@
 //!
 //! Changes that cannot be noticed are not tested (SEMANTICS.md lists them).
 
-use crate::common::{LoopDevice, check_memory, quiet, read_and_check, watch};
+use crate::common::{LoopDevice, check_memory, plain, quiet, read_and_check, watch};
 use foreread::source::{self, Defaults, Mem, Source};
 use foreread::{OpenError, Options, ReadError, Reader};
 use foreread_testing::{self as testing, needs, pattern, says};
@@ -10,6 +10,7 @@ use std::fs::{File, Permissions, set_permissions};
 use std::io::{IoSliceMut, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use tempfile::{NamedTempFile, tempdir};
@@ -35,6 +36,13 @@ fn refused(path: &Path) -> String {
         "{line}"
     );
     line
+}
+
+/// It is an error that says that the file has changed.
+fn changed<T: std::fmt::Debug>(read: Result<T, ReadError>) -> ReadError {
+    let error = read.expect_err("it has changed");
+    assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+    error
 }
 
 #[test]
@@ -206,10 +214,7 @@ fn a_longer_file_copied_over_it_is_not_an_append() {
         read_and_check(&reader, &mut buf, 0, 1);
         std::fs::write(file.path(), pattern(0, 900_000, 2)).expect("copied over it");
         for reader in [&reader, &other] {
-            let error = reader
-                .read_at(&mut buf, 250_000)
-                .expect_err("it has changed");
-            assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+            changed(reader.read_at(&mut buf, 250_000));
         }
         for at in [0, 250_000, 890_000] {
             read_and_check(&reader, &mut buf, at, 2);
@@ -217,10 +222,7 @@ fn a_longer_file_copied_over_it_is_not_an_append() {
         }
         // A read that reaches the end asks first: the same.
         std::fs::write(file.path(), pattern(0, 1_900_000, 3)).expect("copied over it");
-        let error = reader
-            .read_at(&mut buf, 899_000)
-            .expect_err("it has changed");
-        assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+        changed(reader.read_at(&mut buf, 899_000));
         assert_eq!(
             (reader.size(), read_and_check(&reader, &mut buf, 899_000, 3)),
             (1_900_000, 8192)
@@ -228,51 +230,82 @@ fn a_longer_file_copied_over_it_is_not_an_append() {
     }
 }
 
-/// The same while the copies go on, so that looks come at every moment of them: no read mixes two versions, and no reader that
-/// has read a version reads an older one.
+/// Threads that read here and there until `is_over`: no read mixes two versions, and no reader that has read a version reads an older one.
+fn never_mixed<'s>(
+    scope: &'s std::thread::Scope<'s, '_>,
+    reader: &Reader,
+    [threads, end]: [u64; 2],
+    may_be_cut: bool,
+    is_over: impl Fn(u16, u64) -> bool + Send + Sync + Clone + 'static,
+) {
+    for thread in 0..threads {
+        let (own, is_over) = (reader.try_clone().expect("opens"), is_over.clone());
+        let work = move || {
+            let (mut rng, mut buf) = (crate::common::Rng(thread), vec![0; 40_000]);
+            let (mut newest, mut reads) = (0, 0);
+            while !is_over(newest, reads) {
+                let at = rng.below(end) & !7;
+                match own.read_at(&mut buf, at) {
+                    Err(ReadError::Changed { .. }) => {}
+                    Err(ReadError::Short { .. }) if may_be_cut => {}
+                    Err(error) => panic!("{error}"),
+                    // Truncated, and not all written again.
+                    Ok(len) if len < buf.len() && may_be_cut => {}
+                    Ok(len) => {
+                        let (offset, version) =
+                            testing::name_of(buf[..8].try_into().expect("eight"));
+                        assert_eq!((offset, len), (at, buf.len()));
+                        assert!(version >= newest, "version {version} after {newest}");
+                        testing::check(&buf, at, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+                        newest = version;
+                    }
+                }
+                reads += 1;
+            }
+        };
+        scope.spawn(work);
+    }
+}
+
+/// The same while the copies go on, so that looks come at every moment of them.
 #[test]
 fn copied_over_again_and_again() {
     let file = file_of(&pattern(0, 200_000, 0));
+    let options = Options::default().policy("linux-6.18:max=64K");
     let name = format!("file:{}", file.path().display());
-    let options = Options::default()
-        .policy("linux-6.18:max=64K")
-        .cache_bytes(128 << 10);
-    let reader = Reader::open(name, options).expect("opens");
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let reader = Reader::open(name, options.cache_bytes(128 << 10)).expect("opens");
+    let done = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for version in 1..=120_u16 {
-                let size = 200_000 + usize::from(version) * 5000;
-                std::fs::write(file.path(), pattern(0, size, version)).expect("copied over it");
-            }
-            done.store(true, std::sync::atomic::Ordering::SeqCst);
-        });
-        for thread in 0..3 {
-            let (own, done) = (reader.try_clone().expect("opens"), &done);
-            scope.spawn(move || {
-                let mut rng = crate::common::Rng(thread);
-                let mut buf = vec![0; 40_000];
-                let (mut newest, mut reads) = (0, 0);
-                while !done.load(std::sync::atomic::Ordering::SeqCst) || reads < 10 {
-                    let at = rng.below(160_000) & !7;
-                    match own.read_at(&mut buf, at) {
-                        Err(ReadError::Changed { .. } | ReadError::Short { .. }) => {}
-                        Err(error) => panic!("{error}"),
-                        // Truncated, and not all written again.
-                        Ok(len) if len < buf.len() => {}
-                        Ok(_) => {
-                            let (offset, version) =
-                                testing::name_of(buf[..8].try_into().expect("eight"));
-                            assert_eq!(offset, at);
-                            assert!(version >= newest, "version {version} after {newest}");
-                            testing::check(&buf, at, version)
-                                .unwrap_or_else(|wrong| panic!("{wrong}"));
-                            newest = version;
-                        }
-                    }
-                    reads += 1;
-                }
-            });
+        let is_done = Arc::clone(&done);
+        let is_over = move |_, reads| is_done.load(Ordering::SeqCst) && reads >= 10;
+        never_mixed(scope, &reader, [3, 160_000], true, is_over);
+        for version in 1..=120_u16 {
+            let size = 200_000 + usize::from(version) * 5000;
+            std::fs::write(file.path(), pattern(0, size, version)).expect("copied over it");
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+/// The source is replaced again and again under several readers. Each reply is of one version.
+#[test]
+fn replies_never_mix_versions() {
+    const SIZE: usize = 256 << 10;
+    let source = Arc::new(Mem::new(pattern(0, SIZE, 0)));
+    let options = Options::default().policy("linux-6.18:max=64K");
+    let reader = Reader::open(Arc::clone(&source), options.cache_bytes(128 << 10)).expect("opens");
+    let rounds = 300;
+    std::thread::scope(|scope| {
+        never_mixed(
+            scope,
+            &reader,
+            [4, SIZE as u64 - 40_000],
+            false,
+            move |newest, _| newest >= rounds,
+        );
+        for version in 1..=rounds {
+            source.replace(pattern(0, SIZE, version));
+            std::thread::sleep(Duration::from_millis(1));
         }
     });
 }
@@ -338,10 +371,7 @@ fn overwritten() {
     // Cached bytes are still those of the old version, whole. The first fetch notices.
     let offset = 2_900_000;
     for reader in [&reader, &other] {
-        let error = reader
-            .read_at(&mut buf, offset)
-            .expect_err("it has changed");
-        assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+        let error = changed(reader.read_at(&mut buf, offset));
         assert!(
             error.to_string().contains("start over") && error.errno() == 116,
             "ESTALE"
@@ -362,10 +392,7 @@ fn shrunk_while_it_is_read() {
     read_and_check(&reader, &mut buf, 0, 0);
     quiet(&reader);
     file.as_file().set_len(1 << 20).expect("shrinks");
-    let error = reader
-        .read_at(&mut buf, 2 << 20)
-        .expect_err("it has changed");
-    assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+    changed(reader.read_at(&mut buf, 2 << 20));
     assert_eq!(reader.size(), 1 << 20);
     assert_eq!(reader.read_at(&mut buf, 2 << 20), Ok(0));
     assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 5, 0), 5);
@@ -448,8 +475,7 @@ impl Source for InPairs {
 #[test]
 fn each_reader_gets_one_error() {
     let source = Arc::new(InPairs(Mem::new(pattern(0, 1 << 20, 1)), Barrier::new(2)));
-    let first =
-        Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opens");
+    let first = plain(Arc::clone(&source));
     let second = first.try_clone().expect("opens");
     source.0.replace(pattern(0, 1 << 20, 2));
     std::thread::scope(|scope| {
@@ -466,97 +492,6 @@ fn each_reader_gets_one_error() {
     for reader in [&first, &second] {
         read_and_check(reader, &mut [0; 4096], 0, 2);
     }
-}
-
-/// The source is replaced again and again under several readers. Each reply is of one version.
-#[test]
-fn replies_never_mix_versions() {
-    const SIZE: usize = 256 << 10;
-    let source = Arc::new(Mem::new(pattern(0, SIZE, 0)));
-    let options = Options::default()
-        .policy("linux-6.18:max=64K")
-        .cache_bytes(128 << 10);
-    let reader = Reader::open(Arc::clone(&source), options).expect("opens");
-    let rounds = 300;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for version in 1..=rounds {
-                source.replace(pattern(0, SIZE, version));
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        });
-        for thread in 0..4 {
-            let own = reader.try_clone().expect("opens");
-            scope.spawn(move || {
-                let mut rng = crate::common::Rng(thread);
-                let mut buf = vec![0; 50_000];
-                let mut newest = 0;
-                while newest < rounds {
-                    let at = rng.below(SIZE as u64 - 50_000) & !7;
-                    match own.read_at(&mut buf, at) {
-                        Err(ReadError::Changed { .. }) => {}
-                        Err(error) => panic!("{error}"),
-                        Ok(len) => {
-                            let (offset, version) =
-                                testing::name_of(buf[..8].try_into().expect("eight"));
-                            assert_eq!((offset, len), (at, 50_000));
-                            assert!(version >= newest, "version {version} after {newest}");
-                            testing::check(&buf, at, version)
-                                .unwrap_or_else(|wrong| panic!("{wrong}"));
-                            newest = version;
-                        }
-                    }
-                }
-            });
-        }
-    });
-}
-
-/// Any offset, length and address, though the file is read directly: the source itself keeps the contract.
-#[test]
-fn the_file_source_takes_anything() {
-    let size = 700_001;
-    let file = file_of(&pattern(0, size, 0));
-    let source = source::FileSource::open(file.path()).expect("opens");
-    println!("{} {:?}", source.describe(), source.alignment());
-    let mut rng = crate::common::Rng(1);
-    let mut memory = vec![0; 1 << 20];
-    for _ in 0..500 {
-        let (skip, offset) = (rng.below(5000) as usize, rng.below(size as u64 + 5000));
-        let (first, second) = (rng.below(3000) as usize, rng.below(400_000) as usize);
-        let (a, rest) = memory[skip..].split_at_mut(first);
-        let b = &mut rest[1..=second];
-        let read = source
-            .read_at(&mut [IoSliceMut::new(a), IoSliceMut::new(b)], offset)
-            .expect("reads");
-        assert_eq!(
-            read,
-            (first + second).min(size.saturating_sub(offset as usize))
-        );
-        testing::check(&a[..first.min(read)], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let more = read.saturating_sub(first);
-        testing::check(&b[..more], offset + first as u64, 0)
-            .unwrap_or_else(|wrong| panic!("{wrong}"));
-    }
-    assert!(
-        source
-            .read_at(&mut [IoSliceMut::new(&mut [0; 10])], u64::MAX - 3)
-            .is_err()
-    );
-}
-
-/// Where there is no direct I/O, it says so and reads the same bytes.
-#[test]
-fn through_the_page_cache() {
-    let Ok(mut file) = NamedTempFile::new_in("/dev/shm") else {
-        println!("skipped: needs a tmpfs at /dev/shm");
-        return;
-    };
-    file.write_all(&pattern(0, 300_000, 0)).expect("room");
-    let reader = open(file.path()).expect("opens");
-    says(&reader.describe(), &["by the page cache"]);
-    let mut buf = vec![0; 300_000];
-    assert_eq!(read_and_check(&reader, &mut buf, 3, 0), 299_997);
 }
 
 /// A block device by its node in /dev, which is in a devtmpfs and is read past the page cache all the same.
@@ -586,7 +521,7 @@ fn a_block_device_is_read_directly() {
 fn a_block_device_that_grew() {
     let file = file_of(&pattern(0, 1 << 20, 0));
     needs!(let device = LoopDevice::over(file.path()));
-    let reader = Reader::open(device.name(), Options::default().policy("none")).expect("opens");
+    let reader = plain(device.name());
     let pinned = reader.try_clone().expect("opens").pin_version();
     let mut buf = vec![0; 8192];
     read_and_check(&reader, &mut buf, 1_040_000, 0);
@@ -596,8 +531,5 @@ fn a_block_device_that_grew() {
     device.resized();
     assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 96, 0), 8192);
     assert_eq!(reader.size(), 2 << 20);
-    assert!(matches!(
-        pinned.read_at(&mut buf, 0),
-        Err(ReadError::Changed { .. })
-    ));
+    changed(pinned.read_at(&mut buf, 0));
 }

@@ -1,7 +1,7 @@
 //! Tests with real mounts: the bytes are right, an inode number stands for one version, no reader is delayed by
 //! another's slow file, and the mount ends cleanly.
 
-use crate::common::{Rng, watch};
+use crate::common::{Rng, by, watch};
 use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, UnmountOutcome};
 use foreread::source::tree::{Entry, Kind, Meta, Tree};
 use foreread::source::{self, Defaults, Mem, Source, SourceError};
@@ -103,9 +103,7 @@ pub fn believed(time: Duration) -> FuseSettings {
 }
 
 pub fn small() -> Options {
-    Options::default()
-        .policy("linux-6.18:max=128K")
-        .cache_bytes(16 << 20)
+    by("linux-6.18:max=128K", 16 << 20)
 }
 
 fn mount(source: &Path) -> Here {
@@ -217,35 +215,6 @@ fn a_tree_is_the_same_tree() {
         assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     }
     assert_eq!(here.end(), UnmountOutcome::Clean);
-}
-
-#[test]
-fn ten_thousand_names_come_in_pieces_and_once_each() {
-    needs!(can_mount());
-    let source = tempfile::tempdir().expect("a folder");
-    for n in 0..10_000 {
-        File::create(
-            source
-                .path()
-                .join(format!("a rather long name so that pieces are needed {n}")),
-        )
-        .expect("made");
-    }
-    let here = mount(source.path());
-    let names = || {
-        let list = fs::read_dir(here.dir.path())
-            .expect("listed")
-            .map(|e| e.expect("a name").file_name());
-        let mut list: Vec<OsString> = list.collect();
-        list.sort();
-        list
-    };
-    let first = names();
-    assert_eq!(first.len(), 10_000);
-    assert!(first.windows(2).all(|pair| pair[0] != pair[1]));
-    fs::remove_file(source.path().join(&first[0])).expect("removed");
-    assert_eq!(names(), first[1..], "a new listing sees it");
-    here.end();
 }
 
 /// Bytes of two versions, in the same file, are never in one answer: each number has one version.
@@ -421,41 +390,6 @@ fn thirty_two_readers_that_drop_pages_get_every_byte() {
     here.end();
 }
 
-#[test]
-fn mapped_files_are_the_same_bytes() {
-    needs!(can_mount());
-    let python = |script: &str, file: &Path| {
-        std::process::Command::new("python3")
-            .args(["-c", script])
-            .arg(file)
-            .output()
-    };
-    let source = tempfile::tempdir().expect("a folder");
-    fs::write(
-        source.path().join("file"),
-        testing::pattern(0, 3_000_001, 4),
-    )
-    .expect("written");
-    let here = mount(source.path());
-    // From the back and from the front, shared and private, page by page.
-    let script = "\
-import mmap, os, sys, hashlib
-f = os.open(sys.argv[1], os.O_RDONLY)
-for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
-    m = mmap.mmap(f, 0, flags=flags, prot=mmap.PROT_READ)
-    pages = [m[at:at + 4096] for at in range(len(m) // 4096 * 4096, -1, -4096)]
-    print(hashlib.sha256(b''.join(reversed(pages))).hexdigest(), hashlib.sha256(m).hexdigest())";
-    let sums = |path: &Path| {
-        python(script, path).map(|out| String::from_utf8_lossy(&out.stdout).into_owned())
-    };
-    let Ok(want) = sums(&source.path().join("file")) else {
-        return println!("skipped: needs python3");
-    };
-    assert_eq!(want.lines().count(), 2);
-    assert_eq!(sums(&here.path("file")).expect("it ran before"), want);
-    here.end();
-}
-
 /// 64 threads fault random pages of one mapping, 16 times as large as the cache: each gets the right bytes, and none waits without end. A copy by
 /// `memcpy` faults without Python's lock, so that the threads do so at once.
 #[test]
@@ -464,11 +398,7 @@ fn many_threads_fault_one_mapping() {
     let source = tempfile::tempdir().expect("a folder");
     fs::write(source.path().join("file"), testing::pattern(0, 64 << 20, 4)).expect("written");
     let tree = source::open_tree(&source.path().display().to_string()).expect("a tree");
-    let here = mount_with(
-        tree,
-        &FuseSettings::default(),
-        Options::default().policy("auto").cache_bytes(4 << 20),
-    );
+    let here = mount_with(tree, &FuseSettings::default(), by("auto", 4 << 20));
     let script = "\
 import ctypes, mmap, os, random, sys, threading
 views, places = [], []
@@ -613,10 +543,13 @@ fn an_unfit_mount_point_is_one_error_line() {
 #[cfg(feature = "object")]
 mod of_a_bucket {
     use super::*;
+    use crate::common::object_settings;
     use foreread::front::fuse::{Control, MAX_PLANNED, send};
-    use foreread::source::object::{ObjectSettings, Prefix};
+    use foreread::source::object::Prefix;
     use foreread_testing::{BucketServer, Link};
     use std::collections::{BTreeMap, BTreeSet};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
     use std::process::Command;
     use std::time::Instant;
 
@@ -625,18 +558,21 @@ mod of_a_bucket {
     }
 
     fn mount_by(server: &BucketServer, attr_ttl: Option<Duration>, options: Options) -> Here {
-        let settings = ObjectSettings {
-            variables: server.variables(),
-            ..ObjectSettings::default()
-        };
+        let settings = object_settings(server.variables());
         let tree = Arc::new(Prefix::open_with("s3://bucket/", settings).expect("a bucket"));
-        mount_with(
-            tree,
-            &FuseSettings {
-                attr_ttl,
-                ..FuseSettings::default()
-            },
-            options,
+        let settings = FuseSettings {
+            attr_ttl,
+            ..FuseSettings::default()
+        };
+        mount_with(tree, &settings, options)
+    }
+
+    /// With `auto`, and listings that are believed for a minute.
+    fn mount_auto(server: &BucketServer) -> Here {
+        mount_by(
+            server,
+            Some(Duration::from_secs(60)),
+            small().policy("auto"),
         )
     }
 
@@ -756,26 +692,16 @@ mod of_a_bucket {
 
     /// What `tar` takes into an archive that follows the one of the snapshot.
     fn archived(here: &Here, snapshot: &Path) -> usize {
-        let out = Command::new("tar")
-            .args([
-                "--no-check-device",
-                "-cvf",
-                "/dev/null",
-                "--listed-incremental",
-            ])
-            .arg(snapshot)
-            .arg("-C")
-            .arg(here.dir.path())
-            .arg(".")
-            .output()
-            .expect("tar");
-        let lines = String::from_utf8_lossy(&out.stdout);
+        let mut tar = Command::new("tar");
+        tar.args("--no-check-device -cvf /dev/null --listed-incremental".split(' '));
+        let out = tar.arg(snapshot).arg("-C").arg(here.dir.path()).arg(".");
+        let out = out.output().expect("tar");
         assert!(
             out.status.success(),
             "{}",
             String::from_utf8_lossy(&out.stderr)
         );
-        lines.lines().count()
+        String::from_utf8_lossy(&out.stdout).lines().count()
     }
 
     /// A listing is asked for once for each folder and 1000 names; what it said is enough to look at each file, and to open it.
@@ -986,11 +912,7 @@ mod of_a_bucket {
         let names = files(&server, 400);
         let mut order: Vec<u16> = (0..400).collect();
         Rng(7).shuffle(&mut order);
-        let here = mount_by(
-            &server,
-            Some(Duration::from_secs(60)),
-            small().policy("auto"),
-        );
+        let here = mount_auto(&server);
         let before = server.requests();
         for n in order {
             let bytes = fs::read(here.path(&names[usize::from(n)])).expect("read");
@@ -1018,11 +940,7 @@ mod of_a_bucket {
         server.link(Link::new(Duration::from_millis(10), 0));
         let mut order: Vec<u16> = (0..300).collect();
         Rng(9).shuffle(&mut order);
-        let here = mount_by(
-            &server,
-            Some(Duration::from_secs(60)),
-            small().policy("auto"),
-        );
+        let here = mount_auto(&server);
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("control");
         let control = Control::start(&socket, here.planner.clone()).expect("listens");
@@ -1071,69 +989,59 @@ mod of_a_bucket {
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("control");
         let control = Control::start(&socket, here.planner.clone()).expect("listens");
-        let long = send(
-            &socket,
-            &mut std::iter::once(Ok(OsString::from("x".repeat(5000)))),
-        )
-        .expect_err("too long");
-        assert!(
-            long.to_string()
-                .starts_with("a file name is longer than 4096 bytes"),
-            "{long}"
+        let send = |count: u64, name: &str| {
+            let names = (0..count).map(|_| Ok(OsString::from(name)));
+            send(&socket, &mut { names }).map_err(|error| error.to_string())
+        };
+        let refused = |count: u64, name: &str, words: &str| {
+            let line = send(count, name).expect_err(words);
+            assert!(line.starts_with(words), "{line}");
+        };
+        refused(
+            1,
+            &"x".repeat(5000),
+            "a file name is longer than 4096 bytes",
         );
-        let many = (0..=MAX_PLANNED).map(|_| Ok(OsString::from("file")));
-        let many = send(&socket, &mut { many }).expect_err("too many");
-        assert!(
-            many.to_string()
-                .starts_with("the list has more than 65536 files"),
-            "{many}"
+        refused(
+            MAX_PLANNED as u64 + 1,
+            "file",
+            "the list has more than 65536 files",
         );
         // A client that goes away in the middle of a name is over; the next one is served.
-        std::io::Write::write_all(
-            &mut std::os::unix::net::UnixStream::connect(&socket).expect("there"),
-            b"fi",
-        )
-        .expect("sent");
-        assert_eq!(
-            send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"),
-            "1 files, 0 unknown"
-        );
+        let connect = || UnixStream::connect(&socket).expect("there");
+        connect().write_all(b"fi").expect("sent");
+        let taken = Ok("1 files, 0 unknown".to_string());
+        assert_eq!(send(1, "file"), taken);
         assert!(
             Control::start(&socket, here.planner.clone()).is_err(),
             "it is in use"
         );
         // Clients that say nothing keep their own places alone, and there are 16 places.
-        let silent = || std::os::unix::net::UnixStream::connect(&socket).expect("there");
-        let mut others = vec![silent()];
-        assert_eq!(
-            send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"),
-            "1 files, 0 unknown"
-        );
+        let mut others = vec![connect()];
+        assert_eq!(send(1, "file"), taken);
         others[0].set_nonblocking(true).expect("set");
-        let waits =
-            std::io::Read::read(&mut others[0], &mut [0]).expect_err("no answer, and no end");
+        let waits = others[0].read(&mut [0]).expect_err("no answer, and no end");
         assert_eq!(
             waits.kind(),
             std::io::ErrorKind::WouldBlock,
             "it still has its place"
         );
         // The client that went away may have its place still: then one of the silent ones has got none, and one more takes it.
-        others.extend((1..16).map(|_| silent()));
+        others.extend((1..16).map(|_| connect()));
         let full = loop {
-            match send(&socket, &mut std::iter::once(Ok("file".into()))) {
+            match send(1, "file") {
                 Err(full) => break full,
-                Ok(_) => others.push(silent()),
+                Ok(_) => others.push(connect()),
             }
         };
-        assert!(full.to_string().starts_with("16 other clients"), "{full}");
+        assert!(full.starts_with("16 other clients"), "{full}");
         drop(others);
-        while send(&socket, &mut std::iter::once(Ok("file".into()))).is_err() {}
+        while send(1, "file").is_err() {}
         // The end waits for no client that says nothing.
-        let silent = std::os::unix::net::UnixStream::connect(&socket).expect("there");
+        let _silent = connect();
         let begun = Instant::now();
         drop(control);
         assert!(begun.elapsed() < Duration::from_secs(5) && !socket.exists());
-        drop(silent);
         here.end();
     }
 
@@ -1144,11 +1052,7 @@ mod of_a_bucket {
         let server = BucketServer::start().expect("a port");
         let name = |n: u16| format!("file{n:03}");
         (0..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n)));
-        let here = mount_by(
-            &server,
-            Some(Duration::from_secs(60)),
-            small().policy("auto"),
-        );
+        let here = mount_auto(&server);
         assert_eq!(fs::read_dir(here.dir.path()).expect("listed").count(), 100);
         let (mut listed, mut new, mut refused) = (0, 0, 0);
         for n in 0..100 {
@@ -1165,24 +1069,20 @@ mod of_a_bucket {
                 (20..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n + 1000)));
             }
             let read = fs::read(here.path(&name(n))).or_else(|error| {
-                assert_eq!(
-                    error.raw_os_error(),
-                    Some(rustix::io::Errno::STALE.raw_os_error()),
-                    "{n}"
-                );
+                let stale = Some(rustix::io::Errno::STALE.raw_os_error());
+                assert_eq!(error.raw_os_error(), stale, "{n}");
                 refused += 1;
                 fs::read(here.path(&name(n)))
             });
             let bytes = read.expect("read");
-            let version = if testing::check(&bytes, 0, n).is_ok() {
-                &mut listed
-            } else {
-                &mut new
-            };
-            *version += 1;
+            assert_eq!(bytes.len(), 20_000);
+            match testing::check(&bytes, 0, n) {
+                Ok(()) => listed += 1,
+                Err(_) => new += 1,
+            }
             let is_new = testing::check(&bytes, 0, n + 1000).is_ok();
             assert!(
-                bytes.len() == 20_000 && (testing::check(&bytes, 0, n).is_ok() || is_new),
+                is_new || testing::check(&bytes, 0, n).is_ok(),
                 "{n}: two versions"
             );
         }

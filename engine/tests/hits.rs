@@ -1,7 +1,7 @@
 //! Tests of reads without the driver's lock: the bytes are current, the reads are counted, and the same errors end them
 //! as other reads.
 
-use crate::common::{Rng, named, opened};
+use crate::common::{Rng, by, named, opened};
 use foreread::eventlog;
 use foreread::policy::{Answer, Ask, Info, Policy, PolicySpec, Scope};
 use foreread::source::Mem;
@@ -133,11 +133,7 @@ fn no_reader_sees_overwritten_bytes() {
 fn hits_beside_eviction_are_logged_and_replay() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
-    let options = Options::default()
-        .cache_bytes(2 << 20)
-        .policy("linux-6.18:max=64K")
-        .event_log(&log)
-        .threads(2);
+    let options = by("linux-6.18:max=64K", 2 << 20).event_log(&log).threads(2);
     let reader = Arc::new(opened(named(4 << 20), options));
     let threads: Vec<_> = (0..8)
         .map(|me| {

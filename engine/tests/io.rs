@@ -5,7 +5,7 @@
 //! Example: a poll with a buffer of 64 KiB is pending; the next one has a buffer of 1,000 bytes; both get the bytes
 //! from the cursor's position on.
 
-use crate::common::{Rng, named, opened};
+use crate::common::{Rng, by, named, opened};
 use foreread::io::ReadCursor;
 use foreread::source::{Mem, SourceError};
 use foreread::{OpenError, Options, ReadError, Reader};
@@ -18,9 +18,7 @@ use std::time::Duration;
 const SIZE: u64 = (3 << 20) + 77;
 
 fn options() -> Options {
-    Options::default()
-        .cache_bytes(2 << 20)
-        .policy("linux-6.18:max=128K")
+    by("linux-6.18:max=128K", 2 << 20)
 }
 
 fn reader() -> Reader {

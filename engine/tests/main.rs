@@ -12,7 +12,6 @@ mod ahead;
 mod async_source;
 mod budget;
 mod bytes;
-mod causes;
 mod common;
 mod conformance;
 #[cfg(feature = "object")]
@@ -27,7 +26,6 @@ mod disk_fill;
 mod disk_latest;
 #[cfg(all(feature = "disk-cache", feature = "object"))]
 mod disk_names;
-#[cfg(feature = "disk-cache")]
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;
@@ -47,8 +45,6 @@ mod metrics;
 mod mix;
 #[cfg(feature = "nbd")]
 mod nbd;
-#[cfg(feature = "nbd")]
-mod nbd_holes;
 #[cfg(feature = "tls")]
 mod nbd_tls;
 #[cfg(feature = "tls")]
@@ -57,7 +53,6 @@ mod nbd_tls_source;
 mod nbd_turns;
 #[cfg(feature = "object")]
 mod object;
-mod order;
 mod own_sources;
 #[cfg(feature = "rbd")]
 mod rbd;

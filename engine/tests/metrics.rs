@@ -1,7 +1,7 @@
 //! Tests of the metrics: other programs can parse them as OpenMetrics, they equal the counters, and the port stays
 //! within its limits.
 
-use crate::common::{named, quiet, read_and_check, watch};
+use crate::common::{by, named, quiet, read_and_check, watch};
 use foreread::front::metrics::{FrontView, MAX_STREAMS, MetricsServer, text};
 use foreread::policy::Pattern;
 use foreread::{Engine, Options};
@@ -12,16 +12,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 fn engine() -> Engine {
-    Engine::new(
-        Options::default()
-            .policy("linux-6.18:max=128K")
-            .cache_bytes(4 << 20),
-    )
-    .expect("an engine")
+    Engine::new(by("linux-6.18:max=128K", 4 << 20)).expect("an engine")
 }
 
 fn auto() -> Engine {
-    Engine::new(Options::default().policy("auto").cache_bytes(4 << 20)).expect("an engine")
+    Engine::new(by("auto", 4 << 20)).expect("an engine")
 }
 
 /// Every sample by its name and labels. Strict: whatever OpenMetrics forbids is a failure.
@@ -240,7 +235,7 @@ fn cached() -> (Engine, tempfile::TempDir) {
         ..DiskCacheSettings::new(dir.path())
     });
     let cache = cache.unwrap_or_else(|error| panic!("{error}"));
-    let options = Options::default().policy("auto").cache_bytes(4 << 20);
+    let options = by("auto", 4 << 20);
     let engine = Engine::new(options.disk_cache(&cache)).expect("an engine");
     (engine, dir)
 }
@@ -283,49 +278,34 @@ fn a_disk_cache_reports_its_counters() {
     assert!(!text(&auto(), FrontView::default()).contains("disk_cache"));
 }
 
-/// docs/metrics.md has a row for each metric, and for no other.
+/// docs/metrics.md has a row for each metric, and for no other; every metric that the dashboard names is exported, under the name that a
+/// Prometheus stores.
 #[cfg(feature = "disk-cache")]
 #[test]
-fn the_page_lists_every_metric() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
-    let page = std::fs::read_to_string(page).expect("docs/metrics.md");
+fn the_page_lists_every_metric_and_the_dashboard_names_no_other() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let file = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
+    let (page, board) = (
+        file("docs/metrics.md"),
+        file("contrib/grafana/foreread.json"),
+    );
     let (engine, _dir) = cached();
     let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    read_and_check(&reader, &mut [0; 4096], 0, 0);
     let text = text(reader.engine(), FrontView::default());
-    let given: BTreeSet<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-        .collect();
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let given: BTreeSet<&str> = kinds.filter_map(|line| line.split(' ').next()).collect();
     let rows = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
     let listed: BTreeSet<&str> = rows.filter(|name| name.starts_with("foreread_")).collect();
     assert_eq!(listed, given);
-}
-
-/// Every metric that the dashboard names is exported, under the name that a Prometheus stores.
-#[cfg(feature = "disk-cache")]
-#[test]
-fn the_dashboard_names_what_is_exported() {
-    let board = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../contrib/grafana/foreread.json"
-    );
-    let board = std::fs::read_to_string(board).expect("a dashboard");
-    let (engine, _dir) = cached();
-    let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
-    read_and_check(&reader, &mut [0; 4096], 0, 0);
-    let text = text(reader.engine(), FrontView::default());
-    let exported: BTreeSet<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with('#'))
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let exported: BTreeSet<&str> = samples
         .filter_map(|line| line.split(['{', ' ']).next())
         .collect();
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let named: BTreeSet<&str> = board
-        .split(|c| !is_part(c))
-        .filter(|word| word.starts_with("foreread_"))
-        .collect();
+    let words = board.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let named: BTreeSet<&str> = words.filter(|word| word.starts_with("foreread_")).collect();
     assert!(
         named.len() > 15 && named.contains("foreread_build_info"),
         "{named:?}"

@@ -3,55 +3,24 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{Rng, named, opened, quiet, watch};
+use crate::common::{Rng, by, named, opened, plain, quiet, read_and_check, watch};
 use foreread::front::FrontErrorKind;
 use foreread::front::nbd::{Listen, NbdSettings, Server, ServerCounts};
 use foreread::nbd::wire::{self, command, errno};
-use foreread::source::{Mem, Nbd, Source};
+use foreread::source::{Extent, Mem, Nbd, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Call, FaultAction, Faulty, needs, says};
 use served::{Client, MIB, Peer, Running, Served, by_python, has, read, run};
 use std::error::Error as _;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn sequential() -> Options {
-    Options::default()
-        .cache_bytes(4 * MIB)
-        .policy("linux-6.18:max=128K")
-}
-
-#[test]
-fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
-    let served = Served::new(named(16 * MIB + 13));
-    let source = Nbd::open(&served.uri()).expect("connected");
-    assert_eq!(source.size(), 16 * MIB + 13);
-    std::thread::scope(|scope| {
-        for seed in 0..8 {
-            let source = &source;
-            scope.spawn(move || {
-                let mut rng = Rng(seed);
-                for _ in 0..200 {
-                    let (offset, len) = (rng.below(16 * MIB), 1 + rng.below(600_000) as usize);
-                    let bytes = read(source, offset, len);
-                    assert_eq!(bytes.len() as u64, (len as u64).min(16 * MIB + 13 - offset));
-                    testing::check(&bytes, offset, 0).expect("right bytes");
-                }
-            });
-        }
-    });
-    assert!(read(&source, 16 * MIB + 13, 10).is_empty());
-    let counts = (served.counts)();
-    assert!(
-        (1..=4).contains(&counts.clients) && counts.failed_requests == 0,
-        "{counts:?}"
-    );
-    drop(source);
-    served.wait_for(0);
+    by("linux-6.18:max=128K", 4 * MIB)
 }
 
 /// Bytes go to several buffers, and a request of more than the protocol's 32 MiB is several.
@@ -122,12 +91,9 @@ fn growth_ends_the_connection() {
         if over {
             std::fs::write(file.path(), testing::pattern(0, 2 << 20, 2)).expect("copied over it");
         } else {
-            std::os::unix::fs::FileExt::write_all_at(
-                file.as_file(),
-                &testing::pattern(MIB, 4096, 1),
-                MIB,
-            )
-            .expect("appended");
+            file.as_file()
+                .write_all_at(&testing::pattern(MIB, 4096, 1), MIB)
+                .expect("appended");
         }
         for offset in [500_000, 0] {
             client.send(command::READ, 2, offset, 4096);
@@ -152,14 +118,10 @@ fn growth_ends_the_connection() {
 #[test]
 fn a_server_that_ends_its_version_is_a_change_and_no_end() {
     let first = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 1)));
-    let served = Served::of(
-        Reader::open(Arc::clone(&first), Options::default().policy("none")).expect("opened"),
-        NbdSettings::default(),
-    );
-    let reader =
-        Reader::open(served.uri().as_str(), Options::default().policy("none")).expect("opened");
+    let served = Served::of(plain(Arc::clone(&first)), NbdSettings::default());
+    let reader = plain(served.uri().as_str());
     let mut buf = vec![0; 8192];
-    assert_eq!(crate::common::read_and_check(&reader, &mut buf, 0, 1), 8192);
+    assert_eq!(read_and_check(&reader, &mut buf, 0, 1), 8192);
     for (version, size) in [(2, 1 << 20), (3, 3 << 20), (4, 1 << 18)] {
         first.replace(testing::pattern(0, size, version));
         // Where nothing is cached.
@@ -167,10 +129,7 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
         let error = reader.read_at(&mut buf, at).expect_err("it has changed");
         assert!(matches!(error, ReadError::Changed { .. }), "{error}");
         for at in [at, 0] {
-            assert_eq!(
-                crate::common::read_and_check(&reader, &mut buf, at, version),
-                8192
-            );
+            assert_eq!(read_and_check(&reader, &mut buf, at, version), 8192);
         }
         assert_eq!(reader.size(), size as u64);
     }
@@ -178,7 +137,7 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
 
 /// A server that ends before its client.
 fn mortal(path: &Path, size: u64) -> Running {
-    let reader = opened(named(size), Options::default().policy("none"));
+    let reader = plain(Arc::new(named(size)));
     let place = Listen::Unix(path.to_path_buf());
     Running::at(place, reader, NbdSettings::default()).expect("a place")
 }
@@ -192,20 +151,17 @@ fn a_server_that_died_is_connected_to_again() {
     let start = || mortal(&path, 8 * MIB);
     let server = start();
     let uri = format!("nbd+unix:///?socket={}", path.display());
-    let reader = Reader::open(uri.as_str(), Options::default().policy("none")).expect("opened");
+    let reader = plain(uri.as_str());
     let mut buf = vec![0; 4096];
-    crate::common::read_and_check(&reader, &mut buf, 0, 0);
+    read_and_check(&reader, &mut buf, 0, 0);
     drop(server);
     let error = reader.read_at(&mut buf, MIB).expect_err("it is dead");
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
-    crate::common::read_and_check(&reader, &mut buf, 0, 0);
+    read_and_check(&reader, &mut buf, 0, 0);
     let server = start();
-    let until = std::time::Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(20);
     while reader.read_at(&mut buf, 2 * MIB).is_err() {
-        assert!(
-            std::time::Instant::now() < until,
-            "it has come back, and is not read"
-        );
+        assert!(Instant::now() < until, "it has come back, and is not read");
         std::thread::sleep(Duration::from_millis(20));
     }
     testing::check(&buf, 2 * MIB, 0).expect("right bytes");
@@ -216,7 +172,7 @@ fn a_server_that_died_is_connected_to_again() {
             std::thread::sleep(Duration::from_millis(200));
             start()
         });
-        crate::common::read_and_check(&reader, &mut buf, 3 * MIB, 0);
+        read_and_check(&reader, &mut buf, 3 * MIB, 0);
         server.join().expect("started")
     });
     drop(reader);
@@ -234,7 +190,7 @@ fn an_error_in_the_middle_of_an_answer_hangs_up() {
         }
     };
     let source = Faulty::new(named(8 * MIB), rule);
-    let reader = opened(source, Options::default().policy("none"));
+    let reader = plain(Arc::new(source));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     client.send(command::READ, 1, 5 * MIB, 4096);
@@ -402,29 +358,14 @@ fn a_server_that_answers_wrongly_is_left() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-    let wrong_answers: Vec<Vec<u8>> = vec![
+    let [magic, option, reply] =
+        [wire::MAGIC, wire::OPTION_MAGIC, wire::OPTION_REPLY_MAGIC].map(u64::to_be_bytes);
+    // The last one is an answer of 4 GiB.
+    let of_4_gib = [&[0, 3][..], &reply, &[0, 0, 0, 7, 0, 0, 0, 3], &[0xff; 4]].concat();
+    let wrong_answers = [
         b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec(),
-        [
-            &wire::MAGIC.to_be_bytes()[..],
-            &wire::OPTION_MAGIC.to_be_bytes(),
-            &[0, 0],
-        ]
-        .concat(),
-        // An answer of 4 GiB.
-        [
-            &wire::MAGIC.to_be_bytes()[..],
-            &wire::OPTION_MAGIC.to_be_bytes(),
-            &[0, 3],
-        ]
-        .into_iter()
-        .chain([
-            &wire::OPTION_REPLY_MAGIC.to_be_bytes()[..],
-            &7_u32.to_be_bytes(),
-            &3_u32.to_be_bytes(),
-            &[0xff; 4],
-        ])
-        .collect::<Vec<_>>()
-        .concat(),
+        [&magic[..], &option, &[0, 0]].concat(),
+        [&magic[..], &option, &of_4_gib].concat(),
     ];
     let expected = [
         "not a newstyle NBD server",
@@ -649,33 +590,14 @@ fn is_pattern(bytes: &[u8], offset: u64) -> bool {
         .all(|(at, byte)| (at & !7).to_be_bytes()[(at & 7) as usize] == *byte)
 }
 
-#[test]
-fn qemu_nbd_is_a_source() {
-    needs!(has("qemu-nbd", "qemu-utils"));
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), testing::pattern(0, 5 << 20, 0)).expect("written");
-    let name = file.path().to_str().expect("UTF-8");
-    let args = ["-r", "-t", "-e", "8", "-f", "raw", "-k", "SOCKET", name];
-    let peer = Peer::start("qemu-nbd", &args);
-    let source = Nbd::open(&peer.uri()).expect("connected");
-    testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
-}
-
 /// A server that fails requests which do not keep to its sizes: the smallest, and the largest.
 #[test]
 fn requests_keep_to_the_sizes_of_the_server() {
     needs!(has("nbdkit", "nbdkit"));
     for (minimum, maximum) in [("1", "64K"), ("64K", "1M"), ("4K", "4K")] {
+        let preferred = if maximum == "4K" { "4K" } else { "64K" };
         let sizes = format!(
-            "blocksize-minimum={minimum} blocksize-preferred=64K blocksize-maximum={maximum}"
-        );
-        let sizes = sizes.replace(
-            "preferred=64K",
-            if maximum == "4K" {
-                "preferred=4K"
-            } else {
-                "preferred=64K"
-            },
+            "blocksize-minimum={minimum} blocksize-preferred={preferred} blocksize-maximum={maximum}"
         );
         let fixed =
             "-f -U SOCKET --filter=blocksize-policy pattern 4M blocksize-error-policy=error";
@@ -736,5 +658,137 @@ fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
     assert!(
         stats.ra_failed_bytes > 0 && failed < reads / 20,
         "{failed} failed, {stats:?}"
+    );
+}
+
+// ---- holes of a file: what the library reports about them, and what clients do with that ----
+
+/// 64 MiB: data in the first one and in that at 40, holes between and behind.
+fn sparse() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(64 * MIB).expect("a hole");
+    for start in [0, 40 * MIB] {
+        file.as_file()
+            .write_all_at(&testing::pattern(start, MIB as usize, 0), start)
+            .expect("written");
+    }
+    file.as_file().sync_all().expect("on disk");
+    file
+}
+
+fn of_file(file: &tempfile::NamedTempFile) -> Reader {
+    Reader::open(file.path().to_str().expect("UTF-8"), Options::default()).expect("opened")
+}
+
+#[test]
+fn a_reader_reports_holes() {
+    let file = sparse();
+    let reader = of_file(&file);
+    assert!(reader.knows_holes());
+    let data = |len| Extent {
+        len,
+        is_hole: false,
+    };
+    let hole = |len| Extent { len, is_hole: true };
+    let all = [data(MIB), hole(39 * MIB), data(MIB), hole(23 * MIB)];
+    assert_eq!(reader.extents(0, 64 * MIB, 9).expect("said"), all);
+    assert_eq!(
+        reader.extents(0, u64::MAX, 9).expect("said"),
+        all,
+        "the end of the file is the end"
+    );
+    assert_eq!(reader.extents(0, 64 * MIB, 2).expect("said"), all[..2]);
+    assert_eq!(
+        reader.extents(10 * MIB, 11 * MIB, 9).expect("said"),
+        [hole(30 * MIB)],
+        "as far as it goes"
+    );
+    assert_eq!(
+        reader.extents(64 * MIB - 1, 64 * MIB, 9).expect("said"),
+        [hole(1)]
+    );
+    assert_eq!(reader.extents(64 * MIB, u64::MAX, 9).expect("said"), []);
+    // Another version has other holes.
+    file.as_file()
+        .write_all_at(&[1; 4096], 20 * MIB)
+        .expect("written");
+    let error = reader.extents(0, 64 * MIB, 9).expect_err("it has changed");
+    assert!(matches!(error, ReadError::Changed { .. }), "{error}");
+    assert_eq!(
+        reader
+            .extents(0, 64 * MIB, 9)
+            .expect("of the new version")
+            .len(),
+        6
+    );
+}
+
+#[test]
+fn a_source_that_knows_no_holes_is_all_data() {
+    let reader = opened(named(MIB), Options::default());
+    assert!(!reader.knows_holes());
+    let all = reader.extents(4096, MIB, 9).expect("said");
+    assert_eq!(
+        all,
+        [Extent {
+            len: MIB - 4096,
+            is_hole: false
+        }]
+    );
+    if has("nbdinfo", "libnbd-bin") {
+        let info = run(
+            "nbdinfo",
+            &["--json", &Served::of(reader, NbdSettings::default()).uri()],
+        );
+        assert!(!info.contains("base:allocation"), "{info}");
+    }
+}
+
+/// They read the map, and of a copy the data alone is asked for.
+#[test]
+fn clients_copy_only_data() {
+    if !has("nbdinfo", "libnbd-bin")
+        || !has("nbdcopy", "libnbd-bin")
+        || !has("qemu-img", "qemu-utils")
+    {
+        return;
+    }
+    let file = sparse();
+    let served = Served::of(of_file(&file), NbdSettings::default());
+    let map: Vec<String> = run("nbdinfo", &["--map", &served.uri()])
+        .lines()
+        .map(|line| {
+            line.split_whitespace()
+                .take(3)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect();
+    assert_eq!(
+        map,
+        [
+            "0 1048576 0",
+            "1048576 40894464 3",
+            "41943040 1048576 0",
+            "42991616 24117248 3"
+        ]
+    );
+    let seen = run("qemu-img", &["map", "--output=json", &served.uri()]);
+    assert_eq!(
+        (
+            seen.matches("\"data\": true").count(),
+            seen.matches("\"zero\": true").count()
+        ),
+        (2, 2),
+        "{seen}"
+    );
+    let before = (served.counts)().bytes;
+    let copy = served.dir.path().join("copy");
+    run("nbdcopy", &[&served.uri(), copy.to_str().expect("UTF-8")]);
+    let bytes = (served.counts)().bytes - before;
+    assert!(bytes <= 3 * MIB, "{bytes} bytes for 2 MiB of data");
+    assert!(
+        std::fs::read(&copy).expect("copied") == std::fs::read(file.path()).expect("there"),
+        "right bytes"
     );
 }

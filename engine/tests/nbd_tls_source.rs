@@ -7,7 +7,7 @@ use foreread::front::nbd::{Listen, NbdSettings, NbdTls};
 use foreread::nbd::wire;
 use foreread::source::{Nbd, Source, SourceOpenError};
 use foreread::{ErrorKind, Options, Reader};
-use foreread_testing::{self as testing, needs};
+use foreread_testing::{self as testing, needs, says};
 use std::io::{IoSliceMut, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -46,10 +46,7 @@ fn bare(tls: &[&str]) -> Peer {
 
 fn refused(uri: &str, words: &[&str]) -> SourceOpenError {
     let error = Nbd::open(uri).map(drop).expect_err(uri);
-    let said = error.to_string();
-    for word in words {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
-    }
+    says(&error.to_string(), words);
     error
 }
 

@@ -4,7 +4,7 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{named, opened};
+use crate::common::{by, named, opened, plain};
 use foreread::front::nbd::NbdSettings;
 use foreread::nbd::wire::command;
 use foreread::source::Mem;
@@ -40,45 +40,11 @@ fn meeting(many: u64, from: u64) -> (Mem, Arc<AtomicU64>) {
     (slow, begun)
 }
 
-/// A client that has eight requests in flight has them read at the same time; one that waits has one thread.
-#[test]
-fn misses_of_one_client_overlap() {
-    let most = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-    let seen = Arc::clone(&most);
-    let slow = Mem::generated(64 * MIB, move |offset, buf| {
-        let now = seen.0.fetch_add(1, Ordering::SeqCst) + 1;
-        seen.1.fetch_max(now, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(5));
-        seen.0.fetch_sub(1, Ordering::SeqCst);
-        testing::fill(buf, offset, 0);
-    });
-    let reader = opened(slow, Options::default().policy("none"));
-    let served = Served::of(reader, NbdSettings::default());
-    let mut client = served.client();
-    for cookie in 0..64 {
-        client.send(command::READ, cookie, cookie * MIB, 4096);
-    }
-    let mut cookies: Vec<u64> = Vec::new();
-    for _ in 0..64 {
-        let (cookie, error) = client.answer();
-        assert_eq!(error, 0);
-        testing::check(&client.data(4096), cookie * MIB, 0).expect("right bytes");
-        cookies.push(cookie);
-    }
-    cookies.sort_unstable();
-    assert_eq!(cookies, (0..64).collect::<Vec<_>>());
-    assert!(
-        most.1.load(Ordering::SeqCst) >= 4,
-        "only {} at once",
-        most.1.load(Ordering::SeqCst)
-    );
-}
-
 /// A request that comes while the one before it waits for the source.
 #[test]
 fn what_comes_during_a_miss_is_taken() {
     let (slow, begun) = meeting(9, 0);
-    let reader = opened(slow, Options::default().policy("none"));
+    let reader = plain(Arc::new(slow));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..9 {
@@ -99,7 +65,7 @@ fn what_comes_during_a_miss_is_taken() {
 #[test]
 fn slow_clients_delay_no_other() {
     let (slow, waiting) = meeting(16, 32 * MIB);
-    let reader = opened(slow, Options::default().policy("none"));
+    let reader = plain(Arc::new(slow));
     let served = Served::of(reader, NbdSettings::default());
     let half = request(command::READ, 7, 0, 4096);
     let mut halves: Vec<Client> = (0..16).map(|_| served.client()).collect();
@@ -152,7 +118,7 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
         std::env::var("FOREREAD_CLIENTS").map_or(40, |n| n.parse().expect("a number"));
     const HELPERS: u32 = 8;
     const OWED: u64 = MIB;
-    let options = Options::default().cache_bytes(64 * MIB).policy("none");
+    let options = by("none", 64 * MIB);
     let reader = opened(named(64 * MIB), options);
     let settings = NbdSettings {
         max_clients: slow_clients as u32 + 1,
@@ -281,9 +247,7 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
 /// belongs. The larger form that is measured: bench/nbd-clients.
 #[test]
 fn idle_clients_cost_nothing_and_active_ones_share() {
-    let options = Options::default()
-        .cache_bytes(4 * MIB)
-        .policy("linux-6.18:max=128K");
+    let options = by("linux-6.18:max=128K", 4 * MIB);
     let reader = opened(named(64 * MIB), options);
     let meter = reader.meter();
     let served = Served::of(reader, NbdSettings::default());
@@ -327,7 +291,7 @@ fn stopping_answers_accepted_requests() {
         std::thread::sleep(Duration::from_millis(200 + 50 * nth));
         testing::fill(buf, offset, 0);
     });
-    let reader = opened(slow, Options::default().policy("none"));
+    let reader = plain(Arc::new(slow));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     for cookie in 0..4 {

@@ -2,7 +2,7 @@
 //!
 //! The cluster ends with the tests (`CephCluster` ensures that).
 
-use crate::common::{Rng, quiet, read_and_check, watch};
+use crate::common::{Rng, by, quiet, read_and_check, watch};
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, CephCluster, CephError, needs, says};
@@ -47,14 +47,17 @@ fn cluster() -> Option<MutexGuard<'static, CephCluster>> {
 fn import(cluster: &CephCluster, name: &str, size: u64) {
     let file = cluster.dir().join(format!("{name}.bytes"));
     std::fs::write(&file, testing::pattern(0, size as usize, 0)).expect("room");
-    let path = file.display().to_string();
-    cluster
-        .run(
-            "rbd",
-            &["--no-progress", "import", &path, &format!("rbd/{name}")],
-        )
-        .expect("imported");
+    rbd(
+        cluster,
+        &format!("--no-progress import {} rbd/{name}", file.display()),
+    );
     std::fs::remove_file(&file).expect("removed");
+}
+
+/// Runs the command `rbd`.
+fn rbd(cluster: &CephCluster, words: &str) {
+    let done = cluster.run("rbd", &Vec::from_iter(words.split(' ')));
+    done.expect(words);
 }
 
 fn uri(cluster: &CephCluster, name: &str) -> String {
@@ -148,20 +151,6 @@ fn the_bytes_are_right_at_every_offset() {
     assert!(quiet(&reader).pages > 0);
 }
 
-#[test]
-fn sequential_reads_are_read_ahead() {
-    needs!(let cluster = cluster());
-    import(&cluster, "ahead", 8 * MIB);
-    let source = Arc::new(Rbd::open(&uri(&cluster, "ahead")).expect("open"));
-    let options = Options::default().policy("rbd-aligned").page_bytes(512);
-    let reader = Reader::open(source as Arc<dyn Source>, options).expect("open");
-    let mut buf = vec![0; 4096];
-    (0..1024).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i * 4096, 0), 4096));
-    let stats = reader.stats();
-    assert!(stats.ra_bytes > 3 * MIB, "{stats:?}");
-    assert!(stats.hits > 700, "demand reads meet it: {stats:?}");
-}
-
 /// The log of librados has a stderr that is a pipe written to without blocking, for every process that has the pipe open.
 #[test]
 fn stderr_is_as_it_was_when_an_image_is_open() {
@@ -184,21 +173,12 @@ fn stderr_is_as_it_was_when_an_image_is_open() {
 #[test]
 fn an_image_reports_its_object_layout() {
     needs!(let cluster = cluster());
-    let create = |args: &[&str]| {
-        cluster
-            .run("rbd", &[&["create", "--size", "16M"], args].concat())
-            .expect("created")
-    };
-    create(&["rbd/plain"]);
-    create(&[
-        "--stripe-unit",
-        "64K",
-        "--stripe-count",
-        "4",
-        "--object-size",
-        "1M",
-        "rbd/striped",
-    ]);
+    rbd(&cluster, "create --size 16M rbd/plain");
+    let stripes = "--stripe-unit 64K --stripe-count 4 --object-size 1M";
+    rbd(
+        &cluster,
+        &format!("create --size 16M {stripes} rbd/striped"),
+    );
     let layout = |name: &str| {
         let layout = Rbd::open(&uri(&cluster, name))
             .expect("open")
@@ -217,12 +197,8 @@ fn an_image_reports_its_object_layout() {
 #[test]
 fn a_namespace_is_part_of_the_name() {
     needs!(let cluster = cluster());
-    cluster
-        .run("rbd", &["namespace", "create", "rbd/spaced"])
-        .expect("created");
-    cluster
-        .run("rbd", &["create", "--size", "3M", "rbd/spaced/inner"])
-        .expect("created");
+    rbd(&cluster, "namespace create rbd/spaced");
+    rbd(&cluster, "create --size 3M rbd/spaced/inner");
     let conf = cluster.conf().display().to_string();
     assert_eq!(
         Rbd::open(&format!("rbd:rbd/spaced/inner?conf={conf}"))
@@ -237,26 +213,12 @@ fn a_namespace_is_part_of_the_name() {
 fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     needs!(let cluster = cluster());
     import(&cluster, "sizes", 6 * MIB);
-    cluster
-        .run(
-            "rbd",
-            &["snap", "create", "--no-progress", "rbd/sizes@first"],
-        )
-        .expect("a snapshot");
+    rbd(&cluster, "snap create --no-progress rbd/sizes@first");
     let resize = |size: &str| {
-        cluster
-            .run(
-                "rbd",
-                &[
-                    "resize",
-                    "--no-progress",
-                    "--allow-shrink",
-                    "--size",
-                    size,
-                    "rbd/sizes",
-                ],
-            )
-            .expect(size)
+        rbd(
+            &cluster,
+            &format!("resize --no-progress --allow-shrink --size {size} rbd/sizes"),
+        );
     };
     let quiet = RbdSettings {
         look_every: None,
@@ -287,9 +249,7 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     // The snapshot does not mind.
     assert_eq!((snap.size(), snap.check()), (6 * MIB, Ok(6 * MIB)));
     testing::check(&read(&snap, 0, 6 * MIB as usize).expect("bytes"), 0, 0).expect("all of them");
-    cluster
-        .run("rbd", &["snap", "rm", "--no-progress", "rbd/sizes@first"])
-        .expect("removed");
+    rbd(&cluster, "snap rm --no-progress rbd/sizes@first");
     assert!(
         snap.check()
             .expect_err("gone")
@@ -307,13 +267,11 @@ fn another_image_of_the_name_is_noticed_and_reported_once() {
         ..RbdSettings::default()
     };
     let source = Arc::new(Rbd::open_with(&uri(&cluster, "twice"), &settings).expect("open"));
-    let options = Options::default().policy("rbd-aligned").cache_bytes(MIB);
+    let options = by("rbd-aligned", MIB);
     let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
     let mut buf = vec![0; 4096];
     read_and_check(&reader, &mut buf, 0, 0);
-    cluster
-        .run("rbd", &["mv", "rbd/twice", "rbd/away"])
-        .expect("renamed");
+    rbd(&cluster, "mv rbd/twice rbd/away");
     import(&cluster, "twice", 4 * MIB);
     wait_until("the other image is not noticed", || {
         matches!(read(&source, 0, 1), Err(SourceError::Changed { .. }))
@@ -325,40 +283,7 @@ fn another_image_of_the_name_is_noticed_and_reported_once() {
 
 #[test]
 fn missing_inputs_are_one_line_errors() {
-    let without = RbdSettings {
-        librbd: "libforeread-nothing.so.1".to_string(),
-        ..RbdSettings::default()
-    };
-    let error = Rbd::open_with("rbd:rbd/x", &without)
-        .map(|_| ())
-        .expect_err("no library")
-        .to_string();
-    if !error.contains("librados.so.2 cannot be loaded") {
-        assert!(
-            error.starts_with("rbd:rbd/x: libforeread-nothing.so.1 cannot be loaded ("),
-            "{error}"
-        );
-    }
-    assert!(
-        error.ends_with("; install librbd1 (Debian: apt-get install librbd1)"),
-        "{error}"
-    );
-    assert_eq!(error.lines().count(), 1);
     needs!(let cluster = cluster());
-    let other = RbdSettings {
-        librbd: "librados.so.2".to_string(),
-        ..RbdSettings::default()
-    };
-    let error = Rbd::open_with("rbd:rbd/x", &other)
-        .map(|_| ())
-        .expect_err("no librbd")
-        .to_string();
-    assert!(
-        error.starts_with(
-            "rbd:rbd/x: the library librados.so.2 lacks the function rbd_version: its version"
-        ),
-        "{error}"
-    );
     let conf = cluster.conf().display().to_string();
     for (name, why) in [
         (

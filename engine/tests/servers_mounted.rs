@@ -262,7 +262,10 @@ fn the_names_of_a_long_listing_take_little_memory() {
                     let entry = entry.expect("listed");
                     (entry.file_name().into_string().expect("text"), entry.ino())
                 };
-                entries.map(number).collect()
+                let all: Vec<_> = entries.map(number).collect();
+                let numbers = BTreeMap::from_iter(all.clone());
+                assert_eq!(numbers.len(), all.len(), "each name once");
+                numbers
             };
             let first = numbers();
             assert_eq!(first.len() as u64, many + NAMES.len() as u64);

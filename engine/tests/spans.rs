@@ -4,7 +4,7 @@
 //! Each test runs in its own process, because `tracing` caches for the whole process whether a span is enabled, and
 //! other tests have no subscriber.
 
-use crate::common::alone;
+use crate::common::{alone, plain};
 use foreread::source::Mem;
 use foreread::{Options, Reader};
 use foreread_testing::Faulty;
@@ -84,7 +84,7 @@ fn a_reads_bytes_are_counted_by_page_state() {
         "a_reads_bytes_are_counted_by_page_state",
         || {
             let source = Arc::new(Mem::new(vec![7; 100_100]));
-            let reader = Reader::open(source, Options::default().policy("none")).expect("opened");
+            let reader = plain(source);
             let mut buf = [0; 8192];
             let spans = spans_of(|| {
                 let mut read = |offset| reader.read_at(&mut buf, offset).expect("read");

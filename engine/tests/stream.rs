@@ -2,7 +2,7 @@
 //!
 //! No time is measured; latches control the order.
 
-use crate::common::{Rng, check_memory, named, quiet};
+use crate::common::{Rng, by, check_memory, named, quiet};
 use foreread::eventlog;
 use foreread::source::{Defaults, Mem, Sink, Source, SourceError, StreamingSource};
 use foreread::{Advice, Options, ReadError, Reader};
@@ -194,10 +194,7 @@ fn broken_streams_are_read_again_and_replay() {
     for seed in 0..6 {
         let log = dir.path().join(seed.to_string());
         let body = Body::new(u64::MAX, 3);
-        let options = Options::default()
-            .policy("linux-6.18:max=1M")
-            .cache_bytes(2 << 20)
-            .event_log(&log);
+        let options = by("linux-6.18:max=1M", 2 << 20).event_log(&log);
         let reader = Reader::open(Arc::clone(&body), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..3 {

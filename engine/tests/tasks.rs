@@ -3,7 +3,7 @@
 //!
 //! No time is measured.
 
-use crate::common::{Rng, alone, check_memory, named, opened, quiet, watch};
+use crate::common::{Rng, alone, by, check_memory, named, opened, quiet, watch};
 use foreread::source::{Mem, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Faulty, QueuedSource};
@@ -18,9 +18,7 @@ use std::time::{Duration, Instant};
 const SIZE: u64 = (8 << 20) + 77;
 
 fn options() -> Options {
-    Options::default()
-        .cache_bytes(2 << 20)
-        .policy("linux-6.18:max=128K")
+    by("linux-6.18:max=128K", 2 << 20)
 }
 
 /// What tasks can be read from: by workers, by a queue, by a ring, by the task alone.
@@ -424,28 +422,17 @@ fn growth_and_change_are_seen() {
         let source = Arc::new(Mem::new(testing::pattern(0, 10_000, 0)));
         let reader = Reader::open(Arc::clone(&source), options().threads(threads)).expect("opened");
         let mut buf = vec![0; 20_000];
-        assert_eq!(
-            pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"),
-            5_000
-        );
+        let read = |buf: &mut [u8], at| pollster::block_on(reader.read_at_async(buf, at));
+        assert_eq!(read(&mut buf, 5_000), Ok(5_000));
         source.append(&testing::pattern(10_000, 3_000, 0));
-        assert_eq!(
-            pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"),
-            8_000
-        );
+        assert_eq!(read(&mut buf, 5_000), Ok(8_000));
         testing::check(&buf[..8_000], 5_000, 0).expect("right bytes");
         source.replace(testing::pattern(0, 9_000, 1));
-        let told = pollster::block_on(reader.read_at_async(&mut buf, 8_000));
+        let told = read(&mut buf, 8_000);
         assert!(matches!(told, Err(ReadError::Changed { .. })), "{told:?}");
-        assert_eq!(
-            pollster::block_on(reader.read_at_async(&mut buf, 8_000)).expect("the new one"),
-            1_000
-        );
+        assert_eq!(read(&mut buf, 8_000), Ok(1_000), "the new one");
         testing::check(&buf[..1_000], 8_000, 1).expect("right bytes");
-        assert_eq!(
-            pollster::block_on(reader.read_at_async(&mut [], 0)).expect("nothing"),
-            0
-        );
+        assert_eq!(read(&mut [], 0), Ok(0));
     }
 }
 

@@ -2,15 +2,15 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{LoopDevice, SmallDisk, opened};
-use crate::common::{Rng, named, only, quiet, watch};
+use crate::common::{LoopDevice, SmallDisk, by, opened};
+use crate::common::{Rng, named, only, passed, quiet, watch};
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, command_flag, errno};
-use foreread::source::{Defaults, FileSource, Mem, Source, SourceError, WritableSource};
+use foreread::source::{FileSource, Mem, WritableSource};
 use foreread::{Options, Reader, WriteError};
-use foreread_testing::{self as testing, Faulty, needs, says};
+use foreread_testing::{self as testing, Faulty, Other, needs, says};
 use served::{Client, MIB, Served, has, run, writing};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn options() -> Options {
-    Options::default()
-        .cache_bytes(2 * MIB)
-        .policy("linux-6.18:max=256K")
+    by("linux-6.18:max=256K", 2 * MIB)
 }
 
 /// A file of self-naming bytes, and a server that lets clients write it.
@@ -64,7 +62,7 @@ fn every_client_reads_the_writes_of_one() {
         assert_eq!(read(&mut one, at, 9000), bytes);
         let mut all = vec![0; 9000];
         let file = std::fs::File::open(file.path()).expect("there");
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut all, at).expect("readable");
+        file.read_exact_at(&mut all, at).expect("readable");
         assert_eq!(all, bytes);
         testing::check(&read(&mut one, at - 100, 100), at - 100, 0).expect("its neighbours stay");
         testing::check(&read(&mut one, at + 9000, 5000), at + 9000, 0)
@@ -208,7 +206,7 @@ fn our_own_writes_are_no_change_and_those_of_others_are() {
         .write(true)
         .open(file.path())
         .expect("there");
-    std::os::unix::fs::FileExt::write_all_at(&other, &[9; 4096], 0).expect("written");
+    other.write_all_at(&[9; 4096], 0).expect("written");
     client.send(command::READ, 2, 7 * MIB, 4096);
     assert_eq!(client.answer(), (2, errno::ESHUTDOWN));
     assert_eq!(
@@ -257,55 +255,6 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
     }
 }
 
-/// A source whose flush fails once, as a disk's does: the system reports it once.
-struct FailsOnce(Mem, AtomicBool);
-
-impl Source for FailsOnce {
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn read_at(
-        &self,
-        bufs: &mut [std::io::IoSliceMut<'_>],
-        offset: u64,
-    ) -> Result<usize, SourceError> {
-        self.0.read_at(bufs, offset)
-    }
-
-    fn defaults(&self) -> Defaults {
-        self.0.defaults()
-    }
-
-    fn describe(&self) -> String {
-        "fails once".to_string()
-    }
-
-    fn writing(&self) -> Option<&dyn WritableSource> {
-        Some(self)
-    }
-}
-
-impl WritableSource for FailsOnce {
-    fn allow_writes(&self) -> Result<(), SourceError> {
-        self.0.allow_writes()
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        self.0.write_at(bytes, offset)
-    }
-
-    fn flush(&self) -> Result<(), SourceError> {
-        if self.1.swap(true, Ordering::SeqCst) {
-            return Ok(());
-        }
-        Err(SourceError::Io {
-            errno: 28,
-            what: "flushing".to_string(),
-        })
-    }
-}
-
 fn flush(client: &mut Client) -> u32 {
     client.send(command::FLUSH, 79, 0, 0);
     client.answer().1
@@ -330,10 +279,9 @@ fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
 /// After a flush that failed every flush fails, whichever client asked first: by FLUSH or by FUA, on an old connection or a new one.
 #[test]
 fn a_flush_error_is_kept_for_every_client() {
-    let source = Arc::new(FailsOnce(
-        Mem::new(vec![0; 1 << 20]),
-        AtomicBool::new(false),
-    ));
+    // The system reports it once.
+    let faulty = Faulty::nth_of(Mem::new(vec![0; 1 << 20]), Other::Flush, 0, false);
+    let source = Arc::new(faulty);
     let open = || {
         let reader = Reader::open(Arc::clone(&source), options()).expect("opened");
         Served::of(reader, writing())
@@ -341,20 +289,20 @@ fn a_flush_error_is_kept_for_every_client() {
     let served = open();
     let (mut one, mut other) = (served.client(), served.client());
     assert_eq!(write(&mut one, 0, &[1; 4096]), 0);
-    assert_eq!(flush(&mut other), errno::ENOSPC, "the other asks first");
+    assert_eq!(flush(&mut other), errno::EIO, "the other asks first");
     assert_eq!(
         flush(&mut one),
-        errno::ENOSPC,
+        errno::EIO,
         "and the writing client gets it as well"
     );
-    assert_eq!(write_safely(&mut one, 0, &[2; 4096]), errno::ENOSPC);
+    assert_eq!(write_safely(&mut one, 0, &[2; 4096]), errno::EIO);
     assert_eq!(
         (write(&mut one, 0, &[3; 4096]), flush(&mut one)),
-        (0, errno::ENOSPC)
+        (0, errno::EIO)
     );
     assert_eq!(
         flush(&mut served.client()),
-        errno::ENOSPC,
+        errno::EIO,
         "a new connection is the same export"
     );
     drop((one, other, served));
@@ -596,42 +544,21 @@ fn a_flush_reaches_the_file() {
         let (_file, served) = writable(1 << 20);
         let mut client = served.client();
         assert_eq!(write(&mut client, 0, &[1; 4096]), 0);
-        client.send(command::FLUSH, 1, 0, 0);
-        assert_eq!(client.answer(), (1, 0));
-        let request = foreread::nbd::wire::Request {
-            flags: command_flag::FUA,
-            command: command::WRITE,
-            cookie: 2,
-            offset: 0,
-            len: 4096,
-        };
-        client
-            .0
-            .write_all(&[&request.bytes()[..], &[2; 4096]].concat())
-            .expect("sent");
-        assert_eq!(client.answer(), (2, 0));
+        assert_eq!(flush(&mut client), 0);
+        assert_eq!(write_safely(&mut client, 0, &[2; 4096]), 0);
         return;
     }
     needs!(has("strace", "strace"));
     let log = tempfile::NamedTempFile::new().expect("a file");
     let me = std::env::current_exe().expect("a path");
-    let status = Command::new("strace")
-        .args(["-f", "-e", "trace=fdatasync", "-o"])
+    let mut strace = Command::new("strace");
+    strace
+        .args("-f -e trace=fdatasync -o".split(' '))
         .arg(log.path())
-        .arg(me)
-        .args(only(module_path!(), "a_flush_reaches_the_file"))
-        .env(CHILD, "1")
-        .output()
-        .expect("started");
-    assert!(
-        status.status.success(),
-        "{}",
-        String::from_utf8_lossy(&status.stdout)
-    );
-    let mut text = String::new();
-    std::fs::File::open(log.path())
-        .and_then(|mut f| f.read_to_string(&mut text))
-        .expect("readable");
+        .arg(me);
+    strace.args(only(module_path!(), "a_flush_reaches_the_file"));
+    passed(&strace.env(CHILD, "1").output().expect("started"));
+    let text = std::fs::read_to_string(log.path()).expect("readable");
     // A call that another thread interrupts in the log ends in a line without its bracket.
     let synced = text
         .lines()

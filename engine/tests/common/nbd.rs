@@ -1,7 +1,7 @@
 //! A server of ours in a test, a client by hand, and other people's servers. Never: a test.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use crate::common::{opened, watch};
+use crate::common::{by, opened, watch};
 use foreread::front::FrontError;
 use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, Request, command};
@@ -87,9 +87,7 @@ impl Served {
     }
 
     pub fn new(source: impl Source + 'static) -> Served {
-        let options = Options::default()
-            .cache_bytes(8 * MIB)
-            .policy("linux-6.18:max=128K");
+        let options = by("linux-6.18:max=128K", 8 * MIB);
         Served::of(opened(source, options), NbdSettings::default())
     }
 
