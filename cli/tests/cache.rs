@@ -339,45 +339,38 @@ fn texts_of_the_folder_cannot_harm_a_terminal() {
     assert!(!cache.run("list", &[]).is_done().contains("root"));
 }
 
-/// A folder of another version of the format is neither read nor changed, with and without a cache beside it.
+/// A folder of another version of the format is neither read nor changed, with and without a cache beside it; an older one is named, with
+/// how to remove it.
 #[test]
 fn a_folder_of_another_format_is_not_touched() {
-    let filled = Filled::new(&[("s3:b/a", 5000)]);
-    let newer = filled.dir.path().join("foreread-cache-9");
-    fs::create_dir(&newer).expect("made");
-    fs::write(newer.join("size"), "not ours\n").expect("written");
-    for (command, more) in [
-        ("trim", &["--size", "1"][..]),
-        ("remove", &[]),
-        ("list", &[]),
-    ] {
-        filled.run(command, more).is_done();
-        assert_eq!(files(&newer), [newer.join("size")], "{command}");
+    for (version, is_old) in [(9, false), (1, true)] {
+        let filled = Filled::new(&[("s3:b/a", 5000)]);
+        let name = format!("foreread-cache-{version}");
+        let other = filled.dir.path().join(&name);
+        fs::create_dir(&other).expect("made");
+        fs::write(other.join("size"), "not ours\n").expect("written");
+        let is_there = |command: &str| assert_eq!(files(&other), [other.join("size")], "{command}");
+        let said = filled.run("stat", &[]);
+        let words = Vec::from_iter(said.is_done().split_whitespace()).join(" ");
+        let how = format!("'rm -r {}/{name}'", filled.path());
+        assert_eq!(words.contains(&how), is_old, "{words}");
+        assert_eq!(filled.json("stat", &[])["has_old_folder"], is_old);
+        for (command, more) in [
+            ("trim", &["--size", "1"][..]),
+            ("remove", &[]),
+            ("list", &[]),
+        ] {
+            filled.run(command, more).is_done();
+            is_there(command);
+        }
+        fs::remove_dir_all(filled.dir.path().join("foreread-cache-2")).expect("removed");
+        for command in ["list", "stat", "verify", "remove"] {
+            let got = filled.run(command, &[]);
+            got.refuses(match is_old {
+                true => "foreread-cache-1 of an older version",
+                false => "it has no folder foreread-cache-2;",
+            });
+            is_there(command);
+        }
     }
-    fs::remove_dir_all(filled.dir.path().join("foreread-cache-2")).expect("removed");
-    for command in ["list", "stat", "verify", "remove"] {
-        let got = filled.run(command, &[]);
-        let refused = got.is_refused();
-        says(refused, &["it has no folder foreread-cache-2;"]);
-        assert_eq!(refused.trim_end().lines().count(), 1, "{refused}");
-        assert_eq!(files(&newer), [newer.join("size")], "{command}");
-    }
-}
-
-/// The folder of the format before is named, with how to remove it, and is neither read nor changed.
-#[test]
-fn the_folder_of_the_previous_format_is_named_and_not_touched() {
-    let filled = Filled::new(&[("s3:b/a", 5000)]);
-    let old = filled.dir.path().join("foreread-cache-1");
-    fs::create_dir(&old).expect("made");
-    fs::write(old.join("size"), "12345678").expect("written");
-    let said = filled.run("stat", &[]);
-    let how = format!("'rm -r {}/foreread-cache-1'", filled.path());
-    let words: Vec<&str> = said.is_done().split_whitespace().collect();
-    assert!(words.join(" ").contains(&how), "{}", said.out);
-    assert_eq!(filled.json("stat", &[])["has_old_folder"], true);
-    fs::remove_dir_all(filled.dir.path().join("foreread-cache-2")).expect("removed");
-    let refused = filled.run("stat", &[]);
-    refused.refuses("foreread-cache-1 of an older version");
-    assert_eq!(files(&old), [old.join("size")]);
 }

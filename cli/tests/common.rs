@@ -65,6 +65,31 @@ pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     eventually(what, || so().then_some(()));
 }
 
+/// A command with no capability, though its user is root: as any other user beside the programs of this user.
+pub fn unprivileged<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .args(words);
+    command
+}
+
+/// Ended when it is dropped.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The items of a trace, of which each has to be whole.
+pub fn items(trace: &Path, format: Option<&str>) -> impl Iterator<Item = Item> {
+    let import = open::open(&[trace.to_path_buf()], format).expect("a trace");
+    import.items.map(|item| item.expect("whole"))
+}
+
 /// The children of a process, whichever thread began them.
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
@@ -149,11 +174,8 @@ pub fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
 /// What is in a trace, by the name of the file.
 pub fn steps(trace: &Path, format: Option<&str>) -> BTreeMap<String, Vec<Step>> {
     let (mut names, mut all) = (Vec::new(), BTreeMap::<String, Vec<Step>>::new());
-    for item in open::open(&[trace.to_path_buf()], format)
-        .expect("a trace")
-        .items
-    {
-        match item.expect("whole") {
+    for item in items(trace, format) {
+        match item {
             Item::File(file) => names.push(file.name),
             Item::Record(r) => {
                 let bytes = r.returned.unwrap_or(r.len);

@@ -30,30 +30,18 @@ impl User {
 
     /// Rows and notes of a comparison.
     fn compares(&self, policy: &str, on: &str, more: &[&str]) -> (Vec<String>, String) {
-        let args = [
-            "compare",
-            "sequential",
-            "--on",
-            on,
-            "--size",
-            "1M",
-            "--runs",
-            "1",
-            "--json",
-            "-",
-        ];
-        let got = self.runs(policy, &[&args, more].concat());
+        let fixed = "compare sequential --size 1M --runs 1 --json - --on".split(' ');
+        let args = Vec::from_iter(fixed.chain([on]).chain(more.iter().copied()));
+        let got = self.runs(policy, &args);
         assert_eq!(got.code, Some(0), "{}", got.err);
-        let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
-        let report = &json;
+        let report = got.json();
         let rows = report["rows"]
             .as_array()
-            .unwrap_or_else(|| panic!("{json}"));
-        let rows = rows
+            .unwrap_or_else(|| panic!("{report}"));
+        let names = rows
             .iter()
-            .map(|row| row["policy"].as_str().expect("a name").to_string())
-            .collect();
-        (rows, report["notes"].to_string())
+            .map(|row| row["policy"].as_str().expect("a name").to_string());
+        (names.collect(), report["notes"].to_string())
     }
 }
 

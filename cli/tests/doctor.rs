@@ -5,6 +5,7 @@
 //! device, so the value is set in the kernel, and the rules file belongs to the test.
 
 use crate::common::{Got, LoopDisk, folder, needs, run, says, sparse, text};
+use foreread_testing::rows;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -225,90 +226,41 @@ fn the_rule_goes_by_what_udev_knows_then() {
     let md = "2e646fd5-9683-3640-07eb-4b122a858a68";
     let mdadm = "KERNEL==\"md*\", PROGRAM==\"/sbin/mdadm --detail --no-devices --export $devnode\", \
         RESULT==\"*MD_UUID=2e646fd5:96833640*\"";
-    let rows = [
-        ("sda", "", "", "E:ID_SERIAL=S1\n", "ENV{ID_SERIAL}==\"S1\""),
-        (
-            "md0",
-            "md/uuid",
-            md,
-            "",
-            &format!("ATTR{{md/uuid}}==\"{md}\""),
-        ),
-        (
-            "md1",
-            "md/level",
-            "raid0",
-            "E:MD_LEVEL=raid0\n",
-            "KERNEL==\"md1\"",
-        ),
-        // MD_UUID is of a rule of number 63, which asks mdadm; so does this one, where it is there.
-        (
-            "md2",
-            "",
-            "",
-            "E:MD_UUID=2e646fd5:96833640\n",
-            "KERNEL==\"md2\"",
-        ),
-        (
-            "dm-0",
-            "dm/uuid",
-            "LVM-abc",
-            "E:DM_NAME=vg-data\nE:DM_UUID=LVM-abc\n",
-            "ENV{DM_UUID}==\"LVM-abc\"",
-        ),
-        (
-            "bcache0",
-            "bcache/backing_dev_uuid",
-            "aa-bb",
-            "",
-            "ATTR{bcache/backing_dev_uuid}==\"aa-bb\"",
-        ),
-        (
-            "bcache1",
-            "",
-            "",
-            "E:CACHED_UUID=cc-dd\n",
-            "ENV{CACHED_UUID}==\"cc-dd\"",
-        ),
-        (
-            "zd0",
-            "",
-            "",
-            "S:zvol/tank/vm\nS:tank/vm\n",
-            "SYMLINK==\"zvol/tank/vm\"",
-        ),
-        (
-            "rbd0",
-            "",
-            "",
-            "S:rbd/pool/image\nE:ID_PATH=x\n",
-            "SYMLINK==\"rbd/pool/image\"",
-        ),
-        (
-            "loop9",
-            "loop/backing_file",
-            "/var/lib/a b*.img",
-            "",
-            "ATTR{loop/backing_file}==\"/var/lib/a b?.img\"",
-        ),
-        ("loop8", "", "", "", "KERNEL==\"loop8\""),
-    ];
-    for (n, (name, file, text, known, _)) in rows.iter().enumerate() {
+    // A disk, a file of its sysfs, what is in it, what udev has noted (`, ` is a line's end), and the condition.
+    let table = format!(
+        r#"sda | | | E:ID_SERIAL=S1 | ENV{{ID_SERIAL}}=="S1"
+        md0 | md/uuid | {md} | | ATTR{{md/uuid}}=="{md}"
+        md1 | md/level | raid0 | E:MD_LEVEL=raid0 | KERNEL=="md1"
+        md2 | | | E:MD_UUID=2e646fd5:96833640 | KERNEL=="md2"
+        dm-0 | dm/uuid | LVM-abc | E:DM_NAME=vg-data, E:DM_UUID=LVM-abc | ENV{{DM_UUID}}=="LVM-abc"
+        bcache0 | bcache/backing_dev_uuid | aa-bb | | ATTR{{bcache/backing_dev_uuid}}=="aa-bb"
+        bcache1 | | | E:CACHED_UUID=cc-dd | ENV{{CACHED_UUID}}=="cc-dd"
+        zd0 | | | S:zvol/tank/vm, S:tank/vm | SYMLINK=="zvol/tank/vm"
+        rbd0 | | | S:rbd/pool/image, E:ID_PATH=x | SYMLINK=="rbd/pool/image"
+        loop9 | loop/backing_file | /var/lib/a b*.img | | ATTR{{loop/backing_file}}=="/var/lib/a b?.img"
+        loop8 | | | | KERNEL=="loop8""#
+    );
+    let table = Vec::from_iter(rows::<5>(&table));
+    for (n, [name, file, text, known, _]) in table.iter().enumerate() {
         machine.disk(name, &format!("9:{n}"), [65_536, 0, 32 << 20, 4096]);
         if !file.is_empty() {
             machine.write(&format!("sys/block/{name}/{file}"), format!("{text}\n"));
         }
         if !known.is_empty() {
-            machine.write(&format!("run/udev/data/b9:{n}"), known);
+            machine.write(
+                &format!("run/udev/data/b9:{n}"),
+                known.replace(", ", "\n") + "\n",
+            );
         }
     }
     let is_rule = |name: &str, rule: &str| {
         let condition = format!("ENV{{DEVTYPE}}==\"disk\", {rule}, ATTR{{queue/read_ahead_kb}}");
         machine.prints(&format!("--fix {name} --to 1M --dry-run"), &[&condition]);
     };
-    for (name, .., rule) in rows {
+    for [name, .., rule] in table {
         is_rule(name, rule);
     }
+    // MD_UUID is of a rule of number 63, which asks mdadm; so does this one, where it is there.
     machine.write("sbin/mdadm", "");
     is_rule("md2", mdadm);
 }
@@ -328,14 +280,9 @@ fn watch_shows_what_disks_read_and_what_doctor_says() {
     stat("sda", 10);
     stat("sdb", 10);
     let mut watch = Command::new(FOREREAD);
-    watch.args([
-        "watch",
-        "--root",
-        machine.root(),
-        "--every",
-        "200ms",
-        "--json",
-    ]);
+    watch
+        .args(["watch", "--root", machine.root()])
+        .args(["--every", "200ms", "--json"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
     let mut sums = [0; 3];

@@ -30,14 +30,18 @@ const CSV: &str = "start_ns,end_ns,file,file_size,open,op,offset,length,returned
 ";
 
 /// What the command prints that is run in this folder.
-fn done_in(dir: &Path, words: &[&str]) -> String {
+fn done_in(dir: &Path, words: &str) -> String {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
     let variables = std::env::vars_os().map(|(name, _)| name);
     for name in variables.filter(|name| name.to_string_lossy().starts_with("FOREREAD_")) {
         command.env_remove(name);
     }
     command.env("XDG_CONFIG_HOME", "/dev/null");
-    let done = command.current_dir(dir).args(words).assert().success();
+    let done = command
+        .current_dir(dir)
+        .args(words.split(' '))
+        .assert()
+        .success();
     String::from_utf8(done.get_output().stdout.clone()).expect("text")
 }
 
@@ -54,32 +58,17 @@ fn opened(dir: &Path) -> DiskCache {
 /// Writes one of each.
 fn write(dir: &Path) {
     fs::create_dir_all(dir).expect("made");
-    let run = |words: &[&str]| drop(done_in(dir, words));
+    let run = |words: &str| drop(done_in(dir, words));
     fs::write(dir.join("t.csv"), CSV).expect("written");
     fs::write(dir.join("golden.bin"), vec![b'g'; 1 << 20]).expect("written");
     let header = r#"{"w":{"dtype":"U8","shape":[1000],"data_offsets":[0,1000]}}"#;
     let len = (header.len() as u64).to_le_bytes();
     let model = [&len[..], header.as_bytes(), &[0; 1000]].concat();
     fs::write(dir.join("m.safetensors"), model).expect("written");
-    run(&["trace", "import", "t.csv", "--out", "trace.frt"]);
-    run(&[
-        "plan",
-        "--format",
-        "safetensors",
-        "m.safetensors",
-        "-o",
-        "m.plan",
-    ]);
-    run(&["probe", "model:rbd", "-o", "model.toml"]);
-    let logged = [
-        "compare",
-        "trace.frt",
-        "--on",
-        "golden.bin",
-        "--policy",
-        "none",
-    ];
-    run(&[&logged[..], &["--runs", "1", "--event-log", "."]].concat());
+    run("trace import t.csv --out trace.frt");
+    run("plan --format safetensors m.safetensors -o m.plan");
+    run("probe model:rbd -o model.toml");
+    run("compare trace.frt --on golden.bin --policy none --runs 1 --event-log .");
     fs::rename(dir.join("trace.frt-none-0.log"), dir.join("none.events")).expect("a log");
     for scratch in ["t.csv", "golden.bin", "m.safetensors"] {
         fs::remove_file(dir.join(scratch)).expect("removed");
@@ -124,31 +113,19 @@ fn read(golden: &Path) {
     let scratch = tempfile::tempdir().expect("a folder");
     let dir = scratch.path().join("g");
     copy(golden, &dir);
-    let done = |words: &[&str]| done_in(&dir, words);
-    let trace = done(&["trace", "info", "trace.frt"]);
-    assert!(trace.contains("3: 3 reads (0.27 MB)"), "{trace}");
-    let plan = done(&["trace", "info", "m.plan"]);
+    let done = |words: &str| done_in(&dir, words);
+    says(&done("trace info trace.frt"), &["3: 3 reads (0.27 MB)"]);
+    let plan = done("trace info m.plan");
     says(&plan, &["plan: 1 range of 1 file (1067 bytes), of headers"]);
-    let model = [
-        "compare",
-        "random:count=16",
-        "--on",
-        "model:model.toml",
-        "--size",
-        "1M",
-    ];
-    let compared = done(
-        &[
-            &model[..],
-            &["--runs", "1", "--policy", "none", "--json", "-"],
-        ]
-        .concat(),
-    );
-    assert!(compared.contains("foreread.compare/1"), "{compared}");
+    let more = "--size 1M --runs 1 --policy none --json -";
+    let compared = done(&format!(
+        "compare random:count=16 --on model:model.toml {more}"
+    ));
+    says(&compared, &["foreread.compare/1"]);
     let log = fs::read(dir.join("none.events")).expect("a log");
     let checked = foreread::eventlog::check_log(&log[..]).expect("it is read");
     assert!(checked.events >= 9 && checked.actions >= 6, "{checked:?}");
-    let stat = done(&["cache", "stat", "cache", "--json"]);
+    let stat = done("cache stat cache --json");
     let stat: serde_json::Value = serde_json::from_str(&stat).expect("JSON");
     assert_eq!(
         ["versions", "held_bytes", "listings"].map(|key| stat[key].as_u64()),

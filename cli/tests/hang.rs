@@ -3,14 +3,10 @@
 //!
 //! Needs FUSE and root; `run` and `record` also need tracefs. Otherwise the tests are skipped.
 
-use crate::common::{first_line, needs, says};
+use crate::common::{Running, can_mount, eventually, first_line, needs, says, text, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Only a test that fails takes so long.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// A mount whose server is stopped, until it is dropped.
 struct Silent {
@@ -20,15 +16,9 @@ struct Silent {
 
 impl Silent {
     fn new(source: &Path) -> Option<Silent> {
-        let can = Path::new("/dev/fuse").exists()
-            && Command::new("fusermount3").arg("-V").output().is_ok();
-        let stacks = fs::read_to_string("/proc/self/stack").is_ok();
-        let root = Command::new("id")
-            .arg("-u")
-            .output()
-            .is_ok_and(|out| out.stdout == b"0\n");
-        if !(can && root && stacks) {
-            println!("skipped: needs /dev/fuse, fuse3, root and /proc/PID/stack");
+        can_mount().then_some(())?;
+        if fs::read_to_string("/proc/self/stack").is_err() {
+            println!("skipped: needs root and /proc/PID/stack");
             return None;
         }
         let dir = tempfile::tempdir().expect("a folder");
@@ -38,11 +28,8 @@ impl Silent {
             .arg(source)
             .arg(dir.path())
             .args(["--attr-ttl", "0s"]);
-        let mut server = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("started");
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = command.spawn().expect("started");
         let line = first_line(&mut server);
         assert!(!line.is_empty(), "not mounted");
         let silent = Silent { server, dir };
@@ -53,11 +40,7 @@ impl Silent {
             fs::read_to_string(&stat)
                 .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|s| s.starts_with(" T")))
         };
-        let until = Instant::now() + LONGEST;
-        while !is_stopped() {
-            assert!(Instant::now() < until, "the server does not stop");
-            std::thread::yield_now();
-        }
+        wait_until("the server stops", is_stopped);
         Some(silent)
     }
 
@@ -100,22 +83,11 @@ fn start(arguments: &[&str]) -> Child {
 }
 
 /// The exit code, 128 and the signal, and what it said. Only a test that fails comes to the end of the wait.
-fn ended(mut child: Child) -> (i32, String) {
+fn ended(child: Child) -> (i32, String) {
     use std::os::unix::process::ExitStatusExt;
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("waited") {
-            break status;
-        }
-        if begun.elapsed() > LONGEST {
-            let _ = child.kill();
-            panic!("it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let mut err = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut err)
-        .expect("text");
+    let mut child = Running(child);
+    let status = eventually("it ends", || child.0.try_wait().expect("waited"));
+    let err = std::io::read_to_string(child.0.stderr.take().expect("piped")).expect("text");
     (
         status
             .code()
@@ -139,15 +111,10 @@ fn waits_for_it(child: &mut Child) {
         all.filter_map(|task| fs::read_to_string(task.path().join("stack")).ok())
             .any(|stack| stack.contains("fuse"))
     };
-    let until = Instant::now() + LONGEST;
-    while !waits() {
-        assert!(
-            Instant::now() < until,
-            "no thread waits for the file system"
-        );
+    wait_until("a thread waits for the file system", || {
         assert!(child.try_wait().expect("waited").is_none(), "it has ended");
-        std::thread::yield_now();
-    }
+        waits()
+    });
 }
 
 #[test]
@@ -157,24 +124,17 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
         fs::write(source.path().join(name), vec![7; 1 << 20]).expect("room");
     }
     needs!(let silent = Silent::new(source.path()));
-    let (a, b) = (
-        silent.path("a").display().to_string(),
-        silent.path("b").display().to_string(),
-    );
-    let plan = source.path().join("plan");
+    let (a, b) = (silent.path("a"), silent.path("b"));
+    let (a, b, plan) = (text(&a), text(&b), source.path().join("plan"));
     let head = "foreread-plan 1\nruns: 1\nfiles: 2\nranges: 2\n";
     let ranges = "r 0 0 1048576 - - - 1 0\nr 1 0 1048576 - - - 1 0\n";
-    fs::write(
-        &plan,
-        format!("{head}f 1048576 - {a}\nf 1048576 - {b}\n{ranges}end\n"),
-    )
-    .expect("room");
-    let plan = plan.display().to_string();
-    let trace = source.path().join("t.frt").display().to_string();
-
+    let lines = format!("{head}f 1048576 - {a}\nf 1048576 - {b}\n{ranges}end\n");
+    fs::write(&plan, lines).expect("room");
+    let (plan, trace) = (text(&plan), source.path().join("t.frt"));
+    let trace = text(&trace);
     let (code, err) = ended(start(&[
         "replay",
-        &plan,
+        plan,
         "--",
         "sh",
         "-c",
@@ -183,7 +143,7 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     assert_eq!(code, 3, "{err}");
     says(&err, &["reads were given up: the storage did not answer"]);
     for (name, number) in [("-INT", 2), ("-TERM", 15)] {
-        let mut alone = start(&["replay", &plan]);
+        let mut alone = start(&["replay", plan]);
         waits_for_it(&mut alone);
         signal(name, &alone);
         let (code, err) = ended(alone);
@@ -191,33 +151,33 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     }
     // The list of files is not even made.
     for arguments in [
-        &["warm", &a, &b][..],
-        &["plan", "--format", "zip", &a, "-o", &trace],
+        &["warm", a, b][..],
+        &["plan", "--format", "zip", a, "-o", trace],
     ] {
         let mut child = start(arguments);
         waits_for_it(&mut child);
         signal("-INT", &child);
         assert_eq!(ended(child).0, 130, "{arguments:?}");
     }
-    let (code, err) = ended(start(&[
+    let reported = [
         "replay",
-        &plan,
+        plan,
         "--report",
         "--",
         "sh",
         "-c",
         &until_it_waits(4),
-    ]));
+    ];
+    let (code, err) = ended(start(&reported));
     assert_eq!(code, 4, "{err}");
     // The program itself waits for the file system, and is ended from outside.
     for arguments in [
         &["run", "-q"][..],
         &["run", "-q", "--by", "sample"],
-        &["record", "--by", "trace", "-q", "-o", &trace],
+        &["record", "--by", "trace", "-q", "-o", trace],
     ] {
-        let (code, err) = ended(start(
-            &[arguments, &["--", "timeout", "0.5", "cat", &a]].concat(),
-        ));
+        let words = [arguments, &["--", "timeout", "0.5", "cat", a]].concat();
+        let (code, err) = ended(start(&words));
         if code == 3 {
             println!("skipped: needs root, tracefs and the initial PID namespace");
             continue;

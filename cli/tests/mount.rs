@@ -1,13 +1,15 @@
 //! Tests `foreread mount` as users run it: it reports the mount, and unmounts after one signal, after two, or when it is killed.
 //! The systemd units have the rights that SECURITY.md states, and a mount works with these rights.
 
-use crate::common::{Server, can_mount, first_line, foreread, needs, says, signal};
-use foreread_trace::Item;
+use crate::common::{
+    Got, Server, can_mount, eventually, first_line, foreread, has, needs, ranges, says, signal,
+    steps, text, wait_until,
+};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A mount by the command; taken away and ended, whatever happens.
 struct Mounted {
@@ -27,19 +29,19 @@ impl Mounted {
         let dir = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
         let command = command.arg("mount").arg(source).arg(dir.path()).args(more);
-        let mut process = command
+        let command = command
             .envs(variables)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
+            .stderr(Stdio::piped());
+        let mut process = command.spawn().expect("started");
         let line = first_line(&mut process);
         let err = BufReader::new(process.stderr.take().expect("piped"));
+        let begin = String::new();
         let mut mounted = Mounted {
             process,
             err,
             dir,
-            begin: String::new(),
+            begin,
         };
         if line.trim_end() != mounted.dir.path().display().to_string() {
             let mut err = String::new();
@@ -48,11 +50,8 @@ impl Mounted {
         }
         // The last line before that says what the policy is.
         while !mounted.begin.contains("foreread: policy ") {
-            assert!(
-                mounted.err.read_line(&mut mounted.begin).expect("a line") > 0,
-                "{}",
-                mounted.begin
-            );
+            let read = mounted.err.read_line(&mut mounted.begin).expect("a line");
+            assert!(read > 0, "{}", mounted.begin);
         }
         mounted
     }
@@ -63,14 +62,7 @@ impl Mounted {
 
     /// Waits for the end with a timeout; returns what stderr had.
     fn ended(mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.process.try_wait().expect("waited") {
-                break status;
-            }
-            assert!(start.elapsed() < Duration::from_secs(30), "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = eventually("it ends", || self.process.try_wait().expect("waited"));
         let mut text = String::new();
         self.err.read_to_string(&mut text).expect("text");
         (status, text)
@@ -81,13 +73,14 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let mut command = Command::new("fusermount3");
-        let _ = command
-            .args(["-u", "-z", "-q"])
-            .arg(self.dir.path())
-            .stderr(Stdio::null())
-            .status();
+        take_away(self.dir.path());
     }
+}
+
+fn take_away(dir: &Path) {
+    let mut command = Command::new("fusermount3");
+    let command = command.args(["-u", "-z", "-q"]).arg(dir);
+    let _ = command.stderr(Stdio::null()).status();
 }
 
 fn source() -> tempfile::TempDir {
@@ -152,39 +145,6 @@ fn a_mount_has_the_memory_that_its_readers_need() {
     );
 }
 
-/// One file, by the usual command.
-#[test]
-fn a_single_file_is_a_folder_with_that_file() {
-    needs!(can_mount());
-    let source = source();
-    let mounted = Mounted::new(
-        &source.path().join("file"),
-        &["--cache", "16M", "--policy", "none"],
-    );
-    let names: Vec<_> = fs::read_dir(mounted.dir.path())
-        .expect("listed")
-        .map(|e| e.expect("one").file_name())
-        .collect();
-    assert_eq!(names, ["file"]);
-    assert_eq!(
-        fs::read(mounted.dir.path().join("file"))
-            .expect("read")
-            .len(),
-        3_000_000
-    );
-    let unmounted = Command::new("fusermount3")
-        .arg("-u")
-        .arg(mounted.dir.path())
-        .status()
-        .expect("fusermount3");
-    assert!(unmounted.success());
-    let (status, err) = mounted.ended();
-    assert!(
-        status.success(),
-        "unmounted by another program is a good end: {err}"
-    );
-}
-
 /// The process of a mount that was taken away ends late; what was mounted at the place meanwhile stays.
 #[test]
 fn the_end_of_a_mount_does_not_unmount_the_next_one() {
@@ -222,11 +182,8 @@ fn busy_it_is_detached_and_a_second_signal_ends_it() {
         fs::read_dir(mounted.dir.path()).expect("a folder").count(),
         0
     );
-    let mut bytes = Vec::new();
-    assert_eq!(
-        file.read_to_end(&mut bytes).expect("still served"),
-        3_000_000
-    );
+    let read = std::io::copy(&mut file, &mut std::io::sink());
+    assert_eq!(read.expect("still served"), 3_000_000);
     mounted.signal("-TERM");
     let (status, err) = mounted.ended();
     assert_eq!(status.code(), Some(143), "{err}");
@@ -247,39 +204,23 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
     mounted.signal("-KILL");
     let dead = |error: std::io::Error| error.raw_os_error() == Some(107);
-    let start = Instant::now();
-    while !fs::read_dir(mounted.dir.path()).is_err_and(dead) {
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "the mount of a killed process answers"
-        );
-    }
+    let answer = || fs::read_dir(mounted.dir.path());
+    wait_until("a killed process answers no more", || {
+        answer().is_err_and(dead)
+    });
     assert!(file.read(&mut [0; 10]).is_err());
-    let again = foreread([
-        Path::new("mount").as_os_str(),
-        source.path().as_os_str(),
-        mounted.dir.path().as_os_str(),
-    ]);
+    let again = foreread(["mount", text(source.path()), text(mounted.dir.path())]);
     let line = again.is_refused();
-    assert!(
-        line.starts_with(
-            "foreread: the folder is still mounted, but the server of this mount has ended: "
-        ),
-        "{line}"
-    );
+    let begin = "foreread: the folder is still mounted, but the server of this mount has ended: ";
+    assert!(line.starts_with(begin), "{line}");
     let remedy = line.split('\'').nth(1).expect("a command").to_string();
     drop(file);
-    let helped = Command::new("sh")
-        .args(["-c", &remedy])
-        .status()
-        .expect("a shell");
-    assert!(helped.success(), "what it says helps: {remedy}");
-    assert_eq!(
-        fs::read_dir(mounted.dir.path())
-            .expect("a folder again")
-            .count(),
-        0
+    let helped = Command::new("sh").args(["-c", &remedy]).status();
+    assert!(
+        helped.expect("a shell").success(),
+        "what it says helps: {remedy}"
     );
+    assert_eq!(answer().expect("a folder again").count(), 0);
 }
 
 /// A bucket is mounted whatever its keys are; those that are left out are named once, with the policy's value before.
@@ -298,36 +239,22 @@ fn odd_keys_are_named_once() {
         &["--attr-ttl", "0s"],
         server.variables(),
     );
-    says(&mounted.begin, &["policy auto:max-overfetch=2;"]);
-    says(
-        &mounted.begin,
-        &["at most 16 requests at once (default for kind object)"],
-    );
+    let limit = "at most 16 requests at once (default for kind object)";
+    says(&mounted.begin, &["policy auto:max-overfetch=2;", limit]);
+    let dir = mounted.dir.path().join("dir");
     for _ in 0..2 {
-        let names: Vec<_> = fs::read_dir(mounted.dir.path().join("dir"))
-            .expect("listed")
-            .map(|e| e.expect("one").path())
-            .collect();
-        assert_eq!(
-            names,
-            ["dir/a", "dir/x"].map(|name| mounted.dir.path().join(name))
-        );
+        let entries = fs::read_dir(&dir).expect("listed");
+        let names = Vec::from_iter(entries.map(|entry| entry.expect("one").file_name()));
+        assert_eq!(names, ["a", "x"]);
     }
-    assert_eq!(
-        fs::read(mounted.dir.path().join("dir/a")).expect("read"),
-        b"bytes"
-    );
+    assert_eq!(fs::read(dir.join("a")).expect("read"), b"bytes");
     mounted.signal("-TERM");
     let (status, err) = mounted.ended();
     assert!(status.success(), "{err}");
     assert_eq!(err.matches("left out 4 keys").count(), 1, "{err}");
     let hidden = "left out 1 objects hidden by a folder of the same name";
     assert_eq!(err.matches(hidden).count(), 1, "{err}");
-    assert!(err.contains(": \"dir/x\"\n"), "{err}");
-    assert!(
-        err.contains(r#""dir/b\nc""#) && err.contains(r#""dir//""#),
-        "{err}"
-    );
+    says(&err, &[": \"dir/x\"\n", r#""dir/b\nc""#, r#""dir//""#]);
 }
 
 /// A repository of a hub: a plan of a header there, which reads nothing else, is followed by a mount of all of it. The token is in a file, and
@@ -364,14 +291,12 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
         .envs(variables.clone())
         .output()
         .expect("it ended");
-    let (text, error) = (
-        String::from_utf8_lossy(&out.stdout),
-        String::from_utf8_lossy(&out.stderr),
-    );
-    assert!(out.status.success(), "{error}");
-    says(&text, &["2 ranges of 1 file (3.15 MB), of headers"]);
+    let got = Got::from(&out);
     let next = format!("next: foreread mount {name} DIR --plan {plan}");
-    assert!(text.contains(&next), "{text}");
+    says(
+        got.is_done(),
+        &["2 ranges of 1 file (3.15 MB), of headers", &next],
+    );
     let bytes = hub.content_seen().len();
     assert!(bytes <= 4, "{bytes} requests for a header");
     needs!(can_mount());
@@ -382,30 +307,17 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
         seen.header("range")
             .is_some_and(|range| range.ends_with(&last))
     };
-    let start = std::time::Instant::now();
-    while !hub.content_seen().iter().any(is_last) {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the plan is not followed"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the plan is followed", || {
+        hub.content_seen().iter().any(is_last)
+    });
     let dir = mounted.dir.path();
     assert!(fs::read(dir.join("dir/model.safetensors")).expect("read") == model);
     assert_eq!(fs::read(dir.join("config.json")).expect("read"), b"{}");
     mounted.signal("-TERM");
     let (status, err) = mounted.ended();
     assert!(status.success(), "{err}");
-    assert!(
-        hub.content_seen()
-            .iter()
-            .all(|seen| seen.header("authorization").is_none())
-    );
-    assert!(
-        hub.hub_seen()
-            .iter()
-            .all(|seen| seen.header("authorization").is_some())
-    );
+    let is_signed = |seen: &foreread_testing::ServedRequest| seen.header("authorization").is_some();
+    assert!(!hub.content_seen().iter().any(is_signed) && hub.hub_seen().iter().all(is_signed));
 }
 
 /// What the kernel asks a mount for is in the trace when it is gone, under the file's name.
@@ -420,24 +332,9 @@ fn reads_through_a_mount_are_recorded() {
     mounted.signal("-TERM");
     let (status, said) = mounted.ended();
     assert!(status.success(), "{said}");
-    let import = foreread_trace::open(std::slice::from_ref(&path), None).expect("a trace");
-    let items: Vec<Item> = import.items.map(|item| item.expect("readable")).collect();
-    let Item::File(file) = &items[0] else {
-        panic!("a file comes first: {items:?}")
-    };
-    assert_eq!((file.name.as_str(), file.size), ("file", Some(3_000_000)));
-    let mut ranges: Vec<(u64, u64)> = (items[1..].iter())
-        .map(|item| match item {
-            Item::Record(r) => (r.offset, r.offset + r.returned.unwrap_or(r.len)),
-            Item::File(_) => panic!("one file was read"),
-        })
-        .collect();
-    ranges.sort_unstable();
-    let end = ranges.iter().fold(
-        0,
-        |end, &(from, to)| if from <= end { end.max(to) } else { end },
-    );
-    assert_eq!(end, 3_000_000, "every byte was asked for: {ranges:?}");
+    let all = ranges(steps(&path, None));
+    let whole = std::iter::once(("file".to_string(), vec![(0, 3_000_000)]));
+    assert_eq!(all, whole.collect(), "every byte was asked for");
 }
 
 /// A folder that is mounted in the background; taken away whatever happens.
@@ -457,9 +354,7 @@ impl Detached {
 
 impl Drop for Detached {
     fn drop(&mut self) {
-        let mut command = Command::new("fusermount3");
-        let command = command.args(["-u", "-z", "-q"]).arg(self.0.path());
-        let _ = command.stderr(Stdio::null()).status();
+        take_away(self.0.path());
     }
 }
 
@@ -596,38 +491,26 @@ fn fstab_mounts_by_the_script() {
     let file = source.path().join("variables");
     fs::write(&file, "FOREREAD_POLICY=none\n").expect("room");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/mount.fuse.foreread");
-    let mount = |options: &str| {
+    let mount = |source: &Path, dir: &Path, more: &[&str]| {
         let mut command = Command::new(&script);
-        let command = command
-            .arg(source.path())
-            .arg(dir.path())
-            .args(["-o", options]);
+        let command = command.arg(source).arg(dir).args(more);
         let command = command.env("FOREREAD", env!("CARGO_BIN_EXE_foreread"));
-        let output = command.output().expect("a shell");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said)
+        let got = Got::from(&command.output().expect("a shell"));
+        (got.code, got.err)
     };
-    let (code, said) = mount("noatime,chache=1G");
+    let of_source = |options: &str| mount(source.path(), dir.path(), &["-o", options]);
+    let (code, said) = of_source("noatime,chache=1G");
     assert!(
         code == Some(32) && said.contains("'--cache'"),
         "{code:?} {said}"
     );
-    let (code, said) = mount(&format!("ro,_netdev,env={}", file.display()));
+    let (code, said) = of_source(&format!("ro,_netdev,env={}", file.display()));
     let mounted = Detached(dir);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("policy none;"), "{said}");
     assert!(is_mounted(mounted.0.path()));
     // 'mount -a' mounts it once, and another source not at all.
-    let again = |source: &Path, more: &[&str]| {
-        let mut command = Command::new(&script);
-        let command = command.arg(source).arg(mounted.0.path()).args(more);
-        let command = command.env("FOREREAD", env!("CARGO_BIN_EXE_foreread"));
-        let output = command.output().expect("a shell");
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
-    };
+    let again = |source: &Path, more: &[&str]| mount(source, mounted.0.path(), more);
     let other = tempfile::tempdir().expect("a folder");
     assert_eq!(again(source.path(), &["-o", "ro"]).0, Some(0));
     let (code, said) = again(other.path(), &["-o", "ro"]);
@@ -665,38 +548,9 @@ fn values(unit: &str, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn units_have_the_documented_rights() {
-    let told = of_repository("SECURITY.md");
-    let serve = of_repository("contrib/systemd/foreread-serve@.service");
-    assert_eq!(values(&serve, "User"), ["foreread"]);
-    assert_eq!(values(&serve, "NoNewPrivileges"), ["yes"]);
-    let mount = of_repository("contrib/systemd/foreread-mount@.service");
-    assert!(values(&mount, "User").is_empty());
-    assert_eq!(values(&mount, "NoNewPrivileges"), ["yes"]);
-    let [rights] = &values(&mount, "CapabilityBoundingSet")[..] else {
-        panic!("one line");
-    };
-    let rights: Vec<String> = rights
-        .split(' ')
-        .map(|right| format!("`{right}`"))
-        .collect();
-    assert!(told.contains(&rights.join(" and ")), "{rights:?}");
-    assert_eq!(rights.len(), 2);
-    // With these the mount would be in a private mount namespace.
-    let private = ["Protect", "Private", "ReadOnlyPaths", "TemporaryFileSystem"];
-    let found = mount
-        .lines()
-        .find(|line| private.iter().any(|key| line.starts_with(key)));
-    assert_eq!(found, None);
-}
-
-#[test]
 fn a_mount_needs_no_more_rights_than_its_unit_has() {
     needs!(can_mount());
-    if Command::new("setpriv").arg("--version").output().is_err() {
-        println!("skipped: needs setpriv");
-        return;
-    }
+    needs!(has(&["setpriv", "--version"]));
     let rights = values(
         &of_repository("contrib/systemd/foreread-mount@.service"),
         "CapabilityBoundingSet",
@@ -720,8 +574,12 @@ fn a_mount_needs_no_more_rights_than_its_unit_has() {
     }
     let mut command = Command::new("setpriv");
     command.arg(format!("--bounding-set=-all,{}", rights.join(",")));
-    command.args(["--inh-caps=-all", "--no-new-privs"]);
-    command.arg(env!("CARGO_BIN_EXE_foreread")).arg("mount");
+    command.args([
+        "--inh-caps=-all",
+        "--no-new-privs",
+        env!("CARGO_BIN_EXE_foreread"),
+        "mount",
+    ]);
     command
         .arg(&source)
         .arg(&dir)

@@ -1,17 +1,12 @@
 //! Tests of `plan`, `replay` and `warm`: plans from headers and from recorded runs, and reading them into the page cache.
 
-use crate::common::{Got, foreread, run, says, text, wait_until};
+use crate::common::{Got, folder, foreread, run, says, text, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// A folder whose files have pages that can be dropped.
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
-}
 
 /// A safetensors file with the tensors `a` and `b` of 3 MiB each.
 fn model(at: &Path) -> PathBuf {

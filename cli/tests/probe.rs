@@ -1,14 +1,13 @@
 //! End-to-end tests of `foreread probe`: a file, a model, a model file, and refused input.
 
-use crate::common::{foreread, says};
+use crate::common::{LoopDisk, foreread, needs, run, says, text};
+use serde_json::Value;
 use std::path::Path;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-fn json(out: &str) -> serde_json::Value {
-    serde_json::from_str(out).expect("JSON")
+fn json(words: &str) -> Value {
+    let got = run(words);
+    got.is_done();
+    got.json()
 }
 
 /// Stdout may be closed before its end, as by `| head -1`.
@@ -45,16 +44,14 @@ fn a_model_is_probed_written_and_simulated() {
         assert!(out.contains(part), "{part}\n{out}");
     }
     let times = |model: &str| {
-        let got = foreread(
-            format!("compare sequential --on {model} --size 8M --runs 2 --json -").split(' '),
-        );
-        json(got.is_done())["rows"][0]["time_s"]["mean"]
-            .as_f64()
-            .expect("a time")
+        let json = json(&format!(
+            "compare sequential --on {model} --size 8M --runs 2 --json -"
+        ));
+        json["rows"][0]["time_s"]["mean"].as_f64().expect("a time")
     };
     let (real, again) = (
         times("model:usb-2g"),
-        times(&format!("model:{}", path.display())),
+        times(&format!("model:{}", text(&path))),
     );
     assert!((again / real - 1.0).abs() < 0.1, "{again} {real}");
 }
@@ -63,36 +60,20 @@ fn a_model_is_probed_written_and_simulated() {
 fn a_preset_is_printed_as_a_file_that_is_read_back() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("rbd.toml");
-    std::fs::write(
-        &path,
-        foreread(["list", "models", "--toml", "rbd"]).is_done(),
-    )
-    .expect("written");
+    std::fs::write(&path, run("list models --toml rbd").is_done()).expect("written");
     let on = format!("model:{}", path.display());
-    let run = |on: &str| {
-        json(
-            foreread([
-                "compare", "boot-ide", "--on", on, "--runs", "2", "--json", "-",
-            ])
-            .is_done(),
-        )
+    let time = |on: &str| {
+        let json = json(&format!("compare boot-ide --on {on} --runs 2 --json -"));
+        json["rows"][1]["time_s"].clone()
     };
-    assert_eq!(
-        run(&on)["rows"][1]["time_s"],
-        run("model:rbd")["rows"][1]["time_s"]
-    );
-    assert!(
-        foreread(["list", "models", "--toml", "rdb"])
-            .is_refused()
-            .contains("nearest: rbd")
-    );
+    assert_eq!(time(&on), time("model:rbd"));
+    run("list models --toml rdb").refuses("nearest: rbd");
     std::fs::write(&path, "schema = 1\n").expect("written");
-    for args in [
-        ["compare", "--on", on.as_str()],
-        ["probe", on.as_str(), "--seconds=1"],
+    for line in [
+        format!("compare --on {on}"),
+        format!("probe {on} --seconds=1"),
     ] {
-        let got = foreread(args);
-        says(got.is_refused(), &["bad model file", "line 1"]);
+        says(run(line).is_refused(), &["bad model file", "line 1"]);
     }
 }
 
@@ -107,72 +88,47 @@ fn a_file_is_probed() {
         .collect();
     std::fs::write(&path, &bytes).expect("written");
     let model = dir.path().join("disk.toml");
-    let is_deep = |points: &[serde_json::Value]| {
+    let is_deep = |json: &Value| {
+        let points = json["points"].as_array().expect("an array");
         points.iter().any(|p| p["depth"] == 64)
             && points.iter().any(|p| p["request_bytes"] == 8 << 20)
     };
+    let (file, toml) = (text(&path), text(&model));
     let ask = |seconds| {
-        foreread(
-            format!(
-                "probe {} --seconds {seconds} -o {} --force --json -",
-                path.display(),
-                model.display()
-            )
-            .split(' '),
-        )
+        run(format!(
+            "probe {file} --seconds {seconds} -o {toml} --force --json -"
+        ))
     };
-    let mut got = ask("1");
+    let mut got = ask(1);
     // One second is too short for every point while the disk is busy with something else.
-    if got.code == Some(0)
-        && !json(&got.out)["points"]
-            .as_array()
-            .is_some_and(|points| is_deep(points))
-    {
-        got = ask("30");
+    if got.code == Some(0) && !is_deep(&got.json()) {
+        got = ask(30);
     }
     if got.code == Some(2) && got.err.contains("O_DIRECT") {
         assert!(got.err.contains("--buffered"), "{}", got.err);
         println!("skipped: needs direct I/O below {}", dir.path().display());
         return;
     }
-    let probe = json(got.is_done());
+    got.is_done();
+    let probe = got.json();
     assert_eq!(
         (&probe["schema"], &probe["direct"]),
         (&"foreread.probe/1".into(), &true.into())
     );
+    assert!(is_deep(&probe), "{probe}");
     let points = probe["points"].as_array().expect("an array");
-    assert!(is_deep(points), "{points:?}");
-    assert!(points.iter().all(|p| {
-        p["throughput_mb_s"]["median"]
-            .as_f64()
-            .is_some_and(|v| v > 0.0)
-    }));
+    let is_some = |of: &Value| of["median"].as_f64().is_some_and(|number| number > 0.0);
+    assert!(points.iter().all(|p| is_some(&p["throughput_mb_s"])));
+    assert!(is_some(&probe["host_ns_per_kib"]));
     assert!(
-        probe["host_ns_per_kib"]["median"]
-            .as_f64()
-            .is_some_and(|v| v > 0.0)
-    );
-    assert_eq!(
-        std::fs::read(&path).expect("still there"),
-        bytes,
+        std::fs::read(&path).expect("still there") == bytes,
         "it was only read"
     );
-    let on = format!("model:{}", model.display());
-    let run = foreread([
-        "compare", "random", "--on", &on, "--runs", "2", "--json", "-",
-    ]);
-    assert_eq!(json(run.is_done())["notes"], serde_json::json!([]));
-    let ask = [
-        "probe",
-        text(&path),
-        "--verify",
-        text(&model),
-        "--time",
-        "2s",
-        "--json",
-        "-",
-    ];
-    let checked = json(foreread(ask).is_done());
+    let compared = json(&format!(
+        "compare random --on model:{toml} --runs 2 --json -"
+    ));
+    assert_eq!(compared["notes"], serde_json::json!([]));
+    let checked = json(&format!("probe {file} --verify {toml} --time 2s --json -"));
     assert_eq!(checked["schema"], "foreread.verify/1");
     let rows = checked["rows"].as_array().expect("rows");
     let is_ratio = |row: &serde_json::Value| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0);
@@ -184,28 +140,10 @@ fn a_file_is_probed() {
 fn a_block_device_is_probed() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     file.as_file().set_len(16 << 20).expect("room");
-    let made = std::process::Command::new("losetup")
-        .args(["--find", "--show"])
-        .arg(file.path())
-        .output();
-    let Some(made) = made.ok().filter(|made| made.status.success()) else {
-        println!("skipped: needs root, loop devices and losetup (Debian package mount)");
-        return;
-    };
-    let device = String::from_utf8(made.stdout).expect("a path");
-    let got = foreread(["probe", device.trim(), "--seconds", "1", "--json", "-"]);
-    let given_back = std::process::Command::new("losetup")
-        .args(["--detach", device.trim()])
-        .status();
-    let probe = json(got.is_done());
-    assert_eq!(
-        (&probe["direct"], &probe["capacity_bytes"]),
-        (&true.into(), &(16 << 20).into())
-    );
-    assert!(
-        given_back.is_ok_and(|status| status.success()),
-        "losetup --detach"
-    );
+    needs!(let device = LoopDisk::over(file.path(), &[]));
+    let probe = json(&format!("probe {} --seconds 1 --json -", device.node));
+    assert_eq!(probe["direct"], true);
+    assert_eq!(probe["capacity_bytes"], 16 << 20);
 }
 
 /// In memory there is no direct I/O: nothing is measured unawares.

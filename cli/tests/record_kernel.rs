@@ -4,10 +4,10 @@
 //! Needs root, tracefs and python3; otherwise the tests are skipped. A test that needs more names it.
 
 use crate::common::{
-    Got, LoopDisk, Step, folder, foreread, has, instances, needs, polls, python, record, runs,
-    says, scratch, signal, sparse, steps, text, wait_until,
+    Got, LoopDisk, Step, folder, foreread, has, instances, items, needs, polls, python, record,
+    run, runs, says, scratch, signal, sparse, steps, text, wait_until,
 };
-use foreread_trace::{Flags, Item, Op, open};
+use foreread_trace::{Flags, Item, Op};
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -70,20 +70,18 @@ impl Reader {
     fn new(folder: &Path) -> Reader {
         let words = python(READER);
         let mut command = Command::new(words[0]);
-        command
-            .args(&words[1..])
-            .arg(folder)
+        command.args(&words[1..]).arg(folder);
+        let mut process = command
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut process = command.spawn().expect("it runs");
-        let (input, output) = (
-            process.stdin.take().expect("a pipe"),
-            process.stdout.take().expect("a pipe"),
-        );
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let input = process.stdin.take().expect("a pipe");
+        let output = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut reader = Reader {
             process,
             input,
-            output: BufReader::new(output),
+            output,
         };
         reader.hears("ready");
         reader
@@ -110,17 +108,12 @@ impl Reader {
 fn begin(trace: &Path, pid: u32) -> Option<Child> {
     // A test that is begun in the background has no SIGINT to give on.
     let mut command = Command::new("env");
-    command.args([
-        "--default-signal=INT",
-        env!("CARGO_BIN_EXE_foreread"),
-        "record",
-        "--by",
-        "trace",
-        "-q",
-        "--force",
-    ]);
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")]);
+    command
+        .args("record --by trace -q --force -o".split(' '))
+        .arg(trace);
     let mut recorder = command
-        .args(["-o", text(trace), "--pid", &pid.to_string()])
+        .args(["--pid", &pid.to_string()])
         .spawn()
         .expect("it runs");
     let mut ended = None;
@@ -266,11 +259,8 @@ impl Drop for Beside {
 /// First page and pages of each decision in a trace, of the file whose name is `right`.
 fn decisions(trace: &Path, right: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
     let (mut names, mut all) = (Vec::new(), Vec::new());
-    for item in open::open(&[trace.to_path_buf()], None)
-        .expect("a trace")
-        .items
-    {
-        match item.expect("whole") {
+    for item in items(trace, None) {
+        match item {
             Item::File(file) => names.push(file.name),
             Item::Record(r) if r.flags.has(Flags::AHEAD) && right(&names[r.file as usize]) => {
                 all.push((r.offset / PAGE, r.len / PAGE));
@@ -362,16 +352,8 @@ fn a_decision_that_is_carried_out_page_by_page_is_one() {
     if record(&trace, &["-q"], &["true"]).is_none() {
         return;
     }
-    fs::File::create(&image)
-        .and_then(|file| file.set_len(32 << 20))
-        .expect("room");
-    assert!(
-        Command::new("mkfs.ext4")
-            .args(["-q", "-F", text(&image)])
-            .status()
-            .expect("runs")
-            .success()
-    );
+    sparse(&image, 32 << 20);
+    assert!(runs(&["mkfs.ext4", "-q", "-F", text(&image)]).is_some());
     let (mount, told) = (dir.path().join("mount"), dir.path().join("told"));
     fs::create_dir(&mount).expect("room");
     let script = format!(
@@ -525,17 +507,12 @@ fn a_scanned_mapping_is_sequential() {
         let words = [&python(SCAN)[..], &[text(&data), how]].concat();
         let got = record(&trace, &["-q"], &words)?;
         assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
-        let options = [
-            "explain",
-            text(&trace),
-            "--on",
-            "model:nvme",
-            "--only",
-            text(&data),
-            "--json",
-            "-",
-        ];
-        let json: serde_json::Value = serde_json::from_str(&output_of(&options)).expect("JSON");
+        let (trace, data) = (text(&trace), text(&data));
+        let got = run(format!(
+            "explain {trace} --on model:nvme --only {data} --json -"
+        ));
+        assert_eq!(got.code, Some(0), "{}", got.err);
+        let json = got.json();
         Some(json["files"][0].clone())
     };
     needs!(let scan = explained("scan"));
@@ -547,12 +524,6 @@ fn a_scanned_mapping_is_sequential() {
     let random = explained("random").expect("as before");
     let bytes = random["counts"]["demand_bytes"].as_u64().expect("a number");
     assert!(bytes <= 40 * PAGE, "{bytes} bytes of 40 pages");
-}
-
-fn output_of(options: &[&str]) -> String {
-    let got = crate::common::foreread(options);
-    assert_eq!(got.code, Some(0), "{}", got.err);
-    got.out
 }
 
 /// A container has tracefs read-only, and may mount none: the program is sampled, as where there is none.
@@ -658,26 +629,12 @@ fn reads_of_workers_of_io_uring_are_in_the_trace() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     let file = format!("--filename={}", text(&data));
-    let [own, other] = [false, true].map(|is_other| {
-        let mut fio = vec![
-            "fio",
-            "--name=x",
-            &file,
-            "--rw=read",
-            "--bs=64k",
-            "--iodepth=8",
-        ];
-        fio.extend(["--size=1m", "--invalidate=0", "--ioengine=io_uring"]);
-        fio.push(if is_other {
-            "--sqthread_poll=1"
-        } else {
-            "--force_async=1"
-        });
-        fio
-    });
-    for words in [&own, &other] {
+    let fixed =
+        "fio --name=x --rw=read --bs=64k --iodepth=8 --size=1m --invalidate=0 --ioengine=io_uring";
+    for worker in ["--force_async=1", "--sqthread_poll=1"] {
+        let words = Vec::from_iter(fixed.split(' ').chain([file.as_str(), worker]));
         forget(&data);
-        needs!(let got = record(&trace, &[], words));
+        needs!(let got = record(&trace, &[], &words));
         assert_eq!(got.code, Some(0), "{}", got.err);
         assert_eq!(
             seen_bytes(&trace, "/data"),
@@ -745,11 +702,8 @@ impl Drop for Disk {
 /// Bytes of the device that the trace has as the file system's own.
 fn metadata_bytes(trace: &Path, device: &str) -> u64 {
     let (mut names, mut bytes) = (Vec::new(), 0);
-    for item in open::open(&[trace.to_path_buf()], None)
-        .expect("a trace")
-        .items
-    {
-        match item.expect("whole") {
+    for item in items(trace, None) {
+        match item {
             Item::File(file) => names.push(file.name),
             Item::Record(r) if r.flags.has(Flags::METADATA) => {
                 assert!(r.flags.has(Flags::AHEAD) && r.end_ns >= r.start_ns, "{r:?}");

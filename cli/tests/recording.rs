@@ -1,7 +1,7 @@
 //! Tests `foreread serve` as a process: when a signal ends the server, the trace of `--record` contains exactly the
 //! requests of the clients. Also tests the log, odd paths, and a control group.
 
-use crate::common::{Server, says, signal};
+use crate::common::{Server, has, needs, says, signal};
 use foreread::source::{Nbd, Source};
 use foreread_trace::{Item, Op, Record};
 use std::io::IoSliceMut;
@@ -77,12 +77,8 @@ fn requests_of_a_client_are_recorded_in_order() {
         .collect();
     for &(offset, len) in &asked {
         let mut bytes = vec![0; len as usize];
-        assert_eq!(
-            client
-                .read_at(&mut [IoSliceMut::new(&mut bytes)], offset)
-                .expect("read"),
-            len as usize
-        );
+        let read = client.read_at(&mut [IoSliceMut::new(&mut bytes)], offset);
+        assert_eq!(read.expect("read"), bytes.len());
     }
     drop(client);
     let (said, name, records) = served.ended();
@@ -101,48 +97,33 @@ fn requests_of_a_client_are_recorded_in_order() {
     );
     // It waited for each answer before it asked on.
     for pair in records.windows(2) {
-        assert!(
-            pair[0].end_ns.is_some() && pair[0].end_ns <= pair[1].start_ns,
-            "{pair:?}"
-        );
+        let is_after = pair[0].end_ns.is_some() && pair[0].end_ns <= pair[1].start_ns;
+        assert!(is_after, "{pair:?}");
     }
 }
 
 #[test]
 fn writes_are_recorded_and_other_requests_are_counted() {
-    if Command::new("qemu-io").arg("--version").output().is_err() {
-        println!("skipped: needs qemu-io (qemu-utils)");
-        return;
-    }
+    needs!(has(&["qemu-io", "--version"]));
     let served = Recorded::new(&["--writable"]);
-    let commands = [
+    let mut command = Command::new("qemu-io");
+    for line in [
         "read 4096 8192",
         "write -P 7 65536 4096",
         "flush",
         "read 65536 512",
-    ];
-    let mut command = Command::new("qemu-io");
-    for line in commands {
+    ] {
         command.args(["-c", line]);
     }
-    assert!(
-        command
-            .args(["-f", "raw"])
-            .arg(served.uri())
-            .stdout(Stdio::null())
-            .status()
-            .expect("qemu-io")
-            .success()
-    );
+    let done = command
+        .args(["-f", "raw", served.uri()])
+        .stdout(Stdio::null())
+        .status();
+    assert!(done.expect("qemu-io").success());
     let (said, _, records) = served.ended();
     let asked = |op: Op| {
-        ranges(
-            &records
-                .iter()
-                .filter(|r| r.op == op)
-                .cloned()
-                .collect::<Vec<_>>(),
-        )
+        let of_op = records.iter().filter(|r| r.op == op);
+        Vec::from_iter(of_op.map(|r| (r.offset, r.len)))
     };
     // A block driver may read the disk before any command.
     let reads = asked(Op::Read);
@@ -196,15 +177,14 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
     let (plain, _folder) = shell("exec \"$@\"", &["--tcp", "0", "--log", "info"], |_| ());
     drop(Nbd::open(&plain.line).expect("connected"));
     let said = plain.ended_by("-TERM");
-    for part in [
-        "  INFO NBD client connected client=0 peer=127.0.0.1:",
-        "  INFO NBD client gone client=0 requests=",
-    ] {
-        assert!(said.contains(part), "{part} is not in {said}");
-    }
-    let timed = |line: &str| line.starts_with("20") && line.contains("Z  INFO NBD client");
+    let connected = "  INFO NBD client connected client=0 peer=127.0.0.1:";
+    says(
+        &said,
+        &[connected, "  INFO NBD client gone client=0 requests="],
+    );
+    let timed = |line: &&str| line.starts_with("20") && line.contains("Z  INFO NBD client");
     assert_eq!(
-        said.lines().filter(|line| timed(line)).count(),
+        said.lines().filter(timed).count(),
         2,
         "with the time: {said}"
     );
@@ -220,13 +200,10 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
         drop(Nbd::open(&journal.line).expect("connected"));
         journal.ended_by("-TERM");
         let said = std::fs::read_to_string(err.path()).expect("there");
-        assert_eq!(
-            said.lines()
-                .filter(|line| line.starts_with("<6>NBD client "))
-                .count(),
-            count,
-            "{said}"
-        );
+        let of_clients = said
+            .lines()
+            .filter(|line| line.starts_with("<6>NBD client "));
+        assert_eq!(of_clients.count(), count, "{said}");
     }
 }
 
@@ -234,14 +211,10 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
 #[test]
 fn a_cache_is_no_larger_than_the_control_group_allows() {
     let groups = std::fs::read_to_string("/proc/self/cgroup").expect("readable");
-    let v1 = groups
-        .lines()
-        .find_map(|line| line.split_once(":memory:"))
-        .map(|(_, path)| format!("memory{path}"));
-    let v2 = groups
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .map(|path| path.trim_start_matches('/').to_string());
+    let v1 = groups.lines().find_map(|line| line.split_once(":memory:"));
+    let v1 = v1.map(|(_, path)| format!("memory{path}"));
+    let v2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let v2 = v2.map(|path| path.trim_start_matches('/').to_string());
     let (own, file) = match (v1, v2) {
         (Some(v1), _) => (v1, "memory.limit_in_bytes"),
         (None, v2) => (v2.unwrap_or_default(), "memory.max"),

@@ -3,11 +3,11 @@
 //!
 //! Tests that use tracefs need root and tracefs; otherwise they are skipped.
 
-use crate::common::{instances, needs, signal, wait_until};
+use crate::common::{first_line, instances, needs, signal, wait_until};
 use assert_cmd::cargo::cargo_bin;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn run(arguments: &[&str]) -> Output {
@@ -114,43 +114,32 @@ fn ignored_signals_stay_ignored_for_the_command() {
 #[test]
 fn signals_are_passed_on_and_a_kill_leaves_nothing() {
     needs!(can_watch());
-    let begin = |words: &[&str]| {
+    let begin = |script: &str| {
         let mut command = Command::new(cargo_bin("foreread"));
-        command
-            .arg("run")
-            .arg("--")
-            .args(words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        command.spawn().expect("foreread runs")
+        command.args(["run", "--", "sh", "-c", script]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("foreread runs");
+        let line = first_line(&mut child);
+        (child, line)
     };
-    let read_line = |child: &mut std::process::Child| {
-        let mut line = String::new();
-        let out = child.stdout.as_mut().expect("piped");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a line");
-        line.trim().to_string()
+    let is_removed = |child: &std::process::Child| {
+        wait_until("the guard removes the instance", || {
+            instances(child.id()).is_empty()
+        });
     };
-    let mut child = begin(&[
-        "sh",
-        "-c",
-        "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done",
-    ]);
-    assert_eq!(read_line(&mut child), "ready");
+    let (mut child, line) = begin("trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done");
+    assert_eq!(line, "ready\n");
     signal(child.id(), "-TERM");
     assert_eq!(child.wait().expect("it ends").code(), Some(9));
-    wait_until("the guard removes the instance", || {
-        instances(child.id()).is_empty()
-    });
-    let mut child = begin(&["sh", "-c", "echo $$; exec sleep 1000"]);
-    let command = read_line(&mut child);
+    is_removed(&child);
+    let (mut child, command) = begin("echo $$; exec sleep 1000");
     signal(child.id(), "-KILL");
     assert_eq!(child.wait().expect("it ends").signal(), Some(9));
-    wait_until("the guard removes the instance", || {
-        instances(child.id()).is_empty()
-    });
+    is_removed(&child);
+    let command: u32 = command.trim().parse().expect("a number");
     assert!(
-        PathBuf::from(format!("/proc/{command}")).exists(),
+        Path::new(&format!("/proc/{command}")).exists(),
         "the command goes on"
     );
-    signal(command.parse().expect("a number"), "-KILL");
+    signal(command, "-KILL");
 }

@@ -4,16 +4,13 @@
 //! Each program checks itself, and exits with 7 if everything is correct. Without a C compiler, setpriv or the tools
 //! for a slow disk the tests are skipped.
 
-use crate::common::{SlowDisk, eventually, needs, signal};
+use crate::common::{Running, SlowDisk, eventually, needs, signal, unprivileged};
 use assert_cmd::cargo::cargo_bin;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// Only a test that fails takes so long.
-const LONGEST: Duration = Duration::from_secs(60);
+use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
@@ -147,6 +144,13 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// A command without privileges: with the run, or alone.
+fn by(with: bool, words: impl IntoIterator<Item = OsString>) -> Command {
+    let run = [cargo_bin("foreread").into()].into_iter();
+    let run = run.chain(["run", "--by", "sample", "--quiet", "--"].map(OsString::from));
+    unprivileged(run.filter(|_| with).chain(words))
+}
+
 /// The program, and a file of 1 MiB that it reads: on a slow disk, so that the run opens it for itself and reads ahead.
 struct Promises {
     dir: tempfile::TempDir,
@@ -185,16 +189,8 @@ impl Promises {
 
     /// With it, or alone.
     fn command(&self, what: &str, with: bool) -> Command {
-        let mut words = vec!["--bounding-set=-all".into(), "--inh-caps=-all".into()];
-        if with {
-            words.push(cargo_bin("foreread").into_os_string());
-            words.extend(["run", "--by", "sample", "--quiet", "--"].map(Into::into));
-        }
-        words.push(self.dir.path().join("program").into_os_string());
-        words.extend([what.into(), self.file().into_os_string()]);
-        let mut command = Command::new("setpriv");
-        command.args(words);
-        command
+        let program = self.dir.path().join("program").into_os_string();
+        by(with, [program, what.into(), self.file().into()])
     }
 
     fn ends(&self, what: &str, with: bool) -> Output {
@@ -230,16 +226,6 @@ fn a_program_that_is_killed_ends_the_run() {
     assert_eq!(promises.ends("dies", true).status.code(), killed);
     // What it must not call ends it.
     assert_eq!(promises.ends("seccomp", true).status.code(), killed);
-}
-
-/// Ended when it is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The only child of a process, once it is in this state.
@@ -292,16 +278,10 @@ base.execute('begin immediate')
 assert base.execute('select sum(length(text)) from rows').fetchone() == (3000000,)
 sys.exit(7 if subprocess.run([sys.executable, *sys.orig_argv[1:], 'second']).returncode == 5 else 8)";
     for with in [false, true] {
-        let mut words: Vec<std::ffi::OsString> = Vec::new();
-        if with {
-            words.push(cargo_bin("foreread").into_os_string());
-            words.extend(["run", "--by", "sample", "--quiet", "--"].map(Into::into));
-        }
-        words.extend(["python3", "-c", script].map(Into::into));
-        words.push(promises.file().into_os_string());
-        let mut command = Command::new("setpriv");
-        command.args(["--bounding-set=-all", "--inh-caps=-all"]);
-        let done = command.args(words).output().expect("it starts");
+        let words = ["python3", "-c", script].map(OsString::from).into_iter();
+        let done = by(with, words.chain([promises.file().into()]))
+            .output()
+            .expect("it starts");
         let said = String::from_utf8_lossy(&done.stderr);
         assert_eq!(done.status.code(), Some(7), "{with}: {said}");
     }
@@ -321,26 +301,17 @@ os.unlink(sys.argv[1])
 os.close(file)
 print('deleted', flush=True)
 sys.stdin.read()";
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--bounding-set=-all", "--inh-caps=-all"])
-        .arg(cargo_bin("foreread"))
-        .args([
-            "run", "--by", "sample", "--quiet", "--", "python3", "-c", script,
-        ])
-        .arg(promises.file())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+    let words = ["python3", "-c", script].map(OsString::from).into_iter();
+    let mut command = by(true, words.chain([promises.file().into()]));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut run = Running(command.spawn().expect("it starts"));
     let said = run.0.stdout.take().expect("a pipe");
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
     assert_eq!(line, "deleted\n");
-    let until = Instant::now() + LONGEST;
-    while has_deleted(run.0.id()) {
-        assert!(Instant::now() < until, "the run keeps it");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the run lets go of it", || {
+        (!has_deleted(run.0.id())).then_some(())
+    });
     drop(run.0.stdin.take());
     assert_eq!(run.0.wait().expect("it ends").code(), Some(0));
 }

@@ -4,14 +4,9 @@
 //! Each read of the disk takes 2 ms. On a loaded machine, samples may be too rare, so each test is repeated until it
 //! sees enough, at most ten times. Without root, nbdkit, nbdfuse, setpriv and a loop device the tests are skipped.
 
-use crate::common::{SlowDisk, needs, says};
-use assert_cmd::cargo::cargo_bin;
+use crate::common::{Running, SlowDisk, eventually, needs, says, unprivileged};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// Only a test that fails takes so long.
-const LONGEST: Duration = Duration::from_secs(60);
+use std::process::{Command, Output, Stdio};
 
 /// Reads the file once, in the way that is named first; its exit code is 7.
 const READER: &str = "
@@ -32,25 +27,24 @@ else:
         os.pread(file, 4096, (state >> 30) % (size // 4096) * 4096)
 sys.exit(7)";
 
-/// A command with no capability, though its user is root: as any other user beside the programs of this user.
-fn unprivileged(words: &[&str]) -> Command {
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--bounding-set=-all", "--inh-caps=-all"])
-        .args(words);
-    command
+/// `foreread` without a privilege.
+fn foreread<'a>(words: impl IntoIterator<Item = &'a str>) -> Output {
+    let words = std::iter::once(env!("CARGO_BIN_EXE_foreread")).chain(words);
+    unprivileged(words).output().expect("it starts")
 }
 
-fn run(words: &[&str]) -> Output {
-    let foreread = cargo_bin("foreread");
-    let foreread = foreread.to_str().expect("UTF-8");
-    let all = [&[foreread, "run"], words].concat();
-    unprivileged(&all).output().expect("it starts")
+/// The words of a line, and further ones.
+fn words<'a>(line: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    line.split(' ').chain(more.iter().copied()).collect()
+}
+
+fn run(line: &str, more: &[&str]) -> Output {
+    foreread(words(&format!("run --by sample {line}"), more))
 }
 
 /// Whether privileges can be dropped here.
 fn can_drop() -> bool {
-    let mut command = unprivileged(&["true"]);
+    let mut command = unprivileged(["true"]);
     let can = command.status().is_ok_and(|status| status.success());
     if !can {
         println!("skipped: needs root and setpriv");
@@ -76,9 +70,7 @@ fn reads_and_faults_in_order_are_read_ahead() {
         let mut last = serde_json::Value::Null;
         let is_seen = (0..10).any(|_| {
             disk.forget();
-            let done = run(&[
-                "--by", "sample", "--json", "-", "--", "python3", "-S", "-c", READER, what, big,
-            ]);
+            let done = run("--json - -- python3 -S -c", &[READER, what, big]);
             last = summary(&done);
             assert_eq!(
                 (&last["by"], &last["exit_code"], done.status.code()),
@@ -102,22 +94,10 @@ fn big_and_cold(disk: &SlowDisk) -> String {
 fn reads_at_random_are_left_alone() {
     needs!(let disk = disk());
     let big = &big_and_cold(&disk);
-    let done = run(&[
-        "--by", "sample", "--json", "-", "--", "python3", "-S", "-c", READER, "random", big,
-    ]);
+    let done = run("--json - -- python3 -S -c", &[READER, "random", big]);
     let json = summary(&done);
     // 300 reads of 4 KiB of a file of 24 MiB.
     assert!(json["unused_bytes"].as_u64() < Some(1 << 20), "{json:#}");
-}
-
-/// A process that is stopped when it is dropped.
-struct Reader(Child);
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -127,20 +107,16 @@ fn a_process_that_runs_is_joined_until_its_end() {
     let big = big.to_str().expect("UTF-8");
     let is_seen = (0..10).any(|_| {
         disk.forget();
-        let mut command = unprivileged(&["python3", "-S", "-c", READER, "read", big]);
-        let reader = Reader(command.stdout(Stdio::null()).spawn().expect("it starts"));
+        let mut command = unprivileged(["python3", "-S", "-c", READER, "read", big]);
+        let reader = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
         let pid = reader.0.id().to_string();
         // Until then it is setpriv, which has more rights than the run.
         let is_python = || {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
             name.is_ok_and(|name| name.starts_with("python"))
         };
-        let until = Instant::now() + LONGEST;
-        while !is_python() {
-            assert!(Instant::now() < until, "it does not begin");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let done = run(&["--by", "sample", "--json", "-", "--pid", &pid]);
+        eventually("it begins", || is_python().then_some(()));
+        let done = run("--json - --pid", &[&pid]);
         // It may have read all by then.
         if String::from_utf8_lossy(&done.stderr).contains("no such process") {
             return false;
@@ -153,7 +129,7 @@ fn a_process_that_runs_is_joined_until_its_end() {
         json["used_bytes"].as_u64() > Some(1 << 20)
     });
     assert!(is_seen);
-    let done = run(&["--by", "sample", "--pid", "4194305"]);
+    let done = run("--pid", &["4194305"]);
     assert_eq!(done.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&done.stderr).contains("no such process: 4194305"));
 }
@@ -163,15 +139,15 @@ fn a_process_that_hides_cannot_be_joined() {
     needs!(can_drop());
     // prctl(PR_SET_DUMPABLE, 0), then it says so, and waits for the end of its input.
     let hides = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0); print('hidden', flush=True); sys.stdin.read()";
-    let mut hidden = unprivileged(&["python3", "-c", hides]);
+    let mut hidden = unprivileged(["python3", "-c", hides]);
     let hidden = hidden.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut hidden = Reader(hidden.spawn().expect("it starts"));
+    let mut hidden = Running(hidden.spawn().expect("it starts"));
     let said = hidden.0.stdout.take().expect("a pipe");
     let line = BufReader::new(said).lines().next();
     assert_eq!(line.expect("a line").expect("UTF-8"), "hidden");
     let pid = hidden.0.id().to_string();
     // It ends at once, while the process goes on.
-    let done = run(&["--by", "sample", "--pid", &pid]);
+    let done = run("--pid", &[&pid]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(3), "{said}");
     says(&said, &[&format!("cannot see what process {pid} reads")]);
@@ -182,36 +158,35 @@ fn a_process_that_hides_cannot_be_joined() {
 fn a_command_that_hides_is_left_alone() {
     needs!(can_drop());
     let hides = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(float(__import__('sys').argv[1]))";
-    let mut last = String::new();
-    // Time for a look, more each time.
-    let is_said = ["0.1", "0.4", "1", "3", "10", "30"]
-        .into_iter()
-        .any(|time| {
-            let done = run(&["--by", "sample", "--", "python3", "-c", hides, time]);
-            last = String::from_utf8_lossy(&done.stderr).into_owned();
-            assert_eq!(done.status.code(), Some(0), "{last}");
-            last.contains("the program may not be inspected")
-        });
-    assert!(is_said, "{last}");
-    // A recording of it has nothing, says so, and passes its exit code on.
     let dir = tempfile::tempdir().expect("a folder");
     let trace = dir.path().join("t.frt");
-    let (trace, foreread) = (trace.to_str().expect("UTF-8"), cargo_bin("foreread"));
-    let foreread = foreread.to_str().expect("UTF-8");
-    let hides = format!("{hides}; raise SystemExit(5)");
-    let is_said = ["0.1", "0.4", "1", "3", "10", "30"]
-        .into_iter()
-        .any(|time| {
-            let words = [
-                foreread, "record", "--force", "--by", "sample", "-o", trace, "--", "python3",
-                "-c", &hides, time,
-            ];
-            let done = unprivileged(&words).output().expect("it starts");
-            last = String::from_utf8_lossy(&done.stderr).into_owned();
-            assert_eq!(done.status.code(), Some(5), "{last}");
-            last.contains("cannot be inspected")
-        });
-    assert!(is_said, "{last}");
+    let record = format!(
+        "record --force --by sample -o {} -- python3 -c",
+        trace.display()
+    );
+    let fails = format!("{hides}; raise SystemExit(5)");
+    // A recording of it has nothing, says so, and passes its exit code on.
+    for (line, program, code, note) in [
+        (
+            "run --by sample -- python3 -c",
+            hides,
+            0,
+            "the program may not be inspected",
+        ),
+        (&record, &fails, 5, "cannot be inspected"),
+    ] {
+        let mut last = String::new();
+        // Time for a look, more each time.
+        let is_said = ["0.1", "0.4", "1", "3", "10", "30"]
+            .into_iter()
+            .any(|time| {
+                let done = foreread(words(line, &[program, time]));
+                last = String::from_utf8_lossy(&done.stderr).into_owned();
+                assert_eq!(done.status.code(), Some(code), "{last}");
+                last.contains(note)
+            });
+        assert!(is_said, "{last}");
+    }
 }
 
 /// Reads a cold file that it has a write lease of: an open by another process would break that, and be told by a signal.
@@ -226,27 +201,23 @@ sys.exit(7 if fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_WRLCK else 8)";
 #[test]
 fn a_lease_of_the_program_is_not_broken() {
     needs!(let disk = disk());
-    let without = |big: &str| {
-        let words = ["python3", "-S", "-c", LEASER, big];
-        let done = unprivileged(&words).output().expect("it starts");
-        done.status.code()
-    };
-    if without(&big_and_cold(&disk)) != Some(7) {
+    let alone = unprivileged(["python3", "-S", "-c", LEASER, &big_and_cold(&disk)]).status();
+    if alone.expect("it starts").code() != Some(7) {
         println!("skipped: needs a file system with leases");
         return;
     }
-    let big = &big_and_cold(&disk);
-    let foreread = cargo_bin("foreread");
-    let foreread = foreread.to_str().expect("UTF-8");
     for by in ["sample", "trace"] {
-        disk.forget();
+        let big = big_and_cold(&disk);
+        let words = words(
+            "run -q --by",
+            &[by, "--", "python3", "-S", "-c", LEASER, &big],
+        );
         // Tracing is for root.
-        let words = [
-            foreread, "run", "--by", by, "-q", "--", "python3", "-S", "-c", LEASER, big,
-        ];
         let done = match by {
-            "sample" => unprivileged(&words).output(),
-            _ => Command::new(words[0]).args(&words[1..]).output(),
+            "sample" => Ok(foreread(words)),
+            _ => Command::new(env!("CARGO_BIN_EXE_foreread"))
+                .args(words)
+                .output(),
         };
         let done = done.expect("it starts");
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -264,31 +235,22 @@ fn a_recording_has_what_the_program_waits_for() {
     needs!(let disk = disk());
     let dir = tempfile::tempdir().expect("a folder");
     let (trace, plan) = (dir.path().join("t.frt"), dir.path().join("t.plan"));
-    let (trace, plan) = (
-        trace.to_str().expect("UTF-8"),
-        plan.to_str().expect("UTF-8"),
-    );
-    let foreread = cargo_bin("foreread");
-    let foreread = foreread.to_str().expect("UTF-8");
+    let [trace, plan] = [&trace, &plan].map(|path| path.to_str().expect("UTF-8"));
+    let record = format!("record --force --by sample -o {trace}");
     for what in ["read", "pread", "mmap"] {
         let mut last = String::new();
         let is_seen = (0..10).any(|_| {
             let big = big_and_cold(&disk);
-            let words = [
-                foreread, "record", "--force", "--by", "sample", "--json", "-", "-o", trace, "--",
-                "python3", "-S", "-c", READER, what, &big,
-            ];
-            let done = unprivileged(&words).output().expect("it starts");
+            let line = format!("{record} --json - -- python3 -S -c");
+            let done = foreread(words(&line, &[READER, what, &big]));
             let json = summary(&done);
             assert_eq!(
                 (&json["by"], done.status.code(), &json["lost_events"]),
                 (&"sample".into(), Some(7), &0.into()),
                 "{json:#}"
             );
-            let words = [foreread, "plan", trace, "--force", "-o", plan];
-            let planned = unprivileged(&words).output().expect("it starts");
-            let info = unprivileged(&[foreread, "trace", "info", trace, "--json", "-"]).output();
-            let info = summary(&info.expect("it starts"));
+            let planned = foreread(["plan", trace, "--force", "-o", plan]);
+            let info = summary(&foreread(["trace", "info", trace, "--json", "-"]));
             last = format!(
                 "{json:#}\n{}\n{info:#}",
                 String::from_utf8_lossy(&planned.stderr)
@@ -299,19 +261,7 @@ fn a_recording_has_what_the_program_waits_for() {
         });
         assert!(is_seen, "{what}: {last}");
     }
-    let words = [
-        foreread,
-        "record",
-        "--force",
-        "--by",
-        "sample",
-        "--kernel-decisions",
-        "-o",
-        trace,
-        "--",
-        "true",
-    ];
-    let done = unprivileged(&words).output().expect("it starts");
+    let done = foreread(words(&record, &["--kernel-decisions", "--", "true"]));
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(
         said.contains("cannot be sampled") && done.status.code() == Some(2),

@@ -4,13 +4,12 @@
 //!
 //! Needs root and a control group for processes; otherwise the tests are skipped.
 
-use crate::common::needs;
+use crate::common::{eventually, needs};
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A control group that is gone when it is dropped.
 struct Group(PathBuf);
@@ -93,26 +92,12 @@ fn ended(
     child: &mut Child,
     mut meanwhile: impl FnMut(&mut Child),
 ) -> (ExitStatus, String) {
-    let begun = Instant::now();
-    let status = loop {
+    let status = eventually(what, || {
         meanwhile(child);
-        if let Some(status) = child.try_wait().expect("waited") {
-            break status;
-        }
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "{what}: it does not end"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let mut err = String::new();
-    child
-        .stderr
-        .take()
-        .expect("piped")
-        .read_to_string(&mut err)
-        .expect("text");
-    (status, err)
+        child.try_wait().expect("waited")
+    });
+    let err = child.stderr.take().expect("piped");
+    (status, std::io::read_to_string(err).expect("text"))
 }
 
 #[track_caller]
@@ -177,21 +162,13 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
             let mut input = child.stdin.take();
             let what = format!("{most}: {arguments}");
             let (status, err) = ended(&what, &mut child, |child| {
-                if !group.named("cat").is_empty()
-                    && child.try_wait().is_ok_and(|ended| ended.is_none())
-                {
+                let runs = child.try_wait().is_ok_and(|ended| ended.is_none());
+                if runs && !group.named("cat").is_empty() {
                     drop(input.take());
                 }
             });
-            let left = if input.is_some() {
-                group.named("cat")
-            } else {
-                Vec::new()
-            };
-            assert!(
-                left.is_empty(),
-                "{what}: the command was left behind: {err}"
-            );
+            let is_left = input.is_some() && !group.named("cat").is_empty();
+            assert!(!is_left, "{what}: the command was left behind: {err}");
             if !err.contains("not root") && !err.contains("tracefs") {
                 is_no_bug(&what, status, &err);
             }

@@ -6,7 +6,8 @@
 //! machine.
 
 use crate::common::{
-    Got, SlowDisk, children, folder, foreread, needs, polls, record, says, signal, text, wait_until,
+    Got, SlowDisk, children, folder, foreread, needs, polls, record, run, says, signal, text,
+    wait_until,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -45,11 +46,12 @@ impl Bench {
     fn tune(&self, options: &str, command: &[&str]) -> Option<Got> {
         let mut tune = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
         tune.current_dir(self.data.path())
-            .env("TMPDIR", self.scratch.path())
-            .env_remove("COLUMNS");
-        let output = tune
+            .env("TMPDIR", self.scratch.path());
+        let tune = tune
+            .env_remove("COLUMNS")
             .arg("tune")
-            .args(options.split(' '))
+            .args(options.split(' '));
+        let output = tune
             .arg("--")
             .args(command)
             .output()
@@ -103,9 +105,16 @@ fn a_command_is_recorded_and_gets_advice() {
         "\nthis program, unmodified:\n    foreread run -- dd if=data ",
     ];
     says(&got.out, &parts);
-    let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = Vec::from_iter(got.out.split_whitespace()).join(" ");
+    says(
+        &flat,
+        &[
+            "Expected: x0.",
+            "Only part of the trace was used (--only, --records).",
+        ],
+    );
     assert!(
-        got.out.starts_with("Set the kernel's readahead to ") && got.out.contains("Expected: x0."),
+        got.out.starts_with("Set the kernel's readahead to "),
         "{}",
         got.out
     );
@@ -114,20 +123,11 @@ fn a_command_is_recorded_and_gets_advice() {
         "{}",
         got.out
     );
-    assert!(
-        flat.contains("Only part of the trace was used (--only, --records)."),
-        "{}",
-        got.out
-    );
     // The next step for the user is printed.
     assert!(got.err.contains("foreread-dd.frt"), "{}", got.err);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
-    let again = foreread([
-        "tune",
-        text(&bench.data.path().join("foreread-dd.frt")),
-        "--on",
-        "model:object-near",
-    ]);
+    let kept = bench.data.path().join("foreread-dd.frt");
+    let again = run(format!("tune {} --on model:object-near", text(&kept)));
     assert_eq!(again.code, Some(0), "{}", again.err);
     // A second one does not take its place.
     bench.tune(options, &["true"]).expect("as before");
@@ -179,18 +179,12 @@ fn the_storage_is_found_and_measured() {
     let bench = Bench::new();
     needs!(let got = bench.tune("--time 1 --runs 3 --only data", &IN_ORDER));
     assert_eq!(got.code, Some(0), "{}", got.err);
-    let storage = format!("Storage: file:{}", bench.data.path().join("data").display());
-    let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains(&storage), "{}", got.out);
-    let measured = format!(
-        "Measured: {}, the file on this storage from which most bytes were read.",
-        bench.data.path().join("data").display()
-    );
-    assert!(
-        flat.contains("Chosen: ") && flat.contains(&measured),
-        "{}",
-        got.out
-    );
+    let data = bench.data.path().join("data");
+    let storage = format!("Storage: file:{}", data.display());
+    let most = "the file on this storage from which most bytes were read.";
+    let measured = format!("Measured: {}, {most}", data.display());
+    let flat = Vec::from_iter(got.out.split_whitespace()).join(" ");
+    says(&flat, &[&storage, "Chosen: ", &measured]);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
 }
 
@@ -359,9 +353,10 @@ fn one_disk_has_one_value() {
 
     let watch = json(&["watch", disk.name(), "--once", "--every", "100ms", "--json"]);
     let probe = json(&["probe", big, "--time", "2s", "--json", "-"]);
-    let tune = json(&[
-        "tune", trace, "--on", big, "--time", "2s", "--runs", "3", "--json", "-",
-    ]);
+    let fixed = "--time 2s --runs 3 --json -".split(' ');
+    let tune = json(&Vec::from_iter(
+        ["tune", trace, "--on", big].into_iter().chain(fixed),
+    ));
     for (command, verdict) in [
         ("watch", &watch["disks"][0]["doctor"]),
         ("probe", &probe["verdict"]),
@@ -386,11 +381,10 @@ fn one_disk_has_one_value() {
         |words: &str| words.contains(" for these reads (the advice for the disk in general is ");
     assert!(names_both(what) || are_equal(&set_by(&own)), "{setting:#}");
 
-    let compare = foreread([
-        "compare", trace, "--only", "big", "--on", big, "--time", "3s",
-    ]);
+    let compare = run(format!("compare {trace} --only big --on {big} --time 3s"));
     let said = |got: &Got| {
-        set_by(&format!("{}{}", got.out, got.err))
+        let text = format!("{}{}", got.out, got.err);
+        set_by(&text)
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
@@ -427,14 +421,8 @@ fn one_model_has_one_policy() {
         .expect("'run' has the policy");
     let policy = policy["gain"]["what"].as_str().expect("a name");
     let compare = foreread(["compare", trace, "--on", on, "--runs", "3"]);
-    let said = compare
-        .is_done()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
-    assert!(
-        said.starts_with(&format!("Nothing to set on {on}: {policy}, the default"))
-            || said.starts_with(&format!("Use {policy} ")),
-        "{policy}: {said}"
-    );
+    let said = Vec::from_iter(compare.is_done().split_whitespace()).join(" ");
+    let nothing = format!("Nothing to set on {on}: {policy}, the default");
+    let is_it = said.starts_with(&nothing) || said.starts_with(&format!("Use {policy} "));
+    assert!(is_it, "{policy}: {said}");
 }
