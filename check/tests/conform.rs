@@ -235,21 +235,27 @@ fn wrong_input_is_reported_with_its_line() {
     let op = r#"{"t":"op","i":0,"op":"pread","fd":0,"off":0,"len":1}"#;
     let huge = 1_u64 << 63;
     let own = |what: &str| format!("{HEADER}\n{EPISODE}\n{what}\n");
+    let op_with = |from: &str, to: &str| own(&op.replace(from, to));
+    let more = |what: &str| op_with("}", &format!(",{what}}}"));
+    let map = |what: &str| own(&format!("{{\"t\":\"op\",\"i\":0,\"op\":\"mmap\",{what}}}"));
+    let header = |from: &str, to: &str| HEADER.replace(from, to);
+    let episode = |from: &str, to: &str| format!("{HEADER}\n{}\n", EPISODE.replace(from, to));
+    let touch = r#"{"t":"op","i":1,"op":"touch","page":1}"#;
     let cases = [
         (String::new(), "line 1: the header is missing"),
         (HEADER[..40].to_string(), "line 1: EOF"),
         ("\u{0}\u{1}\n".to_string(), "line 1: "),
-        (HEADER.replace("\"v\":1", "\"v\":2"), "line 1: version 2"),
+        (header("\"v\":1", "\"v\":2"), "line 1: version 2"),
         (
-            HEADER.replace("\"ra_pages\":32", &format!("\"ra_pages\":{huge}")),
+            header("\"ra_pages\":32", &format!("\"ra_pages\":{huge}")),
             "line 1: ra_pages",
         ),
         (
-            HEADER.replace("\"max_order\":9", "\"max_order\":64"),
+            header("\"max_order\":9", "\"max_order\":64"),
             "line 1: folios of order",
         ),
         (
-            HEADER.replace("\"min_order\":0", "\"min_order\":10"),
+            header("\"min_order\":0", "\"min_order\":10"),
             "line 1: folios of order",
         ),
         (format!("{HEADER}\n{HEADER}\n"), "line 2: a second header"),
@@ -259,85 +265,58 @@ fn wrong_input_is_reported_with_its_line() {
             format!("{HEADER}\n{op}\n"),
             "line 2: an operation before an episode",
         ),
+        (episode("16384000", &huge.to_string()), "line 2: a file of"),
         (
-            format!(
-                "{HEADER}\n{}\n",
-                EPISODE.replace("16384000", &huge.to_string())
-            ),
-            "line 2: a file of",
-        ),
-        (
-            format!(
-                "{HEADER}\n{}\n",
-                EPISODE.replace("\"fds\":1", "\"fds\":5000")
-            ),
+            episode("\"fds\":1", "\"fds\":5000"),
             "line 2: 5000 descriptors",
         ),
+        (op_with("\"fd\":0", "\"fd\":1"), "line 3: descriptor 1 of 1"),
         (
-            own(&op.replace("\"fd\":0", "\"fd\":1")),
-            "line 3: descriptor 1 of 1",
-        ),
-        (
-            own(&op.replace("\"off\":0", &format!("\"off\":{huge}"))),
+            op_with("\"off\":0", &format!("\"off\":{huge}")),
             "line 3: 1 bytes from",
         ),
         (
-            own(&op.replace("\"len\":1", &format!("\"len\":{}", u64::MAX))),
+            op_with("\"len\":1", &format!("\"len\":{}", u64::MAX)),
             "line 3",
         ),
+        (op_with("\"off\":0", "\"off\":-1"), "line 3: invalid value"),
+        (op_with("pread", "pwrite"), "line 3: operation 'pwrite'"),
+        (more(r#""added":[[0,10]]"#), "line 3: a folio of order 10"),
         (
-            own(&op.replace("\"off\":0", "\"off\":-1")),
-            "line 3: invalid value",
-        ),
-        (
-            own(&op.replace("pread", "pwrite")),
-            "line 3: operation 'pwrite'",
-        ),
-        (
-            own(&op.replace("}", r#","added":[[0,10]]}"#)),
-            "line 3: a folio of order 10",
-        ),
-        (
-            own(&op.replace("}", r#","evicted":[[0,200]]}"#)),
+            more(r#""evicted":[[0,200]]"#),
             "line 3: a folio of order 200",
         ),
         (
-            own(&op.replace("}", r#","evicted":[[1,1]]}"#)),
+            more(r#""evicted":[[1,1]]"#),
             "line 3: a folio of order 1 at page 1",
         ),
         (
-            own(&op.replace("}", &format!(",\"evicted\":[[{huge},1]]}}"))),
+            more(&format!("\"evicted\":[[{huge},1]]")),
             "line 3: a folio of order 1 at page",
         ),
         (
-            own(&op.replace("}", r#","calls":[{"t":"other"}]}"#)),
+            more(r#""calls":[{"t":"other"}]"#),
             "line 3: unknown variant",
         ),
+        (own(touch), "line 3: a touch without a mapping"),
         (
-            own(r#"{"t":"op","i":0,"op":"touch","page":0}"#),
-            "line 3: a touch without a mapping",
-        ),
-        (
-            own(r#"{"t":"op","i":0,"op":"mmap","pgoff":1,"npages":18446744073709551615}"#),
+            map(r#""pgoff":1,"npages":18446744073709551615"#),
             "line 3: a mapping of",
         ),
         (
-            own(r#"{"t":"op","i":0,"op":"mmap","pgoff":1,"npages":1,"advice":3}"#),
+            map(r#""pgoff":1,"npages":1,"advice":3"#),
             "line 3: operation 'mmap'",
         ),
         (
-            own(r#"{"t":"op","i":0,"op":"mmap","pgoff":1,"npages":1}"#)
-                + "{\"t\":\"op\",\"i\":1,\"op\":\"touch\",\"page\":1}\n",
+            map(r#""pgoff":1,"npages":1"#) + touch + "\n",
             "line 4: page 1 of a mapping of 1",
         ),
         (
-            own(r#"{"t":"op","i":0,"op":"mmap","npages":1}"#)
-                .replace("\"mmap\":true", "\"mmap\":false"),
+            map(r#""npages":1"#).replace("\"mmap\":true", "\"mmap\":false"),
             "line 3: operation 'mmap', but",
         ),
         (
-            own(&op.replace("}", r#","added":[[0,1]]}"#))
-                .replace("\"large_folios\":true", "\"large_folios\":false"),
+            more(r#""added":[[0,1]]"#).replace("\"large_folios\":true", "\"large_folios\":false"),
             "line 3: a folio of order 1",
         ),
         (own(&op[..op.len() - 9]), "line 3: EOF"),

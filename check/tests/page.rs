@@ -129,16 +129,8 @@ fn complaints(browser: &str, folder: &Path, html: &str) -> Vec<String> {
     std::fs::write(&page, html).expect("written");
     let seen = Command::new(browser)
         .args("--headless --no-sandbox --disable-gpu --no-first-run".split(' '))
-        .args([
-            "--disable-background-networking",
-            "--disable-sync",
-            "--dump-dom",
-        ])
-        .args([
-            "--enable-logging=stderr",
-            "--v=0",
-            "--virtual-time-budget=5000",
-        ])
+        .args("--disable-background-networking --disable-sync --dump-dom".split(' '))
+        .args("--enable-logging=stderr --v=0 --virtual-time-budget=5000".split(' '))
         .arg(format!("--user-data-dir={}", folder.display()))
         .arg(format!("file://{}", page.display()))
         .output()

@@ -4,7 +4,7 @@
 
 use foreread_core::event::{Action, Class, Error, Event};
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::{Info, Policy, PolicySpec, Scope};
+use foreread_core::policy::{Info, Policy, PolicySpec, Scope, Wants};
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, PageSize, ReadId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +24,16 @@ pub const fn test_policy(
         build,
     }
 }
+
+/// A policy that is asked at every read.
+pub const READS: Wants = Wants {
+    read: true,
+    read_end: false,
+    outcome: false,
+    shared: false,
+    meter: false,
+    around: false,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
@@ -95,12 +105,20 @@ impl World {
             next_read: 0,
             size,
         };
-        world.send(Event::Open {
-            open: OPEN,
-            file: FILE,
-            size,
-        });
+        world.open(OPEN);
         world
+    }
+
+    /// Another open description of the file.
+    pub fn open(&mut self, open: OpenId) {
+        let (file, size) = (FILE, self.size);
+        self.send(Event::Open { open, file, size });
+    }
+
+    /// The caller says that it will read these bytes.
+    pub fn prefetch(&mut self, open: OpenId, start: u64, len: u64) {
+        let range = ByteRange::new(start, len).expect("a range");
+        self.send(Event::Prefetch { open, range });
     }
 
     pub fn send(&mut self, event: Event) {

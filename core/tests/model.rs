@@ -3,7 +3,7 @@
 //! The reference knows which bytes are held and how old they are. At every step it checks each served piece, each drop,
 //! and the counters. proptest shrinks a failure to the shortest sequence of operations.
 
-use crate::common::{FILE, World, test_policy};
+use crate::common::{FILE, READS, World, test_policy};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::Config;
 use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Wants};
@@ -80,10 +80,7 @@ impl Fickle {
 
 impl Policy for Fickle {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        READS
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
@@ -179,23 +176,12 @@ fn play(world: &mut World, op: &Op) {
             });
         }
         Op::Prefetch { start, len } => {
-            world.send(Event::Prefetch {
-                open: OpenId(1),
-                range: range(start, len),
-            });
+            world.prefetch(OpenId(1), start, len);
         }
         Op::Pressure(pages) => world.send(Event::Pressure { pages }),
         Op::Reopen => {
-            world.send(Event::Open {
-                open: OpenId(1),
-                file: FILE,
-                size: world.size,
-            });
-            world.send(Event::Open {
-                open: OpenId(2),
-                file: FILE,
-                size: world.size,
-            });
+            world.open(OpenId(1));
+            world.open(OpenId(2));
         }
     }
 }
@@ -217,17 +203,8 @@ fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
     config.keep_windows_apart = apart;
     let mut world = World::of(policy, config, SPACE - 1234);
     world.release_at_once = false;
-    let size = world.size;
-    world.send(Event::Open {
-        open: OpenId(1),
-        file: FILE,
-        size,
-    });
-    world.send(Event::Open {
-        open: OpenId(2),
-        file: FILE,
-        size,
-    });
+    world.open(OpenId(1));
+    world.open(OpenId(2));
     for op in ops {
         play(&mut world, op);
         world.check_books();

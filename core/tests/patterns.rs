@@ -83,10 +83,7 @@ fn decisions_are_counted_by_pattern() {
             advice: Advice::WillNeed,
             range,
         });
-        world.send(Event::Prefetch {
-            open: OPEN,
-            range: ByteRange::between(900 * PAGE, 901 * PAGE),
-        });
+        world.prefetch(OPEN, 900 * PAGE, PAGE);
         world.settle();
         read_pages(world, [(203, 1)]);
         fault(world, 3000);

@@ -1,6 +1,6 @@
 //! One test for each rule of the machine that random sequences and small environments do not cover by themselves.
 
-use crate::common::{FILE, OPEN, World, test_policy};
+use crate::common::{FILE, OPEN, READS, World, test_policy};
 use foreread_core::event::{Action, Advice, Class, Error, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Urgency, Wants};
@@ -184,11 +184,7 @@ fn a_mark_is_met_once() {
 #[test]
 fn a_shared_stream_outlives_one_of_its_readers() {
     let mut world = World::with("rbd-plain:trigger=4", config(4096), 1 << 30);
-    world.send(Event::Open {
-        open: OpenId(1),
-        file: FILE,
-        size: 1 << 30,
-    });
+    world.open(OpenId(1));
     world.read(0, PAGE);
     world.read_on(OpenId(1), PAGE, PAGE);
     world.send(Event::Close { open: OpenId(1) });
@@ -256,10 +252,7 @@ struct Sleeper {
 
 impl Policy for Sleeper {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        READS
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
@@ -302,10 +295,7 @@ struct Prober;
 
 impl Policy for Prober {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        READS
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
@@ -376,10 +366,7 @@ struct Forgetful;
 
 impl Policy for Forgetful {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        READS
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
@@ -431,10 +418,7 @@ struct SecondThoughts;
 
 impl Policy for SecondThoughts {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        READS
     }
 
     fn on_read(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
@@ -548,11 +532,7 @@ fn readers_of_a_shared_state_stay_apart() {
         world.machine.watch();
         let (first, second) = (OpenId(7), OpenId(8));
         for open in [first, second] {
-            world.send(Event::Open {
-                open,
-                file: FILE,
-                size: world.size,
-            });
+            world.open(open);
         }
         let failed = world.read_on(first, 1000 * PAGE, PAGE);
         world.fail(only(&world));
@@ -575,11 +555,7 @@ fn readers_of_a_shared_state_stay_apart() {
         );
         assert_eq!(planned(&mut world, second, 500, 1), 1, "{policy}");
         world.send(Event::Close { open: second });
-        world.send(Event::Open {
-            open: second,
-            file: FILE,
-            size: world.size,
-        });
+        world.open(second);
         assert_eq!(
             planned(&mut world, second, 501, 1),
             1,
@@ -608,11 +584,7 @@ fn folios_of_a_file_larger_than_the_cache() {
 fn folios_that_are_there_are_kept() {
     let mut world = World::with("linux-6.18:folios=on", config(1 << 17), 90_000 * PAGE);
     let paused = OpenId(5);
-    world.send(Event::Open {
-        open: paused,
-        file: FILE,
-        size: world.size,
-    });
+    world.open(paused);
     let mut go = |open: OpenId, pages: std::ops::Range<u64>| {
         for page in pages {
             world.read_on(open, page * PAGE, PAGE);
@@ -631,27 +603,18 @@ fn folios_that_are_there_are_kept() {
 fn a_caller_that_knows_needs_no_policy() {
     for policy in ["none", "rbd-plain", "linux-6.18"] {
         let mut world = World::with(policy, config(64), 1000 * PAGE);
-        world.send(Event::Prefetch {
-            open: OPEN,
-            range: ByteRange::between(10 * PAGE, 14 * PAGE),
-        });
+        world.prefetch(OPEN, 10 * PAGE, 4 * PAGE);
         assert_eq!(
             world.submitted,
             [(ByteRange::between(10 * PAGE, 14 * PAGE), Class::Ahead)],
             "{policy}"
         );
-        world.send(Event::Prefetch {
-            open: OPEN,
-            range: ByteRange::between(12 * PAGE, 12 * PAGE),
-        });
+        world.prefetch(OPEN, 12 * PAGE, 0);
         assert_eq!(world.submitted.len(), 1, "nothing is wanted");
         world.settle();
         let read = world.read(11 * PAGE, PAGE);
         assert_eq!(world.ended.get(&read), Some(&Ok(())), "{policy}: a hit");
-        world.send(Event::Prefetch {
-            open: OPEN,
-            range: ByteRange::between(100 * PAGE, 900 * PAGE),
-        });
+        world.prefetch(OPEN, 100 * PAGE, 800 * PAGE);
         assert!(world.held.len() <= 64, "never more than there is room for");
         world.settle();
     }
@@ -661,10 +624,7 @@ fn a_caller_that_knows_needs_no_policy() {
 #[test]
 fn a_prefetch_without_end_is_cut() {
     let mut world = World::with("none", config(64), 1 << 62);
-    world.send(Event::Prefetch {
-        open: OPEN,
-        range: ByteRange::between(0, 1 << 62),
-    });
+    world.prefetch(OPEN, 0, 1 << 62);
     assert_eq!(world.machine.stats().ra_planned_bytes, 4 * 64 * PAGE);
     assert!(world.machine.stats().ra_bytes <= 64 * PAGE);
 }
@@ -693,10 +653,7 @@ struct Planner;
 
 impl Policy for Planner {
     fn wants(&self) -> Wants {
-        Wants {
-            read: true,
-            ..Wants::default()
-        }
+        READS
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {

@@ -9,32 +9,18 @@ const POLICY_FOLDERS: [&str; 2] = ["core/src/policy", "history/src/policy"];
 const INFO: &str = "pub static INFO: Info = Info {";
 /// Lines of a function.
 const MAX_FN_LINES: usize = 100;
-/// The sources of all crates.
-pub const SOURCES: [&str; 18] = [
-    "core/src",
-    "history/src",
-    "engine/src",
-    "testing/src",
-    "trace/src",
-    "sim/src",
-    "plan/src",
-    "os/src",
-    "attach/pagecache/src",
-    "attach/src",
-    "observe/src",
-    "report/src",
-    "lab/src",
-    "check/src",
-    "capi/src",
-    "csi/src",
-    "python/src",
-    "cli/src",
-];
+/// The crates, whose sources are in `src`.
+const CRATES: &str = "core history engine testing trace sim plan os attach/pagecache attach observe report lab check capi csi python cli";
 
-fn all_sources() -> Vec<File> {
-    SOURCES.into_iter().flat_map(sources).collect()
+pub fn all_folders() -> impl Iterator<Item = String> {
+    CRATES.split(' ').map(|room| format!("{room}/src"))
 }
 
+fn all_sources() -> Vec<File> {
+    all_folders().flat_map(|folder| sources(&folder)).collect()
+}
+
+/// No file below a folder has one of these words, but those that are named.
 fn forbid(below: &str, words: &[&str], why: &str, except: &[&str]) {
     for file in sources(below) {
         if except.iter().any(|e| file.name.contains(e)) {
@@ -48,6 +34,22 @@ fn forbid(below: &str, words: &[&str], why: &str, except: &[&str]) {
     }
 }
 
+/// The same for the folders of a table: each line has one, and the files that are left out.
+fn forbid_in(table: &str, words: &[&str], why: &str) {
+    for line in table.lines() {
+        let mut cells = line.split_whitespace();
+        let room = format!("{}/src", cells.next().expect("a crate"));
+        forbid(&room, words, why, &Vec::from_iter(cells));
+    }
+}
+
+/// The dependencies that a crate is shipped with.
+fn dependencies(room: &str) -> String {
+    let manifest = read(&format!("{room}/Cargo.toml"));
+    let section = manifest.split("[dependencies]").nth(1).expect("a section");
+    section.split("\n[").next().expect("its text").to_string()
+}
+
 /// A member of a group that shares a cache on disk may exchange a name for a link at any time.
 #[test]
 fn a_disk_cache_is_changed_by_descriptors() {
@@ -59,26 +61,9 @@ fn a_disk_cache_is_changed_by_descriptors() {
 #[test]
 fn core_decides_and_nothing_else() {
     let why = "core may not wait, hold bytes, do I/O, ask the time or use floating point";
-    let words = [
-        "std::",
-        "unsafe",
-        "f64",
-        "f32",
-        "Instant",
-        "SystemTime",
-        "println!",
-        "HashMap",
-    ];
-    forbid("core/src", &words, why, &[]);
-    let manifest = read("core/Cargo.toml");
-    let dependencies = manifest
-        .split("[dependencies]")
-        .nth(1)
-        .expect("a section")
-        .split('[')
-        .next()
-        .expect("its text");
-    assert_eq!(dependencies.trim(), "", "core depends on nothing");
+    let words = "std:: unsafe f64 f32 Instant SystemTime println! HashMap".split(' ');
+    forbid("core/src", &Vec::from_iter(words), why, &[]);
+    assert_eq!(dependencies("core").trim(), "", "core depends on nothing");
     assert!(sources("core/src").len() > 10, "the rule must reach files");
 }
 
@@ -120,170 +105,71 @@ fn a_policy_knows_neither_the_cache_nor_another_policy() {
 
 #[test]
 fn a_source_knows_only_units_and_limits() {
-    let words = [
-        "core::machine",
-        "core::event",
-        "core::policy",
-        "core::cache",
-        "crate::driver",
-        "crate::store",
-    ];
+    let words = "core::machine core::event core::policy core::cache crate::driver crate::store";
+    let why = "a source knows only core::units and core::storage";
     forbid(
         "engine/src/source",
-        &words,
-        "a source knows only core::units and core::storage",
+        &Vec::from_iter(words.split(' ')),
+        why,
         &[],
     );
 }
 
 #[test]
 fn the_driver_is_the_only_reader_of_the_clock() {
-    let words = ["Instant::now", "SystemTime::now"];
     // A front end has deadlines for its clients, and nothing that it decides by them reaches the machine.
     // So has a source for its storage: an NBD server that is too slow, or is connected to again after a pause, a file whose
     // time moved before its size, an object store whose answer takes longer than those before.
-    // Credentials expire at a time of the wall clock.
+    // Credentials expire at a time of the wall clock; replies have dates, and an address of a hub lasts for a time.
+    // A cache on disk: what of it was used when, how fast it is, how long another process is waited for.
     // A line of the log that repeats is left out for a minute.
-    let except = [
-        "driver",
-        "front",
-        "engine/src/log.rs",
-        "engine/src/source/nbd/link.rs",
-        "engine/src/source/nbd/stream.rs",
-        "engine/src/source/nbd.rs",
-        "engine/src/source/file/version.rs",
-        "engine/src/source/object/credentials",
-        "engine/src/source/object/network.rs",
-        "engine/src/source/object/fetch.rs",
-        "engine/src/source/object/body.rs",
-        // Dates of replies, and how long an address of a hub lasts.
-        "engine/src/source/object/reply.rs",
-        "engine/src/source/object/store/hub/signed.rs",
-        // A cache on disk: what of it was used when, how fast it is, how long another process is waited for.
-        "engine/src/source/disk_cache/",
-        "engine/src/source/disk_cache.rs",
-    ];
-    forbid(
-        "engine/src",
-        &words,
-        "the driver is the only reader of the clock",
-        &except,
+    let engine = "driver front engine/src/log.rs source/nbd/link.rs source/nbd/stream.rs source/nbd.rs source/file/version.rs \
+        source/object/credentials source/object/network.rs source/object/fetch.rs source/object/body.rs source/object/reply.rs \
+        source/object/store/hub/signed.rs source/disk_cache/ source/disk_cache.rs";
+    let table = format!(
+        "engine {engine}
+        lab live lab/src/glance.rs lab/src/verdict/kept.rs
+        attach attach/src/warm attach/src/run/ attach/src/watch.rs attach/src/doctor.rs attach/src/doctor/measure.rs
+        observe observe/src/record/active.rs observe/src/recorder.rs
+        check conform bench/sim.rs bench/hit.rs check/src/store.rs
+        report
+        sim
+        history
+        trace
+        attach/pagecache
+        plan
+        os
+        csi csi/src/metrics.rs"
     );
-    forbid(
-        "lab/src",
-        &words,
-        "only what measures live reads the clock",
-        &["live", "lab/src/glance.rs", "lab/src/verdict/kept.rs"],
-    );
-    forbid(
-        "attach/src",
-        &words,
-        "what waits for a storage or a command reads the clock",
-        &[
-            "attach/src/warm",
-            "attach/src/run/",
-            "attach/src/watch.rs",
-            "attach/src/doctor.rs",
-            "attach/src/doctor/measure.rs",
-        ],
-    );
-    forbid(
-        "observe/src",
-        &words,
-        "the kernel's events have their times",
-        &["observe/src/record/active.rs", "observe/src/recorder.rs"],
-    );
-    forbid(
-        "check/src",
-        &words,
-        "only what measures live reads the clock",
-        &[
-            "conform",
-            "bench/sim.rs",
-            "bench/hit.rs",
-            "check/src/store.rs",
-        ],
-    );
-    forbid("report/src", &words, "a result has its own time", &[]);
-    forbid("sim/src", &words, "a simulation has its own clock", &[]);
-    forbid("history/src", &words, "a policy asks no clock", &[]);
-    forbid("trace/src", &words, "a trace has its own times", &[]);
-    forbid("attach/pagecache/src", &words, "the caller says when", &[]);
-    forbid("plan/src", &words, "a plan has the times of its runs", &[]);
-    forbid("os/src", &words, "the caller says how long", &[]);
-    forbid(
-        "csi/src",
-        &words,
-        "only what counts calls reads the clock",
-        &["csi/src/metrics.rs"],
-    );
+    let why = "the driver is the only reader of the clock, beside what measures and what waits";
+    forbid_in(&table, &["Instant::now", "SystemTime::now"], why);
 }
+
+/// A crate, and those that it may not import.
+const IMPORTS: &str = "\
+core foreread lab cli
+trace foreread.workspace foreread-sim foreread-trace foreread-history foreread-lab foreread-cli
+sim foreread.workspace foreread-sim foreread-trace foreread-history foreread-lab foreread-cli
+history foreread.workspace foreread-trace foreread-lab foreread-cli
+attach/pagecache foreread.workspace foreread-sim foreread-trace foreread-history foreread-lab foreread-cli
+observe foreread-sim foreread-lab foreread-attach foreread-cli
+attach foreread-cli foreread-check
+plan foreread.workspace foreread-sim foreread-trace foreread-lab foreread-cli
+os foreread
+engine foreread-sim foreread-trace foreread-history foreread-lab foreread-cli
+report foreread.workspace foreread-sim foreread-trace foreread-history foreread-lab foreread-cli
+lab foreread-cli foreread-check foreread-attach foreread-observe
+cli foreread-check
+capi foreread-sim foreread-trace foreread-history foreread-lab foreread-cli
+csi foreread.workspace foreread-sim foreread-trace foreread-history foreread-lab foreread-cli
+python foreread-sim foreread-trace foreread-history foreread-lab";
 
 #[test]
 fn imports_run_one_way() {
-    let above = [
-        "foreread.workspace",
-        "foreread-sim",
-        "foreread-trace",
-        "foreread-history",
-        "foreread-lab",
-        "foreread-cli",
-    ];
-    let above_history = [above[0], above[2], above[4], above[5]];
-    let rooms = [
-        ("core", &["foreread", "lab", "cli"][..]),
-        ("trace", &above),
-        ("sim", &above),
-        ("history", &above_history),
-        ("attach/pagecache", &above),
-        (
-            "observe",
-            &[
-                "foreread-sim",
-                "foreread-lab",
-                "foreread-attach",
-                "foreread-cli",
-            ],
-        ),
-        ("attach", &["foreread-cli", "foreread-check"]),
-        (
-            "plan",
-            &[
-                "foreread.workspace",
-                "foreread-sim",
-                "foreread-trace",
-                "foreread-lab",
-                "foreread-cli",
-            ],
-        ),
-        ("os", &["foreread"]),
-        ("engine", &above[1..]),
-        ("report", &above),
-        (
-            "lab",
-            &[
-                "foreread-cli",
-                "foreread-check",
-                "foreread-attach",
-                "foreread-observe",
-            ],
-        ),
-        ("cli", &["foreread-check"]),
-        ("capi", &above[1..]),
-        // It starts the command; it links nothing of it.
-        ("csi", &above),
-        ("python", &above[1..5]),
-    ];
-    for (room, forbidden) in rooms {
-        let manifest = read(&format!("{room}/Cargo.toml"));
-        let dependencies = manifest
-            .split("[dependencies]")
-            .nth(1)
-            .expect("a section")
-            .split("\n[")
-            .next()
-            .expect("text");
-        for word in forbidden {
+    for line in IMPORTS.lines() {
+        let (room, forbidden) = line.split_once(' ').expect("words");
+        let dependencies = dependencies(room);
+        for word in forbidden.split(' ') {
             assert!(!dependencies.contains(word), "{room} may not import {word}");
         }
     }
@@ -319,33 +205,29 @@ fn files_of_users_are_opened_in_one_way() {
         "(File::open(",
         " File::create(",
         "(File::create",
-        "fs::read(",
-        "fs::write(",
-        "OpenOptions::new(",
     ];
-    let why = "foreread_os::open and foreread_os::output open files of users";
-    for room in ["cli/src", "plan/src", "trace/src", "sim/src", "history/src"] {
-        forbid(
-            room,
-            &words,
-            why,
-            &["cli/src/signals.rs", "cli/src/command/record.rs"],
-        );
-    }
+    let words = [
+        &words[..],
+        &["fs::read(", "fs::write(", "OpenOptions::new("],
+    ]
+    .concat();
     // The exceptions read what the kernel says, or files that they have made.
-    for (room, except) in [
-        ("lab/src", &["probe/settings.rs", "src/grid.rs"][..]),
-        ("observe/src", &["tracefs", "record/", "sample/"]),
-        (
-            "attach/src",
-            &["run/find.rs", "warm/files.rs", "doctor/pins/tests.rs"],
-        ),
-        ("check/src", &["conform", "bench/"]),
-        ("report/src", &[]),
-        ("csi/src", &["csi/src/state.rs"]),
-    ] {
-        forbid(room, &words, why, except);
-    }
+    let table = "cli cli/src/signals.rs cli/src/command/record.rs
+        plan
+        trace
+        sim
+        history
+        lab probe/settings.rs src/grid.rs
+        observe tracefs record/ sample/
+        attach run/find.rs warm/files.rs doctor/pins/tests.rs
+        check conform bench/
+        report
+        csi csi/src/state.rs";
+    forbid_in(
+        table,
+        &words,
+        "foreread_os::open and foreread_os::output open files of users",
+    );
 }
 
 /// One module has the facts of the host.
@@ -368,20 +250,30 @@ fn facts_of_the_host_are_read_in_one_place() {
         "testing/src/",                       // processes and files of tests
     ];
     let why = "foreread_os::host has the facts of the host, foreread_os::open paths of descriptors";
-    for room in SOURCES {
-        forbid(room, &words, why, &except);
+    for folder in all_folders() {
+        forbid(&folder, &words, why, &except);
     }
 }
 
 #[test]
 fn unsafe_has_its_rooms() {
     let rooms = ["engine/src/source/file/uring/", "engine/src/source/rbd/"];
-    forbid(
-        "engine/src",
-        &["unsafe "],
-        "unsafe only in the io_uring and librbd rooms",
-        &rooms,
-    );
+    let rest = "engine engine/src/source/file/uring/ engine/src/source/rbd/
+        trace
+        sim
+        history
+        plan
+        os
+        observe
+        attach
+        report
+        lab
+        check
+        csi
+        cli
+        python python/src/buffer.rs";
+    let why = "unsafe only at the boundaries of io_uring, librbd, the page cache, C and Python";
+    forbid_in(rest, &["unsafe "], why);
     for file in rooms
         .into_iter()
         .chain(["capi/src", "python/src", "attach/pagecache/src"])
@@ -396,36 +288,14 @@ fn unsafe_has_its_rooms() {
             let reason = lines[i.saturating_sub(6)..=i]
                 .iter()
                 .any(|l| l.contains("SAFETY"));
+            let name = &file.name;
             assert!(
                 reason,
-                "{}:{}: an unsafe block without its SAFETY line: {line}",
-                file.name,
+                "{name}:{}: an unsafe block without its SAFETY line: {line}",
                 i + 1
             );
         }
     }
-    for room in [
-        "trace/src",
-        "sim/src",
-        "history/src",
-        "plan/src",
-        "os/src",
-        "observe/src",
-        "attach/src",
-        "report/src",
-        "lab/src",
-        "check/src",
-        "csi/src",
-    ] {
-        forbid(room, &["unsafe "], "no unsafe where nothing is served", &[]);
-    }
-    forbid("cli/src", &["unsafe "], "no unsafe in the command", &[]);
-    forbid(
-        "python/src",
-        &["unsafe "],
-        "unsafe only where Python's memory is",
-        &["python/src/buffer.rs"],
-    );
 }
 
 #[test]

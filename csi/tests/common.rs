@@ -227,6 +227,27 @@ impl Plugin {
         self.run(self.node().node_unstage_volume(request)).map(drop)
     }
 
+    /// Stages it and publishes it to the first pod.
+    #[track_caller]
+    pub fn mount(&self, volume: &TestVolume) {
+        self.stage(volume).expect("staged");
+        self.publish(volume, "pod-1").expect("published");
+    }
+
+    #[track_caller]
+    pub fn unmount(&self, volume: &TestVolume) {
+        self.unpublish(volume, "pod-1").expect("unpublished");
+        self.unstage(volume).expect("unstaged");
+    }
+
+    /// Sends a signal to the process of a mount.
+    pub fn signal(&self, server: u32, name: &str) {
+        let kill = Command::new("kill")
+            .args([name, &server.to_string()])
+            .status();
+        assert!(kill.expect("kill").success());
+    }
+
     pub fn stats(
         &self,
         volume: &TestVolume,

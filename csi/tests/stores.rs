@@ -54,8 +54,7 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
         ("AWS_SECRET_ACCESS_KEY", SECRET),
     ];
     let good = volume(&gateway, &[("diskCache", "true")]).with_secrets(&keys);
-    plugin.stage(&good).expect("staged");
-    plugin.publish(&good, "pod-1").expect("published");
+    plugin.mount(&good);
     let read = fs::read(plugin.path("pod-1/file")).expect("read");
     assert_eq!(read, [7; 100_000]);
     assert_eq!(plugin.servers(&plugin.text("volume")).len(), 1);
@@ -78,8 +77,7 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
     );
     let environment = fs::read(format!("/proc/{}/environ", plugin.id())).expect("there");
     assert!(!String::from_utf8_lossy(&environment).contains(SECRET));
-    plugin.unpublish(&good, "pod-1").expect("unpublished");
-    plugin.unstage(&good).expect("unstaged");
+    plugin.unmount(&good);
 
     let text = plugin.text("volume");
     crate::common::wait_until("the end of the mount's process", || {
@@ -87,13 +85,9 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
     });
 
     // Its keys were given to the mount: where that has ended they have to come again.
-    plugin.stage(&good).expect("staged");
-    plugin.publish(&good, "pod-1").expect("published");
+    plugin.mount(&good);
     let server = plugin.server("volume");
-    let killed = std::process::Command::new("kill")
-        .args(["-KILL", &server.to_string()])
-        .status();
-    assert!(killed.expect("kill").success());
+    plugin.signal(server, "-KILL");
     crate::common::wait_until("the end of the server", || {
         let stats = plugin.stats(&good, "pod-1").expect("there");
         stats.volume_condition.expect("one").abnormal
@@ -106,8 +100,7 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
         fs::read(plugin.path("pod-1/file")).expect("read"),
         [7; 100_000]
     );
-    plugin.unpublish(&good, "pod-1").expect("unpublished");
-    plugin.unstage(&good).expect("unstaged");
+    plugin.unmount(&good);
 }
 
 /// A pod that runs goes on where the keys of its Secret are changed and the old ones are refused.
@@ -123,8 +116,7 @@ fn a_mount_gets_the_keys_of_a_secret_that_has_changed() {
     let (old, new) = (keys("first"), keys("second"));
     gateway.add_key("first", "first");
     gateway.put("a", b"of the first");
-    plugin.stage(&old).expect("staged");
-    plugin.publish(&old, "pod-1").expect("published");
+    plugin.mount(&old);
     assert_eq!(
         fs::read(plugin.path("pod-1/a")).expect("read"),
         b"of the first"
@@ -140,8 +132,7 @@ fn a_mount_gets_the_keys_of_a_secret_that_has_changed() {
         b"of the second"
     );
     assert_eq!(files_with(&plugin, "first"), [""; 0]);
-    plugin.unpublish(&new, "pod-1").expect("unpublished");
-    plugin.unstage(&new).expect("unstaged");
+    plugin.unmount(&new);
     let line = refused(plugin.stage(&old), Code::Internal);
     assert!(line.contains("403"), "the old keys are refused: {line}");
 }

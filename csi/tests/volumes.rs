@@ -28,13 +28,6 @@ fn reads(plugin: &Plugin, target: &str) -> bool {
     fs::read(plugin.path(target).join("file")).is_ok_and(|read| read == bytes())
 }
 
-fn kill(pid: u32) {
-    let killed = Command::new("kill")
-        .args(["-KILL", &pid.to_string()])
-        .status();
-    assert!(killed.expect("kill").success());
-}
-
 #[test]
 fn one_mount_for_all_pods_outlives_the_plugin() {
     let Some((mut plugin, volume)) = plugin(&[]) else {
@@ -149,8 +142,7 @@ fn a_mount_that_a_killed_plugin_has_begun_is_taken() {
     assert!(reads(&plugin, "pod-1"));
     drop(begun.stdin.take());
     begun.wait().expect("ended");
-    plugin.unpublish(&volume, "pod-1").expect("unpublished");
-    plugin.unstage(&volume).expect("unstaged");
+    plugin.unmount(&volume);
     let text = plugin.text("volume");
     wait_until("the end of the mount's process", || {
         plugin.servers(&text).is_empty()
@@ -162,10 +154,9 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
     let Some((plugin, volume)) = plugin(&[]) else {
         return;
     };
-    plugin.stage(&volume).expect("staged");
-    plugin.publish(&volume, "pod-1").expect("published");
+    plugin.mount(&volume);
     let server = plugin.server("volume");
-    kill(server);
+    plugin.signal(server, "-KILL");
     let is_bad = || {
         let stats = plugin.stats(&volume, "pod-1").expect("there");
         stats.volume_condition.expect("one").abnormal
@@ -177,7 +168,7 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
     assert_eq!(plugin.mounts().len(), 2);
 
     let server = plugin.server("volume");
-    kill(server);
+    plugin.signal(server, "-KILL");
     wait_until("the end of the server", is_bad);
     plugin.stage(&volume).expect("staged again");
     plugin
@@ -194,11 +185,9 @@ fn a_volume_that_is_staged_again_at_once_stays() {
         return;
     };
     for _ in 0..20 {
-        plugin.stage(&volume).expect("staged");
-        plugin.publish(&volume, "pod-1").expect("published");
+        plugin.mount(&volume);
         assert!(reads(&plugin, "pod-1"));
-        plugin.unpublish(&volume, "pod-1").expect("unpublished");
-        plugin.unstage(&volume).expect("unstaged");
+        plugin.unmount(&volume);
     }
 }
 
@@ -208,15 +197,9 @@ fn a_mount_that_hangs_holds_up_nothing() {
     let Some((plugin, volume)) = plugin(&[]) else {
         return;
     };
-    plugin.stage(&volume).expect("staged");
-    plugin.publish(&volume, "pod-1").expect("published");
+    plugin.mount(&volume);
     let server = plugin.server("volume");
-    let signal = |name: &str| {
-        let done = Command::new("kill")
-            .args([name, &server.to_string()])
-            .status();
-        assert!(done.expect("kill").success());
-    };
+    let signal = |name: &str| plugin.signal(server, name);
     signal("-STOP");
     // The signal reaches one thread after the other.
     wait_until("all threads of the server are stopped", || {
@@ -273,8 +256,7 @@ fn metrics_and_health_are_served() {
         return;
     };
     assert!(plugin.page("/healthz").ends_with("\r\n\r\nok\n"));
-    plugin.stage(&volume).expect("staged");
-    plugin.publish(&volume, "pod-1").expect("published");
+    plugin.mount(&volume);
     assert!(reads(&plugin, "pod-1"));
     let page = plugin.page("/metrics");
     for part in [
@@ -285,8 +267,7 @@ fn metrics_and_health_are_served() {
         assert!(page.contains(part), "{part} in\n{page}");
     }
     assert!(plugin.page("/").starts_with("HTTP/1.1 404 "));
-    plugin.unpublish(&volume, "pod-1").expect("unpublished");
-    plugin.unstage(&volume).expect("unstaged");
+    plugin.unmount(&volume);
     assert!(!plugin.page("/metrics").contains("volume=\"vvolume-"));
 }
 

@@ -1,6 +1,6 @@
 //! Tests of `compare` from plan to table, on models: published figures that the lab must reproduce, and the lab's own rules.
 
-use foreread_lab::compare::{self, CompareError, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::table::Style;
 use foreread_lab::report::{Report, Table, render};
 use foreread_report::progress::{Progress, Silent};
@@ -192,34 +192,6 @@ fn no_scratch_file_for_nothing() {
         "{:?}",
         tables[0].notes
     );
-}
-
-#[test]
-fn plans_that_cannot_be_carried_out() {
-    let bad = |plan: ComparePlan| compare::run(&plan, &mut Silent).expect_err("an error");
-    let model = |name: &str| Some(compare::model(name).expect("a model"));
-    let spec = compare::model("rdb").expect_err("an error");
-    assert!(matches!(spec, CompareError::Model(_)), "{spec}");
-    let spec = bad(ComparePlan {
-        workload: Some("seqential".to_string()),
-        on: model("rbd"),
-        ..ComparePlan::default()
-    });
-    assert!(matches!(spec, CompareError::Workload(_)), "{spec}");
-    let policies = vec![foreread_history::parse("linux-6.18").expect("a policy")];
-    let page = foreread_core::units::PageSize::new(512);
-    let page = bad(ComparePlan {
-        on: model("rbd"),
-        policies,
-        page,
-        ..ComparePlan::default()
-    });
-    assert!(matches!(page, CompareError::Page { .. }), "{page}");
-    let gone = bad(ComparePlan {
-        on: Some(compare::file("does/not/exist")),
-        ..ComparePlan::default()
-    });
-    assert!(gone.to_string().contains("does/not/exist"), "{gone}");
 }
 
 /// Stops its plan after this number of runs.

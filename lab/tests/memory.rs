@@ -119,25 +119,14 @@ impl Disk {
             fs::create_dir(disk.path(name)).expect("a folder");
         }
         let memory = disk.shown("memory");
-        run(
-            "mount",
-            &[
-                "-t",
-                "tmpfs",
-                "-o",
-                &format!("size={}m", mib + 16),
-                "none",
-                &memory,
-            ],
-        );
+        let size = format!("size={}m", mib + 16);
+        run("mount", &["-t", "tmpfs", "-o", &size, "none", &memory]);
         let image = format!("{memory}/image");
         File::create(&image)
             .and_then(|f| f.set_len(mib << 20))
             .expect("an image");
-        run(
-            "mkfs.ext4",
-            &["-q", "-E", "lazy_itable_init=0", "-J", "size=4", &image],
-        );
+        let options = ["-q", "-E", "lazy_itable_init=0", "-J", "size=4", &image];
+        run("mkfs.ext4", &options);
         disk.device = run("losetup", &["--find", "--show", &image]);
         disk.mount("rw");
         let block = vec![b'f'; 1 << 20];
@@ -207,15 +196,8 @@ impl Disk {
             group.0.join("cgroup.procs").display().to_string()
         });
         let before = self.read_bytes();
-        run(
-            "python3",
-            &[
-                PLAYER,
-                &self.shown("mount"),
-                &plan.display().to_string(),
-                &procs,
-            ],
-        );
+        let plan = plan.display().to_string();
+        run("python3", &[PLAYER, &self.shown("mount"), &plan, &procs]);
         let bytes = self.read_bytes() - before;
         drop(group);
         self.unmount();

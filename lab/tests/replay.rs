@@ -3,17 +3,18 @@
 //!
 //! Real files are tested in `replay_live.rs`, and trace formats in the crate `trace`.
 
+use crate::common::{loaded, of_program};
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, ComparePlan, OracleRow};
-use foreread_lab::replay::{LoadedTrace, MAX_OUTSTANDING, Mode, Part, Replay, load};
+use foreread_lab::replay::{LoadedTrace, MAX_OUTSTANDING, Mode, Replay};
 use foreread_lab::report::{Report, table};
 use foreread_report::{progress::Silent, width};
 use foreread_sim::device::presets;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator;
 use foreread_sim::simulator::RunResult;
-use foreread_trace::{After, FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
+use foreread_trace::{After, FileInfo, Header, Item, Lacks, Op, Record};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
@@ -28,33 +29,13 @@ fn trace(records: Vec<Record>) -> Arc<LoadedTrace> {
 /// The records, in files of this size.
 pub fn trace_of(records: Vec<Record>, file_bytes: u64) -> Arc<LoadedTrace> {
     let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
-    let info = |n| {
-        Item::File(FileInfo {
-            name: format!("f{n}"),
-            size: Some(file_bytes),
-        })
+    let info = |n| FileInfo {
+        name: format!("f{n}"),
+        size: Some(file_bytes),
     };
-    let items: Vec<Item> = (0..files)
-        .map(info)
-        .chain(records.into_iter().map(Item::Record))
-        .collect();
-    let header = Header {
-        level: Level::Program,
-        ..Header::default()
-    };
-    let items = Box::new(items.into_iter().map(Ok));
-    Arc::new(
-        load(
-            "test.trace",
-            Import {
-                header,
-                items,
-                left_out: LeftOut::default(),
-            },
-            &Part::default(),
-        )
-        .expect("readable"),
-    )
+    let infos = (0..files).map(|n| Item::File(info(n)));
+    let items = infos.chain(records.into_iter().map(Item::Record));
+    loaded("test.trace", of_program(), items.collect())
 }
 
 /// A read of one page, far from all others, between two times in milliseconds.
@@ -251,42 +232,47 @@ fn without_ends_a_factor_is_on_the_gaps_between_starts() {
     assert_eq!(time(&one, Mode::Asap, None), 3 * PAGE_NS);
     assert_eq!(time(&one, Mode::Asap, Some(0.0)), 3 * PAGE_NS);
     assert_eq!(time(&one, Mode::Asap, Some(1.0)), 3 * PAGE_NS + 11 * MS);
-    let refused = |mode, think| {
-        Replay::of(&one, Some(mode), think)
-            .expect_err("refused")
-            .to_string()
-    };
-    assert_eq!(
-        refused(Mode::Closed, None),
-        "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode \
-         asap"
-    );
-    assert!(
-        refused(Mode::Deps, None)
-            .starts_with("the trace says neither what its records wait for nor when they ended")
-    );
-    assert!(
-        refused(Mode::Open, Some(1.0)).starts_with("there is no pause to lengthen in mode open")
-    );
-    assert!(
-        refused(Mode::Asap, Some(-1.0))
-            .starts_with("the factor of --think is below 0 or above 100")
-    );
-    assert!(
-        refused(Mode::Asap, Some(f64::NAN))
-            .starts_with("the factor of --think is below 0 or above 100")
-    );
     let none = trace(vec![Record::read(0, 0, PAGE)]);
-    let refused = |mode, think| {
-        Replay::of(&none, Some(mode), think)
-            .expect_err("refused")
-            .to_string()
-    };
-    assert!(refused(Mode::Open, None).starts_with("the trace does not say when each read began"));
-    assert!(
-        refused(Mode::Asap, Some(0.5))
-            .starts_with("there is no pause to lengthen, because the trace has no times")
-    );
+    let range = "the factor of --think is below 0 or above 100";
+    for (of, mode, think, begin) in [
+        (
+            &one,
+            Mode::Closed,
+            None,
+            "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode asap",
+        ),
+        (
+            &one,
+            Mode::Deps,
+            None,
+            "the trace says neither what its records wait for nor when they ended",
+        ),
+        (
+            &one,
+            Mode::Open,
+            Some(1.0),
+            "there is no pause to lengthen in mode open",
+        ),
+        (&one, Mode::Asap, Some(-1.0), range),
+        (&one, Mode::Asap, Some(f64::NAN), range),
+        (
+            &none,
+            Mode::Open,
+            None,
+            "the trace does not say when each read began",
+        ),
+        (
+            &none,
+            Mode::Asap,
+            Some(0.5),
+            "there is no pause to lengthen, because the trace has no times",
+        ),
+    ] {
+        let error = Replay::of(of, Some(mode), think)
+            .expect_err(begin)
+            .to_string();
+        assert!(error.starts_with(begin), "{error}");
+    }
 }
 
 /// Latency counts from the recorded time: a read that cannot be served at once has waited since then.
@@ -581,26 +567,16 @@ fn without_threads_each_description_is_a_reader() {
             .map(|r| Record { thread: 0, ..r })
     };
     let jobs = |lacks: Lacks| {
-        let items = [Item::File(FileInfo::default())]
-            .into_iter()
-            .chain(records().map(Item::Record))
-            .map(Ok);
+        let file = std::iter::once(Item::File(FileInfo::default()));
+        let items = file.chain(records().map(Item::Record)).collect();
         let header = Header {
             lacks,
             ..Header::default()
         };
-        let import = Import {
-            header,
-            items: Box::new(items.collect::<Vec<_>>().into_iter()),
-            left_out: LeftOut::default(),
-        };
-        let loaded = Arc::new(load("t", import, &Part::default()).expect("readable"));
-        replay(&loaded, Mode::Asap, None)
+        let jobs = replay(&loaded("t", header, items), Mode::Asap, None)
             .workload
-            .jobs
-            .iter()
-            .map(|j| j.after)
-            .collect::<Vec<_>>()
+            .jobs;
+        jobs.iter().map(|j| j.after).collect::<Vec<_>>()
     };
     assert_eq!(jobs(Lacks::default()), [None, Some(0)]);
     assert_eq!(
@@ -626,15 +602,9 @@ fn what_exceeds_the_outstanding_reads_waits_and_is_counted() {
             ..read(0, n, (0, 0))
         })
     });
-    let items: Vec<Item> = std::iter::once(file).chain(all).collect();
-    let items = Box::new(items.into_iter().map(Ok));
-    let import = Import {
-        header: Header::default(),
-        items,
-        left_out: LeftOut::default(),
-    };
+    let items = std::iter::once(file).chain(all).collect();
     let replay = replay(
-        &Arc::new(load("test.trace", import, &Part::default()).expect("readable")),
+        &loaded("test.trace", Header::default(), items),
         Mode::Open,
         None,
     );

@@ -242,50 +242,34 @@ fn what_is_no_series_is_refused() {
         Vary::parse(&many.replace(",65", ""), &here).is_ok(),
         "64 are not too many"
     );
-    let twice = refused("streams=1", &plan("interleaved:streams=4", &[])).to_string();
-    assert!(
-        twice.contains("streams is set twice: in 'interleaved:streams=4'"),
-        "{twice}"
-    );
-    assert!(
-        refused(
-            "cache=1M",
-            &ComparePlan {
-                cache_bytes: Some(1),
-                ..here.clone()
-            }
-        )
-        .to_string()
-        .contains("set twice")
-    );
+    let twice = "streams is set twice: in 'interleaved:streams=4'";
+    let cached = ComparePlan {
+        cache_bytes: Some(1),
+        ..here.clone()
+    };
     let logs = ComparePlan {
         event_logs: Some("logs".into()),
         ..here.clone()
     };
-    assert!(
-        refused("cache=1M", &logs)
-            .to_string()
-            .contains("--event-log")
-            && Vary::parse("streams=1", &logs).is_ok()
-    );
     let nowhere = ComparePlan {
         on: None,
         ..here.clone()
     };
-    assert!(
-        refused("streams=1", &nowhere)
-            .to_string()
-            .contains("no source")
-    );
     let nothing = ComparePlan {
         workload: None,
         ..here.clone()
     };
-    assert!(
-        refused("streams=1", &nothing)
-            .to_string()
-            .contains("no workload")
-    );
+    for (text, plan, part) in [
+        ("streams=1", &plan("interleaved:streams=4", &[]), twice),
+        ("cache=1M", &cached, "set twice"),
+        ("cache=1M", &logs, "--event-log"),
+        ("streams=1", &nowhere, "no source"),
+        ("streams=1", &nothing, "no workload"),
+    ] {
+        let error = refused(text, plan).to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+    assert!(Vary::parse("streams=1", &logs).is_ok());
     for key in ["streems", "policy.maxx", "policy.", "", "max"] {
         let VaryError::Key { known, .. } = refused(&format!("{key}=1"), &here) else {
             panic!("{key}")

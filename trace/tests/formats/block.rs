@@ -1,6 +1,6 @@
 //! Block traces: both byte orders beside the text, what is refused, and the real blkparse beside us.
 
-use super::traces::{fixture, read_bytes, read_files, refused, trace};
+use super::traces::{each_refused, fixture, read_bytes, read_files, refused, trace};
 use foreread_sim::rng::Rng;
 use foreread_trace::Op;
 use std::path::PathBuf;
@@ -52,34 +52,18 @@ fn a_line_that_is_wrong_is_named() {
     }
     let cut = read_bytes("blkparse", format!("{LINE}  8")).clean();
     assert_eq!(cut.records().len(), 1);
-    for (from, to, what) in [
-        (
-            "1444645666",
-            "18014398509481984",
-            "a record that ends beyond 2^63 bytes: t, record 2; ",
-        ),
-        (
-            "1444645666",
-            "36028797018963968",
-            "a sector beyond 2^63 bytes: t, line 2; ",
-        ),
-        (
-            "+ 256",
-            "+ 36028797018963968",
-            "more sectors than 2^63 bytes: t, line 2; ",
-        ),
-        (
-            "0.000001850",
-            "0,000001850",
-            "a time that is not a number of seconds: t, line 2; ",
-        ),
-    ] {
-        refused(
-            "blkparse",
-            format!("{LINE}{}", LINE.replace(from, to)),
-            what,
-        );
-    }
+    let changed = |change: &str| {
+        let (from, to) = change.split_once(" to ").expect("a change");
+        format!("{LINE}{}", LINE.replace(from, to))
+    };
+    each_refused(
+        "blkparse",
+        "1444645666 to 18014398509481984 | a record that ends beyond 2^63 bytes: t, record 2;
+         1444645666 to 36028797018963968 | a sector beyond 2^63 bytes: t, line 2;
+         + 256 to + 36028797018963968 | more sectors than 2^63 bytes: t, line 2;
+         0.000001850 to 0,000001850 | a time that is not a number of seconds: t, line 2;",
+        changed,
+    );
     let none = "no queued (Q) or issued (D) requests at the beginning: t; choose --format blkparse:action=Q or ";
     refused("blkparse", LINE.replace(" Q ", " G "), none);
 }

@@ -1,51 +1,36 @@
 //! fio's log: what is refused, that what is written is read again as it was, and fio itself beside us.
 
-use super::traces::{read_bytes, read_files, refused, write};
+use super::traces::{each_refused, read_bytes, read_files, refused, write};
 use foreread_core::event::Advice;
 use foreread_trace::{After, FileInfo, Flags, Header, Item, Lacks, Op, Record};
 use std::path::Path;
 use std::process::Command;
 
+/// The last one is as fio 3.33 writes it with numjobs=2, or with one write_iolog for two jobs.
+const ERRORS: &str = "\
+2 my file read 0 4096 | a line with too many or too few fields: t, line 3; fio does not allow spaces
+2 my file open | an offset or a length is not a number: t, line 3; fio does not allow spaces
+2 a read 4096 | an offset or a length is not a number: t, line 3; fio does not allow spaces
+2 a read -1 4096 | an offset or a length is not a number: t, line 3; fio does not allow spaces
+2 a | a line with too many or too few fields: t, line 3; fio does not allow spaces
+a read 0 4096 | no time in microseconds at the start of the line: t, line 3;
+2 b read 0 4096 | a file that was not added before: t, line 3;
+2 b open | a file that was not added before: t, line 3;
+2 a erase 0 4096 | an action unknown to fio: t, line 3;
+2 a read 0 4294967296 | a length of more than 32 bits: t, line 3;
+2 a wait 5 0 | a wait in a log that has times: t, line 3;
+fio version 3 iolog | a second log in the file: fio wrote the logs of several jobs to it: t, line 3; give each job its own write_iolog";
+
 #[test]
 fn errors_name_their_line() {
-    let (added, damaged) = (
-        "a file that was not added before: t, line 3; ",
-        "t, line 3; ",
-    );
     let number = "an offset or a length is not a number: t, line 3; fio does not allow spaces";
-    let fields = "a line with too many or too few fields: t, line 3; fio does not allow spaces";
-    let long = format!("2 {} add", "x".repeat(256));
-    for (rest, what) in [
-        ("2 my file read 0 4096", fields),
-        ("2 my file open", number),
-        ("2 a read 4096", number),
-        ("2 a read -1 4096", number),
-        ("2 a", fields),
-        (
-            "a read 0 4096",
-            "no time in microseconds at the start of the line: ",
-        ),
-        ("2 b read 0 4096", added),
-        ("2 b open", added),
-        ("2 a erase 0 4096", "an action unknown to fio: "),
-        ("2 a read 0 4294967296", "a length of more than 32 bits: "),
-        ("2 a wait 5 0", "a wait in a log that has times: "),
-        (long.as_str(), "a file name longer than 255 bytes: "),
-        // As fio 3.33 writes it with numjobs=2, or with one write_iolog for two jobs.
-        (
-            "fio version 3 iolog",
-            "a second log in the file: fio wrote the logs of several jobs to it: t, line 3; give each job its own write_iolog",
-        ),
-    ] {
-        let what = match what.ends_with(": ") {
-            true => what.to_string() + damaged,
-            false => what.to_string(),
-        };
-        refused(
-            "fio",
-            format!("fio version 3 iolog\n1 a add\n{rest}\n"),
-            &what,
-        );
+    let long = format!(
+        "2 {} add | a file name longer than 255 bytes: t, line 3; ",
+        "x".repeat(256)
+    );
+    for table in [ERRORS, &long] {
+        let log = |rest: &str| format!("fio version 3 iolog\n1 a add\n{rest}\n");
+        each_refused("fio", table, log);
     }
     let first = "no first line 'fio version 3 iolog': t, line 1; ";
     refused("fio", "fio version 4 iolog\n", first);

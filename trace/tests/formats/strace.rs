@@ -1,6 +1,6 @@
 //! strace's text: what is refused, and the real strace on programs of which we know what they read.
 
-use super::traces::{Read, read_bytes, read_files, refused};
+use super::traces::{Read, each_refused, read_bytes, read_files, refused};
 use foreread_core::event::Advice;
 use foreread_trace::Op;
 use std::collections::BTreeSet;
@@ -9,6 +9,14 @@ use std::process::Command;
 
 const OPEN: &str = "1 1700000000.000000 openat(AT_FDCWD, \"a\", O_RDONLY) = 3</a> <0.000010>\n";
 const READ: &str = "1 1700000000.000001 read(3</a>, \"\"..., 4096) = 4096 <0.000010>\n";
+
+const WRONG: &str = r#"hello | the line has no time, or its time has another format than that of the first line: t, line 2;
+1 10:11:12.5 read(3) = 0 | the line has no time, or its time has another format than that of the first line: t, line 2;
+1 1600000000.0 read(3, "", 1) = 0 | time goes backwards: t, line 2;
+1 1700000001.0 read(3, "", x) = 0 | a call without its length or its offset: t, line 2;
+1 1700000001.0 read(x, "", 1) = 0 | a call whose argument is not a descriptor: t, line 2;
+1 1700000001.0 pread64(3</a>, "", 1, 9223372036854775808) = 0 | a record that ends beyond 2^63 bytes: t, record 1;
+1 1700000001.0 read(3</a>, <unfinished ...>\n1 1700000001.1 <... lseek resumed>) = 0 | the resumed call is not the one that was started: t, line 3;"#;
 
 /// Cut anywhere after its call's name, a line is refused by its number.
 #[test]
@@ -19,33 +27,9 @@ fn a_line_that_is_wrong_is_named() {
         let cut = "an incomplete line of strace: t, line 2; record with";
         refused("strace", format!("{OPEN}{}\n", &line[..end]), cut);
     }
-    let other = "the line has no time, or its time has another format than that of the first line: t, line 2; ";
-    for (line, what) in [
-        ("hello", other),
-        ("1 10:11:12.5 read(3) = 0", other),
-        (
-            "1 1600000000.0 read(3, \"\", 1) = 0",
-            "time goes backwards: t, line 2; ",
-        ),
-        (
-            "1 1700000001.0 read(3, \"\", x) = 0",
-            "a call without its length or its offset: t, line 2; ",
-        ),
-        (
-            "1 1700000001.0 read(x, \"\", 1) = 0",
-            "a call whose argument is not a descriptor: t, line 2; ",
-        ),
-        (
-            "1 1700000001.0 pread64(3</a>, \"\", 1, 9223372036854775808) = 0",
-            "a record that ends beyond 2^63 bytes: t, record 1; ",
-        ),
-        (
-            "1 1700000001.0 read(3</a>, <unfinished ...>\n1 1700000001.1 <... lseek resumed>) = 0",
-            "the resumed call is not the one that was started: t, line 3; ",
-        ),
-    ] {
-        refused("strace", format!("{OPEN}{line}\n"), what);
-    }
+    each_refused("strace", WRONG, |line| {
+        format!("{OPEN}{}\n", line.replace("\\n", "\n"))
+    });
     let none = "no strace call at the start of the file: t, line 1; ";
     refused("strace", "", none);
     refused("strace", "10:71:12 read(3) = 0\n", none);

@@ -78,6 +78,14 @@ pub fn refused(format: &str, bytes: impl Into<Vec<u8>>, begin: &str) {
     assert!(is_line && error.starts_with(begin), "{error}");
 }
 
+/// Each line of a table is what a trace is made of, and the beginning of its refusal.
+pub fn each_refused(format: &str, table: &str, made: impl Fn(&str) -> String) {
+    for row in table.lines() {
+        let (from, begin) = row.trim().split_once(" | ").expect("two cells");
+        refused(format, made(from), begin);
+    }
+}
+
 /// The bytes of a trace, and what was left out of it.
 pub type Written = (Vec<u8>, Vec<(&'static str, u64)>);
 
