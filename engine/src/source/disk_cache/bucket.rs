@@ -231,7 +231,7 @@ impl Tier for BucketTier {
         Ok(())
     }
 
-    fn passes_over(&self, bytes: u64) -> bool {
+    fn passes_over(&self, _version: &CachedVersion, bytes: u64) -> bool {
         !self.0.reads_slow && self.0.tier.speeds.passes_over_disk(bytes)
     }
 

@@ -146,7 +146,7 @@ impl CachedSource {
                 Part::Store(range.end)
             };
             let goes_on = match part {
-                Part::Here(..) if tier.passes_over(range.end - at) => {
+                Part::Here(..) if tier.passes_over(version, range.end - at) => {
                     // Bypass the disk for the whole rest of the range: probably more of it is cached.
                     Counts::add(&shared.counts.passed_over_bytes, range.end - at);
                     self.fetch(None, at..range.end, place)?
@@ -415,7 +415,7 @@ impl Source for CachedSource {
     fn whole_file(&self) -> Option<WholeFile> {
         let version = self.current().ok().flatten()?;
         let tier = &self.parts.tier;
-        if tier.passes_over(version.size) {
+        if tier.passes_over(&version, version.size) {
             return None;
         }
         // Larger versions are verified in the background.

@@ -242,7 +242,7 @@ impl DiskTier {
         let version = self.state.version(exact, size);
         let end = first_bytes.min(size);
         let is_here = matches!(self.next(&version, &(0..end)), Part::Here(to, _) if to == end);
-        (is_here && !self.passes_over(end)).then_some(text)
+        (is_here && !self.passes_over(&version, end)).then_some(text)
     }
 
     /// Returns the ranges of a version that are not on the disk.
@@ -404,8 +404,11 @@ impl Tier for DiskTier {
         done
     }
 
-    fn passes_over(&self, bytes: u64) -> bool {
-        !self.settings.reads_slow_disk && self.state.speeds.passes_over_disk(bytes)
+    fn passes_over(&self, version: &CachedVersion, bytes: u64) -> bool {
+        // If several processes read the version at the same time, each would fetch these bytes again.
+        !self.settings.reads_slow_disk
+            && !version.is_shared.load(Ordering::Relaxed)
+            && self.state.speeds.passes_over_disk(bytes)
     }
 
     fn claim(&self, version: &Arc<CachedVersion>, bytes: &Range<u64>) -> Claim {
@@ -534,5 +537,28 @@ impl Tier for DiskTier {
         if let Some((account, _)) = &self.opened().writable {
             self.evictor().settle(account);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::disk_cache::speed::Speeds;
+
+    #[test]
+    fn a_slow_disk_is_passed_over_unless_other_processes_read_the_same() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut tier =
+            DiskTier::open(DiskCacheSettings::new(dir.path().join("c"))).expect("opened");
+        tier.state.speeds = Speeds::of_slow_disk();
+        let exact = ExactVersion {
+            source: "s".to_string(),
+            version: "1".to_string(),
+            shown: "s".to_string(),
+        };
+        let version = tier.state.version(exact, 1 << 30);
+        assert!(tier.passes_over(&version, 1 << 20));
+        version.is_shared.store(true, Ordering::Relaxed);
+        assert!(!tier.passes_over(&version, 1 << 20));
     }
 }

@@ -3,7 +3,8 @@
 //! A rate is the number of bytes that have arrived, divided by the time during which at least one read was delivering data.
 //! Concurrent reads are measured together, as one rate. The time before a store read's first bytes is not counted: it is latency,
 //! which readahead hides. If this latency were counted, a store from which one short range after the other is read would seem
-//! slow, and would then hardly be used. With each second of delivery time, the weight of older measurements is halved.
+//! slow, and would then hardly be used. The time for which the thread that reads the disk waited for a processor is not counted
+//! either: on a busy machine, the disk would seem slow. With each second of delivery time, the weight of older measurements is halved.
 //!
 //! ```text
 //!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
@@ -12,6 +13,7 @@
 //! If reads now use only the disk or only the store, the speed of the other is still measured from time to time, so that a wrong rate is
 //! corrected.
 
+use foreread_os::threads::waited_for_processor;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +57,8 @@ pub struct TimedRead<'a> {
     len: u64,
     /// Whether its first bytes have arrived.
     brings: bool,
+    /// For how long this thread had waited for a processor when the read began; only for a disk read, which runs in one thread.
+    waited: Option<Duration>,
 }
 
 impl TimedRead<'_> {
@@ -86,6 +90,7 @@ impl Meter {
             began: Instant::now(),
             len,
             brings,
+            waited: brings.then(waited_for_processor).flatten(),
         }
     }
 
@@ -117,12 +122,23 @@ impl RateSample {
             self.bytes /= 2;
         }
     }
+
+    /// Subtracts the time for which one of the current reads waited for a processor. The other reads are assumed to have waited too.
+    fn leave_out(&mut self, waited: Duration) {
+        self.busy = self.busy.saturating_sub(waited / self.bringing.max(1));
+    }
 }
 
 impl Drop for TimedRead<'_> {
     fn drop(&mut self) {
         let mut measured = self.meter.hold();
         measured.settle();
+        if let Some(waited) = self
+            .waited
+            .and_then(|was| waited_for_processor()?.checked_sub(was))
+        {
+            measured.leave_out(waited);
+        }
         measured.bringing -= u32::from(self.brings);
     }
 }
@@ -216,6 +232,13 @@ mod tests {
         measured(mega_bytes * 1_000_000, SECOND)
     }
 
+    impl Speeds {
+        /// A disk of 50 MB/s and a store of 200 MB/s.
+        pub fn of_slow_disk() -> Speeds {
+            speeds(at(50), at(200))
+        }
+    }
+
     fn speeds(disk: Meter, store: Meter) -> Speeds {
         Speeds {
             disk,
@@ -271,6 +294,20 @@ mod tests {
         assert_eq!(with(at(50), at(200)), 159);
         assert_eq!(with(at(50), at(30)), STORE_TRIES as usize);
         assert_eq!(with(at(500), at(30)), 0);
+    }
+
+    #[test]
+    fn waits_for_a_processor_do_not_count() {
+        let mut measured = RateSample {
+            bringing: 2,
+            busy: SECOND,
+            ..RateSample::default()
+        };
+        measured.leave_out(SECOND / 2);
+        assert_eq!(measured.busy, SECOND * 3 / 4, "of two reads");
+        measured.leave_out(SECOND * 10);
+        assert_eq!(measured.busy, Duration::ZERO);
+        assert!(waited_for_processor().is_some(), "this kernel tells it");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub trait Tier: Send + Sync {
     ) -> Result<(), Fault>;
 
     /// Whether to read a cached range from the store because the store is faster.
-    fn passes_over(&self, bytes: u64) -> bool;
+    fn passes_over(&self, version: &CachedVersion, bytes: u64) -> bool;
 
     /// Claims a range of a version, unless another process has claimed any of it.
     fn claim(&self, _: &Arc<CachedVersion>, _: &Range<u64>) -> Claim {
