@@ -14,7 +14,7 @@ use super::disk::{CheckedRate, StorageCosts};
 use foreread_os::host::Host;
 use foreread_os::open;
 use serde::{Deserialize, Serialize};
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Metadata};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,9 @@ impl KeptMeasurement {
     }
 
     fn read(path: &Path, has_bytes: Option<u64>) -> Option<KeptMeasurement> {
+        std::fs::symlink_metadata(path.parent()?)
+            .ok()
+            .filter(is_private)?;
         let file = open::regular(path).ok()?;
         let age = SystemTime::now().duration_since(file.metadata().ok()?.modified().ok()?);
         let age = age.ok().filter(|age| *age < KEPT)?;
@@ -64,6 +67,11 @@ impl KeptMeasurement {
 
     fn write(&self, path: &Path) -> std::io::Result<()> {
         let folder = path.parent().unwrap_or(path);
+        let _ = DirBuilder::new().mode(0o700).create(folder);
+        let meta = std::fs::symlink_metadata(folder)?;
+        if !is_private(&meta) {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(serde_json::to_string(self)?.as_bytes())?;
         file.persist(path)?;
@@ -71,20 +79,20 @@ impl KeptMeasurement {
     }
 }
 
-/// The file of a disk. Returns `None` if the kernel does not number disks (before 5.15), or if no folder is private to this user.
+/// The file of a disk. Returns `None` if the kernel does not number disks (before 5.15), or if this user has no runtime folder.
 fn path(disk: &str) -> Option<PathBuf> {
     let number = Host::here().disk_sequence(disk)?;
     let runtime = match rustix::process::geteuid().is_root() {
         true => PathBuf::from("/run"),
         false => PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?),
     };
-    let folder = runtime.join("foreread");
-    let _ = DirBuilder::new().mode(0o700).create(&folder);
-    let meta = std::fs::symlink_metadata(&folder).ok()?;
-    let is_private = meta.is_dir()
-        && meta.uid() == rustix::process::geteuid().as_raw()
-        && meta.mode() & 0o077 == 0;
-    is_private.then(|| folder.join(format!("disk-{number}")))
+    Some(runtime.join("foreread").join(format!("disk-{number}")))
+}
+
+/// Returns true if this is a folder of this user that no other user can open.
+fn is_private(meta: &Metadata) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    meta.is_dir() && meta.uid() == own && meta.mode() & 0o077 == 0
 }
 
 #[cfg(test)]
@@ -130,6 +138,22 @@ mod tests {
         assert_eq!(find(has).map(|kept| kept.costs.age_s / 5), Some(25));
         set(KEPT.as_secs() + 1);
         assert_eq!(find(has), None, "too old");
+    }
+
+    #[test]
+    fn only_a_folder_that_other_users_cannot_open_is_used() {
+        let runtime = tempfile::tempdir().expect("a folder");
+        let folder = runtime.path().join("foreread");
+        let path = folder.join("disk-17");
+        let has = Some(128 << 10);
+        assert_eq!(KeptMeasurement::read(&path, has), None);
+        assert!(!folder.exists(), "a search creates nothing");
+        measured().write(&path).expect("the folder is created");
+        assert_eq!(KeptMeasurement::read(&path, has), Some(measured()));
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&folder, open).expect("set");
+        assert_eq!(KeptMeasurement::read(&path, has), None);
+        measured().write(&path).expect_err("others can open it");
     }
 
     #[test]
