@@ -34,6 +34,7 @@ use super::{
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
+#[cfg(feature = "uring")]
 use crate::sync::lock;
 use crate::system::{self, SystemRequest};
 use foreread_os::open::look;
