@@ -432,7 +432,7 @@ fn version(subject: &Subject) {
     replace();
     for _ in 0..2 {
         assert!(
-            matches!(read(source, 5000, 4096), Err(SourceError::Changed { .. })),
+            matches!(read(source, 4096, 5000), Err(SourceError::Changed { .. })),
             "every read, until it is accepted"
         );
         assert!(matches!(source.check(), Err(SourceError::Changed { .. })));
@@ -442,6 +442,6 @@ fn version(subject: &Subject) {
         "a reader on it gets an error"
     );
     assert_eq!(source.accept(), SIZE as u64);
-    right(&read(source, 5000, 4096).expect("the new version"), 4096, 1);
+    right(&read(source, 4096, 5000).expect("the new version"), 4096, 1);
     crate::common::read_and_check(&reader, &mut [0; 300_000], 500_000, 1);
 }

@@ -498,9 +498,9 @@ mod tests {
                 SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
                 SET 'other 00000001 'base:allocation        > UNKNOWN s
                 SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
-                SET 'disk 00000002 'base:allocation         > INVALID s
+                SET 'disk 00000002 'base:allocation         > INVALID sh
                 SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
-                SET {GOOD} 00                               > INVALID s
+                SET {GOOD} 00                               > INVALID sh
                 SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
                 SET 'disk 00000001 'base:                   > ACK s
                 SET {GOOD}                                  > CONTEXT.00000001_*base:allocation ACK sh
