@@ -38,8 +38,8 @@ fn the_json_has_every_key_of_its_schema() {
     let json = json(&run(&options("auto")));
     assert_eq!(json["schema"], "foreread.policies/1");
     let cells = json["cells"].as_array().expect("rows");
-    // 8 opponents and auto; no oracle, as the workload is not among the predictable ones.
-    assert_eq!(cells.len(), 3 * 9);
+    // 7 opponents and auto; no oracle, as the workload is not among the predictable ones.
+    assert_eq!(cells.len(), 3 * 8);
     let keys = "workload device cache predictable policy time_s overfetch requests unused_bytes p99_us held_byte_s oracle_share stall_s \
                 best ratio worst_seed lean_ratio lost";
     for cell in cells {
@@ -48,7 +48,7 @@ fn the_json_has_every_key_of_its_schema() {
         assert_eq!(missing, None, "{cell}");
         assert!(cell["time_s"].as_f64() > Some(0.0) && cell["requests"].as_u64() > Some(0));
     }
-    assert_eq!(json["totals"].as_array().map(Vec::len), Some(9));
+    assert_eq!(json["totals"].as_array().map(Vec::len), Some(8));
     assert_eq!(json["runs"], 3 * (8 * 3 + 2));
     assert_eq!(json["runs_planned"], json["runs"]);
     let mut targets = json["targets"].as_array().expect("targets").iter();
@@ -129,14 +129,14 @@ fn a_stopped_bench_continues_to_the_same_result() {
     };
     let (stopped, _) = run_until(40);
     let [done, all] = stopped.runs();
-    assert!((40..=41).contains(&done) && all == 78, "{done} of {all}");
+    assert!((40..=41).contains(&done) && all == 69, "{done} of {all}");
     let partial = json(&stopped);
-    assert_eq!(partial["cells_complete"], 1, "26 runs a cell");
-    assert_eq!(partial["cells"].as_array().map(Vec::len), Some(9));
+    assert_eq!(partial["cells_complete"], 1, "23 runs a cell");
+    assert_eq!(partial["cells"].as_array().map(Vec::len), Some(8));
     let text = stopped.to_text(100);
     assert!(text.contains("Note: Stopped after"), "{text}");
     let (whole, seen) = run_until(u64::MAX);
-    let steps: Vec<u64> = (done as u64..=78).collect();
+    let steps: Vec<u64> = (done as u64..=69).collect();
     assert_eq!(seen, steps, "only what was not in the file is measured");
     assert_eq!(whole.to_json(), run(&self::options("auto")).to_json());
 }
@@ -193,7 +193,7 @@ fn a_trace_has_its_own_cells() {
     let results = run(&options);
     let json = json(&results);
     let cells = json["cells"].as_array().expect("rows");
-    assert_eq!(cells.len(), 2 * 2 * 9);
+    assert_eq!(cells.len(), 2 * 2 * 8);
     let is_of_trace =
         |cell: &Value| cell["workload"] == "trace:made.csv" && cell["predictable"] == false;
     assert!(cells.iter().all(is_of_trace) && json["trace"] == "made.csv");
