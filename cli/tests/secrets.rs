@@ -392,11 +392,11 @@ fn a_mount_hides_the_password_of_its_source() {
     let mut mount = command(home.path(), ["mount", &name, &dir, "--record", "t.frt"]);
     let running = Server::start(mount.args(["--metrics", &port.to_string()]));
     assert_eq!(running.line, dir);
-    let mut names = std::fs::read_dir(&dir).expect("listed");
-    assert_eq!(
-        names.next().expect("one").expect("one").file_name(),
-        "object"
-    );
+    let entry = std::fs::read_dir(&dir)
+        .expect("listed")
+        .next()
+        .expect("one");
+    assert_eq!(entry.expect("one").file_name(), "object");
     let object = || {
         std::fs::read(mnt.path().join("object"))
             .expect("read")
