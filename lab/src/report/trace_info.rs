@@ -246,7 +246,7 @@ mod tests {
         };
         let text = render(&of(Header::default(), vec![own, Record::read(0, 0, 512)]));
         assert!(
-            text.contains("2 reads (8704 B); of the reads 1 (8192 B)"),
+            text.contains("2 reads (8704 B); 1 of the reads (8192 B)"),
             "{text}"
         );
     }

@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_measurement_is_used_for_half_an_hour_with_the_same_readahead() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("disk-17");
+        let runtime = tempfile::tempdir().expect("a folder");
+        let path = runtime.path().join("foreread/disk-17");
         let find = |has| KeptMeasurement::read(&path, has);
         let has = Some(128 << 10);
         assert_eq!(find(has), None, "nothing is kept yet");
@@ -158,8 +158,9 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_not_used() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("disk-17");
+        let runtime = tempfile::tempdir().expect("a folder");
+        let path = runtime.path().join("foreread/disk-17");
+        measured().write(&path).expect("written");
         let good = serde_json::to_string(&measured()).expect("text");
         for text in [
             "",
