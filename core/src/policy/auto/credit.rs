@@ -60,6 +60,15 @@ const FILE_FLOOR: u64 = 128 << 10;
 const MAPPED_FIRST: u64 = 512 << 10;
 const MAPPED_PARTS: u64 = 4;
 
+/// What was read near the reads of a file, and what of it was wasted.
+pub struct FileWaste {
+    pub is_mapped: bool,
+    /// Bytes of the file that were read.
+    pub demanded: u64,
+    /// Bytes of its readahead that were not.
+    pub lost: u64,
+}
+
 /// The bytes that streams have read ahead and not yet used, and how many of them are expected to be wasted.
 pub struct Credit {
     /// Bytes that active streams have read ahead and that were not used yet.
@@ -135,7 +144,7 @@ impl Credit {
 
     /// Returns how many bytes a sequential run may have read ahead beyond the bound on waste: `floor`, or 0 if the run has only one short
     /// read, or little waste is allowed.
-    pub fn beyond(&self, (run, len): (u64, u64), floor: u64) -> u64 {
+    pub fn beyond(&self, run: u64, len: u64, floor: u64) -> u64 {
         if run >= MIN_FLOOR_RUN.min(2 * len) && self.part >= FULL_DEBT {
             floor
         } else {
@@ -148,13 +157,14 @@ impl Credit {
         mul_div(self.part, run, 1000).min(FLOOR)
     }
 
-    /// Bytes that may be read ahead near the reads of a file regardless of waste elsewhere. `demanded` bytes of the file were read, and
-    /// `lost` bytes of its readahead were not. Only for a mapped file, the result may exceed the bound on waste.
-    pub fn floor_of_file(
-        &self,
-        (is_mapped, demanded, lost): (bool, u64, u64),
-        source: &SourceView,
-    ) -> u64 {
+    /// Bytes that may be read ahead near the reads of a file regardless of waste elsewhere. Only for a mapped file, the result may exceed
+    /// the bound on waste.
+    pub fn floor_of_file(&self, file: &FileWaste, source: &SourceView) -> u64 {
+        let &FileWaste {
+            is_mapped,
+            demanded,
+            lost,
+        } = file;
         let own = mul_div(self.part, demanded, 1000);
         let more = mul_div(self.part, self.missed - self.missed / MISSES, 1000);
         let floor = if is_mapped && self.part >= FULL_DEBT {
@@ -305,7 +315,16 @@ mod tests {
         };
         credit.missed(8 << 20);
         assert_eq!(credit.left(&source, 0), 0);
-        let floor = |demanded, lost| credit.floor_of_file((false, demanded, lost), &source);
+        let floor = |demanded, lost| {
+            credit.floor_of_file(
+                &FileWaste {
+                    is_mapped: false,
+                    demanded,
+                    lost,
+                },
+                &source,
+            )
+        };
         assert_eq!(
             (floor(1 << 20, 0), floor(64 << 10, 0)),
             (FILE_FLOOR, 64 << 10)
@@ -313,7 +332,16 @@ mod tests {
         assert_eq!(floor(1 << 20, 1 << 20), 0);
         credit = Credit::new(2000);
         credit.missed(4 << 20);
-        let floor = |is_mapped, lost| credit.floor_of_file((is_mapped, 1 << 20, lost), &source);
+        let floor = |is_mapped, lost| {
+            credit.floor_of_file(
+                &FileWaste {
+                    is_mapped,
+                    demanded: 1 << 20,
+                    lost,
+                },
+                &source,
+            )
+        };
         assert_eq!(floor(false, 0), 0, "the bound is hard");
         assert_eq!(
             (floor(true, 4 << 20), floor(true, (4 << 20) + MAPPED_FIRST)),

@@ -31,6 +31,7 @@
 use super::{
     Auto, Birth, Holding, Readers, RunKind, Streams, ahead,
     blocks::{Block, Kind, PAGE, Purse, REGION, Region, Sums},
+    credit::FileWaste,
     distance, survival,
 };
 use crate::policy::{Answer, Ask, SourceView, Why};
@@ -251,7 +252,7 @@ impl Auto {
     }
 
     /// The limits for readahead near a read of `len` bytes.
-    fn purse(&mut self, len: u64, own: (bool, u64, u64), source: &SourceView) -> Purse {
+    fn purse(&mut self, len: u64, own: &FileWaste, source: &SourceView) -> Purse {
         let price = self.credit.price(source);
         let held = source.unread_bytes.min(self.credit.held());
         let floor = self.credit.floor_of_file(own, source);
@@ -311,11 +312,12 @@ impl Auto {
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
         let own = self.files.get(&ask.file.0).map(|file| &file.regions);
-        let own = own.map_or((kind.is_mapped, 0, 0), |own| {
-            let lost = own.planned.saturating_sub(own.used);
-            (kind.is_mapped, own.missed + own.used, lost)
-        });
-        let mut purse = self.purse(end - start, own, source);
+        let own = FileWaste {
+            is_mapped: kind.is_mapped,
+            demanded: own.map_or(0, |own| own.missed + own.used),
+            lost: own.map_or(0, |own| own.planned.saturating_sub(own.used)),
+        };
+        let mut purse = self.purse(end - start, &own, source);
         // A program that starts at the beginning of a file usually reads all of it.
         if start > 0 {
             let trial = |file: &Streams| file.regions.trial(source);
