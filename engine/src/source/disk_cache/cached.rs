@@ -24,11 +24,12 @@ use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
     WholeFile, WritableSource,
 };
+use crate::sync::lock;
 use foreread_os::threads::spawn;
 use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a fetch waits for another process that has claimed the range but makes no progress. The kernel releases the claims of a process
@@ -69,7 +70,7 @@ impl CachedSource {
     /// The version being read. Returns `None` if it is not known exactly.
     fn current(&self) -> Result<Option<Arc<CachedVersion>>, SourceError> {
         let exact = self.below.exact_version();
-        let mut held = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.version);
         if let Some(version) = held.as_ref() {
             if exact.as_ref() == Some(&version.exact) {
                 return Ok(Some(Arc::clone(version)));
@@ -190,7 +191,7 @@ impl CachedSource {
         }
         Counts::add(&shared.counts.hits, 1);
         shared.reads.worked();
-        let files = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = lock(&version.files);
         let is_due = files.as_ref().is_some_and(|files| files.is_due());
         drop(files);
         if is_due {
@@ -390,7 +391,7 @@ impl Source for CachedSource {
     fn accept(&self) -> u64 {
         let size = self.below.accept();
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        let mut held = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.version);
         *held = None;
         self.has_served.store(false, Ordering::Relaxed);
         size

@@ -14,6 +14,7 @@ use super::sinks::FillPlace;
 use super::tier::{Part, Tier};
 use super::whole::{self, Look, WholeFile};
 use crate::source::ExactVersion;
+use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -125,14 +126,14 @@ impl DiskTier {
     }
 
     fn wholes(&self) -> MutexGuard<'_, VecDeque<(VersionHash, Arc<WholeFile>)>> {
-        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.whole)
     }
 
     // ---- files ----
 
     /// The open files of a version, if they exist.
     fn files(&self, version: &Arc<CachedVersion>) -> Result<Arc<ObjectFiles>, Fault> {
-        let mut held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&version.files);
         if let Some(files) = held.as_ref().filter(|files| files.is_current()) {
             return Ok(Arc::clone(files));
         }
@@ -147,7 +148,7 @@ impl DiskTier {
         opened: &OpenFolder,
         version: &Arc<CachedVersion>,
     ) -> Result<(Arc<ObjectFiles>, u64), Errno> {
-        let mut held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&version.files);
         if let Some(files) = held.as_ref().filter(|files| files.is_written()) {
             return Ok((Arc::clone(files), 0));
         }
@@ -166,7 +167,7 @@ impl DiskTier {
     ) -> Result<u64, Errno> {
         let (folder, about) = (&opened.folder, version.about());
         let (files, made) = ObjectFiles::create(folder, version.hash, bytes, &about)?;
-        let mut held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&version.files);
         self.keep(version, &mut held, files);
         Ok(made)
     }
@@ -179,7 +180,7 @@ impl DiskTier {
     ) -> Arc<ObjectFiles> {
         let files = Arc::new(files);
         *held = Some(Arc::clone(&files));
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         open.push_back(Arc::downgrade(version));
         let oldest = if open.len() > MAX_OPEN {
             open.pop_front()
@@ -198,7 +199,7 @@ impl DiskTier {
     }
 
     fn close(&self, version: &CachedVersion) {
-        *version.files.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&version.files) = None;
     }
 
     /// Removes an invalid block, or an invalid version.
@@ -214,7 +215,7 @@ impl DiskTier {
         {
             return;
         }
-        let held = version.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = lock(&version.files);
         let opened = self.opened();
         // Another thread may have created the file again.
         let is_wrong = || {
@@ -299,7 +300,7 @@ impl DiskTier {
 impl FileHolder for DiskTier {
     fn close_removed(&self) {
         self.wholes().retain(|(_, file)| file.is_linked());
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         open.retain(|version| {
             let Some(version) = version.upgrade() else {
                 return false;
@@ -525,7 +526,7 @@ impl Tier for DiskTier {
     fn keep_names(&self, listing: &NewListing) {
         let opened = self.opened();
         if self.is_writing() {
-            let mut room = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut room = lock(&self.listings);
             if room.write(&opened.folder, &self.settings, listing).is_err() {
                 // Without the file, the next mount lists the folder, as it does without a cache.
                 tracing::debug!("cannot write the listing of a folder to the disk cache");

@@ -13,6 +13,7 @@ use super::{DiskCache, DiskCacheCounts};
 use crate::source::of_panic;
 use crate::source::tree::{self, FolderNames, Kind, Meta, Tree};
 use crate::source::{Sink, Source, SourceError};
+use crate::sync::lock;
 use foreread_os::threads::Task;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -271,7 +272,7 @@ impl FillState {
 
 impl FillWork {
     fn hold(&self) -> MutexGuard<'_, FillState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn is_stopped(&self) -> bool {

@@ -22,6 +22,7 @@ use crate::source::tree::{
     Entry, FolderNames, Kind, LOOKS_EVERY, Meta, Tree, needed, while_needed,
 };
 use crate::source::{Defaults, Source, SourceError};
+use crate::sync::lock;
 use foreread_os::threads::spawn;
 use rustix::io::Errno;
 use std::collections::hash_map::RandomState;
@@ -224,7 +225,7 @@ impl Drop for KeptTree {
 
 impl KeptPrefix {
     fn hold(&self) -> MutexGuard<'_, TreeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn ttl(&self) -> Duration {

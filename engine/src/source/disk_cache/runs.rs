@@ -3,9 +3,10 @@
 
 use super::folder::FORMAT_FOLDER;
 use super::hash::{BLOCK_BYTES, VersionHash};
+use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// While reads of a version go to the store, it is listed again at this interval. `LIST_PART`: the interval is at least this many times as
@@ -86,7 +87,7 @@ impl ListingState {
 
 impl VersionListing {
     pub fn hold(&self) -> MutexGuard<'_, ListingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub fn is_known(&self) -> bool {

@@ -5,6 +5,7 @@ use super::hash::VersionHash;
 use super::object::ObjectFiles;
 use super::speed::Speeds;
 use crate::source::ExactVersion;
+use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,7 +101,7 @@ impl TierState {
 
     pub fn version(&self, exact: ExactVersion, size: u64) -> Arc<CachedVersion> {
         let hash = VersionHash::of(&exact.source, &exact.version);
-        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = lock(&self.versions);
         if let Some(known) = versions.get(&hash).and_then(Weak::upgrade) {
             return known;
         }
@@ -174,7 +175,7 @@ impl TierState {
     /// Logs a warning. If several errors occur within a short time, only the first is logged.
     pub fn say(&self, text: &str) {
         let now = Instant::now();
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.said);
         if said.is_some_and(|said| now.duration_since(said) < PAUSE) {
             return;
         }
@@ -211,7 +212,7 @@ struct SwitchState {
 
 impl Switch {
     pub fn is_on(&self) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         if state.until.is_some_and(|until| Instant::now() >= until) {
             state.until = None;
         }
@@ -220,13 +221,13 @@ impl Switch {
 
     /// Turns the switch off for this long.
     pub fn off(&self, pause: Duration) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         (state.until, state.errors) = (Some(Instant::now() + pause), 0);
     }
 
     /// Counts one more error. Returns true if this error has turned the switch off.
     pub fn failed(&self) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         state.errors += 1;
         if state.errors < MAX_ERRORS {
             return false;
@@ -236,7 +237,7 @@ impl Switch {
     }
 
     pub fn worked(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).errors = 0;
+        lock(&self.0).errors = 0;
     }
 }
 

@@ -13,8 +13,9 @@
 //! If reads now use only the disk or only the store, the speed of the other is still measured from time to time, so that a wrong rate is
 //! corrected.
 
+use crate::sync::lock;
 use foreread_os::threads::waited_for_processor;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Shorter reads are not measured.
@@ -106,7 +107,7 @@ impl Meter {
     }
 
     fn hold(&self) -> std::sync::MutexGuard<'_, RateSample> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -180,7 +181,7 @@ impl Speeds {
             return false;
         };
         let store = self.store.rate();
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tries = lock(&self.tries);
         match store {
             None => {
                 // The first interval of both tries begins when both rates are known.

@@ -15,6 +15,7 @@ use super::object::{DIRECT_ALIGN, LARGE_BYTES};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
 use crate::source::Source;
+use crate::sync::lock;
 use foreread_os::host::Host;
 use foreread_os::threads::spawn;
 use std::collections::VecDeque;
@@ -133,7 +134,7 @@ struct QueueState {
 
 impl WriteQueue {
     fn hold(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
