@@ -443,6 +443,9 @@ fn a_prefix_of_each_store_is_a_tree() {
         assert_eq!(names(&tree, ""), Ok(wanted.into_iter().collect()));
         assert_eq!(names(&tree, "sub").map(|names| names.len()), Ok(2));
         assert!(names(&tree, "nothing").is_err());
+        let small = |path: &str| tree.small_folder(Path::new(path));
+        let all = small("").map(|names| names.map(|names| names.len()));
+        assert!(all == Ok(Some(3)) && small("nothing").is_err());
         let sub = tree.look(Path::new("sub")).map(|meta| meta.kind);
         assert_eq!(sub, Ok(EntryKind::Folder));
         for path in ["a", "sub/deep/e"] {
@@ -496,6 +499,8 @@ fn a_look_up_in_a_large_folder_brings_names_that_begin_alike() {
             assert_eq!((found.map(|meta| meta.size), named), (Ok(1), others));
         }
         assert!(tree.look_ahead(Path::new("2"), &mut |_, _| {}).is_err());
+        let small = tree.small_folder(Path::new(""));
+        assert_eq!(small.map(|names| names.is_some()), Ok(false));
     });
 }
 

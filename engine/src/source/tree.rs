@@ -200,6 +200,15 @@ pub trait Tree: Send + Sync {
         self.look(path)
     }
 
+    /// All names in a folder, if one request to the store lists them. `None` if the folder has more names.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Tree::names`].
+    fn small_folder(&self, folder: &Path) -> Result<Option<Arc<FolderNames>>, SourceError> {
+        let _ = folder;
+        Ok(None)
+    }
+
     /// Opens a file that was just listed or looked up. If the first read can request its version, no request is sent before; if
     /// the file has changed since, that read fails with [`SourceError::Changed`].
     ///

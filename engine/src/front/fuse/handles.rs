@@ -10,6 +10,7 @@
 use crate::Reader;
 use crate::source::tree::{FolderNames, Kind, Meta};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -97,6 +98,11 @@ pub struct FolderListing {
 }
 
 impl FolderListing {
+    /// The attributes of a name, if the listing has it.
+    pub fn meta(&self, name: &OsStr) -> Option<Meta> {
+        self.names.meta(self.names.find(name, usize::MAX)?)
+    }
+
     /// The path of the name at a position of the listing, with its attributes according to the listing.
     pub fn entry(&self, place: u32) -> Option<(PathBuf, Meta)> {
         let place = place as usize;

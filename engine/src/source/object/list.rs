@@ -254,11 +254,14 @@ impl Prefix {
         tracing::warn!("{}: left out {count} {why}: {named}{more}", self.name);
     }
 
-    /// All names in a folder.
-    async fn all_names(&self, key: &str) -> Result<Names, Refusal> {
+    /// All names in a folder. Returns `None` if they take more pages than `most_pages`.
+    async fn all_names(&self, key: &str, most_pages: usize) -> Result<Option<Names>, Refusal> {
         let mut names = Names::default();
         let mut pages = self.pages(key, MAX_KEYS, None);
         while let Some(page) = pages.next().await? {
+            if page.next != NextPage::End && pages.pages >= most_pages {
+                return Ok(None);
+            }
             names.there |= page.any;
             for object in page.objects {
                 let location = object.location.to_string();
@@ -281,7 +284,23 @@ impl Prefix {
             }
         });
         self.leave_out(hidden, IS_HIDDEN);
-        Ok(names)
+        Ok(Some(names))
+    }
+
+    /// Like [`Self::all_names`], for a path. A folder that contains nothing is absent.
+    fn folder_names(
+        &self,
+        folder: &Path,
+        most_pages: usize,
+    ) -> Result<Option<Arc<FolderNames>>, SourceError> {
+        let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
+        let listed = wait(self.all_names(&key, most_pages));
+        let listed = listed.map_err(|refusal| self.refused(folder, &refusal))?;
+        // The root always exists.
+        if listed.as_ref().is_some_and(|listed| !listed.there) && !folder.as_os_str().is_empty() {
+            return Err(self.absent(folder));
+        }
+        Ok(listed.map(|listed| Arc::new(listed.names)))
     }
 
     /// The object or folder at a key that ends with `/`, and up to 999 other names of its folder. Empty if one page does not
@@ -482,14 +501,12 @@ impl Tree for Prefix {
     }
 
     fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
-        let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
-        let listed = wait(self.all_names(&key)).map_err(|refusal| self.refused(folder, &refusal));
-        let Names { names, there, .. } = listed?;
-        // A folder exists as long as it contains something; the root always exists.
-        if !there && !folder.as_os_str().is_empty() {
-            return Err(self.absent(folder));
-        }
-        Ok(Arc::new(names))
+        let names = self.folder_names(folder, usize::MAX)?;
+        names.ok_or_else(|| self.absent(folder))
+    }
+
+    fn small_folder(&self, folder: &Path) -> Result<Option<Arc<FolderNames>>, SourceError> {
+        self.folder_names(folder, 1)
     }
 
     fn lists_versions(&self) -> bool {

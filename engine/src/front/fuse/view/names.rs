@@ -2,14 +2,20 @@
 //!
 //! An answer is trusted for [`super::View::ttl`] after the request; the time for which the kernel caches the answer is included. A name
 //! that is not in the cache is requested from the store. One answer may contain more names than requested. If a program opens a list of
-//! files in any order, the kernel looks up each of them, and one request to the store can answer a thousand lookups. A name that is missing
-//! in a cached listing may still exist, so it is requested from the store.
+//! files in any order, the kernel looks up each of them, and one request to the store can answer a thousand lookups.
+//!
+//! Programs also look up many names that do not exist: compilers search folders for headers, Python for modules, git for objects. After the
+//! first such name of a folder, the next look-up requests all names of the folder, if one request lists them. This listing is trusted for
+//! what it lacks as well. No other listing is: a listing that a program has read may come from the disk, and be old.
 //!
 //! ```text
 //!   listing of a folder, trusted  ┐
 //!   answer about a name, newer    ┴─ has it ──► no request
 //!                                      └─ had it, but is too old ──► a page: the name and those after it
-//!                                      └─ never had it ──► the credit decides: a page, or a plain request
+//!                                      └─ never had it
+//!                                           ├─ a listing for absent names, newer than the TTL ──► absent, no request
+//!                                           ├─ a name of this folder was absent ──► the folder, if it is small
+//!                                           └─ otherwise the credit decides: a page, or a plain request
 //! ```
 //! A page of a listing (one reply of the store) has about 250 bytes per name; looking up a single name takes two requests. So requesting a
 //! page saves time if a program looks up many names of one folder in turn, but not if it looks up only a few of a million. Whether a page
@@ -20,12 +26,13 @@
 //!   credit 0: only plain requests; every 64th adds 1
 //! ```
 //! Example: 1,000 objects of one folder, opened in random order within 5 s, need about 8 pages of listings, and only one look-up of a
-//! single name, the first.
+//! single name, the first. `git log -p` of 120 commits looks up 2,500 names that do not exist in 21 folders: 42 requests instead of 5,000.
 
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
 use crate::source::tree::{Kind, Meta, NameBytes};
 use crate::sync::lock;
+use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
@@ -44,11 +51,15 @@ const MAX_CREDIT: u32 = 64;
 const RETRY_AFTER: u32 = 64;
 /// Number of folders that are remembered: this many may be read in turn.
 const MAX_FOLDERS: usize = 16;
+/// Number of folders that are remembered because a name in them was absent.
+const MAX_MISSED: usize = 1 << 10;
 
 pub struct SaidNames {
     ttl: Duration,
     /// The newest listing of each folder.
     folders: HashMap<Arc<Path>, Arc<FolderListing>>,
+    /// Folders in which a name was absent. When there are too many, all are forgotten.
+    missed_in: HashMap<PathBuf, MissedFolder>,
     /// Answers about single names.
     names: HashMap<PathBuf, SaidName>,
     /// Memory of the single names.
@@ -59,6 +70,15 @@ pub struct SaidNames {
     plain: u32,
     /// The folders of the latest requests for single names.
     asked_in: VecDeque<PathBuf>,
+}
+
+/// A folder in which a name was absent.
+struct MissedFolder {
+    /// The time of the latest look-up of an absent name.
+    latest: Instant,
+    /// When the folder was listed for such names; `None` if it was not, or has more names than one request lists.
+    listed: Option<Instant>,
+    is_large: bool,
 }
 
 struct SaidName {
@@ -81,6 +101,10 @@ impl SaidName {
 enum Question {
     /// No request is needed: a trusted answer and its time.
     None(Meta, Instant),
+    /// No request is needed: a trusted listing lacks the name.
+    Absent,
+    /// All names of the folder.
+    Folder,
     Page,
     Plain,
 }
@@ -90,6 +114,7 @@ impl SaidNames {
         SaidNames {
             ttl,
             folders: HashMap::new(),
+            missed_in: HashMap::new(),
             names: HashMap::new(),
             bytes: NameBytes::default(),
             most_listings: FREE_LISTINGS,
@@ -108,8 +133,8 @@ impl SaidNames {
             return Some((name.meta.clone(), name.seen));
         }
         let listing = listing?;
-        let place = listing.names.find(path.file_name()?, usize::MAX)?;
-        Some((listing.names.meta(place), listing.seen))
+        let meta = listing.meta(path.file_name()?)?;
+        Some((Some(meta), listing.seen))
     }
 
     fn believed(&self, path: &Path) -> Option<(Meta, Instant)> {
@@ -132,7 +157,21 @@ impl SaidNames {
             self.credit = (self.credit + u32::from(was_unasked)).min(MAX_CREDIT);
             return Question::None(meta, seen);
         }
-        if !was_unasked && self.newest(path).is_some() || self.is_worth_a_page(path) {
+        let (is_known, ttl) = (self.newest(path).is_some(), self.ttl);
+        if let Some(missed) = path
+            .parent()
+            .and_then(|folder| self.missed_in.get_mut(folder))
+        {
+            let was_lately = missed.latest.elapsed() < ttl;
+            if !is_known && missed.listed.is_some_and(|listed| listed.elapsed() < ttl) {
+                missed.latest = Instant::now();
+                return Question::Absent;
+            }
+            if was_lately && !missed.is_large {
+                return Question::Folder;
+            }
+        }
+        if !was_unasked && is_known || self.is_worth_a_page(path) {
             Question::Page
         } else {
             Question::Plain
@@ -197,8 +236,24 @@ impl SaidNames {
         self.folders.insert(folder, own);
     }
 
+    /// The record of a folder in which a name was looked up now that may be absent.
+    fn missed(&mut self, folder: &Path) -> &mut MissedFolder {
+        if self.missed_in.len() >= MAX_MISSED && !self.missed_in.contains_key(folder) {
+            self.missed_in.clear();
+        }
+        let new = || MissedFolder {
+            latest: Instant::now(),
+            listed: None,
+            is_large: false,
+        };
+        self.missed_in
+            .entry(folder.to_path_buf())
+            .or_insert_with(new)
+    }
+
     /// Clears this cache of names, because it uses too much memory.
     pub fn forget_all(&mut self) {
+        self.missed_in.clear();
         self.names.clear();
         self.folders.clear();
         self.bytes = NameBytes::default();
@@ -213,8 +268,18 @@ impl View {
             false => Question::Plain,
         };
         let (asked, mut others) = (Instant::now(), Vec::new());
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let absent = Errno::NOENT.raw_os_error();
         let found = match question {
             Question::None(meta, seen) => return Ok((meta, seen)),
+            Question::Absent => return Err(absent),
+            Question::Folder => match self.list_small(folder, asked) {
+                Some(listing) => {
+                    let meta = path.file_name().and_then(|name| listing.meta(name));
+                    return Ok((meta.ok_or(absent)?, asked));
+                }
+                None => self.tree.look(path),
+            },
             Question::Page => {
                 let mut each = |path, meta| others.push((path, meta));
                 self.tree.look_ahead(path, &mut each)
@@ -229,8 +294,28 @@ impl View {
             if let Ok(meta) = &found {
                 said.keep(path.to_path_buf(), Some(meta.clone()), asked, false);
             }
+            if found.as_ref().is_err_and(|error| error.errno() == absent) {
+                said.missed(folder).latest = Instant::now();
+            }
         }
         Ok((found.map_err(|e| self.refuse_source(&e))?, asked))
+    }
+
+    /// Requests all names of a folder, and caches them. Returns `None` if one request does not list them.
+    fn list_small(&self, folder: &Path, asked: Instant) -> Option<Arc<FolderListing>> {
+        let names = self.tree.small_folder(folder).ok()?;
+        let mut said = self.said();
+        let missed = said.missed(folder);
+        missed.listed = names.is_some().then_some(asked);
+        missed.is_large = names.is_none();
+        let (folder, names, seen) = (folder.into(), names?, asked);
+        let listing = Arc::new(FolderListing {
+            folder,
+            names,
+            seen,
+        });
+        said.list(&listing);
+        Some(listing)
     }
 
     pub(super) fn said(&self) -> MutexGuard<'_, SaidNames> {
@@ -275,6 +360,50 @@ mod tests {
         }
         assert_eq!(said.question(&path(3)), Question::Page, "one was looked up");
         assert_eq!(said.question(&path(3)), Question::Plain, "and counted once");
+    }
+
+    #[test]
+    fn absent_names_are_answered_by_one_listing_of_a_small_folder() {
+        let mut said = SaidNames::new(TTL);
+        let asks = |said: &mut SaidNames, name: &str| said.question(&Path::new("d").join(name));
+        assert_eq!(asks(&mut said, "a"), Question::Plain);
+        said.missed(Path::new("d"));
+        assert_eq!(asks(&mut said, "b"), Question::Folder);
+        let seen = Instant::now();
+        said.missed(Path::new("d")).listed = Some(seen);
+        let mut names = FolderNames::default();
+        assert!(names.push("there".as_ref(), Kind::File, Some(&meta(1))));
+        let (folder, names) = (Path::new("d").into(), Arc::new(names));
+        said.list(&Arc::new(FolderListing {
+            folder,
+            names,
+            seen,
+        }));
+        assert_eq!(asks(&mut said, "there"), Question::None(meta(1), seen));
+        assert_eq!(asks(&mut said, "a"), Question::Absent);
+        said.keep("d/new".into(), Some(meta(2)), Instant::now(), false);
+        assert!(matches!(asks(&mut said, "new"), Question::None(..)));
+        said.doubt(Path::new("d/there"));
+        assert_eq!(asks(&mut said, "there"), Question::Folder, "doubtful");
+        let long_ago = Instant::now() - 2 * TTL;
+        said.missed(Path::new("d")).listed = Some(long_ago);
+        assert_eq!(asks(&mut said, "a"), Question::Folder, "the listing is old");
+        said.missed(Path::new("d")).latest = long_ago;
+        assert_eq!(
+            asks(&mut said, "a"),
+            Question::Page,
+            "names are rarely absent"
+        );
+        said.missed(Path::new("d")).latest = Instant::now();
+        said.missed(Path::new("d")).is_large = true;
+        assert_ne!(asks(&mut said, "a"), Question::Folder, "a large folder");
+        said.ttl = Duration::ZERO;
+        said.missed(Path::new("d")).is_large = false;
+        assert_ne!(asks(&mut said, "a"), Question::Folder, "nothing is trusted");
+        for n in 0..=MAX_MISSED {
+            said.missed(Path::new(&n.to_string()));
+        }
+        assert!(said.missed_in.len() <= MAX_MISSED);
     }
 
     #[test]
