@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
-//!                                                                          not faster ──► disk; if slow, 8 ranges from the store every 5 s
+//!                                                                          not faster ──► disk; if slow, the store is not known after 5 s
 //! ```
 //! If reads now use only the disk or only the store, the speed of the other is still measured from time to time, so that a wrong rate is
 //! corrected.
@@ -34,9 +34,8 @@ const SLOW_BYTES_PER_SECOND: u64 = 80_000_000;
 const FASTER_PERCENT: u64 = 125;
 /// While the disk is bypassed, one range is read from it at this interval, to notice if it has become faster.
 const DISK_TRIED_EACH: Duration = Duration::from_secs(1);
-/// While a slow disk is used because the store is not faster, `STORE_TRIES` ranges are read from the store at this interval.
+/// While a slow disk is used because the store is not faster, the store is measured anew at this interval.
 const STORE_TRIED_EACH: Duration = Duration::from_secs(5);
-const STORE_TRIES: u32 = 8;
 
 #[derive(Default)]
 struct Meter(Mutex<RateSample>);
@@ -66,7 +65,7 @@ impl TimedRead<'_> {
     /// Counts bytes that have arrived. The time before the first bytes is latency and not counted, except if all bytes arrive at
     /// once.
     pub fn add(&mut self, bytes: u64) {
-        let mut measured = self.meter.hold();
+        let mut measured = lock(&self.meter.0);
         measured.settle();
         if std::mem::replace(&mut self.brings, true) {
             measured.bytes += bytes;
@@ -81,33 +80,29 @@ impl TimedRead<'_> {
 }
 
 impl Meter {
-    /// `brings`: the time counts from now on, not only from the first bytes on.
-    fn begin(&self, len: u64, brings: bool) -> TimedRead<'_> {
-        let mut measured = self.hold();
+    /// `brings`: the time counts from now on, not only from the first bytes on. Returns `None` for a short read.
+    fn begin(&self, len: u64, brings: bool) -> Option<TimedRead<'_>> {
+        if len < LEAST_BYTES {
+            return None;
+        }
+        let mut measured = lock(&self.0);
         measured.settle();
         measured.bringing += u32::from(brings);
-        TimedRead {
+        Some(TimedRead {
             meter: self,
             began: Instant::now(),
             len,
             brings,
             waited: brings.then(waited_for_processor).flatten(),
-        }
+        })
     }
 
     /// The rate in bytes per second. Returns `None` until it is known.
     fn rate(&self) -> Option<u64> {
-        let measured = self.hold();
-        let is_known = measured.bytes >= KNOWN_BYTES || measured.busy >= ENOUGH_TIME;
-        let is_known = is_known && measured.busy >= KNOWN_TIME;
-        is_known.then(|| {
-            let rate = u128::from(measured.bytes) * 1_000_000_000 / measured.busy.as_nanos().max(1);
-            u64::try_from(rate).unwrap_or(u64::MAX)
-        })
-    }
-
-    fn hold(&self) -> std::sync::MutexGuard<'_, RateSample> {
-        lock(&self.0)
+        let RateSample { bytes, busy, .. } = *lock(&self.0);
+        let is_known = busy >= KNOWN_TIME && bytes >= KNOWN_BYTES || busy >= ENOUGH_TIME;
+        let rate = || u128::from(bytes) * 1_000_000_000 / busy.as_nanos();
+        is_known.then(|| u64::try_from(rate()).unwrap_or(u64::MAX))
     }
 }
 
@@ -132,12 +127,10 @@ impl RateSample {
 
 impl Drop for TimedRead<'_> {
     fn drop(&mut self) {
-        let mut measured = self.meter.hold();
+        let mut measured = lock(&self.meter.0);
         measured.settle();
-        if let Some(waited) = self
-            .waited
-            .and_then(|was| waited_for_processor()?.checked_sub(was))
-        {
+        let waited = |was| waited_for_processor()?.checked_sub(was);
+        if let Some(waited) = self.waited.and_then(waited) {
             measured.leave_out(waited);
         }
         measured.bringing -= u32::from(self.brings);
@@ -149,70 +142,51 @@ impl Drop for TimedRead<'_> {
 pub struct Speeds {
     disk: Meter,
     store: Meter,
-    tries: Mutex<Tries>,
-}
-
-/// When the side that is not used was measured last.
-#[derive(Default)]
-struct Tries {
-    disk: Option<Instant>,
-    store: Option<Instant>,
-    /// Number of ranges that are still to be read from the store.
-    store_left: u32,
+    /// When the side that is not used was measured last.
+    tried: Mutex<Option<Instant>>,
 }
 
 impl Speeds {
     /// Starts to measure a long disk read; returns `None` for a short read, which is not measured.
     pub fn disk(&self, bytes: u64) -> Option<TimedRead<'_>> {
-        (bytes >= LEAST_BYTES).then(|| self.disk.begin(bytes, true))
+        self.disk.begin(bytes, true)
     }
 
     /// Like [`Speeds::disk`], but for a read from the store.
     pub fn store(&self, bytes: u64) -> Option<TimedRead<'_>> {
-        (bytes >= LEAST_BYTES).then(|| self.store.begin(bytes, false))
+        self.store.begin(bytes, false)
     }
 
     /// Returns true if this cached range should be read from the store, because the store is faster.
     pub fn passes_over_disk(&self, bytes: u64) -> bool {
-        if bytes < LEAST_BYTES {
-            return false;
-        }
-        let Some(disk) = self.disk.rate() else {
+        let Some(disk) = self.disk.rate().filter(|_| bytes >= LEAST_BYTES) else {
             return false;
         };
-        let store = self.store.rate();
-        let mut tries = lock(&self.tries);
-        match store {
-            None => {
-                // The first interval of both tries begins when both rates are known.
-                let now = Instant::now();
-                (tries.disk, tries.store) = (Some(now), Some(now));
-                disk < SLOW_BYTES_PER_SECOND
+        let is_slow = disk < SLOW_BYTES_PER_SECOND;
+        let now = Instant::now();
+        let mut tried = lock(&self.tried);
+        let mut is_due = |each| {
+            let is_due = now.duration_since(*tried.get_or_insert(now)) >= each;
+            if is_due {
+                *tried = Some(now);
             }
-            Some(store) if store / FASTER_PERCENT > disk / 100 => {
-                !is_due(&mut tries.disk, DISK_TRIED_EACH)
-            }
-            Some(_) if disk < SLOW_BYTES_PER_SECOND => {
-                if is_due(&mut tries.store, STORE_TRIED_EACH) {
-                    tries.store_left = STORE_TRIES;
-                }
-                let is_tried = tries.store_left > 0;
-                tries.store_left -= u32::from(is_tried);
-                is_tried
+            is_due
+        };
+        match self.store.rate() {
+            Some(store) if store / FASTER_PERCENT > disk / 100 => !is_due(DISK_TRIED_EACH),
+            Some(_) if is_slow && is_due(STORE_TRIED_EACH) => {
+                let mut store = lock(&self.store.0);
+                (store.bytes, store.busy) = (0, Duration::ZERO);
+                true
             }
             Some(_) => false,
+            None => {
+                // The interval begins when both rates are known.
+                *tried = Some(now);
+                is_slow
+            }
         }
     }
-}
-
-/// Whether the interval has passed. If so, the next interval begins now.
-fn is_due(last: &mut Option<Instant>, each: Duration) -> bool {
-    let now = Instant::now();
-    let is_due = last.is_some_and(|last| now.duration_since(last) >= each);
-    if is_due || last.is_none() {
-        *last = Some(now);
-    }
-    is_due
 }
 
 #[cfg(test)]
@@ -221,80 +195,53 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn measured(bytes: u64, busy: Duration) -> Meter {
-        Meter(Mutex::new(RateSample {
-            bytes,
-            busy,
-            ..RateSample::default()
-        }))
-    }
-
-    fn at(mega_bytes: u64) -> Meter {
-        measured(mega_bytes * 1_000_000, SECOND)
+    /// Speeds in MB/s; 0: unknown.
+    fn speeds(disk: u64, store: u64) -> Speeds {
+        let at = |rate: u64| {
+            Meter(Mutex::new(RateSample {
+                bytes: rate * 1_000_000,
+                busy: if rate > 0 { SECOND } else { Duration::ZERO },
+                ..RateSample::default()
+            }))
+        };
+        Speeds {
+            disk: at(disk),
+            store: at(store),
+            ..Speeds::default()
+        }
     }
 
     impl Speeds {
         /// A disk of 50 MB/s and a store of 200 MB/s.
         pub fn of_slow_disk() -> Speeds {
-            speeds(at(50), at(200))
+            speeds(50, 200)
         }
     }
 
-    fn speeds(disk: Meter, store: Meter) -> Speeds {
-        Speeds {
-            disk,
-            store,
-            ..Speeds::default()
-        }
-    }
-
-    fn passed_over(speeds: &Speeds) -> usize {
-        (0..160)
-            .filter(|_| speeds.passes_over_disk(1 << 20))
-            .count()
-    }
-
-    fn unknown() -> Meter {
-        Meter::default()
-    }
-
+    /// A wrong rate does not persist: a range of the disk, or the store, is measured again. If the disk is fast, the store is not measured.
     #[test]
-    fn a_disk_slower_than_the_store_is_passed_over() {
-        for (disk, store, wanted, why) in [
-            (at(50), at(200), 160, "it is faster"),
-            (at(50), at(60), 0, "it is hardly faster"),
-            (at(50), unknown(), 160, "it is measured"),
-            (at(500), unknown(), 0, "fast enough"),
-            (at(500), at(1000), 160, "it is faster"),
-            (unknown(), at(1000), 0, "the disk is measured"),
-        ] {
-            assert_eq!(passed_over(&speeds(disk, store)), wanted, "{why}");
-        }
-        let speeds = speeds(at(50), at(200));
-        assert!(
-            !speeds.passes_over_disk(4096),
-            "a short read waits for latency"
-        );
-    }
-
-    /// A wrong rate does not persist: one range of the disk and some of the store are measured again. If the disk is fast, the store is not
-    /// measured.
-    #[test]
-    fn the_unused_side_is_measured_now_and_then() {
+    fn a_disk_slower_than_the_store_is_passed_over_and_a_wrong_rate_is_corrected() {
         let long_ago = Instant::now().checked_sub(60 * SECOND);
-        let with = |disk, store| {
-            let speeds = speeds(disk, store);
-            *speeds.tries.lock().expect("no panic") = Tries {
-                disk: long_ago,
-                store: long_ago,
-                store_left: 0,
-            };
-            passed_over(&speeds)
-        };
         assert!(long_ago.is_some(), "a machine that runs for a minute");
-        assert_eq!(with(at(50), at(200)), 159);
-        assert_eq!(with(at(50), at(30)), STORE_TRIES as usize);
-        assert_eq!(with(at(500), at(30)), 0);
+        for (disk, store, wanted, later, why) in [
+            (50, 200, 160, 159, "it is faster; the disk is tried"),
+            (50, 60, 0, 160, "it is hardly faster; it is measured anew"),
+            (50, 0, 160, 160, "it is measured"),
+            (500, 0, 0, 0, "the disk is fast enough"),
+            (500, 1000, 160, 159, "it is faster; the disk is tried"),
+            (500, 30, 0, 0, "the disk is fast enough"),
+            (0, 1000, 0, 0, "the disk is measured"),
+        ] {
+            for (tried, wanted) in [(None, wanted), (long_ago, later)] {
+                let speeds = Speeds {
+                    tried: Mutex::new(tried),
+                    ..speeds(disk, store)
+                };
+                let passed = (0..160).filter(|_| speeds.passes_over_disk(1 << 20));
+                assert_eq!(passed.count(), wanted, "{disk} {store}: {why}");
+                assert!(!speeds.passes_over_disk(4096), "it waits for latency");
+            }
+        }
     }
 
     #[test]
@@ -319,18 +266,15 @@ mod tests {
             read.add(1 << 20);
             read.add(4 << 20);
         }
-        let bytes = |meter: &Meter| meter.hold().bytes;
+        let bytes = |meter: &Meter| lock(&meter.0).bytes;
         assert_eq!(bytes(&speeds.store), 8 << 20, "but for what came first");
-        assert_eq!(speeds.store.hold().bringing, 2);
+        assert_eq!(lock(&speeds.store.0).bringing, 2);
         drop((one, two));
-        assert_eq!(speeds.store.hold().bringing, 0);
+        assert_eq!(lock(&speeds.store.0).bringing, 0);
         speeds.store(1 << 20).expect("long").add(1 << 20);
         assert_eq!(bytes(&speeds.store), 9 << 20, "all at once");
         speeds.disk(2 << 20).expect("long").add(1 << 20);
-        assert_eq!(
-            bytes(&speeds.disk),
-            1 << 20,
-            "a disk has hardly any latency"
-        );
+        let why = "a disk has hardly any latency";
+        assert_eq!(bytes(&speeds.disk), 1 << 20, "{why}");
     }
 }
