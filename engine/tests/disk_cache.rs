@@ -5,17 +5,16 @@ use crate::common::{Rng, alone, only, quiet, watch};
 use foreread::source::disk_cache::{
     DiskCache, DiskCacheCounts, DiskCacheSettings, FreeSpace, SharedCache, SharedFolder,
 };
-#[cfg(feature = "fuse")]
-use foreread::source::tree::{Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, ExactVersion, Mem, Sink, Source, SourceError, StreamingSource};
 use foreread::{Engine, ErrorKind, Options};
 use foreread_testing::{self as testing, needs, says};
+use std::collections::BTreeSet;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const KIB: u64 = 1 << 10;
@@ -32,7 +31,12 @@ pub struct Store {
     requests: AtomicU64,
     asked_bytes: AtomicU64,
     /// Taken for the time of each request.
-    gate: Mutex<()>,
+    pub gate: Mutex<()>,
+    /// In place of each read.
+    pub fails: Mutex<Option<fn() -> SourceError>>,
+    /// Whether it says which version it has.
+    pub is_exact: bool,
+    pub streams: bool,
 }
 
 impl Store {
@@ -40,7 +44,7 @@ impl Store {
         Arc::new(Store::of(name, size))
     }
 
-    fn of(name: &str, size: u64) -> Store {
+    pub fn of(name: &str, size: u64) -> Store {
         Store {
             shown: name.to_string(),
             bytes: Mem::generated(size, |_, _| {}),
@@ -50,6 +54,9 @@ impl Store {
             requests: AtomicU64::new(0),
             asked_bytes: AtomicU64::new(0),
             gate: Mutex::default(),
+            fails: Mutex::default(),
+            is_exact: true,
+            streams: true,
         }
     }
 
@@ -60,6 +67,13 @@ impl Store {
     pub fn asked(&self) -> (u64, u64) {
         let get = |of: &AtomicU64| of.load(Ordering::Relaxed);
         (get(&self.requests), get(&self.asked_bytes))
+    }
+
+    /// Counts a request, which waits for the gate.
+    fn ask(&self, len: u64) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.asked_bytes.fetch_add(len, Ordering::Relaxed);
+        drop(self.gate.lock());
     }
 
     fn now(&self) -> Result<u16, SourceError> {
@@ -79,6 +93,13 @@ impl Source for Store {
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        if !self.streams {
+            self.ask(bufs.iter().map(|buf| buf.len() as u64).sum());
+        }
+        let fails = *self.fails.lock().expect("no panic");
+        if let Some(error) = fails {
+            return Err(error());
+        }
         let mut at = offset;
         for buf in bufs {
             let len = (buf.len() as u64).min(self.size().saturating_sub(at)) as usize;
@@ -97,7 +118,7 @@ impl Source for Store {
     }
 
     fn exact_version(&self) -> Option<ExactVersion> {
-        Some(ExactVersion {
+        self.is_exact.then(|| ExactVersion {
             source: self.name.clone(),
             version: self.accepted.load(Ordering::Relaxed).to_string(),
             shown: self.shown.clone(),
@@ -115,15 +136,13 @@ impl Source for Store {
     }
 
     fn streaming(&self) -> Option<&dyn StreamingSource> {
-        Some(self)
+        self.streams.then_some(self as &dyn StreamingSource)
     }
 }
 
 impl StreamingSource for Store {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.asked_bytes.fetch_add(len, Ordering::Relaxed);
-        drop(self.gate.lock());
+        self.ask(len);
         let end = (offset + len).min(self.size());
         let mut at = offset;
         while at < end {
@@ -156,15 +175,17 @@ impl Rig {
     }
 
     pub fn open(&self) -> DiskCache {
-        DiskCache::open(self.settings.clone()).unwrap_or_else(|error| panic!("{error}"))
+        self.open_with(|_| {})
     }
 
     /// As another process would: with other descriptors and nothing in memory.
     pub fn open_other(&self, number: u64) -> DiskCache {
-        let settings = DiskCacheSettings {
-            size_bytes: self.settings.size_bytes - number,
-            ..self.settings.clone()
-        };
+        self.open_with(|settings| settings.size_bytes -= number)
+    }
+
+    pub fn open_with(&self, change: impl FnOnce(&mut DiskCacheSettings)) -> DiskCache {
+        let mut settings = self.settings.clone();
+        change(&mut settings);
         DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -404,7 +425,7 @@ fn a_second_process_waits_for_the_first_and_fetches_nothing() {
 }
 
 /// Waits for an event of another thread.
-fn until(happens: impl Fn() -> bool) {
+pub fn until(happens: impl Fn() -> bool) {
     while !happens() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -459,11 +480,7 @@ fn a_folder_that_others_may_write_is_refused_and_links_are_not_followed() {
         .expect_err("refused")
         .to_string();
     says(&error, &["other users can write to it", "others=trusted"]);
-    let trusted = DiskCacheSettings {
-        others_trusted: true,
-        ..rig.settings.clone()
-    };
-    drop(DiskCache::open(trusted).expect("trusted"));
+    drop(rig.open_with(|settings| settings.others_trusted = true));
     std::fs::set_permissions(&rig.settings.dir, PermissionsExt::from_mode(0o700)).expect("own");
     let inner = rig.settings.dir.join("foreread-cache-2");
     std::fs::remove_dir_all(&inner).expect("removed");
@@ -502,11 +519,7 @@ fn a_folder_that_others_may_write_is_refused_and_links_are_not_followed() {
     // Also where a group writes it: then modes are set.
     for others_trusted in [false, true] {
         let before = store.asked().1;
-        let cache = DiskCache::open(DiskCacheSettings {
-            others_trusted,
-            ..rig.settings.clone()
-        });
-        let cache = cache.expect("opened");
+        let cache = rig.open_with(|settings| settings.others_trusted = others_trusted);
         read(&cache, &store, &whole(&store));
         flushed(&cache);
         assert_eq!(store.asked().1 - before, store.size(), "nor is a folder");
@@ -561,20 +574,15 @@ fn without_a_disk_reads_come_from_the_store() {
 fn machines_that_share_a_folder_fetch_one_copy() {
     let rig = Rig::new();
     let store = Store::new("s/a", 24 * MIB);
-    let shared = SharedFolder {
-        dir: rig.dir.path().join("shared"),
-        size_bytes: 1 << 30,
-    };
     let machine = |name: &str| {
-        let settings = DiskCacheSettings {
-            dir: rig.dir.path().join(name),
-            shared: Some(SharedCache::Folder(SharedFolder {
-                size_bytes: shared.size_bytes - name.len() as u64,
-                ..shared.clone()
-            })),
-            ..rig.settings.clone()
+        let shared = SharedFolder {
+            dir: rig.dir.path().join("shared"),
+            size_bytes: (1 << 30) - name.len() as u64,
         };
-        DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))
+        rig.open_with(|settings| {
+            settings.dir = rig.dir.path().join(name);
+            settings.shared = Some(SharedCache::Folder(shared));
+        })
     };
     let first = machine("a");
     read(&first, &store, &whole(&store));
@@ -603,13 +611,11 @@ fn a_full_disk_stops_only_writes() {
         eprintln!("skipped: needs root (mount -t tmpfs)");
         return;
     }
-    let settings = DiskCacheSettings {
-        dir: at.clone(),
-        ..rig.settings.clone()
-    };
+    let mut rig = rig;
+    rig.settings.dir = at.clone();
     let store = Store::new("s/a", 16 * MIB);
     let other = at.join("of-another-program");
-    let cache = DiskCache::open(settings.clone()).expect("opened");
+    let cache = rig.open();
     let mut file = std::fs::File::create(&other).expect("made");
     let is_full = |error: &std::io::Error| error.raw_os_error() == Some(28);
     let full = std::io::copy(&mut std::io::repeat(1), &mut file);
@@ -626,30 +632,18 @@ fn a_full_disk_stops_only_writes() {
     drop(cache);
     // With room for a part of it, and nothing that is to stay free: what is older makes way.
     file.set_len(2 * MIB).expect("cut");
-    let cache = DiskCache::open(DiskCacheSettings {
-        size_bytes: settings.size_bytes - 1,
-        ..settings.clone()
-    });
-    let cache = cache.expect("opened");
-    read(&cache, &store, &whole(&store));
-    let counts = flushed(&cache);
-    assert!(counts.evicted > 0, "{counts:?}");
-    assert_eq!(counts.refused_writes, 0, "{counts:?}");
-    drop(cache);
+    let makes_way = |cache: DiskCache, store: &Arc<Store>| {
+        read(&cache, store, &whole(store));
+        let counts = flushed(&cache);
+        assert!(counts.evicted > 0, "{counts:?}");
+        assert_eq!(counts.refused_writes, 0, "{counts:?}");
+    };
+    makes_way(rig.open_other(1), &store);
     drop(file);
     std::fs::remove_file(&other).expect("removed");
     // With a reserve it does so before the disk is full.
-    let cache = DiskCache::open(DiskCacheSettings {
-        free: FreeSpace::Percent(30),
-        ..settings
-    })
-    .expect("opened");
-    let other = Store::new("s/b", 16 * MIB);
-    read(&cache, &other, &whole(&other));
-    let counts = flushed(&cache);
-    assert_eq!(counts.refused_writes, 0, "{counts:?}");
-    assert!(counts.evicted > 0, "{counts:?}");
-    drop(cache);
+    let cache = rig.open_with(|settings| settings.free = FreeSpace::Percent(30));
+    makes_way(cache, &Store::new("s/b", 16 * MIB));
     let unmounted = std::process::Command::new("umount")
         .arg("-l")
         .arg(&at)
@@ -793,6 +787,26 @@ fn tiny_objects_stay_within_the_limit() {
     assert!(last >= 90, "of the last 100 {last} are there");
 }
 
+/// A mount that reads one small file after the other finds the writer idle after each. The account, four system calls, is not written each time.
+#[test]
+fn the_account_is_written_once_for_many_small_files() {
+    let rig = Rig::new();
+    let cache = rig.open();
+    let (began, mut accounts) = (Instant::now(), BTreeSet::new());
+    for n in 1..=100 {
+        let source = cache.over(Store::new(&format!("s/{n}"), 16));
+        let read = source.read_at(&mut [IoSliceMut::new(&mut [0; 16])], 0);
+        assert_eq!(read, Ok(16));
+        until(|| cache.counts().written == n);
+        accounts.insert(cache.bytes());
+    }
+    let most = 1 + began.elapsed().as_millis() as usize / 500;
+    assert!(accounts.len() <= most, "{} of {most}", accounts.len());
+    flushed(&cache);
+    let (held, there) = (cache.bytes().expect("an account"), rig.disk_bytes());
+    assert!(held.abs_diff(there) < 64 * KIB, "{held} for {there}");
+}
+
 /// What is in the folder is not looked at before something is written, and not all of it after that: so the account knows only what this
 /// process has written.
 #[test]
@@ -882,45 +896,6 @@ fn a_folder_that_cannot_be_used_is_left_out() {
     assert!(DiskCache::if_usable(&dir).is_err(), "others may write it");
 }
 
-/// A tree of one object.
-#[cfg(feature = "fuse")]
-struct OneObject(Arc<Store>);
-
-#[cfg(feature = "fuse")]
-impl Tree for OneObject {
-    fn list(&self, _: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        each(Entry::new("f", Kind::File));
-        Ok(())
-    }
-
-    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
-        let (kind, size) = match path.as_os_str().is_empty() {
-            false => (Kind::File, self.0.size()),
-            true => (Kind::Folder, 0),
-        };
-        Ok(Meta {
-            kind,
-            size,
-            mtime_ns: 0,
-            permissions: 0o555,
-            owner: None,
-            version: Arc::default(),
-        })
-    }
-
-    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        Ok((Arc::clone(&self.0) as Arc<dyn Source>, self.look(path)?))
-    }
-
-    fn describe(&self) -> String {
-        "one object".to_string()
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::OBJECT
-    }
-}
-
 /// Through the kernel: a second mount opens what is whole as a file, so that foreread reads nothing; beside a handle that is not passed no other
 /// is, and an eviction leaves a file that is open what it is.
 #[cfg(feature = "fuse")]
@@ -928,14 +903,16 @@ impl Tree for OneObject {
 fn a_whole_object_is_read_by_the_kernel() {
     use crate::fuse::{can_mount, mount_with, small};
     use foreread::front::fuse::FuseSettings;
+    use foreread::source::tree::Single;
     use std::io::{Read, Seek};
     needs!(can_mount());
     let rig = Rig::new();
     let store = Store::new("s/a", 3_000_000);
     let mount = |cache: &DiskCache| {
-        let tree = Arc::new(OneObject(Arc::clone(&store)));
+        let store = Arc::clone(&store);
+        let tree = Single::new("f", "an object", move || Ok(store.clone())).expect("opened");
         let options = small().policy("none").disk_cache(cache);
-        mount_with(tree, &FuseSettings::default(), options)
+        mount_with(Arc::new(tree), &FuseSettings::default(), options)
     };
     let check = |file: &mut std::fs::File| {
         let mut bytes = Vec::new();

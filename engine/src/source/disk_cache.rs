@@ -175,13 +175,12 @@ impl DiskCache {
         if let Some(SharedCache::Folder(shared)) = &settings.shared
             && whole(&shared.dir) == whole(&settings.dir)
         {
-            return Err(SourceOpenError {
-                what: SourceName::from(settings.dir.as_path()),
-                why: "the disk cache and its shared cache are the same folder".to_string(),
-                remedy: "use another folder on this machine for the disk cache".to_string(),
-                errno: rustix::io::Errno::INVAL.raw_os_error(),
-                cause: None,
-            });
+            return Err(SourceOpenError::new(
+                settings.dir.as_path(),
+                "the disk cache and its shared cache are the same folder",
+                "use another folder on this machine for the disk cache",
+                rustix::io::Errno::INVAL.raw_os_error(),
+            ));
         }
         let process = std::process::id();
         let mut open = hold();
@@ -303,13 +302,14 @@ impl DiskCache {
         if text.is_empty() {
             return Ok(None);
         }
-        let settings = DiskCacheSettings::parse(text).map_err(|why| SourceOpenError {
-            // The shared name may contain credentials.
-            what: SourceName::from(text.split(",shared=").next().unwrap_or_default()),
-            why: format!("not a disk cache: {why}"),
-            remedy: format!("write {NOTATION}"),
-            errno: rustix::io::Errno::INVAL.raw_os_error(),
-            cause: None,
+        let settings = DiskCacheSettings::parse(text).map_err(|why| {
+            SourceOpenError::new(
+                // The shared name may contain credentials.
+                text.split(",shared=").next().unwrap_or_default(),
+                format!("not a disk cache: {why}"),
+                format!("write {NOTATION}"),
+                rustix::io::Errno::INVAL.raw_os_error(),
+            )
         })?;
         DiskCache::open(settings).map(Some)
     }
@@ -382,7 +382,7 @@ fn open_shared(
         }
         #[cfg(feature = "object")]
         SharedCache::Bucket(bucket) => {
-            let tier = bucket::BucketTier::open(bucket, own, open)?;
+            let tier = bucket::BucketTier::open(bucket, open)?;
             Ok(SharedTier(Arc::new(Parts {
                 writer: Arc::new(Writer::new(tier.clone(), bucket::WRITERS)),
                 tier,
@@ -392,26 +392,19 @@ fn open_shared(
         #[cfg(not(feature = "object"))]
         SharedCache::Bucket(bucket) => {
             let _ = open;
-            Err(SourceOpenError {
-                what: bucket.name.clone(),
-                why: "a bucket cannot be a shared cache: foreread was built without the feature `object`"
-                    .to_string(),
-                remedy: "build foreread with the feature `object`, or use a folder as the shared cache".to_string(),
-                errno: rustix::io::Errno::OPNOTSUPP.raw_os_error(),
-                cause: None,
-            })
+            Err(SourceOpenError::new(
+                bucket.name.clone(),
+                "a bucket cannot be a shared cache: foreread was built without the feature `object`",
+                "build foreread with the feature `object`, or use a folder as the shared cache",
+                rustix::io::Errno::OPNOTSUPP.raw_os_error(),
+            ))
         }
     }
 }
 
 fn refused(dir: &Path, error: FolderError) -> SourceOpenError {
-    SourceOpenError {
-        what: SourceName::from(dir),
-        why: format!("this folder cannot be used as a disk cache: {}", error.why),
-        remedy: error.remedy,
-        errno: error.errno,
-        cause: None,
-    }
+    let why = format!("this folder cannot be used as a disk cache: {}", error.why);
+    SourceOpenError::new(dir, why, error.remedy, error.errno)
 }
 
 impl std::fmt::Debug for DiskCache {

@@ -8,10 +8,11 @@
 
 use super::folder::{CacheFolder, read_full};
 use crate::source::descriptor::{lock, write_all};
+use crate::sync;
 use nix::libc;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 const FILE: &str = "size";
@@ -34,7 +35,7 @@ impl Account {
 
     /// Returns the total number of bytes that the cache uses, according to the account file.
     pub fn bytes(&self) -> u64 {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = sync::lock(&self.file);
         let sum = |sum: u64, bytes: &u64| sum.saturating_add(*bytes);
         read(&file).iter().fold(0, sum)
     }
@@ -54,7 +55,7 @@ impl Account {
     }
 
     fn change(&self, change: impl FnOnce(&mut Numbers)) {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = sync::lock(&self.file);
         // If the file system has no locks, or a stopped process holds the lock, a number may miss concurrent writes.
         for _ in 0..LOCK_TRIES {
             match lock(&*file, libc::F_WRLCK, 0, 0) {

@@ -24,7 +24,7 @@ use super::claims::Claim;
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
 use super::object::Fault;
 use super::runs::{BlockRun, FRONT, folder_of};
-use super::settings::{DiskCacheSettings, SharedBucket};
+use super::settings::SharedBucket;
 use super::shared::{CachedVersion, Counts, TierState};
 use super::sinks::FillPlace;
 use super::tier::{Part, Tier};
@@ -50,7 +50,6 @@ pub struct BucketTier(Arc<Bucket>);
 struct Bucket {
     keys: Keys,
     tier: TierState,
-    reads_slow: bool,
     patience: Duration,
 }
 
@@ -58,7 +57,6 @@ impl BucketTier {
     /// Prepares access to the bucket; sends no request yet.
     pub fn open(
         shared: &SharedBucket,
-        own: &DiskCacheSettings,
         open: &OpenSettings,
     ) -> Result<Arc<BucketTier>, SourceOpenError> {
         let mut settings = open.object_settings(&shared.name)?;
@@ -69,7 +67,6 @@ impl BucketTier {
         Ok(Arc::new(BucketTier(Arc::new(Bucket {
             keys: Keys::open(&shared.name, &settings)?,
             tier: TierState::new(format!("shared cache {}", shared.name)),
-            reads_slow: own.reads_slow_disk,
             patience: shared.patience,
         }))))
     }
@@ -229,10 +226,6 @@ impl Tier for BucketTier {
             Counts::add(&self.0.tier.counts.hit_bytes, len as u64);
         }
         Ok(())
-    }
-
-    fn passes_over(&self, _version: &CachedVersion, bytes: u64) -> bool {
-        !self.0.reads_slow && self.0.tier.speeds.passes_over_disk(bytes)
     }
 
     /// A bucket has no claims. Runs that other machines upload meanwhile are found by a listing during the fetch.

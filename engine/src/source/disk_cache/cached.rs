@@ -17,7 +17,7 @@ use super::parts::Parts;
 use super::shared::{CachedVersion, Counts};
 use super::sinks::{FillPlace, Slices};
 use super::speed::TimedRead;
-use super::tier::Part;
+use super::tier::{Note, Part};
 use super::whole::Look;
 use super::writer::{Tee, VersionCount};
 use crate::source::{
@@ -85,7 +85,7 @@ impl CachedSource {
         *held = exact.map(|exact| state.version(exact, self.below.size()));
         if let Some(version) = held.as_ref().filter(|_| self.below.answered_in().is_some()) {
             version.is_named.store(true, Ordering::Relaxed);
-            self.parts.writer.note_latest(version);
+            self.parts.writer.note(Note::Latest(Arc::clone(version)));
         }
         Ok(held.clone())
     }
@@ -141,10 +141,11 @@ impl CachedSource {
         let mut is_first = true;
         while place.at < range.end && place.has_room() {
             let at = place.at;
-            let part = if shared.reads.is_on() {
-                tier.next(version, &(at..range.end))
-            } else {
+            let is_absent = version.is_absent.swap(false, Ordering::Relaxed);
+            let part = if is_absent || !shared.reads.is_on() {
                 Part::Store(range.end)
+            } else {
+                tier.next(version, &(at..range.end))
             };
             let goes_on = match part {
                 Part::Here(..) if tier.passes_over(version, range.end - at) => {
@@ -195,7 +196,7 @@ impl CachedSource {
         let is_due = files.as_ref().is_some_and(|files| files.is_due());
         drop(files);
         if is_due {
-            writer.note(version);
+            writer.note(Note::Use(Arc::clone(version)));
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -210,7 +211,7 @@ impl CachedSource {
         let tier = &self.parts.tier;
         let is_whole = range == (0..version.size);
         let is_short = !is_whole && range.end - range.start < CLAIMED_BYTES;
-        if is_short || !tier.is_writing() || !version.waits() {
+        if is_short || !tier.is_writing() || !version.waits.is_on() {
             return self.fetch(Some((version, false)), range, place);
         }
         match tier.claim(version, &range) {
@@ -239,7 +240,7 @@ impl CachedSource {
                 break false;
             }
             if began.elapsed() >= STOPPED_AFTER {
-                version.wait_after(STOPPED_AFTER);
+                version.waits.off(STOPPED_AFTER);
                 break false;
             }
             match tier.claim(version, &range) {

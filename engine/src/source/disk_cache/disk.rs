@@ -6,12 +6,12 @@ use super::evict::{Evictor, FileHolder, NoRoom, Place};
 use super::folder::{CacheFolder, FolderError};
 use super::hash::{BLOCK_BYTES, VersionHash};
 use super::latest;
-use super::names::{ListingsRoom, NewListing};
+use super::names::ListingsRoom;
 use super::object::{self, Fault, LARGE_BYTES, MAX_BLOCKS, ObjectFiles, SMALL_BYTES};
 use super::settings::DiskCacheSettings;
 use super::shared::{CachedVersion, Counts, TierState, is_full};
 use super::sinks::FillPlace;
-use super::tier::{Part, Tier};
+use super::tier::{Note, Part, Tier};
 use super::whole::{self, Look, WholeFile};
 use crate::source::ExactVersion;
 use crate::sync::lock;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// Maximum number of versions with open files.
 const MAX_OPEN: usize = 64;
@@ -97,21 +97,11 @@ impl DiskTier {
         opened.writable.as_ref().map(|(account, _)| account.bytes())
     }
 
-    fn evictor(&self) -> MutexGuard<'_, Evictor> {
-        self.evictor.lock().unwrap_or_else(|poisoned| {
-            // After a panic its state may be inconsistent; scans correct it.
-            self.evictor.clear_poison();
-            let mut evictor = poisoned.into_inner();
-            *evictor = Evictor::default();
-            evictor
-        })
-    }
-
     /// Removes versions until the cache is within its limit; used by `foreread cache trim`.
     pub fn trim(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
         let opened = self.opened();
         self.place(&opened)
-            .map_or(0, |place| self.evictor().trim(&place, goes_on))
+            .map_or(0, |place| lock(&self.evictor).trim(&place, goes_on))
     }
 
     fn place<'a>(&'a self, opened: &'a OpenFolder) -> Option<Place<'a>> {
@@ -123,10 +113,6 @@ impl DiskTier {
             counts: &self.state.counts,
             holder: self,
         })
-    }
-
-    fn wholes(&self) -> MutexGuard<'_, VecDeque<(VersionHash, Arc<WholeFile>)>> {
-        lock(&self.whole)
     }
 
     // ---- files ----
@@ -299,7 +285,7 @@ impl DiskTier {
 
 impl FileHolder for DiskTier {
     fn close_removed(&self) {
-        self.wholes().retain(|(_, file)| file.is_linked());
+        lock(&self.whole).retain(|(_, file)| file.is_linked());
         let mut open = lock(&self.open);
         open.retain(|version| {
             let Some(version) = version.upgrade() else {
@@ -332,7 +318,7 @@ impl Tier for DiskTier {
             Ok(sums) => sums,
             Err(fault) => {
                 match fault {
-                    Fault::Absent => {}
+                    Fault::NoFile | Fault::Absent => {}
                     Fault::Io(errno) => self.state.read_failed(errno),
                     Fault::Wrong(_) => self.remove_wrong(version, None, None),
                 }
@@ -433,7 +419,7 @@ impl Tier for DiskTier {
         let Some(place) = self.place(&opened) else {
             return false;
         };
-        let mut evictor = self.evictor();
+        let mut evictor = lock(&self.evictor);
         let len = (bytes.len() as u64).next_multiple_of(BLOCK_BYTES);
         if let Err(why) = evictor.make_room(&place, len) {
             self.state.no_room(why == NoRoom::DiskFull);
@@ -459,19 +445,18 @@ impl Tier for DiskTier {
         if version.size <= SMALL_BYTES || !self.state.reads.is_on() {
             return None;
         }
-        let whole = self.wholes();
-        let known = whole.iter().find(|(known, _)| *known == version.hash);
-        let known = known.map(|(_, file)| Arc::clone(file));
-        drop(whole);
-        if known.as_ref().is_some_and(|file| file.is_linked()) {
-            return known;
+        let is_same = |(known, file): &&(VersionHash, Arc<WholeFile>)| {
+            *known == version.hash && file.is_linked()
+        };
+        if let Some((_, file)) = lock(&self.whole).iter().find(is_same) {
+            return Some(Arc::clone(file));
         }
         let opened = self.opened();
         match WholeFile::open(&opened.folder, version.hash, version.size, look) {
             Ok(file) => {
                 Counts::add(&self.state.counts.verified, u64::from(file.is_verified));
                 let file = Arc::new(file);
-                let mut whole = self.wholes();
+                let mut whole = lock(&self.whole);
                 // The space of a removed file is freed only when the file is closed.
                 whole.retain(|(known, _)| *known != version.hash);
                 whole.push_back((version.hash, Arc::clone(&file)));
@@ -485,58 +470,50 @@ impl Tier for DiskTier {
                 self.remove_wrong(version, files.as_ref().ok(), block);
                 None
             }
-            Err(_) => None,
+            Err(fault) => {
+                let is_absent = fault == Fault::NoFile;
+                version.is_absent.store(is_absent, Ordering::Relaxed);
+                None
+            }
         }
     }
 
-    fn is_tended(&self) -> bool {
+    fn takes_notes(&self) -> bool {
         true
     }
 
-    fn note_use(&self, version: &CachedVersion) {
-        let files = version
-            .files
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        // If the file is gone, the version was evicted.
-        let _ = files.map(|files| files.note_use());
-    }
-
-    fn note_latest(&self, version: &CachedVersion) {
+    /// Without a note, later opens and mounts work as without a cache.
+    fn take_note(&self, note: &Note) {
         let opened = self.opened();
-        let path = format!(
-            "{}/{}",
-            version.hash.folder(),
-            object::sums_name(version.hash)
-        );
-        // If the version is not on disk yet, it is noted when its first bytes are written.
-        let is_held = opened
-            .folder
-            .open_file(&path, rustix::fs::OFlags::RDONLY)
-            .is_ok();
-        if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
-            // Without the note, the next open fetches the first bytes, as it does without a cache.
-            tracing::debug!(
-                "cannot record in the disk cache which version of the object was read last"
-            );
-        }
-    }
-
-    fn keep_names(&self, listing: &NewListing) {
-        let opened = self.opened();
-        if self.is_writing() {
-            let mut room = lock(&self.listings);
-            if room.write(&opened.folder, &self.settings, listing).is_err() {
-                // Without the file, the next mount lists the folder, as it does without a cache.
-                tracing::debug!("cannot write the listing of a folder to the disk cache");
+        let folder = &opened.folder;
+        let done = match note {
+            Note::Use(version) => {
+                let files = lock(&version.files).clone();
+                // If the file is gone, the version was evicted.
+                let _ = files.map(|files| files.note_use());
+                Ok(())
             }
+            _ if !self.is_writing() => Ok(()),
+            Note::Latest(version) => {
+                // If the version is not on disk yet, it is noted when its first bytes are written.
+                if object::is_there(folder, version.hash) {
+                    latest::write(folder, version)
+                } else {
+                    Ok(())
+                }
+            }
+            Note::Names(listing) => lock(&self.listings).write(folder, &self.settings, listing),
+        };
+        if let Err(errno) = done {
+            tracing::debug!(
+                "cannot write a listing or a latest version to the disk cache: {errno}"
+            );
         }
     }
 
     fn settle(&self) {
         if let Some((account, _)) = &self.opened().writable {
-            self.evictor().settle(account);
+            lock(&self.evictor).settle(account);
         }
     }
 }

@@ -26,7 +26,6 @@ use super::names;
 use super::object::{self, FoundObject, ObjectFiles, ObjectHeader};
 use super::settings::DiskCacheSettings;
 use super::shared::Counts;
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -48,7 +47,7 @@ const HELD_FOR: Duration = Duration::from_millis(1);
 /// If the account is further above the limit than this, it is taken to be wrong. Several writers may exceed the limit by less.
 const SUSPECT_BYTES: u64 = 64 << 20;
 /// After this many written bytes, they are added to the account, and the limit is checked.
-const STEP_BYTES: u64 = 256 << 10;
+const STEP_BYTES: u64 = 512 << 10;
 
 /// The number of bytes that this process has written but not yet added to the account file.
 pub struct Evictor {
@@ -165,7 +164,7 @@ impl Evictor {
     }
 
     /// Evicts versions, if needed, so that `bytes` more can be written. The size limit is checked only from time to time, so each
-    /// writing process may exceed the limit by some 100 KiB.
+    /// writing process may exceed the limit by [`STEP_BYTES`].
     ///
     /// # Errors
     /// Returns an error if not enough space can be freed.
@@ -343,9 +342,7 @@ impl Evictor {
 }
 
 fn give_part(folder: &CacheFolder, hash: VersionHash) -> Option<u64> {
-    let path = format!("{}/{}", hash.folder(), object::sums_name(hash));
-    let (sums, _) = folder.open_file(&path, OFlags::RDONLY).ok()?;
-    let size = ObjectHeader::read(&sums, hash).ok()?.size;
+    let size = ObjectHeader::open(folder, hash).ok()?.size;
     ObjectFiles::open(folder, hash, size)
         .ok()?
         .give_part(PART_BYTES)

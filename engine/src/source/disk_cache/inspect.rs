@@ -13,11 +13,10 @@ use super::evict;
 use super::folder::{CacheFolder, inside};
 use super::hash::{BLOCK_BYTES, VersionHash};
 use super::names::{self, ListingSummary};
-use super::object::{self, Fault, FoundObject, ObjectFiles, ObjectHeader};
+use super::object::{self, Fault, FoundObject, MAX_BLOCKS, ObjectFiles, ObjectHeader};
 use super::settings::DiskCacheSettings;
 use super::tier::Tier;
-use super::{SourceName, SourceOpenError, refused};
-use rustix::fs::OFlags;
+use super::{SourceOpenError, refused};
 use rustix::io::Errno;
 
 /// Maximum number of characters shown of a source's name or version. An S3 key has at most 1,024 bytes.
@@ -136,13 +135,12 @@ impl CacheInspector {
     pub fn open(settings: DiskCacheSettings) -> Result<CacheInspector, SourceOpenError> {
         match CacheFolder::open_existing(&settings) {
             Ok(folder) => Ok(CacheInspector { folder, settings }),
-            Err(error) => Err(SourceOpenError {
-                what: SourceName::from(settings.dir.as_path()),
-                why: format!("cannot inspect the disk cache: {}", error.why),
-                remedy: error.remedy,
-                errno: error.errno,
-                cause: None,
-            }),
+            Err(error) => Err(SourceOpenError::new(
+                settings.dir.as_path(),
+                format!("cannot inspect the disk cache: {}", error.why),
+                error.remedy,
+                error.errno,
+            )),
         }
     }
 
@@ -167,12 +165,7 @@ impl CacheInspector {
     }
 
     fn summary(&self, found: &FoundObject) -> VersionSummary {
-        let path = inside(&found.hash.folder(), &object::sums_name(found.hash));
-        let sums = self.folder.open_file(&path, OFlags::RDONLY);
-        let header = sums.map_err(Fault::from);
-        let header = header
-            .and_then(|(sums, _)| ObjectHeader::read(&sums, found.hash))
-            .ok();
+        let header = ObjectHeader::open(&self.folder, found.hash).ok();
         let field = |key: &str| {
             let text = header
                 .as_ref()
@@ -196,21 +189,12 @@ impl CacheInspector {
 
     /// Number of cached bytes: those of blocks with a checksum.
     fn held(&self, hash: VersionHash, size: u64) -> u64 {
-        let Ok(files) = ObjectFiles::open(&self.folder, hash, size) else {
-            return 0;
-        };
-        let (mut first, mut held) = (0, 0);
-        let last = files.end_of_sums();
-        while let Ok(sums) = files.sums(first, last - first)
-            && !sums.is_empty()
-        {
-            let blocks = sums.iter().zip(first..).filter(|(sum, _)| **sum != 0);
-            held += blocks
-                .map(|(_, block)| (size - block * BLOCK_BYTES).min(BLOCK_BYTES))
-                .sum::<u64>();
-            first += sums.len() as u64;
-        }
-        held
+        let files = ObjectFiles::open(&self.folder, hash, size);
+        files.map_or(0, |files| {
+            let runs = files.runs(MAX_BLOCKS).map_while(Result::ok);
+            let bytes = runs.map(|(first, sums)| files.bytes_of(first, sums.len()));
+            bytes.map(|bytes| bytes.end - bytes.start).sum()
+        })
     }
 
     /// Reads every cached byte of a version. Calls `each` with the result for each group of blocks, until `each` returns false. If
@@ -235,8 +219,9 @@ impl CacheInspector {
         let files = match size.and_then(|size| ObjectFiles::open(&self.folder, hash, size)) {
             Ok(files) => files,
             Err(fault) => {
-                let is_wrong = matches!(fault, Fault::Wrong(_)) || self.lacks_data(hash);
-                if is_wrong {
+                // Checksums without data are wrong; without either, the version was evicted.
+                let lacks_data = fault == Fault::NoFile && object::is_there(&self.folder, hash);
+                if matches!(fault, Fault::Wrong(_)) || lacks_data {
                     each(checked(0, 0, BlockState::Wrong));
                     if removes {
                         self.remove_files(hash)?;
@@ -247,37 +232,44 @@ impl CacheInspector {
                 return Ok(());
             }
         };
-        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
+        let unreadable = |errno: Errno| BlockState::Unreadable(errno.raw_os_error());
         let mut buffer = vec![0; 1 << 20];
-        let mut at = 0;
-        while let Some((range, done)) = files.check(at, &mut buffer) {
-            let (start, bytes) = (range.start, range.end - range.start);
-            at = range.end;
-            let state = match done {
-                Ok(()) => BlockState::Right,
-                Err(Fault::Io(errno)) => BlockState::Unreadable(errno.raw_os_error()),
-                Err(_) => {
-                    if removes {
-                        files.forget(start / BLOCK_BYTES, 1).map_err(failed)?;
-                    }
-                    BlockState::Wrong
+        'runs: for run in files.runs(buffer.len() as u64 / BLOCK_BYTES) {
+            let (mut first, mut sums) = match run {
+                Ok(run) => run,
+                Err(Fault::Io(errno)) => {
+                    each(checked(0, 0, unreadable(errno)));
+                    break;
                 }
+                Err(_) => break,
             };
-            if !each(checked(start, bytes, state)) {
-                break;
+            while !sums.is_empty() {
+                let all = files.bytes_of(first, sums.len());
+                let buffer = &mut buffer[..(all.end - all.start) as usize];
+                let (count, state) = match files.read_blocks(first, buffer, &sums) {
+                    Ok(()) => (sums.len(), BlockState::Right),
+                    // The blocks before the invalid one are valid.
+                    Err(Fault::Wrong(Some(wrong))) if wrong > first => {
+                        ((wrong - first) as usize, BlockState::Right)
+                    }
+                    Err(Fault::Io(errno)) => (sums.len(), unreadable(errno)),
+                    Err(_) => {
+                        if removes {
+                            self.changed(files.forget(first, 1))?;
+                        }
+                        (1, BlockState::Wrong)
+                    }
+                };
+                let done = files.bytes_of(first, count);
+                if !each(checked(done.start, done.end - done.start, state)) {
+                    break 'runs;
+                }
+                sums.drain(..count);
+                first += count as u64;
             }
         }
         files.drop_pages(0, None);
         Ok(())
-    }
-
-    /// Whether the version has checksums but no data.
-    fn lacks_data(&self, hash: VersionHash) -> bool {
-        let is_there = |name: String| {
-            let path = inside(&hash.folder(), &name);
-            self.folder.open_file(&path, OFlags::RDONLY).err() != Some(Errno::NOENT)
-        };
-        is_there(object::sums_name(hash)) != is_there(object::data_name(hash))
     }
 
     /// Removes a version. Returns the number of bytes that the files of the version used.
@@ -290,9 +282,8 @@ impl CacheInspector {
     }
 
     fn remove_files(&self, hash: VersionHash) -> Result<(), SourceOpenError> {
-        let done =
-            object::remove(&self.folder, hash).and_then(|()| evict::recount(&self.folder, hash));
-        done.map_err(|errno| self.failed("change", &VersionSummary::default(), errno))
+        let done = object::remove(&self.folder, hash);
+        self.changed(done.and_then(|()| evict::recount(&self.folder, hash)))
     }
 
     /// Removes versions until the cache has at most this many bytes, in the order in which the cache itself evicts them.
@@ -342,8 +333,7 @@ impl CacheInspector {
     /// # Errors
     /// Returns an error if the file of the listing cannot be removed.
     pub fn remove_listing(&self, listing: &ListingSummary) -> Result<(), SourceOpenError> {
-        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
-        names::remove(&self.folder, &listing.file).map_err(failed)
+        self.changed(names::remove(&self.folder, &listing.file))
     }
 
     /// Removes the cached listings of all folders.
@@ -351,8 +341,7 @@ impl CacheInspector {
     /// # Errors
     /// Returns an error if a file cannot be removed.
     pub fn remove_listings(&self) -> Result<(), SourceOpenError> {
-        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
-        names::remove_all(&self.folder).map_err(failed)
+        self.changed(names::remove_all(&self.folder))
     }
 
     /// Returns the free space of the file system. Returns `None` if the free space is not known.
@@ -367,21 +356,23 @@ impl CacheInspector {
 
     fn hash(&self, version: &VersionSummary) -> Result<VersionHash, SourceOpenError> {
         let name = version.file.rsplit('/').next().unwrap_or_default();
-        VersionHash::of_name(name).ok_or_else(|| self.failed("look at", version, Errno::INVAL))
+        let hash = VersionHash::of_name(name);
+        hash.ok_or_else(|| self.failed("look at", &version.file, Errno::INVAL))
     }
 
-    fn failed(&self, what: &str, version: &VersionSummary, errno: Errno) -> SourceOpenError {
-        let dir = self.settings.dir.join(&version.file);
-        SourceOpenError {
-            what: SourceName::from(dir.as_path()),
-            why: format!(
-                "cannot {what} the disk cache: {}",
-                crate::source::errno_text(errno.raw_os_error())
-            ),
-            remedy: "run this command as the owner of the folder".to_string(),
-            errno: errno.raw_os_error(),
-            cause: None,
-        }
+    fn changed(&self, done: Result<(), Errno>) -> Result<(), SourceOpenError> {
+        done.map_err(|errno| self.failed("change", "", errno))
+    }
+
+    fn failed(&self, what: &str, file: &str, errno: Errno) -> SourceOpenError {
+        let errno = errno.raw_os_error();
+        let why = crate::source::errno_text(errno);
+        SourceOpenError::new(
+            self.settings.dir.join(file).as_path(),
+            format!("cannot {what} the disk cache: {why}"),
+            "run this command as the owner of the folder",
+            errno,
+        )
     }
 }
 

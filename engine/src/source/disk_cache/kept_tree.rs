@@ -16,6 +16,7 @@
 
 use super::names::{self, KeptListing, NewListing, now_ms};
 use super::settings::KeptNames;
+use super::tier::Note;
 use super::{DiskCache, SourceName, SourceOpenError};
 use crate::source::object::{ObjectSettings, Prefix};
 use crate::source::tree::{
@@ -243,12 +244,12 @@ impl KeptPrefix {
 
     fn keep(&self, path: &Path, names: Option<Arc<FolderNames>>, listed_ms: u64) {
         if let Some(folder) = self.unasked.folder_name(path) {
-            self.cache.parts.writer.keep(NewListing {
+            self.cache.parts.writer.note(Note::Names(NewListing {
                 shown: self.unasked.folder_shown(path),
                 folder,
                 names,
                 listed_ms,
-            });
+            }));
         }
     }
 

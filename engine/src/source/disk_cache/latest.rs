@@ -49,10 +49,7 @@ pub fn clean(folder: &CacheFolder) {
     let _ = folder.entries(FOLDER, &mut |name, stat| {
         let is_held = text(folder, name).is_some_and(|line| {
             let hash = line.split(' ').next().and_then(VersionHash::of_name);
-            hash.is_some_and(|hash| {
-                let path = inside(&hash.folder(), &object::sums_name(hash));
-                folder.open_file(&path, rustix::fs::OFlags::RDONLY).is_ok()
-            })
+            hash.is_some_and(|hash| object::is_there(folder, hash))
         });
         if !is_held && is_abandoned(stat) {
             let _ = folder.remove(FOLDER, name);

@@ -21,6 +21,7 @@ use super::folder::{CacheFolder, disk_bytes, inside, read_full, used_ns};
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
 use super::sinks::FillPlace;
 use crate::source::descriptor::{lock, write_all};
+use crate::sync;
 use nix::libc;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags, Stat, Timespec, Timestamps};
@@ -28,8 +29,8 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub const HEADER_BYTES: u64 = 2048;
@@ -59,6 +60,8 @@ const NOTE_EVERY: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Io(Errno),
+    /// A file of the version does not exist.
+    NoFile,
     /// The bytes are not cached.
     Absent,
     /// The checksum does not match: that of this block, or of the whole version.
@@ -68,7 +71,7 @@ pub enum Fault {
 impl From<Errno> for Fault {
     fn from(errno: Errno) -> Fault {
         match errno {
-            Errno::NOENT | Errno::STALE => Fault::Absent,
+            Errno::NOENT | Errno::STALE => Fault::NoFile,
             // There is a link, a folder or a device instead of a file.
             Errno::LOOP | Errno::INVAL | Errno::NXIO | Errno::XDEV | Errno::ISDIR => {
                 Fault::Wrong(None)
@@ -98,11 +101,20 @@ struct Look {
     noted: Option<Instant>,
 }
 
-pub fn sums_name(hash: VersionHash) -> String {
+fn sums_name(hash: VersionHash) -> String {
     format!("{}.sums", hash.name())
 }
 
-pub fn data_name(hash: VersionHash) -> String {
+fn sums_path(hash: VersionHash) -> String {
+    inside(&hash.folder(), &sums_name(hash))
+}
+
+/// Whether a version has a checksum file.
+pub fn is_there(folder: &CacheFolder, hash: VersionHash) -> bool {
+    folder.open_file(&sums_path(hash), OFlags::RDONLY).is_ok()
+}
+
+fn data_name(hash: VersionHash) -> String {
     format!("{}.data", hash.name())
 }
 
@@ -169,6 +181,12 @@ impl ObjectHeader {
         header
     }
 
+    /// Opens the checksum file of a version, and reads the header.
+    pub fn open(folder: &CacheFolder, hash: VersionHash) -> Result<ObjectHeader, Fault> {
+        let (sums, _) = folder.open_file(&sums_path(hash), OFlags::RDONLY)?;
+        ObjectHeader::read(&sums, hash)
+    }
+
     /// Reads the header of a version with this size.
     fn of_size(sums: &OwnedFd, hash: VersionHash, size: u64) -> Result<ObjectHeader, Fault> {
         let header = ObjectHeader::read(sums, hash)?;
@@ -177,22 +195,20 @@ impl ObjectHeader {
     }
 
     /// Reads the header of a file.
-    pub fn read(sums: &OwnedFd, hash: VersionHash) -> Result<ObjectHeader, Fault> {
+    fn read(sums: &OwnedFd, hash: VersionHash) -> Result<ObjectHeader, Fault> {
         let mut header = [0; HEADER_BYTES as usize];
-        match read_full(sums, &mut header, 0)? {
+        let len = read_full(sums, &mut header, 0)?;
+        if len == 0 {
             // The file was created and is not written yet.
-            0 => return Err(Fault::Absent),
-            len if len < header.len() => return Err(Fault::Wrong(None)),
-            _ => {}
+            return Err(Fault::Absent);
         }
-        let is_right = header[..8] == MAGIC
+        let is_right = len == header.len()
+            && header[..8] == MAGIC
             && header[8..12] == FORMAT.to_le_bytes()
             && header[24..40] == hash.bytes()
-            && number(&header, 40) == header_sum(&header);
+            && number(&header, 40) == header_sum(&header)
+            && number(&header, 16) <= i64::MAX as u64;
         if !is_right {
-            return Err(Fault::Wrong(None));
-        }
-        if number(&header, 16) > i64::MAX as u64 {
             return Err(Fault::Wrong(None));
         }
         let text = header[TEXT_AT..].split(|byte| *byte == 0).next();
@@ -219,7 +235,7 @@ fn header_sum(header: &[u8]) -> u64 {
 impl ObjectFiles {
     /// Opens the files of a version.
     pub fn open(folder: &CacheFolder, hash: VersionHash, size: u64) -> Result<ObjectFiles, Fault> {
-        let (sums, is_writable) = open_any(folder, &inside(&hash.folder(), &sums_name(hash)))?;
+        let (sums, is_writable) = open_any(folder, &sums_path(hash))?;
         ObjectHeader::of_size(&sums, hash, size)?;
         let data = (size > SMALL_BYTES)
             .then(|| open_any(folder, &inside(&hash.folder(), &data_name(hash))))
@@ -238,7 +254,7 @@ impl ObjectFiles {
         hash: VersionHash,
         size: u64,
     ) -> Result<(ObjectFiles, Stat, u64), Fault> {
-        let (sums, _) = open_any(folder, &inside(&hash.folder(), &sums_name(hash)))?;
+        let (sums, _) = open_any(folder, &sums_path(hash))?;
         let path = inside(&hash.folder(), &data_name(hash));
         let (data, stat) = folder.open_file(&path, OFlags::RDONLY)?;
         if size <= LARGE_BYTES {
@@ -365,21 +381,12 @@ impl ObjectFiles {
     /// Like [`ObjectFiles::is_linked`], but for readers, and checked only from time to time. A removed file uses disk space until
     /// it is closed.
     pub fn is_current(&self) -> bool {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = sync::lock(&self.looked);
         if looked.at.elapsed() < LOOK_EVERY {
             return true;
         }
         looked.at = Instant::now();
         self.is_linked()
-    }
-
-    /// Returns the first block whose checksum would be beyond the end of the checksum file. The result depends only on the real length of
-    /// this file, not on the size in its header.
-    pub fn end_of_sums(&self) -> u64 {
-        let len = rustix::fs::fstat(&self.sums).map_or(0, |stat| stat.st_size.cast_unsigned());
-        len.saturating_sub(HEADER_BYTES)
-            .div_ceil(8)
-            .min(blocks_of(self.size))
     }
 
     /// Returns the checksums of `count` blocks from `first` on, or fewer at the end of the source.
@@ -478,7 +485,7 @@ impl ObjectFiles {
         {
             own.fetch_add(absent as u64, Ordering::Relaxed);
         }
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = sync::lock(&self.looked);
         looked.noted = Some(Instant::now());
         let block = if self.data.is_some() {
             BLOCK_BYTES + 8
@@ -534,7 +541,7 @@ impl ObjectFiles {
 
     /// Returns true if a use of the version should be recorded now; at most one use per minute is recorded.
     pub fn is_due(&self) -> bool {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = sync::lock(&self.looked);
         let is_due = looked
             .noted
             .is_none_or(|noted| noted.elapsed() >= NOTE_EVERY);
@@ -561,38 +568,39 @@ impl ObjectFiles {
         rustix::fs::futimens(&self.sums, &times)
     }
 
-    /// Verifies the next cached blocks from `from` on, until an invalid block or the end of the buffer. Returns `None` if there are
-    /// no more cached blocks to verify.
-    pub fn check(&self, from: u64, buffer: &mut [u8]) -> Option<(Range<u64>, Result<(), Fault>)> {
-        let (mut first, most) = (
-            from.div_ceil(BLOCK_BYTES),
-            buffer.len() as u64 / BLOCK_BYTES,
-        );
-        let last = self.end_of_sums();
-        let sums = loop {
-            let mut sums = match self.sums(first, most.min(last.saturating_sub(first))) {
-                Ok(sums) if sums.is_empty() => return None,
-                Ok(sums) => sums,
-                Err(fault) => return Some((from..self.size, Err(fault))),
-            };
-            let absent = sums.iter().take_while(|sum| **sum == 0).count();
-            first += absent as u64;
-            sums.drain(..absent);
-            let here = sums.iter().take_while(|sum| **sum != 0).count();
-            sums.truncate(here);
-            if here > 0 {
-                break sums;
+    /// Returns the runs of cached blocks in their order: the first block and the checksums of at most `most` blocks. Their number depends
+    /// only on the real length of the checksum file, not on the size in its header.
+    pub fn runs(&self, most: u64) -> impl Iterator<Item = Result<(u64, Vec<u64>), Fault>> {
+        let len = rustix::fs::fstat(&self.sums).map_or(0, |stat| stat.st_size.cast_unsigned());
+        let last = len.saturating_sub(HEADER_BYTES).div_ceil(8);
+        let mut first = 0;
+        std::iter::from_fn(move || {
+            loop {
+                let mut sums = match self.sums(first, most.min(last.saturating_sub(first))) {
+                    Ok(sums) if sums.is_empty() => return None,
+                    Ok(sums) => sums,
+                    Err(fault) => {
+                        first = last;
+                        return Some(Err(fault));
+                    }
+                };
+                let absent = sums.iter().take_while(|sum| **sum == 0).count();
+                sums.drain(..absent);
+                let here = sums.iter().take_while(|sum| **sum != 0).count();
+                sums.truncate(here);
+                let start = first + absent as u64;
+                first = start + here as u64;
+                if here > 0 {
+                    return Some(Ok((start, sums)));
+                }
             }
-        };
-        let at = |block: u64| (block * BLOCK_BYTES).min(self.size);
-        let range = at(first)..at(first + sums.len() as u64);
-        let buffer = &mut buffer[..(range.end - range.start) as usize];
-        Some(match self.read_blocks(first, buffer, &sums) {
-            // The blocks before the invalid one are valid.
-            Err(Fault::Wrong(Some(wrong))) if wrong > first => (range.start..at(wrong), Ok(())),
-            Err(Fault::Wrong(_)) => (at(first)..at(first + 1), Err(Fault::Wrong(Some(first)))),
-            done => (range, done),
         })
+    }
+
+    /// The bytes of the source in these blocks.
+    pub fn bytes_of(&self, first: u64, count: usize) -> Range<u64> {
+        let at = |block: u64| (block * BLOCK_BYTES).min(self.size);
+        at(first)..at(first + count as u64)
     }
 
     /// Drops `len` bytes of the data file, or all bytes up to its end, from the page cache, so that they do not displace other files'
@@ -763,6 +771,11 @@ mod tests {
     #[test]
     fn any_part_is_read_as_it_was_written() {
         let (_dir, folder) = folder();
+        let used_again = |hash: VersionHash| {
+            let (found, _) = found(&folder, &hash.folder()).expect("looked at");
+            let of = found.iter().find(|object| object.hash == hash);
+            of.map(|object| object.used_again)
+        };
         for (name, size) in [
             ("a", 1),
             ("b", 4096),
@@ -790,19 +803,9 @@ mod tests {
             assert_eq!(read(&later, 0, size as usize).0, bytes(0, size as usize));
             let other = ObjectFiles::open(&folder, hash, size + 1);
             assert_eq!(other.err(), Some(Fault::Wrong(None)), "another size");
-            let (found, _) = found(&folder, &hash.folder()).expect("looked at");
-            assert!(
-                found
-                    .iter()
-                    .any(|object| object.hash == hash && !object.used_again)
-            );
+            assert_eq!(used_again(hash), Some(false));
             later.note_use().expect("noted");
-            let (found, _) = super::found(&folder, &hash.folder()).expect("looked at");
-            assert!(
-                found
-                    .iter()
-                    .any(|object| object.hash == hash && object.used_again)
-            );
+            assert_eq!(used_again(hash), Some(true));
 
             // The same by one call.
             let hash = VersionHash::of(name, "2");
@@ -812,12 +815,7 @@ mod tests {
             let all = (bytes(0, size as usize), Ok(()));
             assert_eq!(read(&later, 0, size as usize), all);
             assert_eq!(create().err(), Some(Errno::EXIST));
-            let (found, _) = super::found(&folder, &hash.folder()).expect("looked at");
-            assert!(
-                found
-                    .iter()
-                    .any(|object| object.hash == hash && !object.used_again)
-            );
+            assert_eq!(used_again(hash), Some(false));
         }
     }
 
@@ -827,8 +825,7 @@ mod tests {
         let hash = VersionHash::of("a", "1");
         let size = 1 << 40;
         let (files, _) = ObjectFiles::make(&folder, hash, size, "source s\n").expect("made");
-        assert_eq!(files.end_of_sums(), 0);
-        assert!(files.check(0, &mut [0; 4096]).is_none());
+        assert!(files.runs(1).next().is_none());
         let header = ObjectHeader::bytes(hash, u64::MAX, "source s\n");
         write_all(&files.sums, &header, 0).expect("written");
         let read = ObjectHeader::read(&files.sums, hash);

@@ -51,33 +51,22 @@ impl KeptNames {
     /// # Errors
     /// Returns an error with the expected notation if the text is invalid.
     pub fn parse(text: &str) -> Result<KeptNames, String> {
-        let wrong =
-            || format!("{text} is neither check, nor off, nor a time from 0s to 365d such as 10m");
-        match text {
-            "check" => return Ok(KeptNames::Checked),
-            "off" => return Ok(KeptNames::Off),
-            _ => {}
+        let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+        let seconds = units.iter().find_map(|(unit, seconds)| {
+            let digits = text.strip_suffix(unit)?;
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            let number: u64 = digits.parse().ok().filter(|_| is_number)?;
+            let all = number.checked_mul(*seconds)?;
+            (all <= MAX_BELIEVED_S).then_some(all)
+        });
+        match (text, seconds) {
+            ("off", _) => Ok(KeptNames::Off),
+            ("check", _) | (_, Some(0)) => Ok(KeptNames::Checked),
+            (_, Some(seconds)) => Ok(KeptNames::Believed(Duration::from_secs(seconds))),
+            _ => Err(format!(
+                "{text} is neither check, nor off, nor a time from 0s to 365d such as 10m"
+            )),
         }
-        let (at, unit) = text.char_indices().next_back().ok_or_else(wrong)?;
-        let seconds: u64 = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 86_400,
-            _ => return Err(wrong()),
-        };
-        let digits =
-            Some(&text[..at]).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let number: u64 = digits
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(wrong)?;
-        let seconds = number
-            .checked_mul(seconds)
-            .filter(|all| *all <= MAX_BELIEVED_S);
-        Ok(match seconds.ok_or_else(wrong)? {
-            0 => KeptNames::Checked,
-            seconds => KeptNames::Believed(Duration::from_secs(seconds)),
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Pause of writes, or reads, after a disk error.
@@ -28,12 +28,14 @@ pub struct CachedVersion {
     pub files: Mutex<Option<Arc<ObjectFiles>>>,
     /// Whether an object was opened by its name as this version. If so, it is noted as the latest version (latest.rs).
     pub is_named: AtomicBool,
+    /// Whether its files were just found absent, when it was opened. Its first read then does not look for them again.
+    pub is_absent: AtomicBool,
     /// Whether a thread is verifying all of it for passthrough.
     pub is_looked_at: AtomicBool,
     /// Whether another process was fetching this version at the same time. It soon reads the bytes that this process writes.
     pub is_shared: AtomicBool,
-    /// Until this time, reads do not wait for other processes that are fetching this version.
-    pub waits_after: Mutex<Option<Instant>>,
+    /// Whether reads wait for other processes that are fetching this version.
+    pub waits: Switch,
     /// The version's known runs in the bucket.
     #[cfg(feature = "object")]
     pub listing: super::runs::VersionListing,
@@ -44,26 +46,6 @@ impl CachedVersion {
     pub fn about(&self) -> String {
         let (shown, version) = (line(&self.exact.shown), line(&self.exact.version));
         format!("version {version}\nsize {}\nsource {shown}\n", self.size)
-    }
-}
-
-impl CachedVersion {
-    /// Returns true if a read of this version should wait for another process that is fetching the same bytes.
-    pub fn waits(&self) -> bool {
-        let after = self
-            .waits_after
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        after.is_none_or(|after| Instant::now() >= after)
-    }
-
-    /// For the duration `pause`, reads of this version do not wait for other processes that are fetching the same bytes.
-    pub fn wait_after(&self, pause: Duration) {
-        let after = Some(Instant::now() + pause);
-        *self
-            .waits_after
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = after;
     }
 }
 
@@ -115,9 +97,10 @@ impl TierState {
             size,
             files: Mutex::default(),
             is_named: AtomicBool::new(false),
+            is_absent: AtomicBool::new(false),
             is_looked_at: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
-            waits_after: Mutex::default(),
+            waits: Switch::default(),
             #[cfg(feature = "object")]
             listing: super::runs::VersionListing::default(),
         });

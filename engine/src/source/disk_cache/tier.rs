@@ -18,6 +18,16 @@ use super::whole::{Look, WholeFile};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// What a tier may store besides data. A note is dropped if the writer's queue is full.
+pub enum Note {
+    /// A version was used.
+    Use(Arc<CachedVersion>),
+    /// An object was opened by its name as this version.
+    Latest(Arc<CachedVersion>),
+    /// A folder of a store was listed.
+    Names(NewListing),
+}
+
 /// The next part of a range, which the tier either has or lacks as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -44,7 +54,9 @@ pub trait Tier: Send + Sync {
     ) -> Result<(), Fault>;
 
     /// Whether to read a cached range from the store because the store is faster.
-    fn passes_over(&self, version: &CachedVersion, bytes: u64) -> bool;
+    fn passes_over(&self, _: &CachedVersion, _bytes: u64) -> bool {
+        false
+    }
 
     /// Claims a range of a version, unless another process has claimed any of it.
     fn claim(&self, _: &Arc<CachedVersion>, _: &Range<u64>) -> Claim {
@@ -64,19 +76,12 @@ pub trait Tier: Send + Sync {
         None
     }
 
-    /// Whether the tier notes uses. If not, they are not queued for the writer.
-    fn is_tended(&self) -> bool {
+    /// Whether the tier takes notes. If not, they are not queued for the writer.
+    fn takes_notes(&self) -> bool {
         false
     }
 
-    /// Notes that a version was used.
-    fn note_use(&self, _: &CachedVersion) {}
-
-    /// Notes that an object was opened by its name as this version.
-    fn note_latest(&self, _: &CachedVersion) {}
-
-    /// Keeps a listing of a folder of a store.
-    fn keep_names(&self, _: &NewListing) {}
+    fn take_note(&self, _: &Note) {}
 
     /// Call this when all queued writes are done.
     fn settle(&self) {}

@@ -10,10 +10,9 @@
 
 use super::claims::CLAIM_BYTES;
 use super::hash::BLOCK_BYTES;
-use super::names::NewListing;
 use super::object::{DIRECT_ALIGN, LARGE_BYTES};
 use super::shared::{CachedVersion, Counts};
-use super::tier::Tier;
+use super::tier::{Note, Tier};
 use crate::source::Source;
 use crate::sync::lock;
 use foreread_os::host::Host;
@@ -31,7 +30,7 @@ const MAX_QUEUED_BYTES: u64 = 128 << 20;
 const QUEUED_PART: u64 = 16;
 /// The queue keeps at least this much even if the memory cache is small: two runs that are being filled and two that are being written.
 const MIN_QUEUED_BYTES: u64 = 4 << 20;
-/// Maximum number of full-size buffers that are kept for the next runs.
+/// Maximum number of buffers that are kept for the next runs: the allocator returns the memory of each, and maps it again.
 const MAX_SPARE: usize = 8;
 /// A run of 1 MiB, and what aligns it.
 const SPARE_BYTES: usize = CLAIM_BYTES as usize + DIRECT_ALIGN;
@@ -39,17 +38,14 @@ const SPARE_BYTES: usize = CLAIM_BYTES as usize + DIRECT_ALIGN;
 const MAX_NOTES: usize = 4096;
 /// Memory that a job uses besides its bytes.
 const JOB_BYTES: u64 = 256;
+/// How long the queue stays empty before the written bytes are added to the cache's account: four system calls.
+const SETTLED_AFTER: Duration = Duration::from_millis(500);
 /// Pause of writes after a bug (panic).
 const PANIC_PAUSE: Duration = Duration::from_secs(30);
 
 enum Job {
     Write(Run),
-    /// Note that a version was used.
-    Note(Arc<CachedVersion>),
-    /// Note that an object was opened by its name as this version.
-    Latest(Arc<CachedVersion>),
-    /// Keep the listing of a folder.
-    Names(NewListing),
+    Note(Note),
 }
 
 /// Consecutive blocks to be written.
@@ -91,8 +87,10 @@ impl Job {
     fn held_bytes(&self) -> u64 {
         match self {
             Job::Write(run) => run.held,
-            Job::Names(listing) => listing.names.as_ref().map_or(0, |names| names.bytes()),
-            Job::Note(_) | Job::Latest(_) => 0,
+            Job::Note(Note::Names(listing)) => {
+                listing.names.as_ref().map_or(0, |names| names.bytes())
+            }
+            Job::Note(_) => 0,
         }
     }
 
@@ -111,7 +109,7 @@ struct WriteQueue {
     state: Mutex<QueueState>,
     /// Signalled when there is work, or when the writer ends.
     ready: Condvar,
-    /// Signalled when the queue is empty and no write is running.
+    /// Signalled when the queue is empty, no write is running, and the account is right.
     done: Condvar,
 }
 
@@ -119,17 +117,26 @@ struct WriteQueue {
 struct QueueState {
     jobs: VecDeque<Job>,
     bytes: u64,
-    /// Buffers of [`SPARE_BYTES`].
+    /// Buffers of earlier runs; none is longer than [`SPARE_BYTES`].
     spare: Vec<Vec<u8>>,
     notes: usize,
     /// Whether jobs were done since the last call of [`Tier::settle`].
     is_unsettled: bool,
+    /// Whether a caller waits until all is written.
+    is_awaited: bool,
     ends: bool,
     /// Number of threads of this queue. `working` is the number of those that are busy, and `threads_of` is their process: a forked child
     /// has none of them.
     threads: usize,
     working: usize,
     threads_of: Option<u32>,
+}
+
+impl QueueState {
+    /// Whether fetched data or its account is not written yet.
+    fn is_busy(&self) -> bool {
+        self.working > 0 || self.is_unsettled || !self.jobs.is_empty()
+    }
 }
 
 impl WriteQueue {
@@ -178,27 +185,17 @@ impl Writer {
         }
     }
 
-    /// Queues a task for the writer thread: record that a version was used again.
-    pub fn note(&self, version: &Arc<CachedVersion>) {
-        self.push_note(Job::Note(Arc::clone(version)));
-    }
-
-    /// Queues a task for the writer thread: record that this version is the last that was read of an object.
-    pub fn note_latest(&self, version: &Arc<CachedVersion>) {
-        self.push_note(Job::Latest(Arc::clone(version)));
-    }
-
-    /// Queues a listing of a folder. The listing is dropped if the queue has no space for it.
-    pub fn keep(&self, listing: NewListing) {
-        let job = Job::Names(listing);
-        let fits = {
-            let mut state = self.queue.hold();
-            let bytes = state.bytes + job.held_bytes();
-            let fits = bytes <= self.most_queued() && state.notes < MAX_NOTES;
-            state.bytes = if fits { bytes } else { state.bytes };
-            fits
-        };
-        if fits {
+    /// Queues a note for the tier. The note is dropped if the tier takes none, or if the queue has no space for it.
+    pub fn note(&self, note: Note) {
+        if !self.tier.takes_notes() {
+            return;
+        }
+        let job = Job::Note(note);
+        let mut state = self.queue.hold();
+        let bytes = state.bytes + job.held_bytes();
+        if bytes <= self.most_queued() && state.notes < MAX_NOTES {
+            state.bytes = bytes;
+            drop(state);
             self.push(job);
         }
     }
@@ -221,13 +218,16 @@ impl Writer {
 
     /// Waits at most this long until all fetched data is written to disk. Returns true if all data is written.
     pub fn flush(&self, most: Duration) -> bool {
-        let state = self.queue.hold();
+        let mut state = self.queue.hold();
         if state.threads_of != Some(std::process::id()) {
             return state.jobs.is_empty();
         }
-        let waited = self.queue.done.wait_timeout_while(state, most, |state| {
-            state.working > 0 || state.is_unsettled || !state.jobs.is_empty()
-        });
+        state.is_awaited = state.is_busy();
+        self.queue.ready.notify_all();
+        let waited = self
+            .queue
+            .done
+            .wait_timeout_while(state, most, |state| state.is_busy());
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
@@ -242,9 +242,11 @@ impl Writer {
         state.bytes += held;
         let is_aligned = self.is_direct(version, state.jobs.len());
         let is_long = most > CLAIM_BYTES / 2;
-        let spare = is_long.then(|| state.spare.pop()).flatten();
-        drop(state);
         let capacity = if is_long { SPARE_BYTES } else { held as usize };
+        let fits = |spare: &Vec<u8>| spare.capacity() >= capacity;
+        let spare = state.spare.iter().rposition(fits);
+        let spare = spare.map(|at| state.spare.swap_remove(at));
+        drop(state);
         let buffer = spare.unwrap_or_else(|| Vec::with_capacity(capacity));
         Some((RunBytes::new(buffer, is_aligned), held))
     }
@@ -254,13 +256,6 @@ impl Writer {
     fn is_direct(&self, version: &CachedVersion, waiting: usize) -> bool {
         let is_behind = waiting as u64 * CLAIM_BYTES > self.most_queued() / 2;
         version.size > LARGE_BYTES && !is_behind && !version.is_shared.load(Ordering::Relaxed)
-    }
-
-    /// Queues a job that may be dropped. Drops it if the tier does not take such jobs, or if too many wait.
-    fn push_note(&self, job: Job) {
-        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
-            self.push(job);
-        }
     }
 
     fn push(&self, job: Job) {
@@ -435,9 +430,11 @@ impl Drop for Tee {
 
 fn work(queue: &WriteQueue, tier: &dyn Tier) {
     let mut state = queue.hold();
+    let mut was_idle = false;
     loop {
         let Some(job) = state.jobs.pop_front() else {
-            if state.is_unsettled && state.working == 0 {
+            let is_due = was_idle || state.is_awaited || state.ends;
+            if is_due && state.is_unsettled && state.working == 0 {
                 state.is_unsettled = false;
                 state.working += 1;
                 drop(state);
@@ -446,19 +443,25 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
                 state.working -= 1;
                 continue;
             }
-            if state.working == 0 {
+            if state.working == 0 && !state.is_unsettled {
+                state.is_awaited = false;
                 queue.done.notify_all();
             }
             if state.ends {
                 state.threads -= 1;
                 return;
             }
-            state = queue
-                .ready
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let pause = if state.is_unsettled {
+                SETTLED_AFTER
+            } else {
+                Duration::MAX
+            };
+            let waited = queue.ready.wait_timeout(state, pause);
+            let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            (state, was_idle) = (now, timeout.timed_out());
             continue;
         };
+        was_idle = false;
         state.working += 1;
         state.is_unsettled = true;
         drop(state);
@@ -469,11 +472,15 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
         state = queue.hold();
         state.working -= 1;
         state.bytes -= job.held_bytes();
-        if let Job::Write(run) = job
-            && run.bytes.buffer.capacity() == SPARE_BYTES
-            && state.spare.len() < MAX_SPARE
-        {
+        if let Job::Write(run) = job {
             state.spare.push(run.bytes.buffer);
+            if state.spare.len() > MAX_SPARE {
+                // The longest are kept: they take the most time to map.
+                state
+                    .spare
+                    .sort_unstable_by_key(|spare| std::cmp::Reverse(spare.capacity()));
+                state.spare.truncate(MAX_SPARE);
+            }
         }
         state.notes = state.jobs.len().min(state.notes);
     }
@@ -488,9 +495,7 @@ fn done(job: &Job, tier: &dyn Tier) {
                 Counts::add(&state.counts.refused_writes, 1);
             }
         }
-        Job::Note(version) => tier.note_use(version),
-        Job::Latest(version) => tier.note_latest(version),
-        Job::Names(listing) => tier.keep_names(listing),
+        Job::Note(note) => tier.take_note(note),
     }
 }
 
