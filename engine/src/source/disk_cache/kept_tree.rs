@@ -69,7 +69,7 @@ struct KeptPrefix {
 #[derive(Default)]
 struct TreeState {
     store: StoreState,
-    folders: HashMap<PathBuf, FolderState>,
+    folders: HashMap<PathBuf, KeptFolder>,
     /// Hashes of the folders that this mount has listed or begun to show from the disk, and when each listing was last written. A folder
     /// whose hash equals another's is listed from the store.
     settled: HashMap<u64, Option<Instant>>,
@@ -91,26 +91,24 @@ enum StoreState {
 /// Names that have changed or are gone since the cached listing, each with its version in that listing.
 type OldVersions = HashMap<OsString, Arc<[u8]>>;
 
-enum FolderState {
-    /// Shown from the disk, and not checked yet.
-    Unchecked {
-        listing: KeptListing,
-        check: CheckState,
-        /// Outdated names that opens have found so far.
-        outdated: OldVersions,
-    },
-    /// The listing is younger than the user's limit.
-    Believed(KeptListing),
-    /// The listing was checked; these names in it were outdated.
-    Checked(OldVersions),
+/// A folder whose cached listing is shown, or was until the store listed the folder.
+struct KeptFolder {
+    /// `None` once the store has listed the folder.
+    listing: Option<KeptListing>,
+    check: CheckState,
+    /// Names whose version in the cached listing is known to be outdated.
+    outdated: OldVersions,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CheckState {
+    /// The listing is younger than the user's limit.
+    Believed,
     Waiting,
     Running,
     /// The store did not answer: cached names are shown, and each open sends a request.
     Failed,
+    Done,
 }
 
 /// What an open must do before it trusts a cached listing.
@@ -121,71 +119,55 @@ enum Confirmation {
     IsOutdated,
 }
 
-impl FolderState {
+impl KeptFolder {
     fn held(&self) -> usize {
-        match self {
-            FolderState::Unchecked { listing, .. } | FolderState::Believed(listing) => {
-                listing.names.len()
-            }
-            FolderState::Checked(_) => 0,
-        }
+        self.listing.as_ref().map_or(0, |kept| kept.names.len())
     }
 
     /// The names that may be shown without contacting the store.
     fn shown(&self, ttl: Duration) -> Option<&Arc<FolderNames>> {
-        match self {
-            FolderState::Unchecked {
-                listing,
-                check,
-                outdated,
-            } => (*check != CheckState::Failed && outdated.is_empty()).then_some(&listing.names),
-            FolderState::Believed(listing) => listing.is_younger(ttl).then_some(&listing.names),
-            FolderState::Checked(_) => None,
-        }
+        let listing = self.listing.as_ref()?;
+        let is_shown = match self.check {
+            CheckState::Believed => listing.is_younger(ttl),
+            CheckState::Waiting | CheckState::Running => self.outdated.is_empty(),
+            CheckState::Failed | CheckState::Done => false,
+        };
+        is_shown.then_some(&listing.names)
     }
 
-    fn outdated(&mut self) -> Option<&mut OldVersions> {
-        match self {
-            FolderState::Unchecked { outdated, .. } | FolderState::Checked(outdated) => {
-                Some(outdated)
-            }
-            FolderState::Believed(_) => None,
-        }
+    fn is_unchecked(&self) -> bool {
+        !matches!(self.check, CheckState::Believed | CheckState::Done)
     }
 
     fn confirmation(&self, name: &OsStr, version: &[u8]) -> Confirmation {
-        let is_outdated =
-            |outdated: &OldVersions| outdated.get(name).is_some_and(|was| **was == *version);
-        match self {
-            FolderState::Unchecked { outdated, .. } | FolderState::Checked(outdated)
-                if is_outdated(outdated) =>
-            {
-                Confirmation::IsOutdated
-            }
-            FolderState::Unchecked { listing, check, .. } => {
-                let is_short = *check == CheckState::Running && listing.names.len() <= PAGE;
-                if is_short {
-                    Confirmation::Wait
-                } else {
-                    Confirmation::Ask
-                }
-            }
-            FolderState::Believed(_) | FolderState::Checked(_) => Confirmation::None,
+        if self.outdated.get(name).is_some_and(|was| **was == *version) {
+            Confirmation::IsOutdated
+        } else if !self.is_unchecked() {
+            Confirmation::None
+        } else if self.check == CheckState::Running && self.held() <= PAGE {
+            Confirmation::Wait
+        } else {
+            Confirmation::Ask
         }
     }
 }
 
 impl TreeState {
-    fn put(&mut self, folder: &Path, state: FolderState) {
-        self.held += state.held();
-        let old = self.folders.insert(folder.to_path_buf(), state);
+    fn put(&mut self, folder: &Path, kept: KeptFolder) {
+        self.held += kept.held();
+        let old = self.folders.insert(folder.to_path_buf(), kept);
         self.held -= old.map_or(0, |old| old.held());
     }
 
-    fn take(&mut self, folder: &Path) -> Option<FolderState> {
-        let state = self.folders.remove(folder)?;
-        self.held -= state.held();
-        Some(state)
+    fn take(&mut self, folder: &Path) -> Option<KeptFolder> {
+        let kept = self.folders.remove(folder)?;
+        self.held -= kept.held();
+        Some(kept)
+    }
+
+    /// The names of a path's folder that are known to be outdated.
+    fn outdated(&mut self, folder: &Path) -> Option<&mut OldVersions> {
+        self.folders.get_mut(folder).map(|kept| &mut kept.outdated)
     }
 }
 
@@ -317,24 +299,24 @@ impl KeptPrefix {
         let mut state = self.hold();
         let is_new = !state.settled.contains_key(&hash);
         state.settled.entry(hash).or_default();
-        match state.folders.get(folder) {
+        let check = match state.folders.get(folder) {
             // Another thread was first, or some of the names are known to be outdated.
-            Some(known @ (FolderState::Unchecked { .. } | FolderState::Checked(_))) => {
+            Some(known) if known.check != CheckState::Believed => {
                 return known.shown(ttl).cloned();
             }
-            Some(FolderState::Believed(_)) | None if is_young => {
-                state.put(folder, FolderState::Believed(listing));
-                return Some(names);
-            }
-            Some(FolderState::Believed(_)) | None if !is_new => return None,
-            Some(FolderState::Believed(_)) | None => {}
-        }
-        let unchecked = FolderState::Unchecked {
-            listing,
-            check: CheckState::Waiting,
+            _ if is_young => CheckState::Believed,
+            _ if !is_new => return None,
+            _ => CheckState::Waiting,
+        };
+        let kept = KeptFolder {
+            listing: Some(listing),
+            check,
             outdated: OldVersions::new(),
         };
-        state.put(folder, unchecked);
+        state.put(folder, kept);
+        if check == CheckState::Believed {
+            return Some(names);
+        }
         state.queue.push_back(folder.to_path_buf());
         let starts = state.checkers < CHECKERS;
         state.checkers += usize::from(starts);
@@ -370,7 +352,8 @@ impl KeptPrefix {
     fn is_news(&self, folder: &Path, names: &FolderNames) -> bool {
         let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
         let mut state = self.hold();
-        if let Some(FolderState::Unchecked { listing, .. }) = state.folders.get(folder) {
+        let kept = state.folders.get(folder);
+        if let Some(listing) = kept.and_then(|kept| kept.listing.as_ref()) {
             let is_same = |at| listing.names.is_same(at, names, at);
             if ttl.is_zero()
                 && listing.is_younger(RENEWED_EACH)
@@ -393,25 +376,22 @@ impl KeptPrefix {
         let hash = self.hasher.hash_one(folder);
         let mut state = self.hold();
         state.settled.entry(hash).or_default();
-        let mut outdated = match state.take(folder) {
-            None => return,
-            Some(FolderState::Checked(outdated)) => outdated,
-            Some(FolderState::Unchecked {
-                listing, outdated, ..
-            }) => differing(&listing.names, names, outdated),
-            Some(FolderState::Believed(listing)) => {
-                differing(&listing.names, names, OldVersions::new())
-            }
+        let Some(mut kept) = state.take(folder) else {
+            return;
         };
+        if let Some(listing) = kept.listing.take() {
+            add_differing(&listing.names, names, &mut kept.outdated);
+        }
         if let Some(names) = names {
             // A name whose old version is back is no longer outdated.
-            outdated.retain(|name, was| {
+            kept.outdated.retain(|name, was| {
                 let now = names.find(name, usize::MAX).and_then(|at| names.meta(at));
                 now.is_none_or(|now| now.version != *was)
             });
         }
-        if !outdated.is_empty() {
-            state.put(folder, FolderState::Checked(outdated));
+        if !kept.outdated.is_empty() {
+            kept.check = CheckState::Done;
+            state.put(folder, kept);
         }
         drop(state);
         self.changed.notify_all();
@@ -423,11 +403,7 @@ impl KeptPrefix {
             return;
         };
         let mut state = self.hold();
-        let outdated = state
-            .folders
-            .get_mut(folder)
-            .and_then(FolderState::outdated);
-        if let Some(outdated) = outdated
+        if let Some(outdated) = state.outdated(folder)
             && outdated.get(name).is_some_and(|was| *was == meta.version)
         {
             outdated.remove(name);
@@ -468,12 +444,7 @@ impl KeptPrefix {
             Err(error) if error.errno() == Errno::NOENT.raw_os_error() => {}
             Err(error) => return Err(error),
         }
-        let mut state = self.hold();
-        let outdated = state
-            .folders
-            .get_mut(folder)
-            .and_then(FolderState::outdated);
-        if let Some(outdated) = outdated {
+        if let Some(outdated) = self.hold().outdated(folder) {
             outdated.insert(name.to_os_string(), Arc::clone(&meta.version));
         }
         Err(changed())
@@ -504,7 +475,9 @@ impl KeptPrefix {
                     return;
                 };
                 match state.folders.get_mut(&folder) {
-                    Some(FolderState::Unchecked { check, .. }) => *check = CheckState::Running,
+                    Some(kept) if kept.check == CheckState::Waiting => {
+                        kept.check = CheckState::Running;
+                    }
                     // The folder was listed meanwhile.
                     _ => continue,
                 }
@@ -513,8 +486,10 @@ impl KeptPrefix {
             let listed = self.list(&folder);
             if listed.is_err() {
                 let mut state = self.hold();
-                if let Some(FolderState::Unchecked { check, .. }) = state.folders.get_mut(&folder) {
-                    *check = CheckState::Failed;
+                if let Some(kept) = state.folders.get_mut(&folder)
+                    && kept.check == CheckState::Running
+                {
+                    kept.check = CheckState::Failed;
                 }
                 drop(state);
                 self.changed.notify_all();
@@ -523,12 +498,8 @@ impl KeptPrefix {
     }
 }
 
-/// Adds to the known outdated names the files of the first listing that the second one lacks, or has in another version.
-fn differing(
-    old: &FolderNames,
-    new: Option<&FolderNames>,
-    mut outdated: OldVersions,
-) -> OldVersions {
+/// Adds to the outdated names the files of the first listing that the second one lacks, or has in another version.
+fn add_differing(old: &FolderNames, new: Option<&FolderNames>, outdated: &mut OldVersions) {
     for at in (0..old.len()).filter(|&at| old.kind(at) == Some(Kind::File)) {
         let Some(name) = old.name(at) else { continue };
         let is_same = new.is_some_and(|new| {
@@ -539,7 +510,6 @@ fn differing(
             outdated.insert(name.to_os_string(), meta.version);
         }
     }
-    outdated
 }
 
 impl Tree for KeptTree {
@@ -560,7 +530,7 @@ impl Tree for KeptTree {
     fn is_unsure(&self, path: &Path) -> bool {
         let state = self.0.hold();
         let folder = path.parent().and_then(|folder| state.folders.get(folder));
-        matches!(folder, Some(FolderState::Unchecked { .. }))
+        folder.is_some_and(KeptFolder::is_unchecked)
     }
 
     fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
