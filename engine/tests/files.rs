@@ -23,8 +23,12 @@ fn file_of(bytes: &[u8]) -> NamedTempFile {
 }
 
 fn open(path: &Path) -> Result<Reader, OpenError> {
+    open_by(path, Options::default())
+}
+
+fn open_by(path: &Path, options: Options) -> Result<Reader, OpenError> {
     watch();
-    Reader::open(format!("file:{}", path.display()), Options::default())
+    Reader::open(format!("file:{}", path.display()), options)
 }
 
 fn refused(path: &Path) -> String {
@@ -48,34 +52,27 @@ fn changed<T: std::fmt::Debug>(read: Result<T, ReadError>) -> ReadError {
 #[test]
 fn non_files_are_refused_in_one_line() {
     let dir = tempdir().expect("a directory");
-    assert!(refused(dir.path()).contains("is a directory; use a regular file or a block device"));
-    let missing = dir.path().join("missing");
-    assert!(refused(&missing).contains("No such file or directory; check the path"));
-    assert!(refused(Path::new("/dev/null")).contains("is a character device"));
-    let socket = dir.path().join("socket");
-    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-    assert!(refused(&socket).contains("is a socket"));
-    let pipe = dir.path().join("pipe");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &pipe,
-        rustix::fs::FileType::Fifo,
-        0o600.into(),
-        0,
-    )
-    .expect("a pipe");
-    assert!(refused(&pipe).contains("is a pipe"));
-    let circle = dir.path().join("circle");
-    std::os::unix::fs::symlink(&circle, &circle).expect("a link");
-    assert!(refused(&circle).contains("circle"));
-    let error = Reader::open("moddel:rbd", Options::default())
-        .err()
-        .expect("no such source");
+    let at = |name: &str| dir.path().join(name);
+    let _listener = std::os::unix::net::UnixListener::bind(at("socket")).expect("a socket");
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), fifo, 0o600.into(), 0).expect("a pipe");
+    std::os::unix::fs::symlink(at("circle"), at("circle")).expect("a link");
+    for (name, why) in [
+        ("", "is a directory; use a regular file or a block device"),
+        ("missing", "No such file or directory; check the path"),
+        ("/dev/null", "is a character device"),
+        ("socket", "is a socket"),
+        ("pipe", "is a pipe"),
+        ("circle", "circle"),
+    ] {
+        let line = refused(&at(name));
+        assert!(line.contains(why), "{name}: {line}");
+    }
+    let error = Reader::open("moddel:rbd", Options::default());
+    let line = error.err().expect("no such source").to_string();
     assert!(
-        error
-            .to_string()
-            .contains("the supported sources are file:PATH"),
-        "{error}"
+        line.contains("the supported sources are file:PATH"),
+        "{line}"
     );
 }
 
@@ -92,22 +89,24 @@ fn no_permission() {
 
 #[test]
 fn settings_that_do_not_fit() {
-    let open = |options| {
-        Reader::open(Arc::new(Mem::new(vec![1])), options)
-            .err()
-            .expect("refused")
-            .to_string()
-    };
-    assert!(open(Options::default().policy("linux-9")).contains("'linux-9' is not a policy"));
-    assert!(open(Options::default().policy("none:x=1")).contains("foreread list policies"));
-    assert!(open(Options::default().page_bytes(1000)).contains("page size of 1000 bytes"));
-    assert!(
-        open(Options::default().policy("linux-6.18").page_bytes(8192))
-            .contains("linux-6.18 needs pages of 4096 bytes")
-    );
-    assert!(
-        open(Options::default().event_log("/no/such/place/log")).contains("/no/such/place/log")
-    );
+    let of = |policy: &str| Options::default().policy(policy);
+    for (options, why) in [
+        (of("linux-9"), "'linux-9' is not a policy"),
+        (of("none:x=1"), "foreread list policies"),
+        (of("auto").page_bytes(1000), "page size of 1000 bytes"),
+        (
+            of("linux-6.18").page_bytes(8192),
+            "linux-6.18 needs pages of 4096 bytes",
+        ),
+        (
+            of("auto").event_log("/no/such/place/log"),
+            "/no/such/place/log",
+        ),
+    ] {
+        let error = Reader::open(Arc::new(Mem::new(vec![1])), options);
+        let line = error.err().expect("refused").to_string();
+        assert!(line.contains(why), "{why}: {line}");
+    }
 }
 
 #[test]
@@ -117,8 +116,7 @@ fn at_and_past_the_end() {
     ] {
         let file = file_of(&pattern(0, size as usize, 0));
         for policy in ["none", "linux-6.18", "rbd-plain"] {
-            let name = format!("file:{}", file.path().display());
-            let reader = Reader::open(name, Options::default().policy(policy)).expect("opens");
+            let reader = open_by(file.path(), Options::default().policy(policy)).expect("opens");
             assert_eq!(reader.size(), size);
             let mut buf = vec![0xEE; 300_000];
             assert_eq!(read_and_check(&reader, &mut buf, 0, 0) as u64, size);
@@ -206,9 +204,7 @@ fn appended_by_another_thread() {
 fn a_longer_file_copied_over_it_is_not_an_append() {
     for policy in ["none", "linux-6.18"] {
         let file = file_of(&pattern(0, 300_000, 1));
-        let name = format!("file:{}", file.path().display());
-        let options = Options::default().policy(policy);
-        let reader = Reader::open(name, options).expect("opens");
+        let reader = open_by(file.path(), Options::default().policy(policy)).expect("opens");
         let other = reader.try_clone().expect("opens");
         let mut buf = vec![0; 8192];
         read_and_check(&reader, &mut buf, 0, 1);
@@ -272,8 +268,7 @@ fn never_mixed<'s>(
 fn copied_over_again_and_again() {
     let file = file_of(&pattern(0, 200_000, 0));
     let options = Options::default().policy("linux-6.18:max=64K");
-    let name = format!("file:{}", file.path().display());
-    let reader = Reader::open(name, options.cache_bytes(128 << 10)).expect("opens");
+    let reader = open_by(file.path(), options.cache_bytes(128 << 10)).expect("opens");
     let done = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let is_done = Arc::clone(&done);
@@ -315,9 +310,8 @@ fn replies_never_mix_versions() {
 fn growth_is_a_change_to_a_pinned_reader() {
     for appending in [false, true] {
         let file = file_of(&pattern(0, 300_000, 0));
-        let name = format!("file:{}", file.path().display());
         let options = Options::default().policy("none").appending(appending);
-        let plain = Reader::open(name, options).expect("opens");
+        let plain = open_by(file.path(), options).expect("opens");
         let pinned = plain.try_clone().expect("opens").pin_version();
         let mut buf = vec![0; 8192];
         // More than once: from the second read on its pages are read without asking, until one of their group of 64 is fetched.
