@@ -3,7 +3,7 @@
 //!
 //! No test waits for a fixed time.
 
-use crate::common::{opened, watch};
+use crate::common::{opened, read_and_check, right, watch};
 use bytes::Bytes;
 use foreread::source::{self, AsyncSource, Defaults, SourceError};
 use foreread::{Options, Reader};
@@ -107,7 +107,7 @@ async fn read_all(reader: &Reader) {
     let (mut buf, mut at) = (vec![0; 50_000], 0);
     while at < SIZE {
         let read = reader.read_at_async(&mut buf, at).await.expect("read");
-        testing::check(&buf[..read], at, 0).expect("right bytes");
+        right(&buf[..read], at, 0);
         assert!(read > 0);
         at += read as u64;
     }
@@ -116,10 +116,7 @@ async fn read_all(reader: &Reader) {
 fn read_all_blocking(reader: &Reader) {
     let (mut buf, mut at) = (vec![0; 50_000], 0);
     while at < SIZE {
-        let read = reader.read_at(&mut buf, at).expect("read");
-        testing::check(&buf[..read], at, 0).expect("right bytes");
-        assert!(read > 0);
-        at += read as u64;
+        at += read_and_check(reader, &mut buf, at, 0) as u64;
     }
 }
 
@@ -168,13 +165,13 @@ fn a_read_that_blocks_the_only_thread_fails() {
     let reader = open(&client(Way::Whole), &runtime, Options::default());
     let error = runtime.block_on(async { reader.read_at(&mut [0; 8], 0) });
     let text = error.expect_err("it would wait for itself").to_string();
-    assert!(text.contains("use read_at_async"), "{text}");
+    says(&text, &["use read_at_async"]);
     runtime.block_on(read_all(&reader));
     // Without workers the reads of tasks block, too.
     let alone = open(&client(Way::Whole), &runtime, Options::default().threads(0));
     let error = runtime.block_on(async { alone.read_at_async(&mut [0; 8], 0).await });
     let text = error.expect_err("it would wait for itself").to_string();
-    assert!(text.contains("with worker threads"), "{text}");
+    says(&text, &["with worker threads"]);
 }
 
 /// Inside `block_on` and outside of it, where no thread drives the runtime, with readahead or a read under way.
@@ -242,20 +239,12 @@ fn reads_fail_after_the_runtime_has_ended() {
 #[test]
 fn a_panic_and_an_answer_that_is_too_long_are_errors() {
     watch();
-    for (way, wanted) in [
-        (
-            Way::Panics,
-            "client: the source panicked: my bug; fix the source",
-        ),
-        (Way::TooLong, "client reports "),
-    ] {
+    let bug = "client: the source panicked: my bug; fix the source";
+    for (way, wanted) in [(Way::Panics, bug), (Way::TooLong, "client reports ")] {
         let runtime = several();
         let reader = open(&client(way), &runtime, Options::default());
-        let text = reader
-            .read_at(&mut [0; 8], 0)
-            .expect_err("fails")
-            .to_string();
-        assert!(text.contains(wanted), "{text}");
+        let error = reader.read_at(&mut [0; 8], 0).expect_err("fails");
+        says(&error.to_string(), &[wanted]);
         assert!(!reader.engine().is_stopped());
     }
 }
@@ -270,7 +259,7 @@ fn a_fetch_is_one_request() {
     // A task's, which goes by the queue.
     let read = runtime.block_on(reader.read_at_async(&mut buf, 0));
     assert_eq!(read.expect("read"), 1 << 20);
-    testing::check(&buf, 0, 0).expect("right bytes");
+    right(&buf, 0, 0);
     let asked = client.asked.lock().expect("no panic");
     assert_eq!((asked.len(), &asked[0]), (1, &(0..1 << 20)));
 }

@@ -2,14 +2,15 @@
 //!
 //! The bytes encode their own offset, so a misplaced byte is detected. Nothing is measured.
 
-use crate::common::{Rng, check_memory, opened, quiet, read_and_check};
+use crate::common::{
+    Rng, check_memory, in_threads, named, opened, quiet, read_and_check, right, wait_until,
+};
 use foreread::source::Io;
 use foreread::{Advice, Options, Reader};
 use foreread_history::policies;
 use foreread_testing as testing;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 const SIZE: u64 = 64 << 20;
 const THREADS: u64 = 4;
@@ -82,26 +83,16 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
     let capacity = options.cache_bytes;
     let reader = Arc::new(Reader::open(path, options).expect("opens"));
     let total = Mutex::new(0);
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (reader, total) = (&reader, &total);
-            scope.spawn(move || {
-                let own = if name == "random" {
-                    Arc::clone(reader)
-                } else {
-                    Arc::new(reader.try_clone().expect("opens"))
-                };
-                let mut buf = vec![0; 64 << 10];
-                let read =
-                    |(at, len): (u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
-                let sum = pattern(name, thread)
-                    .into_iter()
-                    .step_by(step)
-                    .map(read)
-                    .sum::<u64>();
-                *total.lock().expect("no panic") += sum;
-            });
+    in_threads(THREADS, |thread| {
+        let own = match name {
+            "random" => Arc::clone(&reader),
+            _ => Arc::new(reader.try_clone().expect("opens")),
+        };
+        let (mut buf, mut sum) = (vec![0; 64 << 10], 0);
+        for (at, len) in pattern(name, thread).into_iter().step_by(step) {
+            sum += read_and_check(&own, &mut buf[..len], at, 0) as u64;
         }
+        *total.lock().expect("no panic") += sum;
     });
     let total = *total.lock().expect("no panic");
     assert!(step > 1 || total == SIZE);
@@ -125,12 +116,8 @@ fn every_policy_and_pattern() {
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for io in WAYS {
-        println!(
-            "{}",
-            Reader::open(path.as_str(), Options::default().io(io))
-                .expect("opens")
-                .describe()
-        );
+        let reader = Reader::open(path.as_str(), Options::default().io(io));
+        println!("{}", reader.expect("opens").describe());
     }
     for (n, policy) in policies().iter().enumerate() {
         for (m, name) in PATTERNS.into_iter().enumerate() {
@@ -140,15 +127,9 @@ fn every_policy_and_pattern() {
             } else {
                 Io::Threads
             };
-            run(
-                &path,
-                Options::default()
-                    .policy(foreread_history::parse(policy.name).expect("a policy"))
-                    .cache_bytes(4 << 20)
-                    .io(io),
-                name,
-                1,
-            );
+            let policy = foreread_history::parse(policy.name).expect("a policy");
+            let options = Options::default().policy(policy).cache_bytes(4 << 20);
+            run(&path, options.io(io), name, 1);
         }
     }
 }
@@ -173,15 +154,15 @@ fn tiny_caches_and_other_pages() {
             .cache_bytes(page * pages)
             .threads(threads);
         for io in WAYS {
-            if threads == 0 {
-                idle_crew(&path, options.clone().io(io));
-            } else {
-                run(
+            let options = options.clone().io(io);
+            match threads {
+                0 => idle_crew(&path, options),
+                _ => run(
                     &path,
-                    options.clone().io(io),
+                    options,
                     "unaligned",
                     if page < 4096 { 16 } else { 4 },
-                );
+                ),
             }
         }
     }
@@ -190,22 +171,14 @@ fn tiny_caches_and_other_pages() {
 /// Without workers every read ends all the same. Readahead that no read joins stays unread, or is reaped by the next caller.
 fn idle_crew(path: &str, options: Options) {
     let reader = Reader::open(path, options).expect("opens");
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let own = reader.try_clone().expect("opens");
-            scope.spawn(move || {
-                let mut buf = vec![0; 64 << 10];
-                for (at, len) in pattern("unaligned", thread).into_iter().take(400) {
-                    assert_eq!(read_and_check(&own, &mut buf[..len], at, 0), len);
-                }
-            });
+    in_threads(THREADS, |thread| {
+        let (own, mut buf) = (reader.try_clone().expect("opens"), vec![0; 64 << 10]);
+        for (at, len) in pattern("unaligned", thread).into_iter().take(400) {
+            assert_eq!(read_and_check(&own, &mut buf[..len], at, 0), len);
         }
     });
-    let mut gauges = reader.gauges();
-    while gauges.running_fetches > 0 {
-        std::thread::sleep(Duration::from_millis(1));
-        gauges = reader.gauges();
-    }
+    wait_until("fetches run", || reader.gauges().running_fetches == 0);
+    let gauges = reader.gauges();
     assert_eq!(
         (gauges.reads, gauges.threads, gauges.missed_calls),
         (0, 0, 0)
@@ -223,23 +196,12 @@ fn reads_larger_than_the_cache() {
             .policy(foreread_history::parse(policy.name).expect("a policy"))
             .cache_bytes(1 << 20);
         let reader = Reader::open(path.as_str(), options).expect("opens");
-        std::thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let reader = &reader;
-                scope.spawn(move || {
-                    let mut buf = vec![0; 9_000_001];
-                    assert_eq!(
-                        read_and_check(reader, &mut buf, thread * REGION + 77, 0),
-                        buf.len()
-                    );
-                });
-            }
+        in_threads(THREADS, |thread| {
+            let (mut buf, at) = (vec![0; 9_000_001], thread * REGION + 77);
+            assert_eq!(read_and_check(&reader, &mut buf, at, 0), buf.len());
         });
-        let mut rest = vec![0; 10 << 20];
-        assert_eq!(
-            read_and_check(&reader, &mut rest, SIZE - 5_000_000, 0),
-            5_000_000
-        );
+        let tail = read_and_check(&reader, &mut vec![0; 10 << 20], SIZE - 5_000_000, 0);
+        assert_eq!(tail, 5_000_000);
         check_memory(&quiet(&reader), 4096);
     }
 }
@@ -247,9 +209,10 @@ fn reads_larger_than_the_cache() {
 /// Hints change what is cached and never what is read.
 #[test]
 fn hints() {
-    let source = Arc::new(crate::common::named(1 << 20));
-    let reader =
-        Reader::open(source, Options::default().policy("linux-6.18:max=128K")).expect("opens");
+    let reader = opened(
+        named(1 << 20),
+        Options::default().policy("linux-6.18:max=128K"),
+    );
     reader.advise(Advice::WillNeed, 0..1 << 20).expect("taken");
     quiet(&reader);
     let mut buf = vec![0; 1 << 20];
@@ -270,10 +233,7 @@ fn hints() {
 #[test]
 fn several_buffers() {
     let size = 3_000_000;
-    let reader = opened(
-        crate::common::named(size),
-        Options::default().cache_bytes(1 << 20),
-    );
+    let reader = opened(named(size), Options::default().cache_bytes(1 << 20));
     let mut rng = Rng(7);
     for _ in 0..300 {
         let mut bufs: Vec<Vec<u8>> = (0..1 + rng.below(9))
@@ -288,20 +248,14 @@ fn several_buffers() {
             .map(|b| std::io::IoSliceMut::new(b))
             .collect();
         let reads = reader.stats().demand_reads;
-        let got = reader
-            .read_vectored_at(&mut slices, offset)
-            .expect("readable");
+        let got = reader.read_vectored_at(&mut slices, offset);
+        let got = got.expect("readable");
         assert_eq!(got as u64, (total as u64).min(size.saturating_sub(offset)));
-        assert_eq!(
-            reader.stats().demand_reads - reads,
-            u64::from(got > 0),
-            "one read"
-        );
+        let reads = reader.stats().demand_reads - reads;
+        assert_eq!(reads, u64::from(got > 0), "one read");
         let all = bufs.concat();
-        testing::check(&all[..got], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
-        assert!(
-            all[got..].iter().all(|byte| *byte == 0xee),
-            "nothing beyond what was read is touched"
-        );
+        right(&all[..got], offset, 0);
+        let is_kept = all[got..].iter().all(|byte| *byte == 0xee);
+        assert!(is_kept, "nothing beyond what was read is touched");
     }
 }

@@ -16,8 +16,9 @@ use foreread::source::{Mem, Source, SourceError};
 use foreread::{Gauges, Options, Origin, Reader};
 use foreread_testing as testing;
 #[cfg(feature = "object")]
-use foreread_testing::Lie;
+use foreread_testing::{Lie, ServedAnswer, ServedRequest};
 use std::cell::RefCell;
+use std::fmt::Debug;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,59 @@ pub fn read_source(source: &dyn Source, offset: u64, len: usize) -> Result<Vec<u
     Ok(buf)
 }
 
+/// These bytes are those of the pattern in this version.
+#[track_caller]
+pub fn right(bytes: &[u8], offset: u64, version: u16) {
+    if let Err(wrong) = testing::check(bytes, offset, version) {
+        panic!("{} bytes at {offset}: {wrong}", bytes.len());
+    }
+}
+
+/// Reads from a source of the pattern, as far as it goes, and checks every byte.
+#[track_caller]
+pub fn read_right(source: &dyn Source, offset: u64, len: usize, version: u16) {
+    let bytes = read_source(source, offset, len).unwrap_or_else(|error| panic!("{error}"));
+    let left = source.size().saturating_sub(offset);
+    assert_eq!(bytes.len() as u64, left.min(len as u64));
+    right(&bytes, offset, version);
+}
+
+/// It is the error that says that the source has changed.
+#[track_caller]
+pub fn changed<T: Debug>(read: Result<T, SourceError>, what: &str) {
+    let is_change = matches!(read, Err(SourceError::Changed { .. }));
+    assert!(is_change, "{what}: {read:?}");
+}
+
+/// The error of what has to fail; its success need not be printable.
+#[track_caller]
+pub fn refused<T, E>(done: Result<T, E>, what: &str) -> E {
+    match done {
+        Ok(_) => panic!("not refused: {what}"),
+        Err(error) => error,
+    }
+}
+
+/// Does the work in as many threads at once; each gets its number.
+pub fn in_threads(many: u64, work: impl Fn(u64) + Sync) {
+    std::thread::scope(|scope| {
+        for number in 0..many {
+            let work = &work;
+            scope.spawn(move || work(number));
+        }
+    });
+}
+
+/// Waits until it holds, at most 20 s.
+#[track_caller]
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// This policy, and a cache of this size.
 pub fn by(policy: &str, cache_bytes: u64) -> Options {
     Options::default().policy(policy).cache_bytes(cache_bytes)
@@ -92,6 +146,31 @@ pub fn object_settings(variables: Vec<(String, String)>) -> ObjectSettings {
         pause: Duration::from_millis(1),
         ..ObjectSettings::default()
     }
+}
+
+/// Settings with these variables, such as `HOME=/x AWS_PROFILE=y`.
+#[cfg(feature = "object")]
+pub fn settings_of(variables: &str) -> ObjectSettings {
+    let pairs = variables.split_whitespace();
+    let pairs = pairs.map(|pair| pair.split_once('=').expect("a value"));
+    object_settings(
+        pairs
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+    )
+}
+
+/// The part of an object of the pattern that is asked for, with all headers that any store needs.
+#[cfg(feature = "object")]
+pub fn part_of(seen: &ServedRequest, size: u64) -> ServedAnswer {
+    let range = seen.range().unwrap_or(0..1);
+    let (from, end) = (range.start, range.end.min(size));
+    let mut answer = ServedAnswer::new(206, testing::pattern(from, (end - from) as usize, 0));
+    answer.set("content-range", &format!("bytes {from}-{}/{size}", end - 1));
+    answer.set("etag", "\"one\"");
+    answer.set("x-goog-generation", "1");
+    answer.set("last-modified", "Fri, 02 Jan 2026 03:04:05 GMT");
+    answer
 }
 
 /// Short pauses, and deadlines that an honest server keeps on a busy machine too.
@@ -181,18 +260,22 @@ pub fn only(module: &str, test: &str) -> [String; 4] {
     ]
 }
 
-/// Runs one test by the `module_path!()` of its file and its name, in another process.
-pub fn alone(module: &str, test: &str, work: fn()) {
+/// Whether this process is this test's alone. If not, the test runs in another process, by the `module_path!()` of its file and its name.
+pub fn is_alone(module: &str, test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
-        return work();
+        return true;
     }
-    let me = std::env::current_exe().expect("this test");
-    let out = Command::new(me)
-        .args(only(module, test))
-        .env(ALONE, "1")
-        .output()
-        .expect("started");
-    passed(&out);
+    let mut me = Command::new(std::env::current_exe().expect("this test"));
+    let again = me.args(only(module, test)).env(ALONE, "1").output();
+    passed(&again.expect("started"));
+    false
+}
+
+/// Runs one test in another process.
+pub fn alone(module: &str, test: &str, work: fn()) {
+    if is_alone(module, test) {
+        work();
+    }
 }
 
 /// Fails with what a test in another process printed, if that failed.
@@ -244,8 +327,7 @@ pub fn read_and_check(reader: &Reader, buf: &mut [u8], offset: u64, version: u16
     let len = reader
         .read_at(buf, offset)
         .unwrap_or_else(|error| panic!("{error}"));
-    testing::check(&buf[..len], offset, version)
-        .unwrap_or_else(|wrong| panic!("{} at {offset}: {wrong}", buf.len()));
+    right(&buf[..len], offset, version);
     len
 }
 

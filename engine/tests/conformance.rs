@@ -7,10 +7,12 @@
 use crate::common::nbd::Peer;
 #[cfg(feature = "object")]
 use crate::common::stores::Kind;
-use crate::common::{Rng, named, plain, read_source as read};
-use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
+use crate::common::{
+    Rng, changed, in_threads, named, plain, read_right, read_source as read, right,
+};
+use foreread::source::{Defaults, FileSource, Io, Mem, Source};
 use foreread::{Options, Reader};
-use foreread_testing::{self as testing, FaultAction, Faulty, QueuedSource, needs, pattern, says};
+use foreread_testing::{Call, FaultAction, Faulty, QueuedSource, needs, pattern, says};
 use std::any::Any;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
@@ -58,7 +60,7 @@ const ROWS: &[(&str, Defaults, Make)] = &[
         Subject::new(QueuedSource::new(named(SIZE as u64), 1), ())
     }),
     ("faulty, slow", Defaults::MEMORY, || {
-        let slow = |call: testing::Call| {
+        let slow = |call: Call| {
             if call.nth.is_multiple_of(16) {
                 FaultAction::Slow(Duration::from_millis(1))
             } else {
@@ -67,7 +69,9 @@ const ROWS: &[(&str, Defaults, Make)] = &[
         };
         Subject::new(Faulty::new(named(SIZE as u64), slow), ())
     }),
+    #[cfg(feature = "nbd")]
     ("nbd", Defaults::NBD, nbd),
+    #[cfg(feature = "tls")]
     ("nbds", Defaults::NBD, nbds),
     #[cfg(feature = "object")]
     ("http", PARTS, || object::of(Kind::Http)),
@@ -140,15 +144,15 @@ fn scratch(dir: Option<&str>) -> Option<tempfile::NamedTempFile> {
     Some(file)
 }
 
-fn rewritten(subject: Subject, file: &tempfile::NamedTempFile) -> Subject {
+fn rewritten(source: FileSource, file: tempfile::NamedTempFile) -> Option<Subject> {
     let handle = file.reopen().expect("it is there");
-    subject.replaced_by(move || {
+    Some(Subject::new(source, file)?.replaced_by(move || {
         // Past the tick of the file system's clock.
         std::thread::sleep(Duration::from_millis(20));
         handle
             .write_all_at(&pattern(0, SIZE, 1), 0)
             .expect("writes");
-    })
+    }))
 }
 
 fn file(io: Io) -> Option<Subject> {
@@ -161,11 +165,7 @@ fn file(io: Io) -> Option<Subject> {
         );
         return None;
     }
-    let subject = rewritten(Subject::new(source, ())?, &file);
-    Some(Subject {
-        _keep: Box::new(file),
-        ..subject
-    })
+    rewritten(source, file)
 }
 
 fn in_memory() -> Option<Subject> {
@@ -175,11 +175,7 @@ fn in_memory() -> Option<Subject> {
     };
     let source = FileSource::open(file.path()).expect("opens");
     says(&source.describe(), &["by the page cache"]);
-    let subject = rewritten(Subject::new(source, ())?, &file);
-    Some(Subject {
-        _keep: Box::new(file),
-        ..subject
-    })
+    rewritten(source, file)
 }
 
 fn mem() -> Option<Subject> {
@@ -190,68 +186,35 @@ fn mem() -> Option<Subject> {
 
 #[cfg(feature = "nbd")]
 fn nbd() -> Option<Subject> {
-    nbdkit(None)
+    nbdkit(&[], Peer::uri, ())
 }
-
-#[cfg(feature = "tls")]
-use crate::common::tls::Certificates;
-#[cfg(not(feature = "tls"))]
-type Certificates = std::convert::Infallible;
 
 #[cfg(feature = "tls")]
 fn nbds() -> Option<Subject> {
-    nbdkit(Some(Certificates::new()?))
+    let certificates = crate::common::tls::Certificates::new()?;
+    let folder = certificates.file("");
+    let credentials = format!("--tls-certificates={folder}");
+    let tls = ["--tls=require", "--tls-verify-peer", &credentials];
+    let name = |peer: &Peer| {
+        let socket = peer.socket().display().to_string();
+        format!("nbds+unix://localhost/?socket={socket}&tls-certificates={folder}")
+    };
+    nbdkit(&tls, name, certificates)
 }
 
-/// An export of nbdkit; with TLS alone where there are certificates.
+/// An export of nbdkit.
 #[cfg(feature = "nbd")]
-fn nbdkit(certificates: Option<Certificates>) -> Option<Subject> {
+fn nbdkit(tls: &[&str], name: impl Fn(&Peer) -> String, keep: impl Any) -> Option<Subject> {
     crate::common::nbd::has("nbdkit", "nbdkit").then_some(())?;
     let image = scratch(None)?;
     let path = image.path().to_str().expect("UTF-8");
-    #[cfg(feature = "tls")]
-    let (folder, tls) = match &certificates {
-        None => (String::new(), &[][..]),
-        Some(all) => (all.file(""), &["--tls=require", "--tls-verify-peer"][..]),
-    };
-    #[cfg(not(feature = "tls"))]
-    let (folder, tls) = (String::new(), &[][..]);
-    let credentials = format!("--tls-certificates={folder}");
-    let credentials = [credentials.as_str()];
-    let credentials = if tls.is_empty() {
-        &[][..]
-    } else {
-        &credentials
-    };
-    let args = [
-        &["-f", "-r", "-U", "SOCKET"][..],
-        tls,
-        credentials,
-        &["file", path],
-    ];
+    let args = [&["-f", "-r", "-U", "SOCKET"][..], tls, &["file", path]];
     let peer = Peer::start("nbdkit", &args.concat());
-    let socket = peer.socket().display().to_string();
-    let name = match tls.is_empty() {
-        true => peer.uri(),
-        false => format!("nbds+unix://localhost/?socket={socket}&tls-certificates={folder}"),
-    };
     Some(Subject {
-        source: foreread::source::open(&name).expect("opens"),
+        source: foreread::source::open(&name(&peer)).expect("opens"),
         replace: None,
-        _keep: Box::new((peer, image, certificates)),
+        _keep: Box::new((peer, image, keep)),
     })
-}
-
-#[cfg(not(feature = "tls"))]
-fn nbds() -> Option<Subject> {
-    println!("skipped: needs --features tls");
-    None
-}
-
-#[cfg(not(feature = "nbd"))]
-fn nbd() -> Option<Subject> {
-    println!("skipped: needs --features nbd");
-    None
 }
 
 #[cfg(feature = "object")]
@@ -296,10 +259,6 @@ mod object {
 }
 
 // ---- the checks ----
-
-fn right(bytes: &[u8], offset: u64, version: u16) {
-    testing::check(bytes, offset, version).unwrap_or_else(|wrong| panic!("{wrong}"));
-}
 
 fn size(subject: &Subject) {
     assert_eq!(subject.source.size(), SIZE as u64);
@@ -376,20 +335,12 @@ fn past_the_end(subject: &Subject) {
 }
 
 fn threads(subject: &Subject) {
-    std::thread::scope(|scope| {
-        for thread in 0..8 {
-            let source = &subject.source;
-            scope.spawn(move || {
-                let mut rng = Rng(thread);
-                for _ in 0..50 {
-                    let (offset, len) =
-                        (rng.below(SIZE as u64 - 20_000), rng.below(20_000) as usize);
-                    let bytes =
-                        read(&**source, offset, len).unwrap_or_else(|error| panic!("{error}"));
-                    assert_eq!(bytes.len(), len);
-                    right(&bytes, offset, 0);
-                }
-            });
+    let source = &*subject.source;
+    in_threads(8, |thread| {
+        let mut rng = Rng(thread);
+        for _ in 0..50 {
+            let offset = rng.below(SIZE as u64 - 20_000);
+            read_right(source, offset, rng.below(20_000) as usize, 0);
         }
     });
 }
@@ -402,16 +353,11 @@ fn reader(subject: &Subject) {
                 .cache_bytes(512 << 10)
                 .threads(threads);
             let reader = Reader::open(Arc::clone(&subject.source), options).expect("opens");
-            std::thread::scope(|scope| {
-                for thread in 0..3 {
-                    let own = reader.try_clone().expect("opens");
-                    scope.spawn(move || {
-                        let mut buf = vec![0; 10_007 + thread * 30_000];
-                        let mut at = 0;
-                        while at < SIZE as u64 {
-                            at += crate::common::read_and_check(&own, &mut buf, at, 0) as u64;
-                        }
-                    });
+            in_threads(3, |thread| {
+                let own = reader.try_clone().expect("opens");
+                let (mut buf, mut at) = (vec![0; 10_007 + thread as usize * 30_000], 0);
+                while at < SIZE as u64 {
+                    at += crate::common::read_and_check(&own, &mut buf, at, 0) as u64;
                 }
             });
             assert_eq!(
@@ -431,17 +377,12 @@ fn version(subject: &Subject) {
     let reader = plain(Arc::clone(&subject.source));
     replace();
     for _ in 0..2 {
-        assert!(
-            matches!(read(source, 4096, 5000), Err(SourceError::Changed { .. })),
-            "every read, until it is accepted"
-        );
-        assert!(matches!(source.check(), Err(SourceError::Changed { .. })));
+        changed(read(source, 4096, 5000), "every read, until it is accepted");
+        changed(source.check(), "every check");
     }
-    assert!(
-        reader.read_at(&mut [0; 4096], 0).is_err(),
-        "a reader on it gets an error"
-    );
+    let told = reader.read_at(&mut [0; 4096], 0);
+    assert!(told.is_err(), "a reader on it gets an error");
     assert_eq!(source.accept(), SIZE as u64);
-    right(&read(source, 4096, 5000).expect("the new version"), 4096, 1);
+    read_right(source, 4096, 5000, 1);
     crate::common::read_and_check(&reader, &mut [0; 300_000], 500_000, 1);
 }

@@ -1,11 +1,10 @@
 //! Tests each link of each store's credential chain against simulated services that answer like the real ones: which
 //! credentials a request carries, when they are renewed, and the text of errors. Every secret is a canary.
 
-use crate::common::{object_settings, watch};
+use crate::common::{in_threads, part_of, read_right, refused, settings_of as settings, watch};
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{Source, SourceOpenError};
 use foreread_testing::{HttpServer, ServedAnswer, ServedRequest, rows, says};
-use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -49,9 +48,12 @@ impl Services {
                 seen: seen.clone(),
                 body: String::from_utf8_lossy(body).into_owned(),
             };
+            let authorization = header(&request, "authorization").unwrap_or_default();
+            let is_valid = authorization.contains(&*own.lock().expect("no panic"));
             Ok(match answer(&request) {
                 Some((status, body)) => ServedAnswer::new(status, body),
-                None => object(seen, size, &own.lock().expect("no panic")),
+                None if is_valid => part_of(seen, size),
+                None => ServedAnswer::error(400, "ExpiredToken"),
             })
         });
         let server = server.expect("a port");
@@ -74,39 +76,8 @@ impl Services {
     }
 }
 
-/// Each byte is the low byte of its offset.
-fn object(seen: &ServedRequest, size: u64, valid: &str) -> ServedAnswer {
-    if !seen
-        .header("authorization")
-        .unwrap_or_default()
-        .contains(valid)
-    {
-        return ServedAnswer::error(400, "ExpiredToken");
-    }
-    let range = seen.range().unwrap_or(0..1);
-    let (from, end) = (range.start, range.end.min(size));
-    let bytes: Vec<u8> = (from..end).map(|n| n as u8).collect();
-    let mut answer = ServedAnswer::new(206, bytes);
-    answer.set("content-range", &format!("bytes {from}-{}/{size}", end - 1));
-    answer.set("etag", "\"e\"");
-    answer.set("x-goog-generation", "1");
-    answer.set("last-modified", "Fri, 02 Jan 2026 03:04:05 GMT");
-    answer
-}
-
 fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.seen.header(name)
-}
-
-/// With these variables, such as `HOME=/x AWS_PROFILE=y`.
-fn settings(variables: &str) -> ObjectSettings {
-    let pairs = variables.split_whitespace();
-    let pairs = pairs.map(|pair| pair.split_once('=').expect("a value"));
-    object_settings(
-        pairs
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
-    )
 }
 
 fn open(name: &str, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
@@ -333,10 +304,9 @@ fn each_is_used(services: &Services, name: &str, common: &str, table: &str) {
         assert_eq!(object.size(), SIZE, "{link}");
         drop(object);
         services.accept("nothing");
-        let error = open(name, settings).err().expect("refused");
-        assert!(
-            error.why.contains("ExpiredToken") && error.why.contains(link),
-            "{error}"
+        says(
+            &refused(open(name, settings), link).why,
+            &["ExpiredToken", link],
         );
     }
 }
@@ -368,12 +338,10 @@ fn a_link_that_fails_says_what_to_run() {
     let (home, common) = (home(), of_amazon(&services));
     let common = format!("{common} HOME={}", home.path().display());
     let fails = |variable: &str, why: &str, remedy: &str| {
-        let error = open("s3://bucket/key", settings(&format!("{common} {variable}")));
-        let error = error.err().expect("refused");
-        assert!(
-            error.why.contains(why) && error.remedy.contains(remedy),
-            "{error}"
-        );
+        let opened = open("s3://bucket/key", settings(&format!("{common} {variable}")));
+        let error = refused(opened, variable);
+        says(&error.why, &[why]);
+        says(&error.remedy, &[remedy]);
     };
     for [profile, why, remedy] in rows(FAILING_PROFILES) {
         fails(&format!("AWS_PROFILE={profile}"), why, remedy);
@@ -399,12 +367,8 @@ fn the_default_profile_is_not_an_exception() {
         "[default]\nlogin_session = arn:l\n",
     );
     let variables = format!("{} HOME={}", of_amazon(&services), home.path().display());
-    let error = open("s3://bucket/key", settings(&variables)).err();
-    let error = error.expect("refused");
-    assert!(
-        error.why.contains("profile default has login_session"),
-        "{error}"
-    );
+    let error = refused(open("s3://bucket/key", settings(&variables)), "default");
+    says(&error.why, &["profile default has login_session"]);
     assert_eq!(services.count("/latest/"), 0);
 }
 
@@ -414,19 +378,18 @@ fn a_silent_metadata_service_is_named() {
     let quiet = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = format!("http://{}", quiet.local_addr().expect("bound"));
     let services = Services::start("Credential=", |_| None);
-    let refused = |variable: &str| {
+    let why_of = |variable: &str| {
         let variables = format!("AWS_ENDPOINT_URL={} {variable}", services.url());
-        let error = open("s3://bucket/key", settings(&variables));
-        error.err().expect("refused").why
+        refused(open("s3://bucket/key", settings(&variables)), variable).why
     };
-    let why = refused(&format!("AWS_EC2_METADATA_SERVICE_ENDPOINT={at}"));
+    let why = why_of(&format!("AWS_EC2_METADATA_SERVICE_ENDPOINT={at}"));
     let parts = [
         "the metadata service of this machine",
         "no answer within 1s",
         "hop limit of 2",
     ];
     says(&why, &parts);
-    let why = refused("AWS_EC2_METADATA_DISABLED=true");
+    let why = why_of("AWS_EC2_METADATA_DISABLED=true");
     assert!(!why.contains("metadata"), "{why}");
 }
 
@@ -471,17 +434,9 @@ fn ending(request: &Request, number: u64) -> Option<(u16, String)> {
 /// All of an object in order by each of four threads, a quarter each.
 fn read_in_threads(object: &Object, record: u64) {
     let quarter = object.size() / 4;
-    std::thread::scope(|scope| {
-        for reader in 0..4 {
-            scope.spawn(move || {
-                let mut buf = vec![0; record as usize];
-                for at in (reader * quarter..(reader + 1) * quarter).step_by(buf.len()) {
-                    let read = object.read_at(&mut [IoSliceMut::new(&mut buf)], at);
-                    let read = read.unwrap_or_else(|error| panic!("{at}: {error}"));
-                    let is_right = buf.iter().zip(at..).all(|(byte, at)| *byte == at as u8);
-                    assert!(read == buf.len() && is_right, "{at}");
-                }
-            });
+    in_threads(4, |reader| {
+        for at in (reader * quarter..(reader + 1) * quarter).step_by(record as usize) {
+            read_right(object, at, record as usize, 0);
         }
     });
 }
@@ -574,7 +529,7 @@ fn each_link_of_the_chain_of_google_is_a_token() {
     );
     each_is_used(&services, "gs://bucket/key", &common, &table);
     let bad = settings(&format!("{common} GOOGLE_APPLICATION_CREDENTIALS={bad}"));
-    let error = open("gs://bucket/key", bad).err().expect("refused");
+    let error = refused(open("gs://bucket/key", bad), "bad.json");
     says(&error.remedy, &["gcloud auth application-default login"]);
 }
 

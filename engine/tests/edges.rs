@@ -5,25 +5,27 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{by, check_memory, named, only, opened, passed, plain, quiet, read_and_check};
+use crate::common::{
+    by, check_memory, in_threads, is_alone, named, only, opened, passed, plain, quiet,
+    read_and_check, refused,
+};
 use foreread::front::nbd::NbdSettings;
-use foreread::source::{FileSource, Mem, Nbd, Source};
+use foreread::source::{Mem, Nbd};
 use foreread::{Advice, Options, ReadError, Reader};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
-use foreread_testing::{self as testing, Call, FaultAction, Faulty};
+use foreread_testing::{Call, FaultAction, Faulty, needs};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use served::{Client, MIB, Served};
-use std::io::IoSliceMut;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Offsets near 0, the size, 2^31, 2^32, 2^62, 2^63 and 2^64, of sources of any size, under every policy: what there is, and
-/// no more. A source that offsets cannot be counted of is refused, and not cut.
+/// no more. (A file refuses offsets that the system does not know: `conformance.rs`.)
 #[test]
 fn the_largest_offsets_and_the_smallest_sizes() {
     for policy in foreread_history::policies() {
@@ -81,40 +83,6 @@ fn the_largest_offsets_and_the_smallest_sizes() {
             quiet(&reader);
         }
     }
-    for size in [(1 << 62) + 1, 1 << 63, u64::MAX] {
-        let refused = Reader::open(Arc::new(named(size)), Options::default())
-            .map(drop)
-            .expect_err("too large");
-        assert!(
-            refused
-                .to_string()
-                .starts_with(&format!("the source has {size} bytes: at most")),
-            "{refused}"
-        );
-    }
-}
-
-/// A file is read up to the largest offset that the system knows, and what is beyond is refused, not wrapped.
-#[test]
-fn a_file_ends_at_the_largest_offset_of_the_system() {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), testing::pattern(0, 10_000, 0)).expect("written");
-    let source = FileSource::open(file.path()).expect("opened");
-    for offset in [i64::MAX as u64, 1 << 63, u64::MAX] {
-        assert!(
-            source
-                .read_at(&mut [IoSliceMut::new(&mut [0; 4096])], offset)
-                .is_err(),
-            "{offset}"
-        );
-    }
-    let reader = opened(source, Options::default());
-    assert_eq!(
-        reader
-            .read_at(&mut [0; 4096], u64::MAX)
-            .expect("past the end"),
-        0
-    );
 }
 
 /// Answers that stop short are asked to go on; one that returns nothing twice is the end, and an error before the size.
@@ -216,18 +184,10 @@ fn equal_times_and_a_clock_that_never_goes_back() {
         .cache_bytes(1 << 20)
         .event_log(log.path());
     let reader = opened(named(16 * MIB), options);
-    std::thread::scope(|scope| {
-        for thread in 0..8 {
-            let own = reader.try_clone().expect("opened");
-            scope.spawn(move || {
-                let mut buf = vec![0; 5000];
-                (0..200).for_each(|i| {
-                    assert_eq!(
-                        read_and_check(&own, &mut buf, (thread * 200 + i) * 5000, 0),
-                        5000
-                    )
-                });
-            });
+    in_threads(8, |thread| {
+        let (own, mut buf) = (reader.try_clone().expect("opened"), vec![0; 5000]);
+        for i in thread * 200..(thread + 1) * 200 {
+            assert_eq!(read_and_check(&own, &mut buf, i * 5000, 0), 5000);
         }
     });
     reader.flush_event_log().expect("written");
@@ -262,56 +222,11 @@ fn readahead_is_refused_before_demand() {
     );
 }
 
-/// A source that is busy now fails what needs it now, with its own number, and nothing else.
-#[test]
-fn the_next_read_asks_a_busy_source_again() {
-    let busy = |call: Call| {
-        if call.nth < 3 {
-            FaultAction::Fail(11)
-        } else {
-            FaultAction::Pass
-        }
-    };
-    let reader = Reader::open(
-        Arc::new(Faulty::new(named(MIB), busy)),
-        Options::default().policy("none"),
-    );
-    let (reader, mut buf) = (reader.expect("opened"), vec![0; 4096]);
-    for _ in 0..3 {
-        let error = reader.read_at(&mut buf, 8192).expect_err("busy");
-        assert!(matches!(error, ReadError::Io { errno: 11, .. }), "{error}");
-    }
-    assert_eq!(read_and_check(&reader, &mut buf, 8192, 0), 4096);
-}
-
-// ---- in a new process ----
-
-/// Runs one test of this file again, in a new process, with this variable set.
-fn again(test: &str, variable: &str) -> std::process::Child {
-    let me = std::env::current_exe().expect("a path");
-    let mut child = Command::new(me);
-    child
-        .args(only(module_path!(), test))
-        .env(variable, "1")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    child.spawn().expect("started")
-}
-
-fn ended(child: std::process::Child) {
-    passed(&child.wait_with_output().expect("ended"));
-}
-
 /// With no descriptor left, clients wait or are turned away, those that are in are served, and room that is made is used.
 #[test]
 fn without_descriptors_connected_clients_are_served() {
-    const CHILD: &str = "FOREREAD_TEST_DESCRIPTORS";
-    if std::env::var_os(CHILD).is_none() {
-        return ended(again(
-            "without_descriptors_connected_clients_are_served",
-            CHILD,
-        ));
-    }
+    let name = "without_descriptors_connected_clients_are_served";
+    needs!(is_alone(module_path!(), name));
     let served = Served::new(named(MIB));
     let mut clients = [served.client(), served.client()];
     let open = std::fs::read_dir("/proc/self/fd").expect("there").count() as u64;
@@ -327,20 +242,12 @@ fn without_descriptors_connected_clients_are_served() {
     }
     assert!(!waiting.is_empty());
     std::thread::sleep(Duration::from_millis(200));
-    for (cookie, client) in clients.iter_mut().enumerate() {
-        client.send(0, cookie as u64, 4096, 4096);
-        assert_eq!(client.answer(), (cookie as u64, 0));
-        testing::check(&client.data(4096), 4096, 0).expect("right bytes");
+    for client in &mut clients {
+        client.reads(1, 4096, 4096);
     }
-    let error = Reader::open("/etc/passwd", Options::default())
-        .map(drop)
-        .expect_err("no descriptor");
-    assert!(
-        error
-            .to_string()
-            .ends_with("raise the limit of open files (ulimit -n)"),
-        "{error}"
-    );
+    let error = refused(Reader::open("/etc/passwd", Options::default()), "none left");
+    let remedy = "raise the limit of open files (ulimit -n)";
+    assert!(error.to_string().ends_with(remedy), "{error}");
     let last = waiting.pop().expect("one");
     drop(waiting);
     Client::begin(last).send(0, 1, 0, 1);
@@ -353,7 +260,10 @@ fn without_descriptors_connected_clients_are_served() {
 fn an_interrupted_call_is_made_again() {
     const CHILD: &str = "FOREREAD_TEST_SIGNALS";
     if std::env::var_os(CHILD).is_none() {
-        let mut child = again("an_interrupted_call_is_made_again", CHILD);
+        let mut child = Command::new(std::env::current_exe().expect("a path"));
+        child.args(only(module_path!(), "an_interrupted_call_is_made_again"));
+        let child = child.env(CHILD, "1").stdout(Stdio::piped());
+        let mut child = child.stderr(Stdio::piped()).spawn().expect("started");
         let pid = Pid::from_child(&child);
         let until = Instant::now() + Duration::from_secs(60);
         while child.try_wait().expect("asked").is_none() {
@@ -363,7 +273,7 @@ fn an_interrupted_call_is_made_again() {
             let _ = kill_process(pid, Signal::CONT);
             std::thread::sleep(Duration::from_millis(7));
         }
-        return ended(child);
+        return passed(&child.wait_with_output().expect("ended"));
     }
     let slow = Faulty::slow(named(16 * MIB), 1, Duration::from_millis(4));
     let reader = plain(Arc::new(slow));
@@ -387,17 +297,16 @@ fn an_interrupted_call_is_made_again() {
 /// A source beyond the largest offset is refused when it is opened; a run longer than a fetch may be is fetched in parts.
 #[test]
 fn a_source_and_a_fetch_have_their_largest_size() {
-    let options = || by("none", 8 << 20);
     let large = |size| {
-        Reader::open(
-            Arc::new(Mem::generated(size, |_, buf| buf.fill(0))),
-            options(),
-        )
+        let zeroes = Mem::generated(size, |_, buf| buf.fill(0));
+        Reader::open(Arc::new(zeroes), by("none", 8 << 20))
     };
-    assert!(matches!(
-        large((1 << 62) + 1).err(),
-        Some(foreread::OpenError::TooLarge { .. })
-    ));
+    for size in [(1 << 62) + 1, 1 << 63, u64::MAX] {
+        let error = refused(large(size), "too large");
+        assert!(matches!(error, foreread::OpenError::TooLarge { .. }));
+        let why = format!("the source has {size} bytes: at most");
+        assert!(error.to_string().starts_with(&why), "{error}");
+    }
     let reader = large(1 << 62).expect("as large as one may be");
     assert_eq!(reader.read_at(&mut vec![1; 2 << 20], 0), Ok(2 << 20));
     assert_eq!(reader.stats().source_reads, 2, "of 1 MiB each");

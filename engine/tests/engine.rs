@@ -1,16 +1,18 @@
 //! Tests of many sources in one engine: they share the cache and its limits, but never their bytes.
 
-use crate::common::{Rng, by, named, quiet, read_and_check, watch};
+use crate::common::{
+    Rng, by, in_threads, named, quiet, read_and_check, refused, right, wait_until, watch,
+};
 use foreread::eventlog::check_log;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
 use foreread::{Advice, Engine, ListedFile, Listing, OpenError, Options, ReadError};
 use foreread_testing::{
-    self as testing, FaultAction, Faulty, HangingSource, Latch, Method, QueuedSource,
+    self as testing, FaultAction, Faulty, HangingSource, Latch, Method, QueuedSource, says,
 };
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn small() -> Options {
     by("linux-6.18:max=128K", 4 << 20).threads(2)
@@ -110,21 +112,15 @@ fn threads_open_read_and_close_freely() {
     watch();
     let log = tempfile::NamedTempFile::new().expect("a file");
     let engine = Engine::new(small().event_log(log.path())).expect("an engine");
-    std::thread::scope(|scope| {
-        for thread in 0..4u64 {
-            let engine = engine.clone();
-            scope.spawn(move || {
-                let mut rng = Rng(thread);
-                let mut buf = vec![0; 100_000];
-                for n in 0..60 {
-                    let version = (thread * 1000 + n) as u16;
-                    let reader = engine.open(of_version(1 << 20, version)).expect("opened");
-                    for _ in 0..rng.below(12) {
-                        let len = rng.below(100_000) as usize;
-                        read_and_check(&reader, &mut buf[..len], rng.below(1 << 20), version);
-                    }
-                }
-            });
+    in_threads(4, |thread| {
+        let (mut rng, mut buf) = (Rng(thread), vec![0; 100_000]);
+        for n in 0..60 {
+            let version = (thread * 1000 + n) as u16;
+            let reader = engine.open(of_version(1 << 20, version)).expect("opened");
+            for _ in 0..rng.below(12) {
+                let len = rng.below(100_000) as usize;
+                read_and_check(&reader, &mut buf[..len], rng.below(1 << 20), version);
+            }
         }
     });
     assert_eq!((engine.gauges().files, engine.meter().held_bytes()), (0, 0));
@@ -321,11 +317,9 @@ fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
                 if task {
                     let good = engine.open(of_version(4 << 20, 8)).expect("opened");
                     let mut buf = vec![0; 50_000];
-                    assert_eq!(
-                        pollster::block_on(good.read_at_async(&mut buf, 70_000)),
-                        Ok(50_000)
-                    );
-                    testing::check(&buf, 70_000, 8).expect("right bytes");
+                    let read = pollster::block_on(good.read_at_async(&mut buf, 70_000));
+                    assert_eq!(read, Ok(50_000));
+                    right(&buf, 70_000, 8);
                 } else {
                     read_another(engine);
                 }
@@ -388,19 +382,11 @@ fn read_all(engine: &Engine, files: &[ListedFile]) -> u64 {
         let reader = file.open().expect("opened");
         let mut buf = vec![0; SIZE];
         assert_eq!(reader.read_at(&mut buf, 0), Ok(SIZE));
-        assert_eq!(testing::check(&buf, 0, n as u16), Ok(()), "file {n}");
+        right(&buf, 0, n as u16);
     }
     let stats = engine.stats();
     assert_eq!(stats.demand_reads, files.len() as u64);
     stats.hits + stats.late_hits
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !holds() {
-        assert!(since.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Files of a listing are read ahead when a few of them were read in turn; those of a plan from the first one on. A policy that
@@ -488,14 +474,11 @@ fn a_listed_file_that_changed_is_not_opened() {
     wait_until("noticed", || {
         matches!(second.open(), Err(OpenError::Changed { .. }))
     });
-    let error = second.open().map(drop).expect_err("changed").to_string();
-    assert!(
-        error.contains("/2") && error.ends_with("changed since it was listed; list it again"),
-        "{error}"
+    let error = refused(second.open(), "changed").to_string();
+    says(
+        &error,
+        &["/2", "changed since it was listed; list it again"],
     );
-    assert_eq!(
-        reader.read_at(&mut vec![0; SIZE], 0),
-        Ok(SIZE),
-        "the other one is as it was"
-    );
+    // The other one is as it was.
+    assert_eq!(reader.read_at(&mut vec![0; SIZE], 0), Ok(SIZE));
 }

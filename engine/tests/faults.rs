@@ -21,22 +21,24 @@
 //! | F12 | the memory is used up | edges::readahead_is_refused_before_demand bytes::reads_larger_than_the_cache |
 //! | F14 | the kernel's cache above us | fuse::a_replaced_file_is_another_number_and_never_a_mix |
 //! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |
-//! | F16 | thrash | rules::pages_evicted_unused_and_then_demanded_are_thrash faults::slow_and_shared |
+//! | F16 | thrash | rules::pages_evicted_unused_and_then_demanded_are_thrash faults::callers_take_turns_at_a_slow_source |
 //! | F17 | NBD: hostile clients | nbd::bad_clients_lose_their_connection_and_no_other validate::each_rule_has_its_error fuzz::conversations_with_a_whole_server |
 //! | F17 | NBD: many clients | nbd::one_client_too_many_is_refused nbd_turns::idle_clients_cost_nothing_and_active_ones_share nbd_turns::slow_clients_delay_no_other |
 //! | F18 | FUSE: unmounted under load | fuse::unmounted_under_load_it_leaves_an_empty_folder |
-//! | F21 | arithmetic at the ends | edges::the_largest_offsets_and_the_smallest_sizes edges::a_file_ends_at_the_largest_offset_of_the_system |
+//! | F21 | arithmetic at the ends | edges::the_largest_offsets_and_the_smallest_sizes edges::a_source_and_a_fetch_have_their_largest_size |
 //! | F22 | the clock | edges::equal_times_and_a_clock_that_never_goes_back |
 //! | F24 | librbd: absent, dying, late | rbd::closing_waits_for_reads_whose_caller_went_away rbd::a_cluster_that_dies_fails_the_reads_and_hangs_none |
 //! | F25 | which clients may connect | nbd::a_socket_is_private_and_replaces_no_other values::a_port_without_an_address_is_local |
-//! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again edges::the_next_read_asks_a_busy_source_again |
+//! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again |
 
-use crate::common::{Rng, alone, by, check_memory, named, opened, quiet, read_and_check};
-use foreread::source::Mem;
+use crate::common::{
+    Rng, by, check_memory, in_threads, is_alone, named, opened, quiet, read_and_check, right,
+};
+use foreread::source::{Mem, Source};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
 use foreread_history::policies;
 use foreread_testing::{
-    self as testing, Call, FaultAction, Faulty, Other, QueuedSource, SystemRequest, says,
+    self as testing, Call, FaultAction, Faulty, Other, QueuedSource, SystemRequest, needs, says,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -109,7 +111,7 @@ fn tell(readers: &[&Reader; 2], story: &[(usize, u64, usize)]) -> u64 {
         match readers[reader].read_at(&mut buf[..len], offset) {
             Ok(read) => {
                 assert_eq!(read as u64, (len as u64).min(SIZE - offset));
-                testing::check(&buf[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+                right(&buf[..read], offset, 0);
             }
             Err(ReadError::Io { errno: EIO, .. }) => failed += 1,
             Err(error) => panic!("another error: {error}"),
@@ -206,28 +208,28 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
     }
 }
 
-/// Callers wait at one queue, for their own bytes and for each other's; no caller is forgotten, with workers and without.
+/// Callers wait for their own bytes and for each other's, with a small cache, with workers and without: by fetches of threads, and at one
+/// queue. Ends come in any order and take any time; no caller is forgotten.
 #[test]
-fn callers_take_turns_at_the_queue() {
+fn callers_take_turns_at_a_slow_source() {
     for (seed, threads) in (0..12).zip([0, 1, 4].into_iter().cycle()) {
-        let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
-        let queued = Arc::new(QueuedSource::new(slow, seed).depth(3 + seed as usize * 5));
-        let options = by("linux-6.18:max=256K", 512 << 10).threads(threads);
-        let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
-        std::thread::scope(|scope| {
-            for thread in 0..6 {
+        let slow = || Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
+        let queued = Arc::new(QueuedSource::new(slow(), seed).depth(3 + seed as usize * 5));
+        let sources: [Arc<dyn Source>; 2] = [queued.clone(), Arc::new(slow())];
+        for source in sources {
+            let options = by("linux-6.18:max=256K", 512 << 10).threads(threads);
+            let reader = Reader::open(source, options).expect("opens");
+            in_threads(6, |thread| {
                 let own = reader.try_clone().expect("opens");
-                scope.spawn(move || {
-                    let mut rng = Rng(thread / 2 + seed * 10);
-                    let mut buf = vec![0; 150_000];
-                    for _ in 0..60 {
-                        let (at, len) = (rng.below(SIZE), 1 + rng.below(150_000) as usize);
-                        read_and_check(&own, &mut buf[..len], at, 0);
-                    }
-                });
-            }
-        });
-        check_memory(&quiet(&reader), 4096);
+                let mut rng = Rng(thread / 2 + seed * 10);
+                let mut buf = vec![0; 150_000];
+                for _ in 0..60 {
+                    let (at, len) = (rng.below(SIZE), 1 + rng.below(150_000) as usize);
+                    read_and_check(&own, &mut buf[..len], at, 0);
+                }
+            });
+            check_memory(&quiet(&reader), 4096);
+        }
         assert!(queued.taken() > 0 && queued.under_way() == 0);
     }
 }
@@ -242,54 +244,43 @@ fn a_reaper_that_leaves_wakes_the_next() {
         options.limits.max_fetch_bytes = Some(64 << 10);
         let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
         let together = Barrier::new(3);
-        std::thread::scope(|scope| {
-            for thread in 0..3u64 {
-                let (reader, together) = (&reader, &together);
-                scope.spawn(move || {
-                    together.wait();
-                    assert_eq!(
-                        read_and_check(reader, &mut [0; 128 << 10], thread * (256 << 10), 0),
-                        128 << 10
-                    );
-                });
-            }
+        in_threads(3, |thread| {
+            together.wait();
+            let mut buf = [0; 128 << 10];
+            assert_eq!(
+                read_and_check(&reader, &mut buf, thread << 18, 0),
+                128 << 10
+            );
         });
-        assert_eq!(
-            (reader.gauges().missed_calls, queued.taken()),
-            (0, 6),
-            "seed {seed}"
-        );
+        let missed = reader.gauges().missed_calls;
+        assert_eq!((missed, queued.taken()), (0, 6), "seed {seed}");
     }
 }
 
-/// Readers that go at every moment, with transfers under way: dropping waits for them, and nothing stays.
+/// Readers that go at every moment, with fetches or transfers under way: dropping waits for them, and nothing stays.
 #[test]
-fn dropped_with_transfers_under_way() {
+fn dropped_while_busy() {
     let mut busy = 0;
     for n in 0..60 {
-        let slow = Faulty::slow(named(64 << 20), n, Duration::from_micros(500));
-        let queued = Arc::new(QueuedSource::new(slow, n));
-        let options = Options::default()
-            .policy("linux-6.18:max=2M")
-            .threads((n % 3) as u32);
-        let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
-        let mut buf = vec![0; 64 << 10];
-        (0..n % 20)
-            .for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10));
-        reader
-            .advise(Advice::WillNeed, 32 << 20..40 << 20)
-            .expect("taken");
-        busy += u64::from(queued.under_way() > 0);
-        let meter = reader.meter();
-        drop(reader);
-        assert_eq!(
-            (
-                meter.held_bytes(),
-                queued.under_way(),
-                Arc::strong_count(&queued)
-            ),
-            (0, 0, 1)
-        );
+        let slow = || Faulty::slow(named(64 << 20), n, Duration::from_micros(500));
+        let (queued, plain) = (Arc::new(QueuedSource::new(slow(), n)), Arc::new(slow()));
+        let sources: [Arc<dyn Source>; 2] = [queued.clone(), plain.clone()];
+        for source in sources {
+            let options = Options::default().policy("linux-6.18:max=2M");
+            let reader = Reader::open(source, options.threads((n % 3) as u32)).expect("opens");
+            let mut buf = vec![0; 64 << 10];
+            for i in 0..n % 20 {
+                assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10);
+            }
+            let advised = reader.advise(Advice::WillNeed, 32 << 20..40 << 20);
+            advised.expect("taken");
+            busy += u64::from(queued.under_way() > 0);
+            let meter = reader.meter();
+            drop(reader);
+            assert_eq!((meter.held_bytes(), queued.under_way()), (0, 0));
+        }
+        let counts = (Arc::strong_count(&queued), Arc::strong_count(&plain));
+        assert_eq!(counts, (1, 1));
     }
     assert!(busy > 30, "{busy} times there was something under way");
 }
@@ -317,21 +308,17 @@ fn failing_readahead_fails_no_read() {
     let source = Arc::new(Faulty::new(named((each * 4) << 14), rule));
     let options = by("linux-6.18:max=64K", 4 << 20);
     let reader = Reader::open(Arc::clone(&source), options).expect("opens");
-    std::thread::scope(|scope| {
-        for thread in 0..4u64 {
-            let (own, waited) = (reader.try_clone().expect("opens"), Arc::clone(&waited));
-            scope.spawn(move || {
-                let mut buf = vec![0; 16 << 10];
-                for i in 0..each {
-                    let at = (thread * each + i) * (16 << 10);
-                    let range = at..at + (16 << 10);
-                    waited.lock().expect("no panic").push(range.clone());
-                    assert_eq!(read_and_check(&own, &mut buf, at, 0), 16 << 10);
-                    waited.lock().expect("no panic").retain(|r| *r != range);
-                    // Time for the workers to get to the readahead before its reader does.
-                    std::thread::sleep(Duration::from_micros(20));
-                }
-            });
+    in_threads(4, |thread| {
+        let own = reader.try_clone().expect("opens");
+        let mut buf = vec![0; 16 << 10];
+        for i in 0..each {
+            let at = (thread * each + i) * (16 << 10);
+            let range = at..at + (16 << 10);
+            waited.lock().expect("no panic").push(range.clone());
+            assert_eq!(read_and_check(&own, &mut buf, at, 0), 16 << 10);
+            waited.lock().expect("no panic").retain(|r| *r != range);
+            // Time for the workers to get to the readahead before its reader does.
+            std::thread::sleep(Duration::from_micros(20));
         }
     });
     quiet(&reader);
@@ -440,16 +427,11 @@ fn one_in_five_under_threads() {
             .policy(foreread_history::parse(policy.name).expect("a policy"))
             .cache_bytes(256 << 10);
         let reader = Reader::open(Arc::clone(&source), options).expect("opens");
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let (a, b) = (reader.try_clone().expect("opens"), &reader);
-                scope.spawn(move || {
-                    let mut rng = Rng(thread);
-                    for _ in 0..20 {
-                        let story = STORIES[rng.below(6) as usize].1();
-                        tell(&[&a, b], &story);
-                    }
-                });
+        in_threads(4, |thread| {
+            let (own, mut rng) = (reader.try_clone().expect("opens"), Rng(thread));
+            for _ in 0..20 {
+                let story = STORIES[rng.below(6) as usize].1();
+                tell(&[&own, &reader], &story);
             }
         });
         quiet(&reader);
@@ -507,46 +489,6 @@ fn a_panic_is_an_error() {
     clean(&reader);
 }
 
-/// The last reader goes while readahead is still in flight: dropping waits for it, and nothing stays.
-#[test]
-fn dropped_while_busy() {
-    for _ in 0..20 {
-        let source = Arc::new(Faulty::slow(named(64 << 20), 1, Duration::from_millis(2)));
-        let reader = Reader::open(
-            Arc::clone(&source),
-            Options::default().policy("linux-6.18:max=1M"),
-        )
-        .expect("opens");
-        let mut buf = vec![0; 64 << 10];
-        (0..3).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10));
-        let meter = reader.meter();
-        drop(reader);
-        assert_eq!((meter.held_bytes(), Arc::strong_count(&source)), (0, 1));
-    }
-}
-
-/// Ends come in any order and take any time: several readers of the same bytes, a slow source, a small cache.
-#[test]
-fn slow_and_shared() {
-    let source = Arc::new(Faulty::slow(named(SIZE), 7, Duration::from_micros(300)));
-    let options = by("linux-6.18:max=256K", 512 << 10).threads(2);
-    let reader = Reader::open(source, options).expect("opens");
-    std::thread::scope(|scope| {
-        for thread in 0..6 {
-            let own = reader.try_clone().expect("opens");
-            scope.spawn(move || {
-                let mut rng = Rng(thread / 2);
-                let mut buf = vec![0; 40_000];
-                for _ in 0..200 {
-                    let (at, len) = (rng.below(SIZE), 1 + rng.below(40_000) as usize);
-                    read_and_check(&own, &mut buf[..len], at, 0);
-                }
-            });
-        }
-    });
-    check_memory(&quiet(&reader), 4096);
-}
-
 /// What the source holds in version `v`.
 fn version(v: u16) -> Vec<u8> {
     testing::pattern(0, 64 << 10, v)
@@ -572,10 +514,7 @@ fn the_nth_accept_fails_for_every_n() {
                 let mut told = 0;
                 for _ in 0..8 {
                     match reader.read_at(&mut buf, 20_000) {
-                        Ok(10_000) => {
-                            testing::check(&buf, 20_000, v)
-                                .unwrap_or_else(|wrong| panic!("accept {n}: {wrong}"));
-                        }
+                        Ok(10_000) => right(&buf, 20_000, v),
                         Err(ReadError::Changed { .. }) => told += 1,
                         other => panic!("accept {n}: {other:?}"),
                     }
@@ -638,97 +577,90 @@ fn the_nth_flush_fails_for_every_n() {
 /// With no thread to be had, and whichever is the first: every read is right, by threads, by a queue, by tasks.
 #[test]
 fn the_nth_thread_is_refused_for_every_n() {
-    alone(
+    needs!(is_alone(
         module_path!(),
-        "the_nth_thread_is_refused_for_every_n",
-        || {
-            let mut refused = 0;
-            for lasting in [false, true] {
-                for n in 0.. {
-                    testing::refuse(SystemRequest::Thread, Some(n), lasting);
-                    for seed in 0..2 {
-                        let options = by("linux-6.18:max=128K", 256 << 10).threads(3);
-                        let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
-                        let reader = match seed {
-                            0 => Reader::open(Arc::new(slow), options),
-                            _ => Reader::open(Arc::new(QueuedSource::new(slow, n)), options),
-                        };
-                        let reader = reader.expect("opens");
-                        for (_, story) in STORIES {
-                            assert_eq!(tell(&[&reader, &reader], &story()), 0, "thread {n}");
-                        }
-                        let mut buf = vec![0; 50_000];
-                        let read = pollster::block_on(reader.read_at_async(&mut buf, 300_000));
-                        assert_eq!(read.ok(), Some(50_000), "thread {n}");
-                        check_memory(&quiet(&reader), 4096);
-                    }
-                    let fired = !testing::is_due(SystemRequest::Thread);
-                    testing::refuse(SystemRequest::Thread, None, false);
-                    refused += u64::from(fired);
-                    if !fired {
-                        break;
-                    }
+        "the_nth_thread_is_refused_for_every_n"
+    ));
+    let mut refused = 0;
+    for lasting in [false, true] {
+        for n in 0.. {
+            testing::refuse(SystemRequest::Thread, Some(n), lasting);
+            for seed in 0..2 {
+                let options = by("linux-6.18:max=128K", 256 << 10).threads(3);
+                let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
+                let reader = match seed {
+                    0 => Reader::open(Arc::new(slow), options),
+                    _ => Reader::open(Arc::new(QueuedSource::new(slow, n)), options),
+                };
+                let reader = reader.expect("opens");
+                for (_, story) in STORIES {
+                    assert_eq!(tell(&[&reader, &reader], &story()), 0, "thread {n}");
                 }
+                let mut buf = vec![0; 50_000];
+                let read = pollster::block_on(reader.read_at_async(&mut buf, 300_000));
+                assert_eq!(read.ok(), Some(50_000), "thread {n}");
+                check_memory(&quiet(&reader), 4096);
             }
-            assert!(refused >= 4, "{refused}");
-        },
-    );
+            let fired = !testing::is_due(SystemRequest::Thread);
+            testing::refuse(SystemRequest::Thread, None, false);
+            refused += u64::from(fired);
+            if !fired {
+                break;
+            }
+        }
+    }
+    assert!(refused >= 4, "{refused}");
 }
 
 /// An NBD server whose first thread cannot be had says so; no client waits for one that will never be.
 #[test]
 #[cfg(feature = "nbd")]
 fn a_server_without_its_first_thread_is_an_error() {
-    alone(
+    needs!(is_alone(
         module_path!(),
-        "a_server_without_its_first_thread_is_an_error",
-        || {
-            use foreread::front::nbd::{Listen, NbdSettings, Server};
-            let dir = tempfile::tempdir().expect("a directory");
-            let reader = || opened(named(SIZE), Options::default());
-            let place = [Listen::Unix(dir.path().join("s"))];
-            testing::refuse(SystemRequest::Thread, Some(0), true);
-            let error = Server::bind(&place, reader(), NbdSettings::default())
-                .err()
-                .expect("no thread");
-            assert_eq!(error.kind, foreread::front::FrontErrorKind::System);
-            let error = error.to_string();
-            says(&error, &["no thread can be started", "ulimit -u"]);
-            testing::refuse(SystemRequest::Thread, None, false);
-            assert!(
-                Server::bind(&place, reader(), NbdSettings::default()).is_ok(),
-                "the place is free again"
-            );
-        },
+        "a_server_without_its_first_thread_is_an_error"
+    ));
+    use foreread::front::nbd::{Listen, NbdSettings, Server};
+    let dir = tempfile::tempdir().expect("a directory");
+    let reader = || opened(named(SIZE), Options::default());
+    let place = [Listen::Unix(dir.path().join("s"))];
+    testing::refuse(SystemRequest::Thread, Some(0), true);
+    let error = Server::bind(&place, reader(), NbdSettings::default())
+        .err()
+        .expect("no thread");
+    assert_eq!(error.kind, foreread::front::FrontErrorKind::System);
+    let error = error.to_string();
+    says(&error, &["no thread can be started", "ulimit -u"]);
+    testing::refuse(SystemRequest::Thread, None, false);
+    assert!(
+        Server::bind(&place, reader(), NbdSettings::default()).is_ok(),
+        "the place is free again"
     );
 }
 
 /// Memory that the system does not map: buffers come from the allocator, and every read is right.
 #[test]
 fn the_nth_mapping_is_refused_for_every_n() {
-    alone(
+    needs!(is_alone(
         module_path!(),
-        "the_nth_mapping_is_refused_for_every_n",
-        || {
-            // Each round needs one slab more than what the ones before have left.
-            for n in 0..3_u64 {
-                let size = (n + 1) * (36 << 20);
-                testing::refuse(SystemRequest::Mapping, Some(0), n == 2);
-                let options = by("linux-6.18:max=1M", size);
-                let reader = opened(named(size), options);
-                let mut buf = vec![0; 1 << 20];
-                (0..size >> 20).for_each(|i| {
-                    assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20)
-                });
-                assert!(
-                    !testing::is_due(SystemRequest::Mapping),
-                    "mapping {n} was never asked for"
-                );
-                testing::refuse(SystemRequest::Mapping, None, false);
-                check_memory(&quiet(&reader), 4096);
-            }
-        },
-    );
+        "the_nth_mapping_is_refused_for_every_n"
+    ));
+    // Each round needs one slab more than what the ones before have left.
+    for n in 0..3_u64 {
+        let size = (n + 1) * (36 << 20);
+        testing::refuse(SystemRequest::Mapping, Some(0), n == 2);
+        let options = by("linux-6.18:max=1M", size);
+        let reader = opened(named(size), options);
+        let mut buf = vec![0; 1 << 20];
+        (0..size >> 20)
+            .for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20));
+        assert!(
+            !testing::is_due(SystemRequest::Mapping),
+            "mapping {n} was never asked for"
+        );
+        testing::refuse(SystemRequest::Mapping, None, false);
+        check_memory(&quiet(&reader), 4096);
+    }
 }
 
 /// A ring of io_uring is memory that the kernel maps. Where it is refused, threads read the file, and the file says so; the
@@ -736,95 +668,87 @@ fn the_nth_mapping_is_refused_for_every_n() {
 #[test]
 #[cfg(feature = "uring")]
 fn the_nth_mapping_of_files_is_refused_for_every_n() {
-    alone(
+    needs!(is_alone(
         module_path!(),
-        "the_nth_mapping_of_files_is_refused_for_every_n",
-        || {
-            let file = tempfile::NamedTempFile::new().expect("a scratch file");
-            std::fs::write(file.path(), testing::pattern(0, 4 << 20, 0)).expect("room");
-            let name = format!("file:{}", file.path().display());
-            let open = || {
-                Reader::open(name.as_str(), Options::default().cache_bytes(8 << 20)).expect("opens")
+        "the_nth_mapping_of_files_is_refused_for_every_n"
+    ));
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    std::fs::write(file.path(), testing::pattern(0, 4 << 20, 0)).expect("room");
+    let name = format!("file:{}", file.path().display());
+    let open =
+        || Reader::open(name.as_str(), Options::default().cache_bytes(8 << 20)).expect("opens");
+    let read_all = |reader: &Reader| {
+        let mut buf = vec![0; 100_000];
+        (0..40).for_each(|i| assert_eq!(read_and_check(reader, &mut buf, i * 100_000, 0), 100_000));
+        check_memory(&quiet(reader), 4096);
+    };
+    let usual = open().describe();
+    if !usual.ends_with("direct, io_uring") {
+        return println!("skipped: needs a file system with direct I/O and io_uring: {usual}");
+    }
+    let mut without = 0;
+    for lasting in [false, true] {
+        for n in 0.. {
+            testing::refuse(SystemRequest::Mapping, Some(n), lasting);
+            let (first, second) = (open(), open());
+            [&first, &second].into_iter().for_each(read_all);
+            let fired = !testing::is_due(SystemRequest::Mapping);
+            testing::refuse(SystemRequest::Mapping, None, false);
+            let refused = |reader: &Reader| {
+                reader
+                    .describe()
+                    .contains("io_uring got too little locked memory: ENOMEM")
             };
-            let read_all = |reader: &Reader| {
-                let mut buf = vec![0; 100_000];
-                (0..40).for_each(|i| {
-                    assert_eq!(read_and_check(reader, &mut buf, i * 100_000, 0), 100_000)
-                });
-                check_memory(&quiet(reader), 4096);
-            };
-            let usual = open().describe();
-            if !usual.ends_with("direct, io_uring") {
-                return println!(
-                    "skipped: needs a file system with direct I/O and io_uring: {usual}"
-                );
+            assert_eq!(
+                [&first, &second].map(refused),
+                [fired && n == 0, fired && (n == 1 || lasting && n == 0)]
+            );
+            without += u32::from(fired);
+            assert_eq!(
+                open().describe(),
+                usual,
+                "mapping {n}: rings are there again"
+            );
+            if !fired {
+                break;
             }
-            let mut without = 0;
-            for lasting in [false, true] {
-                for n in 0.. {
-                    testing::refuse(SystemRequest::Mapping, Some(n), lasting);
-                    let (first, second) = (open(), open());
-                    [&first, &second].into_iter().for_each(read_all);
-                    let fired = !testing::is_due(SystemRequest::Mapping);
-                    testing::refuse(SystemRequest::Mapping, None, false);
-                    let refused = |reader: &Reader| {
-                        reader
-                            .describe()
-                            .contains("io_uring got too little locked memory: ENOMEM")
-                    };
-                    assert_eq!(
-                        [&first, &second].map(refused),
-                        [fired && n == 0, fired && (n == 1 || lasting && n == 0)]
-                    );
-                    without += u32::from(fired);
-                    assert_eq!(
-                        open().describe(),
-                        usual,
-                        "mapping {n}: rings are there again"
-                    );
-                    if !fired {
-                        break;
-                    }
-                }
-            }
-            assert!(without >= 4, "{without}");
-        },
-    );
+        }
+    }
+    assert!(without >= 4, "{without}");
 }
 
 /// A file that cannot be opened is an error that says what to do; the engine and the files that it has go on.
 #[test]
 fn the_nth_open_fails_for_every_n() {
-    alone(module_path!(), "the_nth_open_fails_for_every_n", || {
-        let file = tempfile::NamedTempFile::new().expect("a scratch file");
-        std::fs::write(file.path(), testing::pattern(0, 100_000, 0)).expect("room");
-        let name = format!("file:{}", file.path().display());
-        for n in 0..5 {
-            let engine = Engine::new(Options::default().cache_bytes(4 << 20)).expect("an engine");
-            testing::refuse(SystemRequest::File, Some(n), false);
-            let opened: Vec<_> = (0..4).map(|_| engine.open(name.as_str())).collect();
-            testing::refuse(SystemRequest::File, None, false);
-            let failed = opened.iter().position(Result::is_err);
-            assert_eq!(failed, (n < 4).then_some(n as usize));
-            for reader in &opened {
-                match reader {
-                    Ok(reader) => {
-                        assert_eq!(read_and_check(reader, &mut [0; 5000], 70_000, 0), 5000)
-                    }
-                    Err(error) => assert!(error.to_string().contains("ulimit -n"), "{error}"),
+    needs!(is_alone(module_path!(), "the_nth_open_fails_for_every_n"));
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    std::fs::write(file.path(), testing::pattern(0, 100_000, 0)).expect("room");
+    let name = format!("file:{}", file.path().display());
+    for n in 0..5 {
+        let engine = Engine::new(Options::default().cache_bytes(4 << 20)).expect("an engine");
+        testing::refuse(SystemRequest::File, Some(n), false);
+        let opened: Vec<_> = (0..4).map(|_| engine.open(name.as_str())).collect();
+        testing::refuse(SystemRequest::File, None, false);
+        let failed = opened.iter().position(Result::is_err);
+        assert_eq!(failed, (n < 4).then_some(n as usize));
+        for reader in &opened {
+            match reader {
+                Ok(reader) => {
+                    assert_eq!(read_and_check(reader, &mut [0; 5000], 70_000, 0), 5000)
                 }
+                Err(error) => assert!(error.to_string().contains("ulimit -n"), "{error}"),
             }
-            let files = opened.iter().flatten().count() as u64;
-            assert_eq!(engine.gauges().files, files);
-            drop(opened);
-            assert_eq!(
-                (
-                    engine.gauges().files,
-                    engine.gauges().opens,
-                    engine.meter().held_bytes()
-                ),
-                (0, 0, 0)
-            );
         }
-    });
+        let files = opened.iter().flatten().count() as u64;
+        assert_eq!(engine.gauges().files, files);
+        drop(opened);
+        assert_eq!(
+            (
+                engine.gauges().files,
+                engine.gauges().opens,
+                engine.meter().held_bytes()
+            ),
+            (0, 0, 0)
+        );
+    }
 }

@@ -2,7 +2,10 @@
 //!
 //! Changes that cannot be noticed are not tested (SEMANTICS.md lists them).
 
-use crate::common::{LoopDevice, check_memory, plain, quiet, read_and_check, watch};
+use crate::common::{
+    LoopDevice, changed as source_changed, check_memory, in_threads, plain, quiet, read_and_check,
+    read_source, right, watch,
+};
 use foreread::source::{self, Defaults, Mem, Source};
 use foreread::{OpenError, Options, ReadError, Reader};
 use foreread_testing::{self as testing, needs, pattern, says};
@@ -32,13 +35,11 @@ fn open_by(path: &Path, options: Options) -> Result<Reader, OpenError> {
 }
 
 fn refused(path: &Path) -> String {
-    let error = open(path).err().expect("it is refused");
+    let error = crate::common::refused(open(path), "a path");
     assert!(error.errno() > 0);
     let line = error.to_string();
-    assert!(
-        !line.contains('\n') && line.contains(&path.display().to_string()),
-        "{line}"
-    );
+    assert!(!line.contains('\n'), "{line}");
+    says(&line, &[&path.display().to_string()]);
     line
 }
 
@@ -120,25 +121,20 @@ fn at_and_past_the_end() {
             assert_eq!(reader.size(), size);
             let mut buf = vec![0xEE; 300_000];
             assert_eq!(read_and_check(&reader, &mut buf, 0, 0) as u64, size);
-            assert!(
-                buf[size as usize..].iter().all(|b| *b == 0xEE),
-                "nothing is written past the end"
-            );
+            let is_kept = buf[size as usize..].iter().all(|b| *b == 0xEE);
+            assert!(is_kept, "nothing is written past the end");
             for offset in [size.saturating_sub(1), size / 2, size] {
-                assert_eq!(
-                    read_and_check(&reader, &mut buf, offset, 0) as u64,
-                    size - offset
-                );
+                let read = read_and_check(&reader, &mut buf, offset, 0);
+                assert_eq!(read as u64, size - offset);
             }
-            for offset in [
-                size,
-                size + 1,
+            let far = [
                 1 << 62,
                 (1 << 62) + 1,
                 i64::MAX as u64,
                 u64::MAX - 1,
                 u64::MAX,
-            ] {
+            ];
+            for offset in far.into_iter().chain([size, size + 1]) {
                 assert_eq!(reader.read_at(&mut buf, offset), Ok(0), "{offset}");
             }
             assert_eq!(reader.read_at(&mut [], 0), Ok(0));
@@ -159,11 +155,8 @@ fn appended_while_it_is_read() {
             .expect("appends");
         size += more as u64;
         // A read that reaches the end sees the new bytes at once, those of the last old page too.
-        assert_eq!(
-            read_and_check(&reader, &mut buf, 9_000, 0) as u64,
-            size - 9_000
-        );
-        assert_eq!(reader.size(), size);
+        let read = read_and_check(&reader, &mut buf, 9_000, 0);
+        assert_eq!((read as u64, reader.size()), (size - 9_000, size));
     }
     assert_eq!(reader.stats().failed_reads, 0);
 }
@@ -174,26 +167,21 @@ fn appended_by_another_thread() {
     let file = file_of(&pattern(0, 1000, 0));
     let reader = open(file.path()).expect("opens");
     let end = 3_000_000;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
+    in_threads(7, |thread| {
+        if thread == 6 {
             let mut at = 1000;
             while at < end {
                 let len = (at % 30_011 + 1).min(end - at);
-                file.as_file()
-                    .write_all_at(&pattern(at, len as usize, 0), at)
-                    .expect("appends");
+                let bytes = pattern(at, len as usize, 0);
+                file.as_file().write_all_at(&bytes, at).expect("appends");
                 at += len;
             }
-        });
-        for thread in 0..6 {
-            let own = reader.try_clone().expect("opens");
-            scope.spawn(move || {
-                let mut buf = vec![0; 1500 + thread * 1111];
-                let mut at = 0;
-                while at < end {
-                    at += read_and_check(&own, &mut buf, at, 0) as u64;
-                }
-            });
+            return;
+        }
+        let own = reader.try_clone().expect("opens");
+        let (mut buf, mut at) = (vec![0; 1500 + thread as usize * 1111], 0);
+        while at < end {
+            at += read_and_check(&own, &mut buf, at, 0) as u64;
         }
     });
     assert_eq!(reader.stats().failed_reads, 0);
@@ -252,7 +240,7 @@ fn never_mixed<'s>(
                             testing::name_of(buf[..8].try_into().expect("eight"));
                         assert_eq!((offset, len), (at, buf.len()));
                         assert!(version >= newest, "version {version} after {newest}");
-                        testing::check(&buf, at, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+                        right(&buf, at, version);
                         newest = version;
                     }
                 }
@@ -291,13 +279,10 @@ fn replies_never_mix_versions() {
     let reader = Reader::open(Arc::clone(&source), options.cache_bytes(128 << 10)).expect("opens");
     let rounds = 300;
     std::thread::scope(|scope| {
-        never_mixed(
-            scope,
-            &reader,
-            [4, SIZE as u64 - 40_000],
-            false,
-            move |newest, _| newest >= rounds,
-        );
+        let part = [4, SIZE as u64 - 40_000];
+        never_mixed(scope, &reader, part, false, move |newest, _| {
+            newest >= rounds
+        });
         for version in 1..=rounds {
             source.replace(pattern(0, SIZE, version));
             std::thread::sleep(Duration::from_millis(1));
@@ -322,31 +307,15 @@ fn growth_is_a_change_to_a_pinned_reader() {
         // The first fetch after that notices, and its bytes are not handed over.
         let met = pinned.read_at(&mut buf, 280_000);
         assert_eq!(met.is_ok(), appending, "{met:?}");
-        assert_eq!(
-            plain.read_at(&mut buf, 300_000),
-            Ok(5000),
-            "to the other readers it is an append"
-        );
-        assert_eq!(
-            pinned.read_at(&mut buf, 0).is_ok(),
-            appending,
-            "from then on"
-        );
+        // To the other readers it is an append.
+        assert_eq!(plain.read_at(&mut buf, 300_000), Ok(5000));
+        let reads = |pinned: &Reader| pinned.read_at(&mut [0; 8192], 0).is_ok();
+        assert_eq!(reads(&pinned), appending, "from then on");
         (0..3).for_each(|_| _ = read_and_check(&plain, &mut buf, 0, 0));
-        assert_eq!(
-            pinned.read_at(&mut buf, 0).is_ok(),
-            appending,
-            "though others read these pages again and again"
-        );
+        // Though others read these pages again and again.
+        assert_eq!(reads(&pinned), appending);
         assert_eq!(pinned.size(), if appending { 305_000 } else { 300_000 });
-        assert_eq!(
-            pinned
-                .try_clone()
-                .expect("opens")
-                .read_at(&mut buf, 0)
-                .is_ok(),
-            appending
-        );
+        assert_eq!(reads(&pinned.try_clone().expect("opens")), appending);
     }
 }
 
@@ -366,10 +335,8 @@ fn overwritten() {
     let offset = 2_900_000;
     for reader in [&reader, &other] {
         let error = changed(reader.read_at(&mut buf, offset));
-        assert!(
-            error.to_string().contains("start over") && error.errno() == 116,
-            "ESTALE"
-        );
+        assert_eq!(error.errno(), rustix::io::Errno::STALE.raw_os_error());
+        says(&error.to_string(), &["start over"]);
     }
     for at in [0, 1_500_000, 2_900_000] {
         read_and_check(&reader, &mut buf, at, 2);
@@ -391,10 +358,8 @@ fn shrunk_while_it_is_read() {
     assert_eq!(reader.read_at(&mut buf, 2 << 20), Ok(0));
     assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 5, 0), 5);
     file.as_file().set_len(0).expect("shrinks");
-    assert!(
-        reader.read_at(&mut buf, (1 << 20) - 5).is_err(),
-        "a read that reaches the end asks"
-    );
+    // A read that reaches the end asks.
+    assert!(reader.read_at(&mut buf, (1 << 20) - 5).is_err());
     assert_eq!(reader.read_at(&mut buf, 0), Ok(0));
     let gauges = quiet(&reader);
     assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
@@ -407,29 +372,17 @@ fn a_touch_is_waited_for_once_and_not_by_each_read() {
     file.as_file().set_len(1 << 20).expect("room");
     let source = source::FileSource::open(file.path()).expect("opens");
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(1000);
-    file.as_file()
-        .set_times(std::fs::FileTimes::new().set_modified(long_ago))
-        .expect("touched");
+    let times = std::fs::FileTimes::new().set_modified(long_ago);
+    file.as_file().set_times(times).expect("touched");
     let begun = Instant::now();
-    let mut buf = vec![0; 4096];
     for _ in 0..100 {
-        let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0);
-        assert!(
-            matches!(read, Err(source::SourceError::Changed { .. })),
-            "{read:?}"
-        );
+        source_changed(read_source(&source, 0, 4096), "touched");
     }
     // 42 ms once; 4.2 s if each of them waits.
-    assert!(
-        begun.elapsed() < Duration::from_millis(2100),
-        "{:?} for 100 reads",
-        begun.elapsed()
-    );
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(2100), "{took:?} for 100 reads");
     source.accept();
-    assert_eq!(
-        source.read_at(&mut [IoSliceMut::new(&mut buf)], 0),
-        Ok(4096)
-    );
+    assert_eq!(read_source(&source, 0, 4096), Ok(vec![0; 4096]));
 }
 
 /// A source whose reads come back two at a time, once it has been replaced.
@@ -472,16 +425,9 @@ fn each_reader_gets_one_error() {
     let first = plain(Arc::clone(&source));
     let second = first.try_clone().expect("opens");
     source.0.replace(pattern(0, 1 << 20, 2));
-    std::thread::scope(|scope| {
-        for (reader, at) in [(&first, 0), (&second, 500_000)] {
-            let read = move || reader.read_at(&mut [0; 4096], at);
-            scope.spawn(move || {
-                assert!(
-                    matches!(read(), Err(ReadError::Changed { .. })),
-                    "it was replaced"
-                )
-            });
-        }
+    in_threads(2, |nth| {
+        let reader = [&first, &second][nth as usize];
+        changed(reader.read_at(&mut [0; 4096], nth * 500_000));
     });
     for reader in [&first, &second] {
         read_and_check(reader, &mut [0; 4096], 0, 2);

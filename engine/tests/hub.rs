@@ -1,14 +1,16 @@
 //! Tests of files and repositories of a Hugging Face Hub, with the simulated hub of `foreread-testing`, which also
 //! works with the client huggingface_hub.
 
-use crate::common::{named, quiet, read_and_check, read_source as read, short_settings, watch};
+use crate::common::{
+    changed, in_threads, named, quiet, read_and_check, read_right, read_source as read, refused,
+    short_settings, watch,
+};
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{Mem, Source, SourceError, SourceOpenError};
 use foreread::{Options, Reader};
 use foreread_testing::{
-    self as testing, HubMirror, HubRoute, HubServer, Lie, RangeServer, ServedRequest, needs,
-    pattern, rows, says,
+    HubMirror, HubRoute, HubServer, Lie, RangeServer, ServedRequest, needs, pattern, rows, says,
 };
 use std::path::Path;
 use std::process::Command;
@@ -37,31 +39,17 @@ fn opened(hub: &HubServer, name: &str) -> Object {
     open(hub, name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn read_right(source: &impl Source, offset: u64, len: usize, version: u16) {
-    let bytes = read(source, offset, len).unwrap_or_else(|error| panic!("{error}"));
-    let there = source.size().saturating_sub(offset) as usize;
-    assert_eq!(bytes.len(), len.min(there));
-    testing::check(&bytes, offset, version).unwrap_or_else(|wrong| panic!("{wrong}"));
-}
-
 /// No request of the content server had a header that names the user.
 fn no_credentials(hub: &HubServer) {
     let seen = hub.content_seen();
     assert!(!seen.is_empty(), "the content server was asked");
     for request in seen {
-        let names: Vec<&str> = request
-            .headers
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect();
         let known = ["accept", "accept-encoding", "host", "range", "user-agent"];
-        assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
-        let values = request.headers.iter().map(|(_, value)| value);
-        assert!(
-            values
-                .chain([&request.target])
-                .all(|text| !text.contains(TOKEN))
-        );
+        assert!(!request.target.contains(TOKEN));
+        for (name, value) in &request.headers {
+            let is_plain = known.contains(&name.as_str()) && !value.contains(TOKEN);
+            assert!(is_plain, "{name}: {value}");
+        }
     }
 }
 
@@ -149,11 +137,7 @@ fn files_of_each_kind_of_repository_are_read_back() {
                 let object = Object::open_with(&name, settings(&hub, Some(TOKEN)));
                 let object = object.unwrap_or_else(|error| panic!("{error}"));
                 assert_eq!((object.size(), object.check()), (size, Ok(size)));
-                assert!(
-                    object.describe().ends_with(", by ETag"),
-                    "{}",
-                    object.describe()
-                );
+                says(&object.describe(), &[", by ETag"]);
                 read_right(&object, 0, size as usize + 10, 0);
                 read_right(&object, size / 2, 100_000, 0);
                 assert_eq!(object.asked().retries, 0);
@@ -181,15 +165,11 @@ fn an_address_that_expires_is_renewed_without_an_error() {
     let reader = reader.expect("opened");
     let cursors = [(); 4].map(|()| reader.try_clone().expect("opened"));
     for round in 0..8 {
-        std::thread::scope(|scope| {
-            for (cursor, own) in (0..).zip(&cursors) {
-                scope.spawn(move || {
-                    let mut buf = vec![0; 64 << 10];
-                    for n in 0..8 {
-                        let at = (cursor * 64 + round * 8 + n) * 64 * KIB;
-                        read_and_check(own, &mut buf, at, 0);
-                    }
-                });
+        in_threads(4, |cursor| {
+            let mut buf = vec![0; 64 << 10];
+            for n in 0..8 {
+                let at = (cursor * 64 + round * 8 + n) * 64 * KIB;
+                read_and_check(&cursors[cursor as usize], &mut buf, at, 0);
             }
         });
         // What is under way may be answered twice by addresses that have just expired.
@@ -211,14 +191,9 @@ fn readers_share_one_renewal() {
     for round in 1..10 {
         hub.expire();
         let (before, barrier) = (hub.hub_seen().len(), Barrier::new(8));
-        std::thread::scope(|scope| {
-            for reader in 0..8 {
-                let (object, barrier) = (&object, &barrier);
-                scope.spawn(move || {
-                    barrier.wait();
-                    read_right(object, reader * 100_000, 10_000, 0);
-                });
-            }
+        in_threads(8, |reader| {
+            barrier.wait();
+            read_right(&object, reader * 100_000, 10_000, 0);
         });
         assert_eq!(hub.hub_seen().len() - before, 1, "round {round}");
     }
@@ -242,12 +217,8 @@ fn a_file_is_read_at_the_commit_at_which_it_was_opened() {
         object.accept();
         read_right(object, 0, 300_000, 0);
     }
-    read_right(
-        &opened(&hub, &format!("hf://u/r@{commit}/b")),
-        0,
-        300_000,
-        0,
-    );
+    let old = opened(&hub, &format!("hf://u/r@{commit}/b"));
+    read_right(&old, 0, 300_000, 0);
     for path in ["a", "b"] {
         read_right(&opened(&hub, &format!("hf://u/r/{path}")), 0, 300_000, 1);
     }
@@ -264,22 +235,19 @@ fn open_errors_have_a_reason_and_a_remedy() {
     hub.make_gated("u/gated");
     for [name, token, why, remedy, errno] in rows(OPEN_ERRORS) {
         let token = Some(token).filter(|token| *token != "-");
-        let object = Object::open_with(name, settings(&hub, token));
-        let error = object.err().unwrap_or_else(|| panic!("{name} was opened"));
+        let error = refused(Object::open_with(name, settings(&hub, token)), name);
         let line = error.to_string();
         assert!(line.starts_with(&format!("{name}: ")), "{line}");
-        assert!(
-            error.why.contains(why) && error.remedy.contains(remedy),
-            "{line}"
-        );
-        assert!(
-            !line.contains("can ") && !line.contains("canary") && !line.contains('\n'),
-            "{line}"
-        );
+        says(&error.why, &[why]);
+        says(&error.remedy, &[remedy]);
+        let is_bad = ["can ", "canary", "\n"]
+            .iter()
+            .any(|bad| line.contains(bad));
+        assert!(!is_bad, "{line}");
         assert_eq!(error.errno.to_string(), errno, "{line}");
     }
-    let blank = Object::open_with("hf://u/r/a", settings(&hub, Some("hf can"))).err();
-    let blank = blank.expect("refused").to_string();
+    let blank = Object::open_with("hf://u/r/a", settings(&hub, Some("hf can")));
+    let blank = refused(blank, "a blank").to_string();
     says(
         &blank,
         &["the token in HF_TOKEN contains a blank", "hf auth login"],
@@ -328,8 +296,7 @@ fn redirects_carry_the_token_only_to_the_hub() {
     no_credentials(&other);
     for location in ["/u/new/resolve/main/a", "ftp://h/", "http://u:p@h/", "//"] {
         hub.redirect(HubRoute::Resolve, location, 20);
-        let error = open("hf://u/new/a").err().expect("refused");
-        assert!(error.why.contains("redirects"), "{location}: {error}");
+        says(&refused(open("hf://u/new/a"), location).why, &["redirects"]);
         while open("hf://u/new/a").is_err() {}
     }
 }
@@ -350,14 +317,11 @@ fn a_busy_hub_gets_retries() {
     hub.expire();
     hub.refuse(HubRoute::Resolve, 429, "", Some(3600), 1);
     let error = read(&object, 0, 1000).expect_err("an hour is too long");
-    assert!(
-        error.to_string().contains("429, retry after 3600 s"),
-        "{error}"
-    );
+    says(&error.to_string(), &["429, retry after 3600 s"]);
     hub.refuse(HubRoute::Content, 403, "", None, 2);
     let (before, asked) = (hub.signatures(), object.asked().requests);
     let error = read(&object, 0, 1000).expect_err("refused");
-    assert!(error.to_string().contains("403 AddressRefused"), "{error}");
+    says(&error.to_string(), &["403 AddressRefused"]);
     assert_eq!(
         (hub.signatures() - before, object.asked().requests - asked),
         (1, 1)
@@ -374,16 +338,11 @@ fn a_content_server_gets_no_conditions() {
     let object = opened(&hub, "hf://u/r/a");
     read_right(&object, 8192, 4096, 0);
     content.lie(Lie::OtherSize, 2);
-    let error = read(&object, 8192, 4096).expect_err("changed");
-    assert!(matches!(error, SourceError::Changed { .. }), "{error:?}");
+    changed(read(&object, 8192, 4096), "another size");
     content.honest();
     read_right(&object, 8192, 4096, 0);
-    assert!(
-        content
-            .seen()
-            .iter()
-            .all(|seen| seen.header("if-match").is_none())
-    );
+    let seen = content.seen();
+    assert!(seen.iter().all(|seen| seen.header("if-match").is_none()));
 }
 
 /// A content network that refuses every address: the hub is asked at most once for each read, however many wait for one file, and the error
@@ -397,21 +356,13 @@ fn a_content_network_that_refuses_all_costs_one_question_a_read() {
     for round in 0..20 {
         hub.refuse(HubRoute::Content, 403, "", None, u64::MAX);
         let (before, barrier) = (hub.signatures(), Barrier::new(8));
-        std::thread::scope(|scope| {
-            for reader in 0..8 {
-                let (object, barrier) = (&object, &barrier);
-                scope.spawn(move || {
-                    barrier.wait();
-                    let error = read(object, reader * 100_000, 10_000).expect_err("refused");
-                    assert!(error.to_string().contains("403 AddressRefused"), "{error}");
-                });
-            }
+        in_threads(8, |reader| {
+            barrier.wait();
+            let error = read(&object, reader * 100_000, 10_000).expect_err("refused");
+            says(&error.to_string(), &["403 AddressRefused"]);
         });
         let asked = hub.signatures() - before;
-        assert!(
-            (1..=8).contains(&asked),
-            "round {round}: {asked} for 8 reads"
-        );
+        assert!((1..=8).contains(&asked), "{round}: {asked} for 8 reads");
         hub.answer_right();
         read_right(&object, 0, 300_000, 0);
     }
@@ -546,8 +497,7 @@ fn files_of_a_mirror_are_those_of_the_hub() {
                 tree.open_listed(path, &meta).expect("opened")
             };
             hub.swap("u/r", "dir/b", pattern(0, 999, 1));
-            let error = read(&listed, 0, 1000).expect_err("changed");
-            assert!(matches!(error, SourceError::Changed { .. }), "{error:?}");
+            changed(read(&listed, 0, 1000), "another size");
         }
     }
 }
@@ -566,34 +516,25 @@ fn the_error_of_an_unopenable_tree_has_the_reason() {
          hf://u/r/a/b/ | no object has this prefix | HfFileSystem().ls: hf://u/r/
          hf://u/r/../ | the prefix has |",
     ) {
-        let error = tree(&hub, name, None)
-            .err()
-            .unwrap_or_else(|| panic!("{name} was opened"));
-        assert!(
-            error.why.contains(why) && error.remedy.contains(remedy),
-            "{error}"
-        );
+        let error = refused(tree(&hub, name, None), name);
+        says(&error.why, &[why]);
+        says(&error.remedy, &[remedy]);
     }
     // Its names are for everyone, its files are not.
     let gated = tree(&hub, "hf://u/gated", None).expect("opened");
     assert_eq!(names(&gated, ""), [("a".to_string(), 10)]);
-    let error = gated.open(Path::new("a")).expect_err("refused");
-    assert!(error.to_string().contains("401 GatedRepo"), "{error}");
+    let error = refused(gated.open(Path::new("a")), "a");
+    says(&error.to_string(), &["401 GatedRepo"]);
     // The API fails, or is none.
     hub.refuse(HubRoute::Api, 429, "", None, 2);
     let whole = tree(&hub, "hf://u/r", None).expect("asked again");
     hub.redirect(HubRoute::Api, "https://", 1);
-    let error = whole
-        .list(Path::new("a"), &mut |_| true)
-        .expect_err("a redirect to nowhere");
-    assert!(error.to_string().contains("redirects"), "{error}");
+    let fails = |words: &str| {
+        let error = whole.list(Path::new("a"), &mut |_| true).expect_err(words);
+        says(&error.to_string(), &[words]);
+    };
+    fails("redirects");
     hub.refuse(HubRoute::Api, 200, "", None, 1);
-    let error = whole
-        .list(Path::new("a"), &mut |_| true)
-        .expect_err("no page");
-    assert!(
-        error.to_string().contains("in place of a listing"),
-        "{error}"
-    );
+    fails("in place of a listing");
     assert_eq!(names(&whole, "a"), [("b".to_string(), 10)]);
 }

@@ -5,7 +5,7 @@
 //! Example: a poll with a buffer of 64 KiB is pending; the next one has a buffer of 1,000 bytes; both get the bytes
 //! from the cursor's position on.
 
-use crate::common::{Rng, by, named, opened};
+use crate::common::{Rng, by, named, opened, right, wait_until};
 use foreread::io::ReadCursor;
 use foreread::source::{Mem, SourceError};
 use foreread::{OpenError, Options, ReadError, Reader};
@@ -28,18 +28,13 @@ fn reader() -> Reader {
 #[test]
 fn std_read_goes_through_the_whole_source() {
     let reader = reader();
-    let mut all = Vec::new();
-    assert_eq!(
-        reader.cursor().read_to_end(&mut all).expect("read"),
-        SIZE as usize
-    );
-    testing::check(&all, 0, 0).expect("right bytes");
-    let mut copied = Vec::new();
+    let (mut all, mut copied) = (Vec::new(), Vec::new());
+    let read = reader.cursor().read_to_end(&mut all);
+    assert_eq!(read.expect("read"), SIZE as usize);
+    right(&all, 0, 0);
     let mut cursor = reader.try_clone().expect("a clone").into_cursor();
-    assert_eq!(
-        std::io::copy(&mut cursor, &mut copied).expect("copied"),
-        SIZE
-    );
+    let copy = std::io::copy(&mut cursor, &mut copied);
+    assert_eq!(copy.expect("copied"), SIZE);
     assert_eq!(cursor.position(), SIZE);
     assert_eq!(copied, all);
     assert_eq!(cursor.into_reader().size(), SIZE);
@@ -65,7 +60,7 @@ fn seeks_match_std() {
     }
     let mut buf = [0; 100];
     cursor.read_exact(&mut buf).expect("the tail");
-    testing::check(&buf, SIZE - 100, 0).expect("right bytes");
+    right(&buf, SIZE - 100, 0);
     assert_eq!(cursor.read(&mut buf).expect("the end"), 0);
     cursor.seek(SeekFrom::Current(-50)).expect("inside");
     let error = cursor.read_exact(&mut buf).expect_err("50 are left");
@@ -80,18 +75,11 @@ fn paths_of_any_kind_are_opened() {
     let by_file = Reader::open_file(&odd, options()).expect("any path");
     let by_path = Reader::open(odd.as_path(), options()).expect("a path");
     let by_buf = Reader::open(odd.clone(), options()).expect("a path");
-    assert_eq!(
-        (by_file.size(), by_path.size(), by_buf.size()),
-        (5000, 5000, 5000)
-    );
-    let relative = std::env::current_dir()
-        .expect("a folder")
-        .join("nothing is here");
-    assert!(Reader::open_file(relative, options()).is_err());
-    assert_eq!(
-        foreread::source::FileSource::open(odd.to_str().expect("text")).map(|_| ()),
-        Ok(())
-    );
+    let sizes = [by_file, by_path, by_buf].map(|reader| reader.size());
+    assert_eq!(sizes, [5000; 3]);
+    let here = std::env::current_dir().expect("a folder");
+    assert!(Reader::open_file(here.join("nothing is here"), options()).is_err());
+    assert!(foreread::source::FileSource::open(odd.to_str().expect("text")).is_ok());
 }
 
 #[test]
@@ -160,7 +148,7 @@ mod tasks {
                 Poll::Ready(read) => {
                     let read = read.expect("read");
                     assert!(read > 0, "not the end at {at}");
-                    testing::check(&buf[..read], at, 0).expect("right bytes");
+                    right(&buf[..read], at, 0);
                     assert_eq!(cursor.position(), at + read as u64);
                     return pending;
                 }
@@ -183,10 +171,7 @@ mod tasks {
             }
             pending += read_with_changing_buffers(&mut cursor, &mut rng);
         }
-        assert!(
-            pending > 20,
-            "{pending} polls were pending: the case must occur"
-        );
+        assert!(pending > 20, "{pending} polls were pending");
     }
 
     #[cfg(feature = "futures")]
@@ -205,25 +190,12 @@ mod tasks {
             if n % 2 == 0 {
                 let at = cursor.seek(SeekFrom::Start(n)).expect("inside");
                 cursor.read_exact(&mut buf[..50]).expect("read");
-                testing::check(&buf[..50], at, 0).expect("the bytes of the new place");
+                right(&buf[..50], at, 0);
             }
         }
-        assert!(
-            given_up > 20,
-            "{given_up} reads were given up: the case must occur"
-        );
+        assert!(given_up > 20, "{given_up} reads were given up");
         // No slot is left behind: as many reads as ever fit.
-        for _ in 0..200 {
-            if reader.gauges().reads == 0 {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!(
-            "{} reads are left: {:?}",
-            reader.gauges().reads,
-            reader.gauges()
-        );
+        wait_until("reads are left", || reader.gauges().reads == 0);
     }
 
     #[cfg(feature = "futures")]
@@ -233,22 +205,15 @@ mod tasks {
         let reader = slow();
         pollster::block_on(async {
             let (mut cursor, mut all) = (reader.cursor(), Vec::new());
-            AsyncReadExt::read_to_end(&mut cursor, &mut all)
-                .await
-                .expect("read");
-            assert_eq!(all.len(), SIZE as usize);
-            testing::check(&all, 0, 0).expect("right bytes");
-            assert_eq!(
-                AsyncSeekExt::seek(&mut cursor, SeekFrom::End(-5))
-                    .await
-                    .expect("inside"),
-                SIZE - 5
-            );
+            let read = AsyncReadExt::read_to_end(&mut cursor, &mut all).await;
+            assert_eq!(read.expect("read"), SIZE as usize);
+            right(&all, 0, 0);
+            let sought = AsyncSeekExt::seek(&mut cursor, SeekFrom::End(-5)).await;
+            assert_eq!(sought.expect("inside"), SIZE - 5);
             let mut tail = [0; 5];
-            AsyncReadExt::read_exact(&mut cursor, &mut tail)
-                .await
-                .expect("the tail");
-            testing::check(&tail, SIZE - 5, 0).expect("right bytes");
+            let read = AsyncReadExt::read_exact(&mut cursor, &mut tail).await;
+            read.expect("the tail");
+            right(&tail, SIZE - 5, 0);
         });
     }
 
@@ -265,23 +230,14 @@ mod tasks {
             .map(|n| {
                 let mut cursor = ReadCursor::new(Arc::clone(&reader));
                 runtime.spawn(async move {
-                    let start = n * SIZE / 5;
-                    AsyncSeekExt::seek(&mut cursor, SeekFrom::Start(start))
-                        .await
-                        .expect("inside");
-                    let mut all = Vec::new();
-                    tokio::io::copy(&mut cursor, &mut all)
-                        .await
-                        .expect("copied");
-                    assert_eq!(all.len() as u64, SIZE - start);
-                    testing::check(&all, start, 0).expect("right bytes");
-                    let mut none = [0; 1];
-                    assert_eq!(
-                        AsyncReadExt::read(&mut cursor, &mut none)
-                            .await
-                            .expect("the end"),
-                        0
-                    );
+                    let (start, mut all) = (n * SIZE / 5, Vec::new());
+                    let sought = AsyncSeekExt::seek(&mut cursor, SeekFrom::Start(start)).await;
+                    sought.expect("inside");
+                    let copy = tokio::io::copy(&mut cursor, &mut all).await;
+                    assert_eq!(copy.expect("copied"), SIZE - start);
+                    right(&all, start, 0);
+                    let read = AsyncReadExt::read(&mut cursor, &mut [0; 1]).await;
+                    assert_eq!(read.expect("the end"), 0);
                 })
             })
             .collect();
@@ -308,15 +264,11 @@ mod tasks {
 fn bytes_come_in_a_buffer_of_their_length() {
     let reader = opened(Mem::new(testing::pattern(0, 10_000, 0)), options());
     let got = reader.read_bytes_at(100, 500).expect("read");
-    testing::check(&got, 100, 0).expect("right bytes");
+    right(&got, 100, 0);
     assert_eq!(got.len(), 500);
-    assert_eq!(
-        reader
-            .read_bytes_at(9_990, usize::MAX)
-            .expect("no room for that much is made")
-            .len(),
-        10
-    );
+    // No room for that much is made.
+    let tail = reader.read_bytes_at(9_990, usize::MAX).expect("read");
+    assert_eq!(tail.len(), 10);
     assert!(reader.read_bytes_at(10_000, 5).expect("the end").is_empty());
     let task = pollster::block_on(reader.read_bytes_at_async(100, 500)).expect("read");
     assert_eq!(task, got);

@@ -3,14 +3,17 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{Rng, by, named, opened, plain, quiet, read_and_check, watch};
+use crate::common::{
+    Rng, by, named, opened, plain, quiet, read_and_check, read_right, refused, right, wait_until,
+    watch,
+};
 use foreread::front::FrontErrorKind;
 use foreread::front::nbd::{Listen, NbdSettings, Server, ServerCounts};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Extent, Mem, Nbd, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Call, FaultAction, Faulty, needs, says};
-use served::{Client, MIB, Peer, Running, Served, by_python, has, read, run};
+use served::{Client, MIB, Peer, Running, Served, by_python, has, hello, option_reply, read, run};
 use std::error::Error as _;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -34,31 +37,23 @@ fn large_and_scattered_reads() {
         IoSliceMut::new(&mut b),
         IoSliceMut::new(&mut c),
     ];
-    assert_eq!(
-        source.read_at(&mut bufs, 5).expect("readable"),
-        (70 << 20) + 3
-    );
-    testing::check(&a, 5, 0)
-        .and(testing::check(&c, 8, 0))
-        .expect("right bytes");
+    assert_eq!(source.read_at(&mut bufs, 5), Ok((70 << 20) + 3));
+    right(&a, 5, 0);
+    right(&c, 8, 0);
 }
 
 #[test]
 fn refused_requests_are_answered_and_the_client_continues() {
     let served = Served::new(named(MIB));
     let mut client = served.client();
-    client.send(command::READ, 1, MIB, 1);
-    assert_eq!(client.answer(), (1, errno::EINVAL));
+    assert_eq!(client.asks(command::READ, MIB, 1), errno::EINVAL);
     // The payload of a write is thrown away, whatever its length.
     client.send(command::WRITE, 2, 0, 100_000);
     client.0.write_all(&vec![0xff; 100_000]).expect("sent");
     assert_eq!(client.answer(), (2, errno::EPERM));
-    client.send(99, 3, 0, 0);
-    assert_eq!(client.answer(), (3, errno::EINVAL));
-    client.send(command::FLUSH, 4, 0, 0);
-    assert_eq!(client.answer(), (4, 0));
-    client.send(command::CACHE, 5, 0, MIB as u32);
-    assert_eq!(client.answer(), (5, 0));
+    assert_eq!(client.asks(99, 0, 0), errno::EINVAL);
+    assert_eq!(client.asks(command::FLUSH, 0, 0), 0);
+    assert_eq!(client.asks(command::CACHE, 0, MIB as u32), 0);
     client.reads(6, MIB - 10, 10);
     client.send(command::DISC, 7, 0, 0);
     assert!(client.is_gone());
@@ -85,9 +80,8 @@ fn growth_ends_the_connection() {
             NbdSettings::default(),
         );
         let mut client = served.client();
-        client.send(command::READ, 1, 0, 4096);
-        assert_eq!(client.answer(), (1, 0));
-        testing::check(&client.data(4096), 0, 1).expect("right bytes");
+        assert_eq!(client.asks(command::READ, 0, 4096), 0);
+        right(&client.data(4096), 0, 1);
         if over {
             std::fs::write(file.path(), testing::pattern(0, 2 << 20, 2)).expect("copied over it");
         } else {
@@ -96,20 +90,16 @@ fn growth_ends_the_connection() {
                 .expect("appended");
         }
         for offset in [500_000, 0] {
-            client.send(command::READ, 2, offset, 4096);
-            assert_eq!(
-                client.answer(),
-                (2, if appending { 0 } else { errno::ESHUTDOWN }),
-                "{over} {offset}"
-            );
+            let error = if appending { 0 } else { errno::ESHUTDOWN };
+            assert_eq!(client.asks(command::READ, offset, 4096), error, "{over}");
             if appending {
-                testing::check(&client.data(4096), offset, 1).expect("right bytes");
+                right(&client.data(4096), offset, 1);
             }
         }
         let (version, size) = if over { (2, 2 * MIB) } else { (1, MIB + 4096) };
         let source = Nbd::open(&served.uri()).expect("connected");
         assert_eq!(source.size(), size, "a new connection gets the new size");
-        testing::check(&read(&source, 500_000, 4096), 500_000, version).expect("right bytes");
+        read_right(&source, 500_000, 4096, version);
     }
 }
 
@@ -159,12 +149,10 @@ fn a_server_that_died_is_connected_to_again() {
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
     read_and_check(&reader, &mut buf, 0, 0);
     let server = start();
-    let until = Instant::now() + Duration::from_secs(20);
-    while reader.read_at(&mut buf, 2 * MIB).is_err() {
-        assert!(Instant::now() < until, "it has come back, and is not read");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    testing::check(&buf, 2 * MIB, 0).expect("right bytes");
+    wait_until("it has come back, and is not read", || {
+        reader.read_at(&mut buf, 2 * MIB).is_ok()
+    });
+    right(&buf, 2 * MIB, 0);
     // Restarted in less time than a read waits: no read fails.
     drop(server);
     let server = std::thread::scope(|scope| {
@@ -193,23 +181,15 @@ fn an_error_in_the_middle_of_an_answer_hangs_up() {
     let reader = plain(Arc::new(source));
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
-    client.send(command::READ, 1, 5 * MIB, 4096);
-    assert_eq!(
-        client.answer(),
-        (1, errno::EIO),
-        "an error at the start is reported"
-    );
-    client.send(command::READ, 2, 3 * MIB, 2 << 20);
-    assert_eq!(client.answer(), (2, 0));
+    let error = client.asks(command::READ, 5 * MIB, 4096);
+    assert_eq!(error, errno::EIO, "an error at the start is reported");
+    assert_eq!(client.asks(command::READ, 3 * MIB, 2 << 20), 0);
     let mut all = Vec::new();
     let ended = client.0.read_to_end(&mut all);
     assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset));
-    assert!(
-        all.len() as u64 <= MIB,
-        "{} bytes of what could not be read",
-        all.len()
-    );
-    testing::check(&all, 3 * MIB, 0).expect("right bytes");
+    let len = all.len() as u64;
+    assert!(len <= MIB, "{len} bytes of what could not be read");
+    right(&all, 3 * MIB, 0);
 }
 
 /// Half a greeting, half a request, silence, garbage, and an answer that is not taken: each loses its own connection,
@@ -224,13 +204,9 @@ fn bad_clients_lose_their_connection_and_no_other() {
     let reader = opened(named(64 * MIB), Options::default());
     let served = Served::of(reader, settings);
     let mut good = served.client();
-    let connect = || UnixStream::connect(served.path()).expect("connected");
     let mut bad: Vec<Client> = Vec::new();
     for bytes in [&[][..], &[0, 0], &[0, 0, 0, 9], &[0xff; 64]] {
-        let mut stream = connect();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("a socket");
+        let mut stream = served.connect();
         stream.read_exact(&mut [0; 18]).expect("a greeting");
         stream.write_all(bytes).expect("sent");
         bad.push(Client(stream));
@@ -266,36 +242,23 @@ fn one_client_too_many_is_refused() {
         },
     );
     let (mut one, two) = (served.client(), served.client());
-    let mut third = Client(UnixStream::connect(served.path()).expect("connected"));
-    third
-        .0
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("a socket");
-    assert!(third.is_gone());
+    assert!(Client(served.connect()).is_gone());
     assert_eq!((served.counts)().turned_away, 1);
     drop(two);
     served.wait_for(1);
     let _again = served.client();
-    one.send(command::READ, 1, 0, 1);
-    assert_eq!(one.answer(), (1, 0));
+    one.reads(1, 0, 1);
 }
 
 #[test]
 fn a_socket_is_private_and_replaces_no_other() {
     let served = Served::new(named(MIB));
-    let mode = std::fs::metadata(served.path())
-        .expect("there")
-        .permissions()
-        .mode();
-    assert_eq!(mode & 0o777, 0o600);
+    let meta = std::fs::metadata(served.path()).expect("there");
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
     let again = |path: &Path| {
         let reader = opened(named(MIB), Options::default());
-        Server::bind(
-            &[Listen::Unix(path.to_path_buf())],
-            reader,
-            NbdSettings::default(),
-        )
-        .map(drop)
+        let place = Listen::Unix(path.to_path_buf());
+        Server::bind(&[place], reader, NbdSettings::default()).map(drop)
     };
     let error = again(&served.path()).expect_err("taken");
     let cause = error
@@ -306,30 +269,20 @@ fn a_socket_is_private_and_replaces_no_other() {
         (error.kind, cause),
         (FrontErrorKind::Address, Some(std::io::ErrorKind::AddrInUse))
     );
-    let error = error.to_string();
-    assert!(
-        error.contains("in use")
-            && error.ends_with("; stop the server that uses this address, or use another address")
-    );
+    let remedy = "; stop the server that uses this address, or use another address";
+    says(&error.to_string(), &["in use", remedy]);
     let file = served.dir.path().join("file");
     std::fs::write(&file, b"precious").expect("written");
-    assert!(
-        again(&file)
-            .expect_err("a file")
-            .to_string()
-            .ends_with("it is not a socket; use another path")
-    );
+    let error = again(&file).expect_err("a file").to_string();
+    says(&error, &["it is not a socket; use another path"]);
     assert_eq!(std::fs::read(&file).expect("still there"), b"precious");
     // What a killed server left may be replaced, and what a server made goes with it.
     let stale = served.dir.path().join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
     again(&stale).expect("replaced");
     assert!(!stale.exists());
-    assert_eq!(
-        std::fs::read_dir(served.dir.path()).expect("there").count(),
-        2,
-        "no hidden directory is left"
-    );
+    let left = std::fs::read_dir(served.dir.path()).expect("there");
+    assert_eq!(left.count(), 2, "no hidden directory is left");
 }
 
 /// Another size is another version, until it is accepted.
@@ -348,7 +301,7 @@ fn a_server_that_comes_back_larger_is_a_change() {
     let _second = mortal(&path, 2 * MIB);
     fails("the export now has 2097152 bytes, but had 1048576 before");
     assert_eq!(source.accept(), 2 * MIB);
-    testing::check(&read(&source, MIB, 100), MIB, 0).expect("right bytes");
+    read_right(&source, MIB, 100, 0);
 }
 
 /// A server that answers wrongly loses its connection, and gives never a wrong byte.
@@ -358,15 +311,12 @@ fn a_server_that_answers_wrongly_is_left() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-    let [magic, option, reply] =
-        [wire::MAGIC, wire::OPTION_MAGIC, wire::OPTION_REPLY_MAGIC].map(u64::to_be_bytes);
-    // The last one is an answer of 4 GiB.
-    let of_4_gib = [&[0, 3][..], &reply, &[0, 0, 0, 7, 0, 0, 0, 3], &[0xff; 4]].concat();
-    let wrong_answers = [
-        b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec(),
-        [&magic[..], &option, &[0, 0]].concat(),
-        [&magic[..], &option, &of_4_gib].concat(),
-    ];
+    let too_old = [&hello()[..16], &[0, 0]].concat();
+    let mut of_4_gib = [hello(), option_reply(7, 3, &[])].concat();
+    let len = of_4_gib.len() - 4;
+    of_4_gib[len..].fill(0xff);
+    let ssh = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec();
+    let wrong_answers = [ssh, too_old, of_4_gib];
     let expected = [
         "not a newstyle NBD server",
         "too old",
@@ -381,10 +331,8 @@ fn a_server_that_answers_wrongly_is_left() {
         }
     });
     for why in expected {
-        let error = Nbd::open(&format!("nbd+unix:///?socket={}", path.display()))
-            .map(drop)
-            .expect_err("a lie");
-        assert!(error.to_string().contains(why), "{error}");
+        let lie = Nbd::open(&format!("nbd+unix:///?socket={}", path.display()));
+        says(&refused(lie, why).to_string(), &[why]);
     }
     server.join().expect("no panic");
 }
@@ -404,10 +352,8 @@ fn an_answer_has_the_requested_length() {
     let mut at = 0;
     while at < size {
         let len = (1 + rng.below(150_000)).min(size - at);
-        client.send(command::READ, at, at, len as u32);
-        assert_eq!(client.answer(), (at, 0));
         // As many bytes as were asked for, or the next answer would not be one.
-        testing::check(&client.data(len as usize), at, 0).expect("right bytes");
+        client.reads(at, at, len as u32);
         at += len;
     }
 }
@@ -439,12 +385,6 @@ fn each_client_has_its_own_window() {
     );
 }
 
-/// How a server greets.
-fn hello() -> Vec<u8> {
-    let [magic, options] = [wire::MAGIC, wire::OPTION_MAGIC].map(u64::to_be_bytes);
-    [&magic[..], &options, &[0, 3]].concat()
-}
-
 /// The handshake of a server by hand, with an export of 16 MiB. Gives the first request.
 fn first_request(stream: &mut UnixStream) -> wire::Request {
     stream.write_all(&hello()).expect("sent");
@@ -455,15 +395,10 @@ fn first_request(stream: &mut UnixStream) -> wire::Request {
     stream.read_exact(&mut data).expect("its data");
     let flags = wire::transmission::HAS_FLAGS | wire::transmission::READ_ONLY;
     let export = [&[0, 0][..], &(16 * MIB).to_be_bytes(), &flags.to_be_bytes()].concat();
-    let mut reply = Vec::new();
     for (kind, data) in [(wire::reply::INFO, &export[..]), (wire::reply::ACK, &[])] {
-        reply.extend(wire::OPTION_REPLY_MAGIC.to_be_bytes());
-        reply.extend(wire::option::GO.to_be_bytes());
-        reply.extend(kind.to_be_bytes());
-        reply.extend((data.len() as u32).to_be_bytes());
-        reply.extend(data);
+        let reply = option_reply(wire::option::GO, kind, data);
+        stream.write_all(&reply).expect("sent");
     }
-    stream.write_all(&reply).expect("sent");
     let mut bytes = [0; wire::Request::BYTES];
     stream.read_exact(&mut bytes).expect("a request");
     wire::Request::parse(&bytes).expect("a request")
@@ -490,10 +425,7 @@ fn a_large_answer_that_makes_progress_is_not_ended() {
     });
     let uri = format!("nbd+unix:///?socket={}", path.display());
     let source = Nbd::open_within(&uri, Duration::from_millis(240)).expect("connected");
-    let mut buf = vec![0; 4 << 20];
-    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 4096);
-    assert_eq!(read.expect("it goes on coming"), 4 << 20);
-    testing::check(&buf, 4096, 0).expect("right bytes");
+    read_right(&source, 4096, 4 << 20, 0);
 }
 
 /// A server whose answer goes on byte by byte, never silent for long: the read ends, and so does the handshake.
@@ -527,20 +459,14 @@ fn an_answer_that_dribbles_ends() {
     });
     let uri = format!("nbd+unix:///?socket={}", path.display());
     let begun = Instant::now();
-    let error = Nbd::open_within(&uri, silence)
-        .map(drop)
-        .expect_err("a greeting of a second")
-        .to_string();
-    assert!(error.contains("within the time limit"), "{error}");
+    let error = refused(Nbd::open_within(&uri, silence), "a greeting of a second");
+    says(&error.to_string(), &["within the time limit"]);
     let nbd = Nbd::open_within(&uri, silence).expect("connected");
     let read = nbd.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 0);
     let error = read.expect_err("an answer of three minutes").to_string();
-    assert!(error.contains("within the time limit"), "{error}");
-    assert!(
-        begun.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        begun.elapsed()
-    );
+    says(&error, &["within the time limit"]);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 // ---- other people's programs ----
@@ -553,7 +479,7 @@ fn libnbd_and_qemu_read_the_right_bytes_from_us() {
     let copied = |what: &str| {
         let bytes = std::fs::read(&copy).expect("copied");
         assert_eq!(bytes.len() as u64, 24 * MIB, "{what}");
-        testing::check(&bytes, 0, 0).expect(what);
+        right(&bytes, 0, 0);
         std::fs::remove_file(&copy).expect("removed");
     };
     let target = copy.to_str().expect("UTF-8");

@@ -1,9 +1,11 @@
 //! Tests of the NBD source's TLS: with servers of other projects, hostile servers and networks, and invalid certificates.
 
-use crate::common::nbd::{MIB, Peer, Running, Served, has, read};
+use crate::common::nbd::{MIB, Peer, Running, Served, has, hello, option_reply, read};
 use crate::common::tls::{Certificates, option};
-use crate::common::{Rng, named, opened, quiet, read_and_check, watch};
-use foreread::front::nbd::{Listen, NbdSettings, NbdTls};
+use crate::common::{
+    Rng, in_threads, named, opened, quiet, read_and_check, read_right, wait_until, watch,
+};
+use foreread::front::nbd::{Listen, NbdSettings};
 use foreread::nbd::wire;
 use foreread::source::{Nbd, Source, SourceOpenError};
 use foreread::{ErrorKind, Options, Reader};
@@ -12,7 +14,7 @@ use std::io::{IoSliceMut, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What must never go over the network in plain text.
 const EXPORT: &str = "canary-export";
@@ -21,7 +23,7 @@ const CLOSED: &str = "1";
 
 fn settings(certificates: &Certificates, verify: bool) -> NbdSettings {
     NbdSettings {
-        tls: Some(NbdTls::load(certificates.path(), verify).expect("loaded")),
+        tls: Some(certificates.server(verify)),
         export: EXPORT.to_string(),
         ..NbdSettings::default()
     }
@@ -86,7 +88,7 @@ fn nbdkit_and_qemu_nbd_with_tls_are_sources() {
         }
         quiet(&reader);
         let source = Nbd::open(&name).expect("connected");
-        testing::check(&read(&source, 12_345, 9 << 20), 12_345, 0).expect("right bytes");
+        read_right(&source, 12_345, 9 << 20, 0);
         // A server that requires TLS, asked without.
         let plain = format!("nbd+unix:///{EXPORT}?socket={}", peer.socket().display());
         refused(&plain, &["requires TLS", "; write nbds://"]);
@@ -108,16 +110,11 @@ fn every_byte_is_the_source_s_for_many_threads_over_tcp() {
     let by_name = address.replace("127.0.0.1", "localhost") + &format!("?tls-certificates={dir}");
     let source = Nbd::open(&by_name).expect("connected");
     assert_eq!(source.size(), 16 * MIB + 13);
-    std::thread::scope(|scope| {
-        for seed in 0..8 {
-            let source = &source;
-            scope.spawn(move || {
-                let mut rng = Rng(seed);
-                for _ in 0..100 {
-                    let (offset, len) = (rng.below(16 * MIB), 1 + rng.below(600_000) as usize);
-                    testing::check(&read(source, offset, len), offset, 0).expect("right bytes");
-                }
-            });
+    in_threads(8, |seed| {
+        let mut rng = Rng(seed);
+        for _ in 0..100 {
+            let (offset, len) = (rng.below(16 * MIB), 1 + rng.below(600_000) as usize);
+            read_right(&source, offset, len, 0);
         }
     });
     assert!(read(&source, 16 * MIB + 13, 10).is_empty());
@@ -125,7 +122,7 @@ fn every_byte_is_the_source_s_for_many_threads_over_tcp() {
     refused(&by_address, &["another name", "tls-hostname"]);
     for terms in ["tls-hostname=localhost", "tls-verify-peer=0"] {
         let source = Nbd::open(&format!("{by_address}&{terms}")).expect("connected");
-        testing::check(&read(&source, MIB, 4096), MIB, 0).expect("right bytes");
+        read_right(&source, MIB, 4096, 0);
     }
 }
 
@@ -154,8 +151,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     let error = refused(&at("localhost", bare.path()), &["ca-cert.pem"]);
     assert!(error.why.contains("authority"), "{error}");
     // A client of another authority, and one without a certificate.
-    let wrong = others.only(&["client-cert.pem", "client-key.pem"]);
-    std::fs::copy(own.join("ca-cert.pem"), wrong.path().join("ca-cert.pem")).expect("copied");
+    let wrong = certificates.with_client_of(&others);
     let none = certificates.only(&["ca-cert.pem"]);
     for dir in [wrong.path(), none.path()] {
         let error = refused(
@@ -174,11 +170,8 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
         &at("localhost", half.path()),
         &["client-key.pem", "neither"],
     );
-    std::fs::copy(
-        own.join("server-key.pem"),
-        half.path().join("client-key.pem"),
-    )
-    .expect("copied");
+    let key = half.path().join("client-key.pem");
+    std::fs::copy(own.join("server-key.pem"), key).expect("copied");
     refused(&at("localhost", half.path()), &["client-key.pem"]);
     std::fs::write(none.path().join("ca-cert.pem"), "no certificate").expect("written");
     refused(
@@ -193,7 +186,7 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     let lax = served(&certificates, false);
     let any = uri(&lax.path(), "disks.example", bare.path()) + "&tls-verify-peer=0";
     let source = Nbd::open(&any).expect("connected");
-    testing::check(&read(&source, 5, 4096), 5, 0).expect("right bytes");
+    read_right(&source, 5, 4096, 0);
 }
 
 /// A server's certificate that was revoked, has expired, or is not valid yet.
@@ -201,11 +194,6 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
 fn certificates_have_their_time() {
     needs!(let certificates = Certificates::new());
     needs!(has("nbdkit", "nbdkit"));
-    let dates = |from: &str, to: &str| {
-        let name = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n";
-        let times = format!("activation_date = {from:?}\nexpiration_date = {to:?}\n");
-        certificates.issue("server", &format!("{name}{times}"));
-    };
     let credentials = format!("--tls-certificates={}", certificates.path().display());
     let start = || bare(&["--tls=require", &credentials]);
     let at = |peer: &Peer, host: &str| uri(&peer.socket(), host, certificates.path());
@@ -225,7 +213,7 @@ fn certificates_have_their_time() {
         &["no valid revocation list", "certtool --generate-crl"],
     );
     std::fs::remove_file(certificates.path().join("ca-crl.pem")).expect("removed");
-    dates("2020-01-01 00:00:00 UTC", "2021-01-01 00:00:00 UTC");
+    certificates.issue_server_of("2020-01-01 00:00:00 UTC", "2021-01-01 00:00:00 UTC");
     let peer = start();
     for host in ["localhost", ""] {
         refused(
@@ -233,7 +221,7 @@ fn certificates_have_their_time() {
             &["has expired", "have a new certificate issued"],
         );
     }
-    dates("2040-01-01 00:00:00 UTC", "2041-01-01 00:00:00 UTC");
+    certificates.issue_server_of("2040-01-01 00:00:00 UTC", "2041-01-01 00:00:00 UTC");
     refused(&at(&start(), "localhost"), &["not valid yet", "the clock"]);
 }
 
@@ -263,16 +251,10 @@ fn keys_agreed_on_beforehand_are_refused_by_name() {
 /// A server by hand, for one client after another. What each of them has sent.
 fn by_hand(path: &Path, answers: Vec<Vec<u8>>) -> JoinHandle<Vec<Vec<u8>>> {
     let listener = UnixListener::bind(path).expect("a socket");
-    let hello = [
-        &wire::MAGIC.to_be_bytes()[..],
-        &wire::OPTION_MAGIC.to_be_bytes(),
-        &[0, 3],
-    ]
-    .concat();
     std::thread::spawn(move || {
         let serve = |answer: Vec<u8>| {
             let (mut stream, _) = listener.accept().expect("a client");
-            stream.write_all(&hello).expect("sent");
+            stream.write_all(&hello()).expect("sent");
             let mut sent = vec![0; 4 + 16];
             stream
                 .read_exact(&mut sent)
@@ -287,16 +269,6 @@ fn by_hand(path: &Path, answers: Vec<Vec<u8>>) -> JoinHandle<Vec<Vec<u8>>> {
     })
 }
 
-fn answer(number: u32, kind: u32, data: &[u8]) -> Vec<u8> {
-    let head = [
-        &wire::OPTION_REPLY_MAGIC.to_be_bytes()[..],
-        &number.to_be_bytes(),
-        &kind.to_be_bytes(),
-        &(data.len() as u32).to_be_bytes(),
-    ];
-    [&head.concat(), data].concat()
-}
-
 /// A server without TLS, and a machine in between that says so, or goes on in plain text: no name, no request, no byte is exchanged.
 #[test]
 fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
@@ -305,8 +277,8 @@ fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
     let export = [&[0, 0][..], &MIB.to_be_bytes(), &[0, 1]].concat();
-    let go = |kind, data: &[u8]| answer(wire::option::GO, kind, data);
-    let starttls = |kind, data: &[u8]| answer(wire::option::STARTTLS, kind, data);
+    let go = |kind, data: &[u8]| option_reply(wire::option::GO, kind, data);
+    let starttls = |kind, data: &[u8]| option_reply(wire::option::STARTTLS, kind, data);
     let plain = [go(3, &export), go(1, &[])].concat();
     let ack = starttls(wire::reply::ACK, &[]);
     let answers: [(Vec<u8>, &str); 8] = [
@@ -372,20 +344,14 @@ fn a_server_that_comes_back_is_the_same_or_is_not_read() {
         server = Some(start(settings));
     };
     let source = Nbd::open(&uri(&path, "localhost", certificates.path())).expect("connected");
-    let check = |at: u64| testing::check(&read(&source, at, 4096), at, 0).expect("right bytes");
+    let check = |at: u64| read_right(&source, at, 4096, 0);
+    let tried = || source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0);
     // The pause before another try may be over or not; in the end the reason is the last server's.
     let fails = |word: &str| {
-        let until = Instant::now() + Duration::from_secs(20);
-        loop {
-            let error = source
-                .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
-                .expect_err("not that server")
-                .to_string();
-            if error.contains(word) {
-                return;
-            }
-            assert!(Instant::now() < until, "{word:?} is not in: {error}");
-        }
+        wait_until(word, || {
+            let error = tried().expect_err("not that server");
+            error.to_string().contains(word)
+        });
     };
     check(0);
     restart(settings(&certificates, true));
@@ -399,13 +365,7 @@ fn a_server_that_comes_back_is_the_same_or_is_not_read() {
     restart(settings(&others, false));
     fails("not from a trusted authority");
     restart(settings(&certificates, true));
-    let until = Instant::now() + Duration::from_secs(20);
-    while source
-        .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
-        .is_err()
-    {
-        assert!(Instant::now() < until, "it has come back, and is not read");
-    }
+    wait_until("it has come back, and is not read", || tried().is_ok());
     check(2 * MIB);
 }
 
@@ -475,7 +435,7 @@ fn a_handshake_that_is_cut_or_changed_is_an_error() {
             let network = scope.spawn(|| between(&listener, &to, tampering));
             let opened = Nbd::open_within(name.as_str(), silence);
             if let Ok(source) = &opened {
-                testing::check(&read(source, 0, 10), 0, 0).expect("right bytes");
+                read_right(source, 0, 10, 0);
             }
             let opened = opened.map(drop);
             let (passed, sent) = network.join().expect("no panic");

@@ -4,7 +4,7 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{by, named, opened, plain};
+use crate::common::{by, in_threads, named, opened, plain, wait_until};
 use foreread::front::nbd::NbdSettings;
 use foreread::nbd::wire::command;
 use foreread::source::Mem;
@@ -17,15 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether it comes true within 20 s.
-fn comes(is: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !is() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    is()
-}
-
 /// A source of which reads from `from` on end when `many` of them have begun, and how many have.
 fn meeting(many: u64, from: u64) -> (Mem, Arc<AtomicU64>) {
     let begun = Arc::new(AtomicU64::new(0));
@@ -33,7 +24,8 @@ fn meeting(many: u64, from: u64) -> (Mem, Arc<AtomicU64>) {
     let slow = Mem::generated(64 * MIB, move |offset, buf| {
         if offset >= from {
             count.fetch_add(1, Ordering::SeqCst);
-            comes(|| count.load(Ordering::SeqCst) >= many);
+            let all = || count.load(Ordering::SeqCst) >= many;
+            wait_until("they are not all under way", all);
         }
         testing::fill(buf, offset, 0);
     });
@@ -49,15 +41,11 @@ fn what_comes_during_a_miss_is_taken() {
     let mut client = served.client();
     for cookie in 0..9 {
         client.send(command::READ, cookie, cookie * MIB, 4096);
-        assert!(
-            comes(|| begun.load(Ordering::SeqCst) > cookie),
-            "request {cookie} waits for those before it"
-        );
+        let has_begun = || begun.load(Ordering::SeqCst) > cookie;
+        wait_until("a request waits for those before it", has_begun);
     }
     for _ in 0..9 {
-        let (cookie, error) = client.answer();
-        assert_eq!(error, 0);
-        testing::check(&client.data(4096), cookie * MIB, 0).expect("right bytes");
+        client.takes(4096, |cookie| cookie * MIB);
     }
 }
 
@@ -85,24 +73,15 @@ fn slow_clients_delay_no_other() {
         other.reads(cookie, 9 * MIB + cookie * 4096, 4096);
     }
     for (client, place) in misses.iter_mut().zip(32..) {
-        assert_eq!(client.answer(), (1, 0));
-        testing::check(&client.data(4096), place * MIB, 0).expect("right bytes");
+        assert_eq!(client.takes(4096, |_| place * MIB), 1);
     }
     assert_eq!(waiting.load(Ordering::SeqCst), 16, "all at once");
     for client in &mut halves {
         client.0.write_all(&half[13..]).expect("sent");
-        assert_eq!(client.answer(), (7, 0));
-        testing::check(&client.data(4096), 0, 0).expect("right bytes");
+        assert_eq!(client.takes(4096, |_| 0), 7);
     }
     for client in &mut full {
-        let mut cookies: Vec<u64> = (0..4)
-            .map(|_| {
-                let (cookie, error) = client.answer();
-                assert_eq!(error, 0);
-                testing::check(&client.data(8 << 20), 0, 0).expect("right bytes");
-                cookie
-            })
-            .collect();
+        let mut cookies = [(); 4].map(|()| client.takes(8 << 20, |_| 0));
         cookies.sort_unstable();
         assert_eq!(cookies, [0, 1, 2, 3]);
     }
@@ -132,34 +111,25 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     for client in &mut slow {
         (0..20).for_each(|cookie| client.send(command::READ, cookie, cookie * MIB, 1 << 20));
     }
-    assert!(
-        comes(|| (served.counts)().reread_bytes > 0),
-        "{:?}",
-        (served.counts)()
-    );
+    wait_until("none was dropped", || (served.counts)().reread_bytes > 0);
     let mut took = Vec::new();
     for cookie in 0..400 {
         let begun = Instant::now();
         good.reads(cookie, cookie * 4096, 4096);
         took.push(begun.elapsed());
         let counts = (served.counts)();
-        assert!(
-            counts.threads <= slow_clients + 1 + u64::from(HELPERS),
-            "{counts:?}"
-        );
-        assert!(counts.owed_bytes <= OWED, "{counts:?}");
+        let most = slow_clients + 1 + u64::from(HELPERS);
+        let is_within = counts.threads <= most && counts.owed_bytes <= OWED;
+        assert!(is_within, "{counts:?}");
     }
     took.sort_unstable();
-    println!(
-        "{slow_clients} slow clients: p99 {:?}, longest {:?}; {:?}",
-        took[395],
-        took[399],
-        (served.counts)()
-    );
+    let counts = (served.counts)();
+    let (p99, longest) = (took[395], took[399]);
+    println!("{slow_clients} slow clients: p99 {p99:?}, longest {longest:?}; {counts:?}");
+    let threads = counts.threads;
     assert!(
-        (served.counts)().threads > slow_clients,
-        "each waits for its client: {:?}",
-        (served.counts)()
+        threads > slow_clients,
+        "each waits for its client: {threads}"
     );
     if slow_clients > 40 {
         return;
@@ -167,16 +137,10 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     // What was let go of is read again, whole.
     for client in &mut slow {
         for _ in 0..20 {
-            let (cookie, error) = client.answer();
-            assert_eq!(error, 0);
-            testing::check(&client.data(1 << 20), cookie * MIB, 0).expect("right bytes");
+            client.takes(1 << 20, |cookie| cookie * MIB);
         }
     }
-    assert!(
-        comes(|| (served.counts)().owed_bytes == 0),
-        "{:?}",
-        (served.counts)()
-    );
+    wait_until("bytes are still owed", || (served.counts)().owed_bytes == 0);
 }
 
 /// A request, a payload or an answer that goes on byte by byte has the time of one that is silent: none may keep a thread
@@ -204,12 +168,7 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
         })
     };
     let head = |command, len| request(command, 7, 0, len);
-    let (mut half, mut write, mut full, mut other) = (
-        served.client(),
-        served.client(),
-        served.client(),
-        served.client(),
-    );
+    let [mut half, mut write, mut full, mut other] = [(); 4].map(|()| served.client());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert!(
@@ -252,17 +211,10 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
     let meter = reader.meter();
     let served = Served::of(reader, NbdSettings::default());
     let mut idle: Vec<Client> = (0..64).map(|_| served.client()).collect();
-    std::thread::scope(|scope| {
-        for me in 0..16_u64 {
-            let mut client = served.client();
-            scope.spawn(move || {
-                for i in 0..256_u64 {
-                    let offset = me * 4 * MIB + i * 16_384;
-                    client.send(command::READ, i, offset, 16_384);
-                    assert_eq!(client.answer(), (i, 0));
-                    testing::check(&client.data(16_384), offset, 0).expect("right bytes");
-                }
-            });
+    in_threads(16, |me| {
+        let mut client = served.client();
+        for i in 0..256 {
+            client.reads(i, me * 4 * MIB + i * 16_384, 16_384);
         }
     });
     let counts = (served.counts)();
@@ -271,11 +223,8 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
         (64 * MIB, 0, 0)
     );
     // The cache, and one fetch in flight for each active client.
-    assert!(
-        meter.held_bytes() <= 2 * (4 + 16) * MIB,
-        "{} bytes",
-        meter.held_bytes()
-    );
+    let held = meter.held_bytes();
+    assert!(held <= 2 * (4 + 16) * MIB, "{held} bytes");
     for client in &mut idle {
         client.reads(1, 5, 10);
     }
@@ -316,14 +265,10 @@ fn nothing_is_kept_of_a_server_that_is_gone() {
     let reader = Reader::open(source, Options::default()).expect("opened");
     let served = Served::of(reader, NbdSettings::default());
     let mut clients: Vec<Client> = (0..4).map(|_| served.client()).collect();
-    clients[1].send(command::READ, 1, 0, 4096);
-    assert_eq!(clients[1].answer(), (1, 0));
+    assert_eq!(clients[1].asks(command::READ, 0, 4096), 0);
     clients[2].0.write_all(&[0x25, 0x60]).expect("sent");
     clients[3].send(command::READ, 1, 0, 32 << 20);
-    let _greeted = UnixStream::connect(served.path()).expect("connected");
+    let _greeted = served.connect();
     drop(served);
-    assert!(
-        comes(|| weak.upgrade().is_none()),
-        "the source is still open"
-    );
+    wait_until("the source is still open", || weak.upgrade().is_none());
 }

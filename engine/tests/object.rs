@@ -2,13 +2,13 @@
 //! `stores.rs` tests the wrong answers that every store may give.
 
 use crate::common::{
-    Rng, by, named, opened, plain, quiet, read_and_check, read_source as read, short_settings,
-    watch,
+    Rng, by, changed, named, opened, plain, quiet, read_and_check, read_right, read_source as read,
+    refused, short_settings, wait_until, watch,
 };
 use foreread::source::object::{Object, ObjectSettings};
-use foreread::source::{self, Mem, Source, SourceError};
+use foreread::source::{self, Mem, Source};
 use foreread::{Options, ReadError, Reader};
-use foreread_testing::{self as testing, Lie, Link, RangeServer};
+use foreread_testing::{self as testing, Lie, Link, RangeServer, says};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,23 +49,6 @@ fn of_version(size: u64, version: u16) -> Mem {
     Mem::generated(size, move |at, buf| testing::fill(buf, at, version))
 }
 
-/// It is an error that says that the object has changed.
-fn changed<T: std::fmt::Debug>(read: Result<T, SourceError>, what: &str) {
-    assert!(
-        matches!(read, Err(SourceError::Changed { .. })),
-        "{what}: {read:?}"
-    );
-}
-
-fn read_right(source: &impl Source, offset: u64, len: usize) {
-    let bytes = read(source, offset, len).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(
-        bytes.len(),
-        len.min(source.size().saturating_sub(offset) as usize)
-    );
-    testing::check(&bytes, offset, 0).unwrap_or_else(|wrong| panic!("{len} at {offset}: {wrong}"));
-}
-
 /// A server that looks at no condition answers 416 for a part beyond the new end. That is a change, and nothing cached of the
 /// old object is served after it; an object of the same length or longer that answers so is only wrong.
 #[test]
@@ -78,13 +61,9 @@ fn an_object_that_shrank_has_changed() {
         let mut buf = vec![0; 4096];
         read_and_check(&reader, &mut buf, 0, 1);
         server.replace(Mem::new(testing::pattern(0, 10_000, 2)), None, date);
-        let error = reader
-            .read_at(&mut buf, 500_000)
-            .expect_err("it has changed");
-        assert!(
-            matches!(error, ReadError::Changed { .. }),
-            "{date:?}: {error}"
-        );
+        let error = reader.read_at(&mut buf, 500_000).expect_err("changed");
+        let is_change = matches!(error, ReadError::Changed { .. });
+        assert!(is_change, "{date:?}: {error}");
         assert_eq!(
             (reader.size(), reader.read_at(&mut buf, 500_000)),
             (10_000, Ok(0))
@@ -119,9 +98,9 @@ fn a_close_ends_requests_that_nothing_needs() {
     }
     reader.prefetch(MIB..9 * MIB).expect("taken");
     // Only the two that get no answer are left.
-    while reader.gauges().running_fetches > 2 || reader.gauges().queued_fetches > 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the others end", || {
+        reader.gauges().running_fetches <= 2 && reader.gauges().queued_fetches == 0
+    });
     assert!(reader.gauges().running_fetches > 0);
     drop(reader);
     quiet(&idle);
@@ -177,17 +156,10 @@ fn short_requests_are_more_at_once() {
                 .prefetch(n * 8 * MIB..n * 8 * MIB + len)
                 .expect("taken");
         }
-        while reader.gauges().running_fetches < at_once {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(
-            (
-                reader.gauges().running_fetches,
-                reader.gauges().queued_fetches
-            ),
-            (at_once, 0),
-            "{len}"
-        );
+        let running = || reader.gauges().running_fetches;
+        wait_until("as many run", || running() >= at_once);
+        let queued = reader.gauges().queued_fetches;
+        assert_eq!((running(), queued), (at_once, 0), "{len}");
         server.honest();
     }
 }
@@ -197,14 +169,11 @@ fn short_requests_are_more_at_once() {
 fn connections_are_shared_by_all_objects_of_a_process() {
     let server = serve(MIB);
     for _ in 0..20 {
-        read_right(&open(&server), 500_000, 1000);
+        read_right(&open(&server), 500_000, 1000, 0);
     }
     // An idle connection and a new one may race for a request.
-    assert!(
-        server.connections() <= 10,
-        "{} for 40 requests",
-        server.connections()
-    );
+    let connections = server.connections();
+    assert!(connections <= 10, "{connections} for 40 requests");
 }
 
 /// Every request names its range and its version, and one that fails too often fails its read alone.
@@ -215,12 +184,10 @@ fn repeated_failures_are_an_error_and_the_next_read_starts_clean() {
     server.lie(Lie::Status(503, None), 3);
     let line = read(&object, 4096, 50_000).expect_err("too often");
     let line = line.to_string();
-    assert!(
-        line.starts_with("http://127.0.0.1:") && !line.contains('\n'),
-        "{line}"
-    );
+    let is_line = line.starts_with("http://127.0.0.1:") && !line.contains('\n');
+    assert!(is_line, "{line}");
     assert_eq!(object.asked().retries, 2);
-    read_right(&object, 4096, 50_000);
+    read_right(&object, 4096, 50_000, 0);
     let seen = server.seen();
     assert!(seen.iter().all(|seen| seen.range().is_some()));
     let mut conditions = seen[1..].iter().map(|seen| seen.header("if-match"));
@@ -232,16 +199,14 @@ fn a_broken_body_is_continued_after_the_received_bytes() {
     let server = serve(MIB);
     let object = open(&server);
     server.lie(Lie::Close(20_000), 1);
-    read_right(&object, 0, 50_000);
-    let ranges: Vec<_> = server
-        .seen()
-        .into_iter()
-        .filter_map(|seen| seen.header("range").map(str::to_string))
+    read_right(&object, 0, 50_000, 0);
+    let seen = server.seen();
+    let ranges: Vec<_> = seen
+        .iter()
+        .filter_map(|seen| seen.header("range"))
         .collect();
-    assert_eq!(
-        ranges,
-        ["bytes=0-131071", "bytes=0-49999", "bytes=20000-49999"]
-    );
+    let wanted = ["bytes=0-131071", "bytes=0-49999", "bytes=20000-49999"];
+    assert_eq!(ranges, wanted);
     assert_eq!(object.asked().bytes, 128 * KIB + 50_000);
 }
 
@@ -276,23 +241,18 @@ fn the_first_bytes_come_with_the_request_that_opens() {
     );
     let mut buf = vec![0; 65_536];
     read_and_check(&reader, &mut buf, 0, 0);
-    assert_eq!(
-        reader
-            .read_at(&mut buf, 500_000)
-            .expect_err("another")
-            .errno(),
-        rustix::io::Errno::STALE.raw_os_error()
-    );
+    let error = reader.read_at(&mut buf, 500_000).expect_err("another");
+    assert!(matches!(error, ReadError::Changed { .. }), "{error}");
     // They are not measured: a copy would count as a source that answers at once.
+    is_logged_once(&reader, &log, " athand ");
+}
+
+/// The log of a reader replays, and has this event once.
+fn is_logged_once(reader: &Reader, log: &tempfile::NamedTempFile, event: &str) {
     reader.end_event_log().expect("written");
     let text = std::fs::read_to_string(log.path()).expect("there");
-    assert_eq!(
-        text.lines()
-            .filter(|line| line.contains(" athand "))
-            .count(),
-        1,
-        "{text}"
-    );
+    let of_event = text.lines().filter(|line| line.contains(event));
+    assert_eq!(of_event.count(), 1, "{text}");
     foreread::eventlog::check_log(text.as_bytes()).expect("identical");
 }
 
@@ -312,16 +272,8 @@ fn the_answer_to_the_request_that_opens_is_a_latency() {
         reader.stats()
     );
     drop(again);
-    reader.end_event_log().expect("written");
-    let text = std::fs::read_to_string(log.path()).expect("there");
-    assert_eq!(
-        text.lines()
-            .filter(|line| line.contains(" answered "))
-            .count(),
-        1,
-        "once for a file: {text}"
-    );
-    foreread::eventlog::check_log(text.as_bytes()).expect("identical");
+    // Once for a file.
+    is_logged_once(&reader, &log, " answered ");
 }
 
 /// Each deadline alone: the others are far away.
@@ -353,7 +305,7 @@ fn each_deadline_ends_its_operation() {
         let object = open_by(&server, set);
         server.lie(lie, 1);
         let line = read(&object, 0, 50_000).expect_err(words).to_string();
-        assert!(line.contains(words), "{line}");
+        says(&line, &[words]);
         // A busy machine may be late once more, but not always.
         let bytes = (0..50)
             .find_map(|_| read(&object, 0, 50_000).ok())
@@ -369,14 +321,12 @@ fn a_large_body_that_moves_is_not_ended() {
     server.link(Link::new(Duration::ZERO, 400_000));
     // A busy machine may hold bytes up longer than they may stay away; not every time.
     let in_one = (0..5).any(|_| {
-        let object = open_by(
-            &server,
-            ObjectSettings {
-                part_bytes: MIB,
-                ..settings()
-            },
-        );
-        read_right(&object, 0, MIB as usize);
+        let in_one = ObjectSettings {
+            part_bytes: MIB,
+            ..settings()
+        };
+        let object = open_by(&server, in_one);
+        read_right(&object, 0, MIB as usize, 0);
         object.asked().retries == 0
     });
     assert!(in_one, "a body of 2.6 s that never stops for a second");
@@ -400,7 +350,7 @@ fn another_version_is_an_error_until_it_is_accepted() {
         let object = open(&server);
         let text = object.describe();
         assert!(text.ends_with(&format!("by {told_by}")), "{text}");
-        read_right(&object, 0, 100_000);
+        read_right(&object, 0, 100_000, 0);
         assert_eq!(object.check(), Ok(MIB));
         server.replace(of_version(new_size, 1), new_etag, Some(new_date));
         for _ in 0..2 {
@@ -408,8 +358,7 @@ fn another_version_is_an_error_until_it_is_accepted() {
             changed(object.check(), told_by);
         }
         assert_eq!(object.accept(), new_size);
-        let bytes = read(&object, 4096, 100_000).expect("the new version");
-        testing::check(&bytes, 4096, 1).expect("its bytes");
+        read_right(&object, 4096, 100_000, 1);
     }
 }
 
@@ -419,26 +368,23 @@ fn a_version_accepted_without_an_etag_is_not_the_one_with_an_etag() {
     let server = serve(MIB);
     server.lie(Lie::NoEtag, u64::MAX);
     let object = open(&server);
-    read_right(&object, 0, 4096);
+    read_right(&object, 0, 4096, 0);
     server.honest();
     server.replace(of_version(MIB, 1), Some("\"two\""), None);
     changed(read(&object, 4096, 4096), "another");
     assert_eq!(object.accept(), MIB);
-    let bytes = read(&object, 4096, 4096).expect("the new version");
-    testing::check(&bytes, 4096, 1).expect("its bytes");
+    read_right(&object, 4096, 4096, 1);
 }
 
 /// Replaced between two requests of one body: the rest is not taken from the new version.
 #[test]
 fn a_broken_body_does_not_go_on_in_another_version() {
     let server = serve(MIB);
-    let object = open_by(
-        &server,
-        ObjectSettings {
-            pause: Duration::from_millis(50),
-            ..settings()
-        },
-    );
+    let slow = ObjectSettings {
+        pause: Duration::from_millis(50),
+        ..settings()
+    };
+    let object = open_by(&server, slow);
     server.lie(Lie::Close(20_000), 1);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&object, 0, 50_000));
@@ -482,24 +428,18 @@ fn a_stream_over_a_replaced_object_never_mixes() {
 #[test]
 fn a_hung_request_costs_one_slot_for_its_deadline() {
     let server = serve(4 * MIB);
-    let source: Arc<dyn Source> = Arc::new(open_by(
-        &server,
-        ObjectSettings {
-            retries: 0,
-            ..settings()
-        },
-    ));
-    let reader = Reader::open(source, by("none", MIB)).expect("opened");
+    let once = ObjectSettings {
+        retries: 0,
+        ..settings()
+    };
+    let reader = opened(open_by(&server, once), by("none", MIB));
     server.lie(Lie::Silence, 3);
     let mut buf = vec![0; 4096];
     // Not of the first bytes, which are there.
     for n in 1..4 {
         let error = reader.read_at(&mut buf, n * MIB).expect_err("silence");
-        assert_eq!(
-            error.errno(),
-            rustix::io::Errno::TIMEDOUT.raw_os_error(),
-            "{error}"
-        );
+        let late = rustix::io::Errno::TIMEDOUT.raw_os_error();
+        assert_eq!(error.errno(), late, "{error}");
     }
     quiet(&reader);
     read_and_check(&reader, &mut buf, 0, 0);
@@ -509,38 +449,28 @@ fn a_hung_request_costs_one_slot_for_its_deadline() {
 fn open_errors_are_one_line_without_secrets() {
     let server = serve(MIB);
     let port = server.address().port();
-    let refused = |text: &str, settings: ObjectSettings| {
-        let line = Object::open_with(text, settings)
-            .err()
-            .unwrap_or_else(|| panic!("{text} opened"))
-            .to_string();
-        assert!(!line.contains('\n') && !line.contains("secret"), "{line}");
-        line
-    };
     let own = |path: &str| format!("http://user:secret@127.0.0.1:{port}/{path}?token=secret");
-    assert!(refused(&own("missing"), settings()).contains("answered 404; check the URL"));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let free = format!("http://user:secret@{}/x", free.expect("a port"));
+    let tls = format!("https://user:secret@127.0.0.1:{port}/object");
+    let fails = |name: &str, words: &str| {
+        let line = refused(Object::open_with(name, settings()), words).to_string();
+        assert!(!line.contains('\n') && !line.contains("secret"), "{line}");
+        says(&line, &[words]);
+    };
+    fails(&own("missing"), "answered 404; check the URL");
     server.lie(Lie::Status(403, None), 1);
-    assert!(
-        refused(&own("object"), settings()).contains("answered 403; check the user and password")
-    );
+    fails(&own("object"), "answered 403; check the user and password");
     server.lie(Lie::IgnoreRange, 1);
-    assert!(refused(&own("object"), settings()).contains("use a server that supports ranges"));
+    fails(&own("object"), "use a server that supports ranges");
     server.lie(Lie::Status(503, None), 3);
-    assert!(refused(&own("object"), settings()).contains("answered 503; try again later"));
-    let lost = refused("http://nosuch.invalid/x", settings());
-    assert!(lost.contains("its host name cannot be resolved"), "{lost}");
-    let tls = refused(
-        &format!("https://user:secret@127.0.0.1:{port}/object"),
-        settings(),
+    fails(&own("object"), "answered 503; try again later");
+    fails(
+        "http://nosuch.invalid/x",
+        "its host name cannot be resolved",
     );
-    assert!(tls.contains("https://127.0.0.1"), "{tls}");
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .expect("a port")
-        .local_addr()
-        .expect("bound");
-    assert!(
-        refused(&format!("http://user:secret@{free}/x"), settings()).contains("cannot be made")
-    );
+    fails(&tls, "https://127.0.0.1");
+    fails(&free, "cannot be made");
 
     // What was sent, and where it is shown.
     let object = Object::open_with(&own("object"), settings()).expect("opened");
@@ -570,7 +500,7 @@ fn sources_are_opened_by_name_and_inside_another_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .expect("a runtime");
-    runtime.block_on(async { read_right(&object, 0, 10_000) });
+    runtime.block_on(async { read_right(&*object, 0, 10_000, 0) });
 }
 
 /// With `hedge=`, what a read waits for is asked for again where the first answer does not come: here it never does.
@@ -602,11 +532,11 @@ fn a_silent_answer_is_hedged() {
     assert!(object.asked().hedges >= 1);
     // By buffers, without a reader, as well.
     for n in 0..40 {
-        read_right(&object, 400_000 + n * 4096, 4096);
+        read_right(&*object, 400_000 + n * 4096, 4096, 0);
     }
     let before = object.asked().hedges;
     server.lie(Lie::Silence, 1);
-    read_right(&object, 800_000, 4096);
+    read_right(&*object, 800_000, 4096, 0);
     assert!(object.asked().hedges > before);
     assert_eq!(object.asked().retries, 0, "{:?}", object.asked());
 }

@@ -8,7 +8,7 @@ use crate::common::{opened, watch};
 use foreread::source::{
     Cause, Defaults, Extent, Holes, Sink, Source, SourceError, StreamingSource, WritableSource,
 };
-use foreread::{Engine, ErrorKind, Options, Reader};
+use foreread::{Engine, ErrorKind, Options};
 use foreread_testing::needs;
 use std::error::Error;
 use std::io::IoSliceMut;
@@ -45,11 +45,8 @@ fn room(bufs: &[IoSliceMut<'_>]) -> usize {
 
 /// The line of a read that a source fails.
 fn line(fail: impl Fn() -> SourceError + Send + Sync + 'static) -> String {
-    let reader = Reader::open(
-        Arc::new(By(move |_: &mut [IoSliceMut<'_>], _| Err(fail()))),
-        Options::default(),
-    );
-    let error = reader.expect("opens").read_at(&mut [0; 8], 0);
+    let source = By(move |_: &mut [IoSliceMut<'_>], _| Err(fail()));
+    let error = opened(source, Options::default()).read_at(&mut [0; 8], 0);
     error.expect_err("fails").to_string()
 }
 
@@ -59,25 +56,20 @@ struct Refused(u32);
 
 #[test]
 fn a_reads_error_line_has_the_sources_message() {
-    let at = "read of 8 bytes at 0 of mine: ";
-    let remedy = "; check the storage, or read again";
     let of = |error: fn() -> std::io::Error| line(move || SourceError::from(error()));
-    assert_eq!(
-        of(|| std::io::Error::other(Refused(503))),
-        format!("{at}server said 503{remedy}")
-    );
-    assert_eq!(
-        of(|| std::io::Error::from_raw_os_error(111)),
-        format!("{at}Connection refused (os error 111){remedy}")
-    );
-    let own = || SourceError::Io {
-        errno: 121,
-        what: "reading lane 3".to_string(),
+    let is = |line: String, said: &str, remedy: &str| {
+        let wanted = format!("read of 8 bytes at 0 of mine: {said}; {remedy}");
+        assert_eq!(line, wanted);
     };
-    assert_eq!(
-        line(own),
-        format!("{at}reading lane 3: Remote I/O error{remedy}")
-    );
+    let remedy = "check the storage, or read again";
+    let refused = of(|| std::io::Error::other(Refused(503)));
+    is(refused, "server said 503", remedy);
+    let numbered = of(|| std::io::Error::from_raw_os_error(111));
+    is(numbered, "Connection refused (os error 111)", remedy);
+    let own = line(|| SourceError::io(121, "reading lane 3"));
+    is(own, "reading lane 3: Remote I/O error", remedy);
+    let panics = line(|| panic!("my bug {}", 7));
+    is(panics, "the source panicked: my bug 7", "fix the source");
 }
 
 #[test]
@@ -107,21 +99,9 @@ fn no_text_of_a_chain_of_an_io_error_comes_twice() {
 }
 
 #[test]
-fn a_panic_has_its_text_and_is_not_to_be_read_again() {
-    let text = line(|| panic!("my bug {}", 7));
-    assert_eq!(
-        text,
-        "read of 8 bytes at 0 of mine: the source panicked: my bug 7; fix the source"
-    );
-}
-
-#[test]
 fn a_count_larger_than_the_buffers_is_an_error() {
-    let reader = Reader::open(
-        Arc::new(By(|bufs: &mut [IoSliceMut<'_>], _| Ok(room(bufs) + 1))),
-        Options::default(),
-    );
-    let error = reader.expect("opens").read_at(&mut [0; 8], 0);
+    let source = By(|bufs: &mut [IoSliceMut<'_>], _| Ok(room(bufs) + 1));
+    let error = opened(source, Options::default()).read_at(&mut [0; 8], 0);
     let error = error.expect_err("too many");
     assert_eq!(error.kind(), ErrorKind::Storage);
     assert!(error.to_string().contains("reports "), "{error}");
@@ -295,6 +275,7 @@ fn is_whole(error: &(dyn Error + 'static), what: &str) {
     assert_eq!(motor.as_deref(), Some("the motor is hot"), "{what}");
 }
 
+/// Of reads by threads and by tasks, of writes, flushes and extents.
 #[test]
 fn the_error_of_a_source_is_found_by_its_type() {
     for streams in [false, true] {
@@ -309,12 +290,7 @@ fn the_error_of_a_source_is_found_by_its_type() {
             is_whole(&error.expect_err("jammed"), &format!("a task, {what}"));
         }
     }
-}
-
-#[test]
-fn writes_flushes_and_extents_keep_it_too() {
-    let reader = Reader::open(Arc::new(JammedTape { streams: false }), Options::default());
-    let reader = reader.expect("opens");
+    let reader = opened(JammedTape { streams: false }, Options::default());
     is_whole(&reader.write_at(&[1], 0).expect_err("jammed"), "write");
     is_whole(&reader.flush().expect_err("jammed"), "flush");
     is_whole(&reader.extents(0, 9, 1).expect_err("jammed"), "extents");

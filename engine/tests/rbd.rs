@@ -2,7 +2,10 @@
 //!
 //! The cluster ends with the tests (`CephCluster` ensures that).
 
-use crate::common::{Rng, by, quiet, read_and_check, watch};
+use crate::common::{
+    Rng, by, in_threads, quiet, read_and_check, read_right, read_source as read, refused, right,
+    wait_until, watch,
+};
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, CephCluster, CephError, needs, says};
@@ -10,7 +13,7 @@ use std::io::IoSliceMut;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 const ETIMEDOUT: i32 = 110;
@@ -64,32 +67,11 @@ fn uri(cluster: &CephCluster, name: &str) -> String {
     format!("rbd:rbd/{name}?conf={}", cluster.conf().display())
 }
 
-fn read(source: &Rbd, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
-    let mut buf = vec![0; len];
-    let got = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
-    buf.truncate(got);
-    Ok(buf)
-}
-
-/// Until it holds, at most 20 s.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// A signal to the storage daemon.
 fn signal(cluster: &CephCluster, name: &str) {
     let pid = cluster.pid("osd.0").expect("it runs").to_string();
-    assert!(
-        Command::new("kill")
-            .args([name, &pid])
-            .status()
-            .expect("kill")
-            .success()
-    );
+    let killed = Command::new("kill").args([name, &pid]).status();
+    assert!(killed.expect("kill").success());
 }
 
 #[test]
@@ -104,12 +86,7 @@ fn the_bytes_are_right_at_every_offset() {
     let mut rng = Rng(1);
     for _ in 0..60 {
         let (offset, len) = (rng.below(size + MIB), rng.below(5 * MIB) as usize);
-        let got = read(&source, offset, len).expect("bytes");
-        assert_eq!(
-            got.len() as u64,
-            (len as u64).min(size.saturating_sub(offset))
-        );
-        testing::check(&got, offset, 0).unwrap_or_else(|wrong| panic!("{offset}+{len}: {wrong}"));
+        read_right(&source, offset, len, 0);
     }
     // Over the border of two objects, into buffers of odd lengths.
     let (mut a, mut b, mut c) = (vec![0; 1], vec![0; 4097], vec![0; 300]);
@@ -120,7 +97,7 @@ fn the_bytes_are_right_at_every_offset() {
         IoSliceMut::new(&mut c),
     ];
     assert_eq!(source.read_at(&mut bufs, offset), Ok(4398));
-    testing::check(&[a, b, c].concat(), offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+    right(&[a, b, c].concat(), offset, 0);
     for offset in [size, size + 1, u64::MAX] {
         assert_eq!(read(&source, offset, 10), Ok(Vec::new()), "past the end");
     }
@@ -130,22 +107,16 @@ fn the_bytes_are_right_at_every_offset() {
         .page_bytes(512)
         .cache_bytes(32 * MIB);
     let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
-    std::thread::scope(|scope| {
-        for seed in 0..8 {
-            let reader = reader.try_clone().expect("open");
-            scope.spawn(move || {
-                let (mut rng, mut buf) = (Rng(seed), vec![0; 70_000]);
-                let mut offset = rng.below(size);
-                for _ in 0..200 {
-                    let len = rng.below(buf.len() as u64) as usize;
-                    offset = if rng.below(8) == 0 {
-                        rng.below(size)
-                    } else {
-                        offset
-                    };
-                    offset += read_and_check(&reader, &mut buf[..len], offset, 0) as u64;
-                }
-            });
+    in_threads(8, |seed| {
+        let reader = reader.try_clone().expect("open");
+        let (mut rng, mut buf) = (Rng(seed), vec![0; 70_000]);
+        let mut offset = rng.below(size);
+        for _ in 0..200 {
+            let len = rng.below(buf.len() as u64) as usize;
+            if rng.below(8) == 0 {
+                offset = rng.below(size);
+            }
+            offset += read_and_check(&reader, &mut buf[..len], offset, 0) as u64;
         }
     });
     assert!(quiet(&reader).pages > 0);
@@ -164,10 +135,7 @@ fn stderr_is_as_it_was_when_an_image_is_open() {
     let source = Rbd::open(uri(&cluster, "quiet")).expect("opened");
     // Another test may connect just now.
     wait_until("the flags are given back", || before || !is_non_blocking());
-    assert_eq!(
-        read(&source, 0, 4096).expect("read"),
-        testing::pattern(0, 4096, 0)
-    );
+    read_right(&source, 0, 4096, 0);
 }
 
 #[test]
@@ -180,10 +148,8 @@ fn an_image_reports_its_object_layout() {
         &format!("create --size 16M {stripes} rbd/striped"),
     );
     let layout = |name: &str| {
-        let layout = Rbd::open(&uri(&cluster, name))
-            .expect("open")
-            .layout()
-            .expect("a layout");
+        let image = Rbd::open(&uri(&cluster, name)).expect("open");
+        let layout = image.layout().expect("a layout");
         (
             layout.object_bytes,
             layout.stripe_unit_bytes,
@@ -199,14 +165,9 @@ fn a_namespace_is_part_of_the_name() {
     needs!(let cluster = cluster());
     rbd(&cluster, "namespace create rbd/spaced");
     rbd(&cluster, "create --size 3M rbd/spaced/inner");
-    let conf = cluster.conf().display().to_string();
-    assert_eq!(
-        Rbd::open(&format!("rbd:rbd/spaced/inner?conf={conf}"))
-            .expect("open")
-            .size(),
-        3 * MIB
-    );
-    assert!(Rbd::open(&format!("rbd:rbd/inner?conf={conf}")).is_err());
+    let inner = Rbd::open(&uri(&cluster, "spaced/inner")).expect("open");
+    assert_eq!(inner.size(), 3 * MIB);
+    assert!(Rbd::open(&uri(&cluster, "inner")).is_err());
 }
 
 #[test]
@@ -229,33 +190,24 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     resize("7M");
     assert_eq!(head.size(), 6 * MIB, "not checked yet");
     assert_eq!(head.check(), Ok(7 * MIB));
-    assert_eq!(
-        read(&head, 6 * MIB - 10, 20).expect("bytes")[10..],
-        [0; 10],
-        "what is new is zero"
-    );
+    let new = read(&head, 6 * MIB - 10, 20).expect("bytes");
+    assert_eq!(new[10..], [0; 10], "what is new is zero");
     resize("5M");
     let error = head.check().expect_err("it is smaller");
     assert!(matches!(error, SourceError::Changed { .. }), "{error}");
-    assert!(
-        error
-            .to_string()
-            .ends_with(": it has 5242880 bytes, but had 7340032"),
-        "{error}"
+    says(
+        &error.to_string(),
+        &[": it has 5242880 bytes, but had 7340032"],
     );
     assert_eq!(read(&head, 0, 10), Err(error), "until it is accepted");
     assert_eq!((head.accept(), head.check()), (5 * MIB, Ok(5 * MIB)));
-    testing::check(&read(&head, 0, 5 * MIB as usize).expect("bytes"), 0, 0).expect("still these");
+    read_right(&head, 0, 5 * MIB as usize, 0);
     // The snapshot does not mind.
     assert_eq!((snap.size(), snap.check()), (6 * MIB, Ok(6 * MIB)));
-    testing::check(&read(&snap, 0, 6 * MIB as usize).expect("bytes"), 0, 0).expect("all of them");
+    read_right(&snap, 0, 6 * MIB as usize, 0);
     rbd(&cluster, "snap rm --no-progress rbd/sizes@first");
-    assert!(
-        snap.check()
-            .expect_err("gone")
-            .to_string()
-            .ends_with("the image or the snapshot no longer exists")
-    );
+    let gone = snap.check().expect_err("gone").to_string();
+    says(&gone, &["the image or the snapshot no longer exists"]);
 }
 
 #[test]
@@ -299,7 +251,7 @@ fn missing_inputs_are_one_line_errors() {
             "the configuration no/such.conf cannot be read",
         ),
     ] {
-        let error = Rbd::open(&name).map(|_| ()).expect_err(&name).to_string();
+        let error = refused(Rbd::open(&name), &name).to_string();
         assert!(error.starts_with(&format!("{name}: {why}")), "{error}");
         assert_eq!(error.lines().count(), 1);
     }
@@ -308,10 +260,8 @@ fn missing_inputs_are_one_line_errors() {
 #[test]
 fn opening_an_absent_cluster_times_out() {
     needs!(let cluster = cluster());
-    let (path, text) = (
-        cluster.dir().join("dead.conf"),
-        std::fs::read_to_string(cluster.conf()).expect("a file"),
-    );
+    let path = cluster.dir().join("dead.conf");
+    let text = std::fs::read_to_string(cluster.conf()).expect("a file");
     let at = text.find("mon host = ").expect("a monitor");
     let line = text[at..].lines().next().expect("a line");
     std::fs::write(
@@ -323,10 +273,7 @@ fn opening_an_absent_cluster_times_out() {
         .with("client_mount_timeout", 1)
         .with("rados_mon_op_timeout", 1);
     let name = format!("rbd:rbd/x?conf={}", path.display());
-    let error = Rbd::open_with(&name, &settings)
-        .map(|_| ())
-        .expect_err("no cluster")
-        .to_string();
+    let error = refused(Rbd::open_with(&name, &settings), "no cluster").to_string();
     let conf = path.display();
     assert_eq!(
         error,
@@ -355,20 +302,11 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
     let mut buf = vec![0; 4096];
     (0..100).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i * 4096, 0), 4096));
     signal(&cluster, "-KILL");
-    std::thread::scope(|scope| {
-        for i in 0..4 {
-            let reader = reader.try_clone().expect("open");
-            scope.spawn(move || {
-                let mut buf = vec![0; 4096];
-                let error = reader
-                    .read_at(&mut buf, 6 * MIB + i * 4096)
-                    .expect_err("no answer");
-                assert!(
-                    error.to_string().contains("Connection timed out"),
-                    "{error}"
-                );
-            });
-        }
+    in_threads(4, |i| {
+        let reader = reader.try_clone().expect("open");
+        let read = reader.read_at(&mut [0; 4096], 6 * MIB + i * 4096);
+        let error = read.expect_err("no answer").to_string();
+        says(&error, &["Connection timed out"]);
     });
     assert_eq!(
         read(&source, 0, 10).map_err(|error| error.errno()),

@@ -5,16 +5,14 @@
 //! its URL, or reveal the origin. For stores that sign their requests, a redirect is an error with the name of the
 //! host.
 
-use crate::common::{object_settings, read_source, watch};
+use crate::common::{object_settings, part_of, read_right, refused, settings_of, watch};
 use foreread::source::Source;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
-use foreread_testing::{
-    self as testing, HttpServer, ServedAnswer, ServedRequest, needs, pattern, rows,
-};
+use foreread_testing::{HttpServer, ServedAnswer, ServedRequest, needs, rows, says};
 use std::sync::{Arc, Mutex};
 
 const CANARY: &str = "CANARY";
-const SIZE: usize = 100_000;
+const SIZE: u64 = 100_000;
 
 /// Access to S3, in which `{A}` is the host and port of the first server, as everywhere here.
 const S3: &str = "AWS_ACCESS_KEY_ID=AKCANARY AWS_SECRET_ACCESS_KEY=sCANARY AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://{A}";
@@ -35,27 +33,7 @@ yes | hf://user/repo/file | HOME=/nonexistent HF_ENDPOINT=http://{A}";
 
 /// Settings with these variables.
 fn settings(variables: &str, at: &str) -> ObjectSettings {
-    let all = variables.replace("{S3}", S3).replace("{A}", at);
-    let pairs = all
-        .split_whitespace()
-        .filter_map(|pair| pair.split_once('='));
-    object_settings(
-        pairs
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
-    )
-}
-
-/// An object, with all headers that any store needs.
-fn object(seen: &ServedRequest) -> ServedAnswer {
-    let range = seen.range().map_or(0..SIZE, |range| {
-        range.start as usize..(range.end as usize).min(SIZE)
-    });
-    let mut answer = ServedAnswer::new(206, pattern(range.start as u64, range.len(), 0));
-    let content = format!("bytes {}-{}/{SIZE}", range.start, range.end - 1);
-    answer.set("content-range", &content);
-    answer.set("etag", "\"one\"");
-    answer
+    settings_of(&variables.replace("{S3}", S3).replace("{A}", at))
 }
 
 fn is_clean(what: &str, text: &str) {
@@ -65,16 +43,26 @@ fn is_clean(what: &str, text: &str) {
     assert!(!found, "{what}: {text}");
 }
 
+/// A server of the object.
+fn serves() -> HttpServer {
+    watch();
+    HttpServer::start(|seen, _| Ok(part_of(seen, SIZE))).expect("a port")
+}
+
+/// A redirect.
+fn moved(status: u16, location: &str) -> ServedAnswer {
+    let mut answer = ServedAnswer::new(status, "");
+    answer.set("location", location);
+    answer
+}
+
 #[test]
 fn no_other_server_gets_a_credential() {
-    watch();
     let to = Arc::new(Mutex::new((0_u16, String::new())));
     let asked = Arc::clone(&to);
     let first = HttpServer::start(move |_, _| {
         let (status, location) = asked.lock().expect("no panic").clone();
-        let mut answer = ServedAnswer::new(status, "");
-        answer.set("location", &location);
-        Ok(answer)
+        Ok(moved(status, &location))
     });
     let first = first.expect("a port");
     let mut followed = 0;
@@ -82,7 +70,7 @@ fn no_other_server_gets_a_credential() {
         let is_followed = is_followed == "yes";
         for status in [301, 302, 303, 307, 308] {
             for host in ["127.0.0.1", "localhost"] {
-                let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+                let other = serves();
                 let place = format!("http://{host}:{}", other.address().port());
                 *to.lock().expect("no panic") = (status, format!("{place}/moved"));
                 let at = first.address().to_string();
@@ -117,11 +105,8 @@ fn no_other_server_gets_a_credential() {
                 if is_followed {
                     followed += seen.len();
                 } else {
-                    let error = opened.err().expect(&what).to_string();
-                    assert!(
-                        error.contains(&format!("redirects to {place}")),
-                        "{what}: {error}"
-                    );
+                    let error = refused(opened, &what).to_string();
+                    says(&error, &[&format!("redirects to {place}")]);
                 }
             }
         }
@@ -132,21 +117,14 @@ fn no_other_server_gets_a_credential() {
 /// What is followed has the right bytes.
 #[test]
 fn a_plain_url_is_followed_with_its_range() {
-    watch();
-    let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+    let other = serves();
     let location = format!("http://{}/moved?signed=1", other.address());
-    let first = HttpServer::start(move |_, _| {
-        let mut answer = ServedAnswer::new(302, "");
-        answer.set("location", &location);
-        Ok(answer)
-    });
-    let first = first.expect("a port");
+    let first = HttpServer::start(move |_, _| Ok(moved(302, &location))).expect("a port");
     let name = format!("http://u:{CANARY}@{}/x", first.address());
     let object = Object::open_with(name.as_str(), object_settings(Vec::new()));
     let object = object.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(object.size(), SIZE as u64);
-    let bytes = read_source(&object, 70_000, 5000).expect("read");
-    testing::check(&bytes, 70_000, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(object.size(), SIZE);
+    read_right(&object, 70_000, 5000, 0);
     // The first server has the user, each time.
     let user = |seen: &ServedRequest| seen.header("authorization").is_some();
     assert!(first.seen().iter().all(user));
@@ -155,30 +133,28 @@ fn a_plain_url_is_followed_with_its_range() {
 /// A bucket elsewhere is asked again, signed for its region, by the endpoint that was named.
 #[test]
 fn another_region_is_signed_again_on_the_same_host() {
-    watch();
-    let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+    let other = serves();
     let location = format!("http://{}/moved", other.address());
     for (status, says) in [(301, true), (307, true), (308, true), (307, false)] {
         let location = location.clone();
         let first = HttpServer::start(move |seen, _| {
             let signed = seen.header("authorization").unwrap_or_default();
             if signed.contains("/eu-west-9/s3/") {
-                return Ok(object(seen));
+                return Ok(part_of(seen, SIZE));
             }
-            let mut answer = ServedAnswer::new(status, "");
-            answer.set("location", &location);
-            if says {
-                answer.set("x-amz-bucket-region", "eu-west-9");
-            } else {
-                answer.set("location", "https://bucket.s3.eu-west-9.amazonaws.com/key");
+            if !says {
+                let host = "https://bucket.s3.eu-west-9.amazonaws.com/key";
+                return Ok(moved(status, host));
             }
+            let mut answer = moved(status, &location);
+            answer.set("x-amz-bucket-region", "eu-west-9");
             Ok(answer)
         });
         let first = first.expect("a port");
         let at = first.address().to_string();
         let opened = Object::open_with("s3://bucket/key", settings(S3, &at));
         let object = opened.unwrap_or_else(|error| panic!("{status}: {error}"));
-        assert_eq!(object.size(), SIZE as u64);
+        assert_eq!(object.size(), SIZE);
     }
     assert!(other.seen().is_empty());
 }
@@ -187,7 +163,7 @@ fn another_region_is_signed_again_on_the_same_host() {
 #[test]
 fn a_redirect_that_no_request_may_follow_is_an_error() {
     watch();
-    for [location, says] in rows(
+    for [location, words] in rows(
         "/x | do not end
          | lead nowhere
          ftp://127.0.0.1/x | lead nowhere
@@ -196,16 +172,11 @@ fn a_redirect_that_no_request_may_follow_is_an_error() {
          http://[::ffff:a9fe:a9fe]/ | redirects to http://[::ffff:a9fe:a9fe]
          http://METADATA.google.internal/ | to http://metadata.google.internal",
     ) {
-        let first = HttpServer::start(move |_, _| {
-            let mut answer = ServedAnswer::new(307, "");
-            answer.set("location", location);
-            Ok(answer)
-        });
-        let first = first.expect("a port");
+        let first = HttpServer::start(move |_, _| Ok(moved(307, location))).expect("a port");
         let name = format!("http://{}/x", first.address());
-        let error = Object::open_with(name.as_str(), object_settings(Vec::new()));
-        let error = error.err().expect(location).to_string();
-        assert!(error.contains(says), "{location}: {error}");
+        let opened = Object::open_with(name.as_str(), object_settings(Vec::new()));
+        let error = refused(opened, location).to_string();
+        says(&error, &[words]);
         is_clean(location, &error);
         assert!(first.seen().len() < 10, "{location}");
     }
@@ -255,9 +226,8 @@ mod of_tls {
     /// From https to http no request goes, with a credential or without; another server of TLS gets none.
     #[test]
     fn no_request_leaves_tls() {
-        watch();
         needs!(let certificates = Certificates::new());
-        let other = HttpServer::start(|seen, _| Ok(object(seen))).expect("a port");
+        let other = serves();
         let location = format!("http://{}/moved", other.address());
         let port = redirector(&certificates, location);
         let tls = |variables: &str| {
@@ -267,13 +237,11 @@ mod of_tls {
             settings
         };
         let name = format!("https://u:{CANARY}@localhost:{port}/x?t={CANARY}");
-        let error = Object::open_with(name.as_str(), tls("")).err();
-        let error = error.expect("refused").to_string();
-        assert!(error.contains("from https to http"), "{error}");
+        let error = refused(Object::open_with(name.as_str(), tls("")), "http").to_string();
+        says(&error, &["from https to http"]);
         is_clean("https", &error);
-        let error = Object::open_with("s3://bucket/key", tls(S3)).err();
-        let error = error.expect("refused").to_string();
-        assert!(error.contains("redirects to http://127.0.0.1"), "{error}");
+        let error = refused(Object::open_with("s3://bucket/key", tls(S3)), "s3").to_string();
+        says(&error, &["redirects to http://127.0.0.1"]);
         assert!(other.seen().is_empty());
     }
 }

@@ -2,6 +2,7 @@
 //! listing fails; a file that was refused once can be read by the next program; slow operations end with their caller,
 //! and with the mount.
 
+use crate::common::wait_until;
 use crate::fuse::{Here, believed, can_mount, mount_with, small};
 use crate::stores::{
     FILES, NAMES, NO_LISTINGS, bucket, endless as lists_without_end, lists,
@@ -11,7 +12,7 @@ use foreread::front::fuse::FuseSettings;
 use foreread::source::Source;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
-use foreread_testing::{self as testing, BucketServer, Link, needs};
+use foreread_testing::{self as testing, BucketServer, Link, needs, says};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,8 +27,7 @@ fn mount(tree: Arc<dyn Tree>) -> Here {
     mount_with(tree, &believed(Duration::ZERO), small().policy("none"))
 }
 
-fn mount_prefix(server: &BucketServer, settings: ObjectSettings) -> Here {
-    let _ = server;
+fn mount_prefix(settings: ObjectSettings) -> Here {
     mount(Arc::new(
         Prefix::open_with("s3://bucket/dir/", settings).expect("opened"),
     ))
@@ -59,7 +59,7 @@ fn a_single_object_has_its_date() {
             .and_then(|meta| meta.modified())
             .expect("a date")
     };
-    let whole = mount_prefix(&server, settings(&server));
+    let whole = mount_prefix(settings(&server));
     let listed = date(&whole.path(name));
     whole.end();
     let here = mount_object(&server, name);
@@ -122,7 +122,7 @@ fn an_invalid_listing_is_not_an_empty_folder() {
     needs!(can_mount());
     let server = bucket();
     server.set_page(2);
-    let here = mount_prefix(&server, settings(&server));
+    let here = mount_prefix(settings(&server));
     for (status, body, _) in NO_LISTINGS {
         let what = format!("{status} {body}");
         for is_second in [false, true] {
@@ -181,14 +181,11 @@ fn a_file_that_was_refused_is_read_by_the_next_program() {
 fn endless() -> (BucketServer, Here) {
     let server = bucket();
     let hour = Duration::from_secs(3600);
-    let here = mount_prefix(
-        &server,
-        ObjectSettings {
-            stall: hour,
-            total: hour,
-            ..settings(&server)
-        },
-    );
+    let here = mount_prefix(ObjectSettings {
+        stall: hour,
+        total: hour,
+        ..settings(&server)
+    });
     lists_without_end(&server);
     server.link(Link::new(Duration::from_millis(200), 0));
     (server, here)
@@ -204,9 +201,7 @@ fn list(server: &BucketServer, here: &Here) -> std::process::Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("started");
-    while server.requests().lists < before + 2 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("it lists", || server.requests().lists >= before + 2);
     ls
 }
 
@@ -246,94 +241,91 @@ fn a_mount_that_is_stopped_ends_its_listings() {
 #[test]
 fn the_names_of_a_long_listing_take_little_memory() {
     // The account is that of the process.
-    crate::common::alone(
+    needs!(crate::common::is_alone(
         module_path!(),
-        "the_names_of_a_long_listing_take_little_memory",
-        || {
-            needs!(can_mount());
-            let server = bucket();
-            let name = |n: u64| format!("image-{n:05}");
-            let many = 10_000;
-            (0..many).for_each(|n| server.put(&format!("dir/{}", name(n)), vec![b'x'; 9]));
-            let here = mount_prefix(&server, settings(&server));
-            let numbers = || -> BTreeMap<String, u64> {
-                let entries = fs::read_dir(here.dir.path()).expect("listed");
-                let number = |entry: std::io::Result<fs::DirEntry>| {
-                    let entry = entry.expect("listed");
-                    (entry.file_name().into_string().expect("text"), entry.ino())
-                };
-                let all: Vec<_> = entries.map(number).collect();
-                let numbers = BTreeMap::from_iter(all.clone());
-                assert_eq!(numbers.len(), all.len(), "each name once");
-                numbers
-            };
-            let first = numbers();
-            assert_eq!(first.len() as u64, many + NAMES.len() as u64);
-            let each = name_bytes() / many;
-            assert!(each < 100, "{each} bytes a name");
-            let of = |name: &str| fs::metadata(here.path(name)).expect("there").ino();
-            for n in [0, 1, 4_999, many - 1] {
-                assert_eq!(of(&name(n)), first[&name(n)]);
-                assert_eq!(fs::read(here.path(&name(n))).expect("read"), vec![b'x'; 9]);
-            }
-            assert_eq!(numbers(), first, "listed again");
-            // Another version of a name that was read, and of one that was not; a new name, and one that is gone.
-            let (read, unread, gone) = (name(1), name(7), name(3));
-            server.put(&format!("dir/{read}"), b"other".to_vec());
-            server.put(&format!("dir/{unread}"), b"another".to_vec());
-            server.put("dir/image-00000-new", Vec::new());
-            server.delete(&format!("dir/{gone}"));
-            let second = numbers();
-            for (name, number) in &second {
-                let is_other = [&read, &unread, "image-00000-new"].contains(&name.as_str());
-                assert_eq!(first.get(name) != Some(number), is_other, "{name}");
-            }
-            assert_eq!(second.len(), first.len());
-            assert!(!second.contains_key(&gone) && fs::metadata(here.path(&gone)).is_err());
-            assert_eq!(fs::read(here.path(&read)).expect("read"), b"other");
-            assert_eq!(fs::read(here.path(&unread)).expect("read"), b"another");
-            assert_eq!(of(&unread), second[&unread]);
-            here.end();
-            assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
-        },
-    );
+        "the_names_of_a_long_listing_take_little_memory"
+    ));
+    needs!(can_mount());
+    let server = bucket();
+    let name = |n: u64| format!("image-{n:05}");
+    let many = 10_000;
+    (0..many).for_each(|n| server.put(&format!("dir/{}", name(n)), vec![b'x'; 9]));
+    let here = mount_prefix(settings(&server));
+    let numbers = || -> BTreeMap<String, u64> {
+        let entries = fs::read_dir(here.dir.path()).expect("listed");
+        let number = |entry: std::io::Result<fs::DirEntry>| {
+            let entry = entry.expect("listed");
+            (entry.file_name().into_string().expect("text"), entry.ino())
+        };
+        let all: Vec<_> = entries.map(number).collect();
+        let numbers = BTreeMap::from_iter(all.clone());
+        assert_eq!(numbers.len(), all.len(), "each name once");
+        numbers
+    };
+    let first = numbers();
+    assert_eq!(first.len() as u64, many + NAMES.len() as u64);
+    let each = name_bytes() / many;
+    assert!(each < 100, "{each} bytes a name");
+    let of = |name: &str| fs::metadata(here.path(name)).expect("there").ino();
+    for n in [0, 1, 4_999, many - 1] {
+        assert_eq!(of(&name(n)), first[&name(n)]);
+        assert_eq!(fs::read(here.path(&name(n))).expect("read"), vec![b'x'; 9]);
+    }
+    assert_eq!(numbers(), first, "listed again");
+    // Another version of a name that was read, and of one that was not; a new name, and one that is gone.
+    let (read, unread, gone) = (name(1), name(7), name(3));
+    server.put(&format!("dir/{read}"), b"other".to_vec());
+    server.put(&format!("dir/{unread}"), b"another".to_vec());
+    server.put("dir/image-00000-new", Vec::new());
+    server.delete(&format!("dir/{gone}"));
+    let second = numbers();
+    for (name, number) in &second {
+        let is_other = [&read, &unread, "image-00000-new"].contains(&name.as_str());
+        assert_eq!(first.get(name) != Some(number), is_other, "{name}");
+    }
+    assert_eq!(second.len(), first.len());
+    assert!(!second.contains_key(&gone) && fs::metadata(here.path(&gone)).is_err());
+    assert_eq!(fs::read(here.path(&read)).expect("read"), b"other");
+    assert_eq!(fs::read(here.path(&unread)).expect("read"), b"another");
+    assert_eq!(of(&unread), second[&unread]);
+    here.end();
+    assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
 }
 
 /// A folder whose names do not fit is an error of the listing, and so is one name too many of those that the kernel knows.
 #[test]
 fn names_that_do_not_fit_end_a_listing() {
     // The account is that of the process.
-    crate::common::alone(
+    needs!(crate::common::is_alone(
         module_path!(),
-        "names_that_do_not_fit_end_a_listing",
-        || {
-            needs!(can_mount());
-            let dir = tempfile::tempdir().expect("a folder");
-            (0..1000)
-                .for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
-            let server = bucket();
-            (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
-            let local = foreread::source::open_tree(dir.path()).expect("a tree");
-            let count = NAMES.len() + 1000;
-            for (here, count) in [
-                (mount(local), 1000),
-                (mount_prefix(&server, settings(&server)), count),
-            ] {
-                let (before, mut others) = (name_bytes(), NameBytes::default());
-                assert!(others.grow(max_name_bytes() - before - 5_000));
-                let error = listed(&here).expect_err("too many");
-                let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-                assert!(
-                    matches!(errno, Some(Errno::OVERFLOW | Errno::TOOBIG)),
-                    "{error}"
-                );
-                drop(others);
-                assert_eq!(listed(&here).expect("listed").len(), count);
-                here.end();
-            }
-            assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
-        },
-    );
+        "names_that_do_not_fit_end_a_listing"
+    ));
+    needs!(can_mount());
+    let dir = tempfile::tempdir().expect("a folder");
+    (0..1000).for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
+    let server = bucket();
+    (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
+    let local = foreread::source::open_tree(dir.path()).expect("a tree");
+    let count = NAMES.len() + 1000;
+    let prefix = Prefix::open_with("s3://bucket/dir/", settings(&server));
+    let prefix: Arc<dyn Tree> = Arc::new(prefix.expect("opened"));
+    for (tree, count) in [(local, 1000), (prefix, count)] {
+        let here = mount(Arc::clone(&tree));
+        let (before, mut others) = (name_bytes(), NameBytes::default());
+        assert!(others.grow(max_name_bytes() - before - 5_000));
+        let why = tree.names(Path::new("")).expect_err("too many");
+        says(&why.to_string(), &["exceed the limit of"]);
+        let error = listed(&here).expect_err("too many");
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        assert!(
+            matches!(errno, Some(Errno::OVERFLOW | Errno::TOOBIG)),
+            "{error}"
+        );
+        drop(others);
+        assert_eq!(listed(&here).expect("listed").len(), count);
+        here.end();
+    }
+    assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
 }
 
 /// Another program takes the mount away; what is mounted below it, or in its place, stays.

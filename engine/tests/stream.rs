@@ -2,11 +2,10 @@
 //!
 //! No time is measured; latches control the order.
 
-use crate::common::{Rng, by, check_memory, named, quiet};
+use crate::common::{Rng, by, check_memory, in_threads, named, quiet, read_and_check, right};
 use foreread::eventlog;
 use foreread::source::{Defaults, Mem, Sink, Source, SourceError, StreamingSource};
 use foreread::{Advice, Options, ReadError, Reader};
-use foreread_testing as testing;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -73,23 +72,14 @@ impl StreamingSource for Body {
             let mut open = self.open.lock().expect("no panic");
             while end > *open {
                 if sink.is_cancelled() {
-                    return Err(SourceError::Io {
-                        errno: 125,
-                        what: "nothing needs it".to_string(),
-                    });
+                    return Err(SourceError::io(125, "nothing needs it"));
                 }
-                open = self
-                    .moved
-                    .wait_timeout(open, Duration::from_millis(1))
-                    .expect("no panic")
-                    .0;
+                let waited = self.moved.wait_timeout(open, Duration::from_millis(1));
+                open = waited.expect("no panic").0;
             }
             drop(open);
             if self.break_every > 0 && nth.is_multiple_of(self.break_every) && done * 2 >= len {
-                return Err(SourceError::Io {
-                    errno: 104,
-                    what: "the body broke off".to_string(),
-                });
+                return Err(SourceError::io(104, "the body broke off"));
             }
             let Some(room) = sink.room() else { break };
             let got = self
@@ -102,41 +92,35 @@ impl StreamingSource for Body {
     }
 }
 
+/// A reader of a body that stops after 256 KiB.
+fn stopped() -> (Arc<Body>, Reader) {
+    let body = Body::new(256 << 10, 0);
+    let options = Options::default().policy("linux-6.18:max=1M");
+    let reader = Reader::open(Arc::clone(&body), options).expect("opens");
+    (body, reader)
+}
+
 #[test]
 fn the_first_bytes_do_not_wait_for_the_last() {
-    let body = Body::new(256 << 10, 0);
-    let reader = Reader::open(
-        Arc::clone(&body),
-        Options::default().policy("linux-6.18:max=1M"),
-    )
-    .expect("opens");
+    let (body, reader) = stopped();
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     let mut buf = vec![0; 128 << 10];
     // The fetch of a MiB stops after its first 256 KiB: if it were delivered whole, this read would never end.
     for at in [0, 128 << 10] {
-        assert_eq!(reader.read_at(&mut buf, at).expect("there"), buf.len());
-        testing::check(&buf, at, 0).expect("its own bytes");
+        assert_eq!(read_and_check(&reader, &mut buf, at, 0), buf.len());
     }
     assert!(reader.gauges().running_fetches > 0, "it is still in flight");
     body.let_go_on();
     assert_eq!(reader.read_at(&mut buf, SIZE - 1000).expect("there"), 1000);
-    let pages = quiet(&reader).pages;
-    assert_eq!(
-        reader.stats().source_bytes,
-        pages * 4096,
-        "nothing was read twice"
-    );
+    let bytes = quiet(&reader).pages * 4096;
+    let read = reader.stats().source_bytes;
+    assert_eq!(read, bytes, "nothing was read twice");
 }
 
 /// What is read ahead of a reader that has gone ends in its middle, though another description of the file is open, as in a mount.
 #[test]
 fn fetches_of_the_last_reader_are_cancelled() {
-    let body = Body::new(256 << 10, 0);
-    let idle = Reader::open(
-        Arc::clone(&body),
-        Options::default().policy("linux-6.18:max=1M"),
-    )
-    .expect("opens");
+    let (body, idle) = stopped();
     let reader = idle.try_clone().expect("opens");
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     let mut buf = vec![0; 128 << 10];
@@ -145,34 +129,27 @@ fn fetches_of_the_last_reader_are_cancelled() {
     drop(reader);
     // It is still held: fetches end here only if they are cancelled.
     let pages = quiet(&idle).pages;
-    assert!(
-        (64..=64 * 4).contains(&pages),
-        "{pages}: what had arrived, and no more"
-    );
+    let is_what_came = (64..=64 * 4).contains(&pages);
+    assert!(is_what_came, "{pages}: what had arrived, and no more");
     assert_eq!(idle.stats().failed_fetches, 0, "none failed");
     body.let_go_on();
     let mut at = 0;
     while at < SIZE {
-        at += crate::common::read_and_check(&idle, &mut buf, at, 0) as u64;
+        at += read_and_check(&idle, &mut buf, at, 0) as u64;
     }
 }
 
 /// Readahead of a reader that goes on is not cancelled by another one's end.
 #[test]
 fn another_readers_close_cancels_nothing() {
-    let body = Body::new(256 << 10, 0);
-    let reader = Reader::open(
-        Arc::clone(&body),
-        Options::default().policy("linux-6.18:max=1M"),
-    )
-    .expect("opens");
+    let (body, reader) = stopped();
     let other = reader.try_clone().expect("opens");
     let mut buf = vec![0; 4096];
     for one in [&reader, &other] {
-        crate::common::read_and_check(one, &mut buf, 0, 0);
+        read_and_check(one, &mut buf, 0, 0);
     }
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
-    crate::common::read_and_check(&reader, &mut buf, 128 << 10, 0);
+    read_and_check(&reader, &mut buf, 128 << 10, 0);
     drop(other);
     assert!(reader.gauges().running_fetches > 0);
     body.let_go_on();
@@ -196,30 +173,22 @@ fn broken_streams_are_read_again_and_replay() {
         let body = Body::new(u64::MAX, 3);
         let options = by("linux-6.18:max=1M", 2 << 20).event_log(&log);
         let reader = Reader::open(Arc::clone(&body), options).expect("opens");
-        std::thread::scope(|scope| {
-            for thread in 0..3 {
-                let own = reader.try_clone().expect("opens");
-                scope.spawn(move || {
-                    let mut rng = Rng(seed * 10 + thread);
-                    let mut buf = vec![0; 700_000];
-                    let mut at = 0;
-                    for _ in 0..60 {
-                        let len = 1 + rng.below(buf.len() as u64) as usize;
-                        match own.read_at(&mut buf[..len], at) {
-                            Ok(got) => {
-                                assert_eq!(got as u64, (len as u64).min(SIZE - at));
-                                testing::check(&buf[..got], at, 0).expect("its own bytes");
-                            }
-                            Err(ReadError::Io { errno: 104, .. }) => {}
-                            Err(error) => panic!("another error: {error}"),
-                        }
-                        at = if at + len as u64 >= SIZE {
-                            rng.below(SIZE)
-                        } else {
-                            at + len as u64
-                        };
+        in_threads(3, |thread| {
+            let own = reader.try_clone().expect("opens");
+            let (mut rng, mut buf) = (Rng(seed * 10 + thread), vec![0; 700_000]);
+            let mut at = 0;
+            for _ in 0..60 {
+                let len = 1 + rng.below(buf.len() as u64) as usize;
+                match own.read_at(&mut buf[..len], at) {
+                    Ok(got) => {
+                        assert_eq!(got as u64, (len as u64).min(SIZE - at));
+                        right(&buf[..got], at, 0);
                     }
-                });
+                    Err(ReadError::Io { errno: 104, .. }) => {}
+                    Err(error) => panic!("another error: {error}"),
+                }
+                let next = Some(at + len as u64).filter(|next| *next < SIZE);
+                at = next.unwrap_or_else(|| rng.below(SIZE));
             }
         });
         check_memory(&quiet(&reader), 4096);

@@ -3,10 +3,10 @@
 //!
 //! No time is measured.
 
-use crate::common::{Rng, alone, by, check_memory, named, opened, quiet, watch};
+use crate::common::{Rng, by, check_memory, is_alone, named, opened, quiet, watch};
 use foreread::source::{Mem, Source};
 use foreread::{Options, ReadError, Reader};
-use foreread_testing::{self as testing, Faulty, QueuedSource};
+use foreread_testing::{self as testing, Faulty, QueuedSource, needs};
 use std::future::Future;
 use std::io::Write;
 use std::pin::{Pin, pin};
@@ -343,50 +343,47 @@ fn kept() -> (usize, usize) {
 /// Reads that are given up keep no thread and no mapping: neither rings nor stacks.
 #[test]
 fn cancelled_reads_keep_no_thread_and_no_mapping() {
-    alone(
+    needs!(is_alone(
         module_path!(),
-        "cancelled_reads_keep_no_thread_and_no_mapping",
-        || {
-            watch();
-            let round = || {
-                for (name, source, options) in sources() {
-                    let reader =
-                        Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
-                    for (most, offset) in [(0, 0), (1, 1_000_003), (2, 5_000_009), (3, 70_001)] {
-                        drop(poll_at_most(
-                            reader.read_at_async(&mut vec![0; 900_000], offset),
-                            most,
-                        ));
-                    }
-                    settle(&name, &reader);
-                }
-            };
-            // What the allocator, its arenas and the stacks that are used again take, they take now.
-            (0..3).for_each(|_| round());
-            let before = kept();
-            let rounds = 25;
-            (0..rounds).for_each(|_| round());
-            let mut after = kept();
-            // A thread that has ended may be in the list of the kernel for a moment, and one that is not joined takes a moment to end.
-            let start = Instant::now();
-            while after.0 > before.0 && start.elapsed() < Duration::from_secs(10) {
-                std::thread::sleep(Duration::from_millis(5));
-                after = kept();
+        "cancelled_reads_keep_no_thread_and_no_mapping"
+    ));
+    watch();
+    let round = || {
+        for (name, source, options) in sources() {
+            let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
+            for (most, offset) in [(0, 0), (1, 1_000_003), (2, 5_000_009), (3, 70_001)] {
+                drop(poll_at_most(
+                    reader.read_at_async(&mut vec![0; 900_000], offset),
+                    most,
+                ));
             }
-            assert!(
-                after.0 <= before.0 + 1,
-                "threads: {} before, {} after {rounds} rounds",
-                before.0,
-                after.0
-            );
-            // A ring is two mappings, and so is a stack: one kept in each round would be 50.
-            assert!(
-                after.1 < before.1 + 30,
-                "mappings: {} before, {} after {rounds} rounds",
-                before.1,
-                after.1
-            );
-        },
+            settle(&name, &reader);
+        }
+    };
+    // What the allocator, its arenas and the stacks that are used again take, they take now.
+    (0..3).for_each(|_| round());
+    let before = kept();
+    let rounds = 25;
+    (0..rounds).for_each(|_| round());
+    let mut after = kept();
+    // A thread that has ended may be in the list of the kernel for a moment, and one that is not joined takes a moment to end.
+    let start = Instant::now();
+    while after.0 > before.0 && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(5));
+        after = kept();
+    }
+    assert!(
+        after.0 <= before.0 + 1,
+        "threads: {} before, {} after {rounds} rounds",
+        before.0,
+        after.0
+    );
+    // A ring is two mappings, and so is a stack: one kept in each round would be 50.
+    assert!(
+        after.1 < before.1 + 30,
+        "mappings: {} before, {} after {rounds} rounds",
+        before.1,
+        after.1
     );
 }
 

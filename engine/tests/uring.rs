@@ -4,7 +4,7 @@
 //! If the kernel has to fail, the test runs itself again under strace, which makes the system call fail. Properties of
 //! every source are tested in `conformance.rs`, and of every way to read a file in `files.rs` and `bytes.rs`.
 
-use crate::common::{Rng, by, check_memory, only, opened, quiet, read_and_check};
+use crate::common::{Rng, by, check_memory, in_threads, only, opened, quiet, read_and_check};
 use foreread::source::{FileSource, Io, Source};
 use foreread::{Advice, Options, Reader};
 use foreread_testing::{needs, pattern, rows};
@@ -44,21 +44,15 @@ fn read_all(path: &Path, threads: u32) -> String {
     let name = format!("file:{}", path.display());
     let options = by("linux-6.18:max=2M", 8 << 20).threads(threads);
     let reader = Reader::open(name, options).expect("opens");
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let own = reader.try_clone().expect("opens");
-            scope.spawn(move || {
-                let mut rng = Rng(thread);
-                let mut buf = vec![0; 128 << 10];
-                for i in 0..100 {
-                    let at = if thread == 0 {
-                        rng.below(SIZE - (1 << 20))
-                    } else {
-                        ((thread * 8) << 20) + (i << 16)
-                    };
-                    assert_eq!(read_and_check(&own, &mut buf, at, 0), buf.len());
-                }
-            });
+    in_threads(3, |thread| {
+        let own = reader.try_clone().expect("opens");
+        let (mut rng, mut buf) = (Rng(thread), vec![0; 128 << 10]);
+        for i in 0..100 {
+            let at = match thread {
+                0 => rng.below(SIZE - (1 << 20)),
+                _ => ((thread * 8) << 20) + (i << 16),
+            };
+            assert_eq!(read_and_check(&own, &mut buf, at, 0), buf.len());
         }
     });
     check_memory(&quiet(&reader), 4096);
@@ -74,20 +68,9 @@ fn read_all(path: &Path, threads: u32) -> String {
 fn again_with(test: &str, inject: &str, path: &Path) -> Option<Output> {
     let itself = std::env::current_exe().expect("this test");
     let mut strace = Command::new("strace");
-    strace.args([
-        "-f",
-        "-qq",
-        "-o",
-        "/dev/null",
-        "-e",
-        "trace=io_uring_setup,io_uring_enter",
-        "-e",
-        inject,
-    ]);
-    strace
-        .arg(itself)
-        .args(only(module_path!(), test))
-        .env(FILE, path);
+    let words = "-f -qq -o /dev/null -e trace=io_uring_setup,io_uring_enter -e";
+    strace.args(words.split(' ')).arg(inject).arg(itself);
+    strace.args(only(module_path!(), test)).env(FILE, path);
     // A sanitizer cannot look for leaks in a traced process.
     strace.env("ASAN_OPTIONS", "detect_leaks=0");
     match strace.output() {
@@ -112,12 +95,8 @@ fn inner() -> Option<String> {
 }
 
 fn said(output: &Output) -> String {
+    crate::common::passed(output);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
     text.lines()
         .find_map(|line| line.strip_prefix("source: "))
         .expect("it says what it reads")
@@ -187,14 +166,9 @@ fn more_files_than_rings() {
     needs!(have_ring(file.path()));
     let open = || FileSource::open(file.path()).expect("opens");
     let mut all: Vec<FileSource> = (0..70).map(|_| open()).collect();
-    let beyond = all
-        .iter()
-        .filter(|s| {
-            s.describe().ends_with(
-                "threads (all 64 io_uring instances that foreread may create are in use)",
-            )
-        })
-        .count();
+    let why = "threads (all 64 io_uring instances that foreread may create are in use)";
+    let beyond = all.iter().filter(|one| one.describe().ends_with(why));
+    let beyond = beyond.count();
     assert!(beyond >= 6, "{beyond} of 70 beyond the limit");
     let last = opened(all.pop().expect("70"), Options::default());
     read_and_check(&last, &mut vec![0; 1 << 20], 100, 0);
@@ -261,15 +235,9 @@ fn threads_that_end_leave_nothing_undone() {
             });
             assert_eq!(read_and_check(&reader, &mut buf, i << 17, 0), buf.len());
         }
-        let stats = reader.stats();
-        assert_eq!(
-            (
-                stats.failed_reads,
-                stats.failed_fetches,
-                quiet(&reader).missed_calls
-            ),
-            (0, 0, 0)
-        );
+        let (stats, missed) = (reader.stats(), quiet(&reader).missed_calls);
+        let failed = (stats.failed_reads, stats.failed_fetches);
+        assert_eq!((failed, missed), ((0, 0), 0));
     }
 }
 

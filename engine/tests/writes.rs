@@ -3,7 +3,7 @@
 use crate::common::nbd as served;
 
 use crate::common::{LoopDevice, SmallDisk, by, opened};
-use crate::common::{Rng, named, only, passed, quiet, watch};
+use crate::common::{Rng, in_threads, named, only, passed, quiet, refused, right, watch};
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, command_flag, errno};
 use foreread::source::{FileSource, Mem, WritableSource};
@@ -50,12 +50,7 @@ fn every_client_reads_the_writes_of_one() {
     for round in 0..40_u8 {
         let at = 4096 * u64::from(round) * 20 + 100;
         // Cached, with readahead in flight behind it.
-        testing::check(
-            &read(&mut other, (at + 4096) & !4095, 4096),
-            (at + 4096) & !4095,
-            0,
-        )
-        .expect("of before");
+        other.reads(1, (at + 4096) & !4095, 4096);
         let bytes = vec![round; 9000];
         assert_eq!(write(&mut one, at, &bytes), 0);
         assert_eq!(read(&mut other, at, 9000), bytes, "round {round}");
@@ -64,9 +59,9 @@ fn every_client_reads_the_writes_of_one() {
         let file = std::fs::File::open(file.path()).expect("there");
         file.read_exact_at(&mut all, at).expect("readable");
         assert_eq!(all, bytes);
-        testing::check(&read(&mut one, at - 100, 100), at - 100, 0).expect("its neighbours stay");
-        testing::check(&read(&mut one, at + 9000, 5000), at + 9000, 0)
-            .expect("its neighbours stay");
+        // Its neighbours stay.
+        one.reads(2, at - 100, 100);
+        one.reads(3, at + 9000, 5000);
     }
     assert_eq!((served.counts)().failed_requests, 0);
 }
@@ -79,13 +74,10 @@ fn long_writes_zeroes_and_refusals() {
     let long: Vec<u8> = (0..3_000_000_u32).map(|i| (i * 7 % 251) as u8).collect();
     assert_eq!(write(&mut client, 12_345, &long), 0);
     assert_eq!(read(&mut client, 12_345, long.len()), long);
-    client.send(command::WRITE_ZEROES, 1, 20_000, 700_000);
-    assert_eq!(client.answer(), (1, 0));
+    assert_eq!(client.asks(command::WRITE_ZEROES, 20_000, 700_000), 0);
     assert_eq!(read(&mut client, 20_000, 700_000), vec![0; 700_000]);
-    assert_eq!(
-        read(&mut client, 720_000, 10),
-        long[720_000 - 12_345..][..10]
-    );
+    let behind = read(&mut client, 720_000, 10);
+    assert_eq!(behind, long[720_000 - 12_345..][..10]);
     for (what, offset, len, error) in [
         (command::WRITE, 4 * MIB - 10, 11, errno::ENOSPC),
         (command::WRITE, u64::MAX, 500_000, errno::ENOSPC),
@@ -99,11 +91,8 @@ fn long_writes_zeroes_and_refusals() {
         }
         assert_eq!(client.answer(), (2, error), "{what} at {offset} of {len}");
     }
-    assert_eq!(
-        read(&mut client, 12_345, 1000),
-        long[..1000],
-        "a refused write writes nothing"
-    );
+    let kept = read(&mut client, 12_345, 1000);
+    assert_eq!(kept, long[..1000], "a refused write writes nothing");
 }
 
 /// Random reads and writes of several clients, each in its own part of one file and in those of the others, against a
@@ -114,36 +103,28 @@ fn clients_agree_with_a_model() {
     let (_file, served) = writable(2 << 20);
     let blocks = 2 * MIB / BLOCK;
     // For each block: the number of the last write that was answered, and whether one is under way.
-    let model: Arc<Vec<Mutex<u8>>> = Arc::new((0..blocks).map(|_| Mutex::new(0)).collect());
-    std::thread::scope(|scope| {
-        for seed in 0..4 {
-            let (model, served) = (Arc::clone(&model), &served);
-            let mut client = served.client();
-            scope.spawn(move || {
-                let mut rng = Rng(seed);
-                let mut next = 0_u8;
-                for _ in 0..400 {
-                    let block = rng.below(blocks);
-                    let mut known = model[block as usize].lock().expect("no panic");
-                    if rng.below(3) == 0 {
-                        next = next % 250 + 1;
-                        assert_eq!(
-                            write(&mut client, block * BLOCK, &vec![next; BLOCK as usize]),
-                            0
-                        );
-                        *known = next;
-                    } else {
-                        let bytes = read(&mut client, block * BLOCK, BLOCK as usize);
-                        match *known {
-                            0 => testing::check(&bytes, block * BLOCK, 0).expect("of before"),
-                            n => assert_eq!(bytes, vec![n; BLOCK as usize], "block {block}"),
-                        }
-                        drop(known);
-                        // And one that runs into others' blocks, for the readahead.
-                        read(&mut client, rng.below(blocks / 2) * BLOCK, 100_000);
-                    }
+    let model: Vec<Mutex<u8>> = (0..blocks).map(|_| Mutex::new(0)).collect();
+    in_threads(4, |seed| {
+        let (mut client, mut rng, mut next) = (served.client(), Rng(seed), 0_u8);
+        for _ in 0..400 {
+            let block = rng.below(blocks);
+            let at = block * BLOCK;
+            let mut known = model[block as usize].lock().expect("no panic");
+            if rng.below(3) == 0 {
+                next = next % 250 + 1;
+                let written = write(&mut client, at, &vec![next; BLOCK as usize]);
+                assert_eq!(written, 0);
+                *known = next;
+            } else {
+                let bytes = read(&mut client, at, BLOCK as usize);
+                match *known {
+                    0 => right(&bytes, at, 0),
+                    n => assert_eq!(bytes, vec![n; BLOCK as usize], "block {block}"),
                 }
-            });
+                drop(known);
+                // And one that runs into others' blocks, for the readahead.
+                read(&mut client, rng.below(blocks / 2) * BLOCK, 100_000);
+            }
         }
     });
     assert_eq!((served.counts)().failed_requests, 0);
@@ -152,11 +133,8 @@ fn clients_agree_with_a_model() {
 /// A write while the old bytes are in flight: a later read gets the new ones, and the fetch counts for nothing.
 #[test]
 fn a_write_overtakes_the_readahead() {
-    let slow = Faulty::slow(
-        Mem::new(testing::pattern(0, 4 << 20, 0)),
-        3,
-        Duration::from_millis(3),
-    );
+    let memory = Mem::new(testing::pattern(0, 4 << 20, 0));
+    let slow = Faulty::slow(memory, 3, Duration::from_millis(3));
     let reader = opened(slow, options());
     reader.allow_writes().expect("allowed");
     let mut buf = vec![0; 16 << 10];
@@ -207,13 +185,10 @@ fn our_own_writes_are_no_change_and_those_of_others_are() {
         .open(file.path())
         .expect("there");
     other.write_all_at(&[9; 4096], 0).expect("written");
-    client.send(command::READ, 2, 7 * MIB, 4096);
-    assert_eq!(client.answer(), (2, errno::ESHUTDOWN));
-    assert_eq!(
-        write(&mut client, 0, &[1]),
-        errno::ESHUTDOWN,
-        "nor does it write into another version"
-    );
+    let changed = client.asks(command::READ, 7 * MIB, 4096);
+    assert_eq!(changed, errno::ESHUTDOWN);
+    // Nor does it write into another version.
+    assert_eq!(write(&mut client, 0, &[1]), errno::ESHUTDOWN);
 }
 
 /// Another program rewrites the file, and we write before we look: the write notices, and does not take the new time for its own.
@@ -223,11 +198,7 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
     for longer in [false, true] {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), testing::pattern(0, 1 << 20, 1)).expect("written");
-        let reader = Reader::open(
-            file.path().to_str().expect("UTF-8"),
-            options().policy("none"),
-        )
-        .expect("opened");
+        let reader = Reader::open(file.path(), options().policy("none")).expect("opened");
         reader.allow_writes().expect("allowed");
         let mut buf = vec![0; 8192];
         reader.write_at(&[7; 10], 0).expect("written");
@@ -246,7 +217,7 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
         // Told once, by the write; nothing was written, and nothing of the old version is left.
         for at in [0, 4096, 8192] {
             reader.read_at(&mut buf, at).expect("readable");
-            testing::check(&buf, at, 2).expect("of the new version");
+            right(&buf, at, 2);
         }
         reader
             .write_at(&[8; 10], 4096)
@@ -256,8 +227,7 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
 }
 
 fn flush(client: &mut Client) -> u32 {
-    client.send(command::FLUSH, 79, 0, 0);
-    client.answer().1
+    client.asks(command::FLUSH, 0, 0)
 }
 
 fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
@@ -290,21 +260,12 @@ fn a_flush_error_is_kept_for_every_client() {
     let (mut one, mut other) = (served.client(), served.client());
     assert_eq!(write(&mut one, 0, &[1; 4096]), 0);
     assert_eq!(flush(&mut other), errno::EIO, "the other asks first");
-    assert_eq!(
-        flush(&mut one),
-        errno::EIO,
-        "and the writing client gets it as well"
-    );
+    assert_eq!(flush(&mut one), errno::EIO, "the writing client as well");
     assert_eq!(write_safely(&mut one, 0, &[2; 4096]), errno::EIO);
-    assert_eq!(
-        (write(&mut one, 0, &[3; 4096]), flush(&mut one)),
-        (0, errno::EIO)
-    );
-    assert_eq!(
-        flush(&mut served.client()),
-        errno::EIO,
-        "a new connection is the same export"
-    );
+    let later = (write(&mut one, 0, &[3; 4096]), flush(&mut one));
+    assert_eq!(later, (0, errno::EIO));
+    // A new connection is the same export.
+    assert_eq!(flush(&mut served.client()), errno::EIO);
     drop((one, other, served));
     assert_eq!(flush(&mut open().client()), 0, "opened anew");
 }
@@ -324,14 +285,8 @@ fn a_disk_that_loses_writes() {
     assert_eq!(write(&mut one, 0, &[1; 4 << 20]), 0);
     let first = flush(&mut other);
     assert!([errno::EIO, errno::ENOSPC].contains(&first), "{first}");
-    assert_eq!(
-        [
-            flush(&mut one),
-            write_safely(&mut one, 0, &[2; 4096]),
-            flush(&mut one)
-        ],
-        [first; 3]
-    );
+    let safe = write_safely(&mut one, 0, &[2; 4096]);
+    assert_eq!([safe, flush(&mut one), flush(&mut other)], [first; 3]);
 }
 
 /// A disk is written through /dev: what was written is read and is there.
@@ -343,20 +298,16 @@ fn a_block_device_is_written() {
     let reader = Reader::open(device.name(), options()).expect("opened");
     let served = Served::of(reader, writing());
     let mut client = served.client();
-    testing::check(&read(&mut client, 0, 1 << 20), 0, 0).expect("of before");
+    client.reads(1, 0, 1 << 20);
     for (at, len) in [(0, 4096), (4097, 10), (500_001, 300_000)] {
         assert_eq!(write(&mut client, at, &vec![9; len]), 0);
         assert_eq!(read(&mut client, at, len), vec![9; len]);
     }
-    assert_eq!(
-        (flush(&mut client), write(&mut client, 2 * MIB - 1, &[1, 2])),
-        (0, errno::ENOSPC)
-    );
-    testing::check(&read(&mut client, 4107, 10_000), 4107, 0).expect("its neighbours stay");
-    assert_eq!(
-        std::fs::read(file.path()).expect("there")[500_001..800_001],
-        vec![9; 300_000]
-    );
+    assert_eq!(flush(&mut client), 0);
+    assert_eq!(write(&mut client, 2 * MIB - 1, &[1, 2]), errno::ENOSPC);
+    client.reads(2, 4107, 10_000);
+    let there = std::fs::read(file.path()).expect("there");
+    assert_eq!(there[500_001..800_001], vec![9; 300_000]);
 }
 
 /// What clients may write is locked: against a second server, QEMU, a mount; and given back at the end.
@@ -376,8 +327,8 @@ fn a_writable_source_is_locked() {
     };
     let (file, served) = writable(1 << 20);
     let path = file.path().to_str().expect("UTF-8");
-    let refused = bind(path, true).expect_err("locked");
-    says(&refused, &["another program has locked it", "--no-lock"]);
+    let locked = bind(path, true).expect_err("locked");
+    says(&locked, &["another program has locked it", "--no-lock"]);
     assert_eq!(bind(path, false), Ok(()));
     if has("qemu-io", "qemu-utils") {
         let out = Command::new("qemu-io")
@@ -404,11 +355,9 @@ fn a_writable_source_is_locked() {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
     let claim = || rustix::fs::open(&device.path, flags, rustix::fs::Mode::empty());
     let other = claim().expect("free");
-    let refused = bind(device.name(), true).expect_err("claimed");
-    says(
-        &refused,
-        &["mounted, or another program has opened it exclusively"],
-    );
+    let claimed = bind(device.name(), true).expect_err("claimed");
+    let words = "mounted, or another program has opened it exclusively";
+    says(&claimed, &[words]);
     assert_eq!(bind(device.name(), false), Ok(()));
     drop(other);
     // A device is free when its last descriptor is closed, and other tests fork children meanwhile.
@@ -456,15 +405,9 @@ fn unwritable_outputs_are_reported() {
     assert!(error.to_string().contains("cannot be written"), "{error}");
     let dir = tempfile::tempdir().expect("a directory");
     let settings = writing();
-    let refused = Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings)
-        .map(drop)
-        .expect_err("refused");
-    assert!(
-        refused
-            .to_string()
-            .ends_with("serve it read-only, or run as a user that may write it"),
-        "{refused}"
-    );
+    let bound = Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings);
+    let remedy = "serve it read-only, or run as a user that may write it";
+    says(&refused(bound, "made up").to_string(), &[remedy]);
     assert!(!dir.path().join("s").exists());
     // No caller has asked to write it: it is not written.
     let file = tempfile::NamedTempFile::new().expect("a file");
@@ -485,16 +428,11 @@ fn unwritable_outputs_are_reported() {
         .expect("written");
     // Renamed over: the file that was opened is the one that is read, and another one is not written.
     let source = FileSource::open(file.path()).expect("opened");
-    let other =
-        tempfile::NamedTempFile::new_in(file.path().parent().expect("a folder")).expect("a file");
+    let folder = file.path().parent().expect("a folder");
+    let other = tempfile::NamedTempFile::new_in(folder).expect("a file");
     std::fs::rename(other.path(), file.path()).expect("renamed");
-    assert!(
-        source
-            .allow_writes()
-            .expect_err("another")
-            .to_string()
-            .ends_with("is another file now")
-    );
+    let error = source.allow_writes().expect_err("another").to_string();
+    says(&error, &["is another file now"]);
     std::fs::write(other.path(), []).expect("for its guard to remove");
 }
 
@@ -508,10 +446,8 @@ fn other_people_s_programs_write() {
     let from = image.path().to_str().expect("UTF-8");
     if has("nbdcopy", "libnbd-bin") {
         run("nbdcopy", &["--flush", from, &served.uri()]);
-        assert!(
-            std::fs::read(file.path()).expect("there") == bytes,
-            "nbdcopy"
-        );
+        let there = std::fs::read(file.path()).expect("there");
+        assert!(there == bytes, "nbdcopy");
     }
     if has("qemu-io", "qemu-utils") {
         let script = [
@@ -528,10 +464,8 @@ fn other_people_s_programs_write() {
         let said = run("qemu-io", &args);
         assert!(!said.contains("failed"), "{said}");
         let mut client = served.client();
-        assert_eq!(
-            read(&mut client, MIB, 65_536),
-            [vec![0xcd; 4096], vec![0xab; 61_440]].concat()
-        );
+        let wanted = [vec![0xcd; 4096], vec![0xab; 61_440]].concat();
+        assert_eq!(read(&mut client, MIB, 65_536), wanted);
         assert_eq!(read(&mut client, 2 * MIB, 1 << 20), vec![0; 1 << 20]);
     }
 }

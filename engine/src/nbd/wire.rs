@@ -351,19 +351,4 @@ mod tests {
             (28, 5, 5, 5)
         );
     }
-
-    #[test]
-    fn a_connection_is_looked_after() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let stream =
-            TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
-        assert_eq!(sockopt::socket_keepalive(&stream), Ok(false));
-        keep_alive(&stream).expect("set");
-        let set = (
-            sockopt::socket_keepalive(&stream),
-            sockopt::tcp_keepidle(&stream),
-            sockopt::tcp_keepcnt(&stream),
-        );
-        assert_eq!(set, (Ok(true), Ok(KEEPALIVE_IDLE), Ok(KEEPALIVE_PROBES)));
-    }
 }

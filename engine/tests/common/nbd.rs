@@ -1,7 +1,7 @@
 //! A server of ours in a test, a client by hand, and other people's servers. Never: a test.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use crate::common::{by, opened, watch};
+use crate::common::{by, opened, right, wait_until, watch};
 use foreread::front::FrontError;
 use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, Request, command};
@@ -12,14 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const MIB: u64 = 1 << 20;
 
 /// A server of ours at a place, until it is dropped.
 pub struct Running {
     pub uri: String,
-    pub counts: Box<dyn Fn() -> ServerCounts + Send>,
+    pub counts: Box<dyn Fn() -> ServerCounts + Send + Sync>,
     stop: NbdStop,
     thread: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -99,18 +99,38 @@ impl Served {
         format!("nbd+unix:///?socket={}", self.path().display())
     }
 
+    /// A connection before its greeting, whose reads end after 20 s.
+    pub fn connect(&self) -> UnixStream {
+        within_20_s(UnixStream::connect(self.path()).expect("connected"))
+    }
+
     pub fn client(&self) -> Client {
-        Client::begin(UnixStream::connect(self.path()).expect("connected"))
+        Client::begin(self.connect())
     }
 
     pub fn wait_for(&self, clients: u64) {
-        let until = Instant::now() + Duration::from_secs(20);
-        while (self.counts)().clients != clients {
-            let counts = (self.counts)();
-            assert!(Instant::now() < until, "{counts:?}, not {clients} clients");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let is = || (self.counts)().clients == clients;
+        wait_until(&format!("there are not {clients} clients"), is);
     }
+}
+
+fn within_20_s(stream: UnixStream) -> UnixStream {
+    let limit = stream.set_read_timeout(Some(Duration::from_secs(20)));
+    limit.expect("a socket");
+    stream
+}
+
+/// How a server greets.
+pub fn hello() -> Vec<u8> {
+    let [magic, options] = [wire::MAGIC, wire::OPTION_MAGIC].map(u64::to_be_bytes);
+    [&magic[..], &options, &[0, 3]].concat()
+}
+
+/// What a server answers to an option.
+pub fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
+    let len = data.len() as u32;
+    let words = [option, kind, len].map(u32::to_be_bytes).concat();
+    [&wire::OPTION_REPLY_MAGIC.to_be_bytes()[..], &words, data].concat()
 }
 
 /// A client by hand, past the handshake, in plain text or by TLS.
@@ -118,8 +138,6 @@ pub struct Client<S = UnixStream>(pub S);
 
 impl Client {
     pub fn begin(mut stream: UnixStream) -> Client {
-        let limit = stream.set_read_timeout(Some(Duration::from_secs(20)));
-        limit.expect("a socket");
         stream.read_exact(&mut [0; 18]).expect("a greeting");
         stream.write_all(&[0, 0, 0, 3]).expect("sent");
         Client(stream).begun()
@@ -170,12 +188,28 @@ impl<S: Read + Write> Client<S> {
         data
     }
 
+    /// Sends a request, and gives the error of its answer.
+    pub fn asks(&mut self, command: u16, offset: u64, len: u32) -> u32 {
+        self.send(command, 77, offset, len);
+        let (cookie, error) = self.answer();
+        assert_eq!(cookie, 77);
+        error
+    }
+
     /// Reads, and checks every byte.
     #[track_caller]
     pub fn reads(&mut self, cookie: u64, offset: u64, len: u32) {
         self.send(command::READ, cookie, offset, len);
-        assert_eq!(self.answer(), (cookie, 0));
-        foreread_testing::check(&self.data(len as usize), offset, 0).expect("right bytes");
+        assert_eq!(self.takes(len as usize, |_| offset), cookie);
+    }
+
+    /// Takes the answer to a read of version 0, and checks every byte. Gives its cookie, from which its offset follows.
+    #[track_caller]
+    pub fn takes(&mut self, len: usize, offset: impl Fn(u64) -> u64) -> u64 {
+        let (cookie, error) = self.answer();
+        assert_eq!(error, 0);
+        right(&self.data(len), offset(cookie), 0);
+        cookie
     }
 
     /// The server has closed the connection.
@@ -234,11 +268,9 @@ impl Peer {
             .stdout(Stdio::null())
             .spawn()
             .expect("started");
-        let until = Instant::now() + Duration::from_secs(20);
-        while UnixStream::connect(&socket).is_err() {
-            assert!(Instant::now() < until, "{program} does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until(&format!("{program} does not listen"), || {
+            UnixStream::connect(&socket).is_ok()
+        });
         Peer { child, dir }
     }
 

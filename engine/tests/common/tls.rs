@@ -1,15 +1,15 @@
 //! Certificates by certtool, and a client of the NBD server that speaks TLS. Never: a test.
 
-use crate::common::nbd::{Client, has, run};
+use crate::common::nbd::{Client, Served, has, run};
+use foreread::front::nbd::NbdTls;
 use foreread::nbd::wire;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A folder with the certificates of an authority, a server and a client, as nbdkit and libnbd name them.
 pub struct Certificates(pub tempfile::TempDir);
@@ -32,27 +32,21 @@ impl Certificates {
         let text = format!(
             "cn = Authority {name}\nca\ncert_signing_key\ncrl_signing_key\nexpiration_days = 9\n"
         );
-        let template = all.template("ca", &text);
-        let (key, cert) = (all.file("ca-key.pem"), all.file("ca-cert.pem"));
-        let own = [
-            "--load-privkey",
-            &key,
-            "--template",
-            &template,
-            "--outfile",
-            &cert,
-        ];
-        run(
-            "certtool",
-            &[&["--generate-self-signed"][..], &own].concat(),
-        );
-        let server = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\nexpiration_days = 9\n";
-        all.issue("server", server);
-        all.issue(
-            "client",
-            "cn = client\ntls_www_client\nsigning_key\nexpiration_days = 9\n",
-        );
+        let key = all.file("ca-key.pem");
+        let own = ["--generate-self-signed", "--load-privkey", &key];
+        all.make(&own, ("ca", &text), "ca-cert.pem");
+        all.issue_server("expiration_days = 9\n");
+        all.issue_client("client");
         Some(all)
+    }
+
+    /// Runs certtool by a template, which gets the name `role`.
+    fn make(&self, own: &[&str], (role, text): (&str, &str), out: &str) {
+        let template = self.file(&format!("{role}.info"));
+        std::fs::write(&template, text).expect("written");
+        let out = self.file(out);
+        let rest = ["--template", &template, "--outfile", &out];
+        run("certtool", &[own, &rest].concat());
     }
 
     pub fn path(&self) -> &Path {
@@ -63,46 +57,51 @@ impl Certificates {
         self.path().join(name).to_str().expect("UTF-8").to_string()
     }
 
-    fn key(&self, role: &str) {
-        let file = self.file(&format!("{role}-key.pem"));
-        let words = [
-            "--generate-privkey",
-            "--key-type",
-            "ecdsa",
-            "--outfile",
-            &file,
-        ];
-        run("certtool", &words);
+    /// What a server loads; with `verify` its clients need a certificate.
+    pub fn server(&self, verify: bool) -> NbdTls {
+        NbdTls::load(self.path(), verify).expect("loaded")
     }
 
-    fn template(&self, role: &str, text: &str) -> String {
-        let path = self.file(&format!("{role}.info"));
-        std::fs::write(&path, text).expect("written");
-        path
+    fn key(&self, role: &str) {
+        let file = self.file(&format!("{role}-key.pem"));
+        let words = "--generate-privkey --key-type ecdsa --outfile";
+        run(
+            "certtool",
+            &[&Vec::from_iter(words.split(' '))[..], &[&file]].concat(),
+        );
     }
 
     /// Has the authority issue a certificate for a new key.
-    pub fn issue(&self, role: &str, text: &str) {
+    fn issue(&self, role: &str, text: &str) {
         self.key(role);
-        let (template, key) = (
-            self.template(role, text),
-            self.file(&format!("{role}-key.pem")),
-        );
-        let (ca, ca_key) = (self.file("ca-cert.pem"), self.file("ca-key.pem"));
-        let cert = self.file(&format!("{role}-cert.pem"));
-        let own = [
-            "--load-privkey",
-            &key,
-            "--template",
-            &template,
-            "--outfile",
-            &cert,
-        ];
-        let authority = ["--load-ca-certificate", &ca, "--load-ca-privkey", &ca_key];
-        run(
-            "certtool",
-            &[&["--generate-certificate"][..], &own, &authority].concat(),
-        );
+        let key = self.file(&format!("{role}-key.pem"));
+        let own = ["--generate-certificate", "--load-privkey", &key];
+        self.by_authority(&own, (role, text), &format!("{role}-cert.pem"));
+    }
+
+    fn by_authority(&self, own: &[&str], template: (&str, &str), out: &str) {
+        let (ca, key) = (self.file("ca-cert.pem"), self.file("ca-key.pem"));
+        let authority = ["--load-ca-certificate", &ca, "--load-ca-privkey", &key];
+        self.make(&[own, &authority].concat(), template, out);
+    }
+
+    /// A new certificate of the server, with these lines about its time.
+    pub fn issue_server(&self, times: &str) {
+        let name = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n";
+        self.issue("server", &format!("{name}{times}"));
+    }
+
+    /// One that has expired, or is not valid yet.
+    pub fn issue_server_of(&self, from: &str, to: &str) {
+        self.issue_server(&format!(
+            "activation_date = {from:?}\nexpiration_date = {to:?}\n"
+        ));
+    }
+
+    /// A new certificate of a client with this name.
+    pub fn issue_client(&self, name: &str) {
+        let text = format!("cn = {name}\ntls_www_client\nsigning_key\nexpiration_days = 9\n");
+        self.issue("client", &text);
     }
 
     /// Has the authority write `ca-crl.pem`, which lists the certificate of `role`. `until` is when the list ends, if not in days.
@@ -115,24 +114,10 @@ impl Certificates {
                 )
             }
         };
-        let template = self.template("crl", &format!("{dates}crl_number = 1\n"));
-        let (ca, ca_key, list) = (
-            self.file("ca-cert.pem"),
-            self.file("ca-key.pem"),
-            self.file("ca-crl.pem"),
-        );
-        let authority = ["--load-ca-certificate", &ca, "--load-ca-privkey", &ca_key];
         let cert = self.file(&format!("{role}-cert.pem"));
-        let own = [
-            "--generate-crl",
-            "--load-certificate",
-            &cert,
-            "--template",
-            &template,
-            "--outfile",
-            &list,
-        ];
-        run("certtool", &[&own[..], &authority].concat());
+        let own = ["--generate-crl", "--load-certificate", &cert];
+        let text = format!("{dates}crl_number = 1\n");
+        self.by_authority(&own, ("crl", &text), "ca-crl.pem");
     }
 
     /// A folder with some of the files.
@@ -143,6 +128,13 @@ impl Certificates {
         }
         dir
     }
+
+    /// A folder of a client that trusts this authority, and shows a certificate of another.
+    pub fn with_client_of(&self, others: &Certificates) -> tempfile::TempDir {
+        let dir = others.only(&["client-cert.pem", "client-key.pem"]);
+        std::fs::copy(self.file("ca-cert.pem"), dir.path().join("ca-cert.pem")).expect("copied");
+        dir
+    }
 }
 
 /// A client by hand that speaks TLS.
@@ -150,11 +142,8 @@ pub type TlsClient = Client<StreamOwned<ClientConnection, UnixStream>>;
 
 impl TlsClient {
     /// A connection on which STARTTLS was answered.
-    pub fn started(socket: PathBuf) -> UnixStream {
-        let mut stream = UnixStream::connect(socket).expect("connected");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("a socket");
+    pub fn started(served: &Served) -> UnixStream {
+        let mut stream = served.connect();
         stream.read_exact(&mut [0; 18]).expect("a greeting");
         stream.write_all(&[0, 0, 0, 3]).expect("sent");
         stream.write_all(&option(5, &[])).expect("sent");
@@ -163,21 +152,18 @@ impl TlsClient {
     }
 
     /// One that knows the authority, and trusts nothing else.
-    pub fn new(socket: PathBuf, certificates: &Certificates) -> TlsClient {
+    pub fn new(served: &Served, certificates: &Certificates) -> TlsClient {
         let mut roots = RootCertStore::empty();
-        let ca =
-            CertificateDer::from_pem_file(certificates.file("ca-cert.pem")).expect("a certificate");
-        roots.add(ca).expect("an authority");
-        let config = ClientConfig::builder_with_provider(Arc::new(
-            rustls::crypto::aws_lc_rs::default_provider(),
-        ))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        let ca = CertificateDer::from_pem_file(certificates.file("ca-cert.pem"));
+        roots.add(ca.expect("a certificate")).expect("an authority");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions();
+        let config = config.expect("versions").with_root_certificates(roots);
+        let config = config.with_no_client_auth();
         let name = "localhost".try_into().expect("a name");
         let tls = ClientConnection::new(Arc::new(config), name).expect("a session");
-        Client(StreamOwned::new(tls, TlsClient::started(socket)))
+        Client(StreamOwned::new(tls, TlsClient::started(served)))
     }
 
     /// Sends an option. Option and kind of the first reply.
@@ -188,14 +174,8 @@ impl TlsClient {
 }
 
 pub fn option(number: u32, data: &[u8]) -> Vec<u8> {
-    let len = data.len() as u32;
-    [
-        &wire::OPTION_MAGIC.to_be_bytes()[..],
-        &number.to_be_bytes(),
-        &len.to_be_bytes(),
-        data,
-    ]
-    .concat()
+    let words = [number, data.len() as u32].map(u32::to_be_bytes).concat();
+    [&wire::OPTION_MAGIC.to_be_bytes()[..], &words, data].concat()
 }
 
 /// Option and kind of the next reply, which has no data or data that is of no interest.

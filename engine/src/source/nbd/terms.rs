@@ -321,17 +321,4 @@ mod tests {
         }
         assert_eq!(Blocks::of(1, u32::MAX), Some(Blocks::ANY));
     }
-
-    #[test]
-    fn what_is_wanted_is_copied() {
-        let bytes: Vec<u8> = (0..100).collect();
-        let (mut one, mut two) = ([0; 5], [0; 10]);
-        let mut bufs = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
-        copy(&bytes[..10], 1000, &mut bufs, 1003);
-        copy(&bytes[10..20], 1010, &mut bufs, 1003);
-        assert_eq!(
-            (one, two),
-            ([3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15, 16, 17])
-        );
-    }
 }

@@ -725,33 +725,6 @@ mod tests {
     }
 
     #[test]
-    fn parts_cover_the_range_and_bytes_fall_into_place() {
-        for (lens, range, part) in [
-            (vec![5, 0, 7, 3], 100..115, 4),
-            (vec![10], 0..7, 100),
-            (vec![3, 3, 3], 1..10, 3),
-            (vec![4; 4], 9..10, 1),
-        ] {
-            let mut space: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len]).collect();
-            let mut bufs: Vec<IoSliceMut<'_>> =
-                space.iter_mut().map(|b| IoSliceMut::new(b)).collect();
-            let mut at = range.start;
-            for mut part in cut(&mut bufs, range.clone(), part) {
-                assert_eq!(part.range.start, at);
-                at = part.range.end;
-                feed(&mut part);
-            }
-            assert_eq!(at, range.end);
-            let filled: Vec<u8> = space
-                .concat()
-                .into_iter()
-                .take((range.end - range.start) as usize)
-                .collect();
-            assert_eq!(filled, range.map(|n| n as u8).collect::<Vec<u8>>());
-        }
-    }
-
-    #[test]
     fn a_sink_gets_each_full_buffer_and_the_last() {
         struct Rooms {
             rooms: Vec<Vec<u8>>,
