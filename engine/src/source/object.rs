@@ -430,7 +430,8 @@ impl StreamingSource for Object {
             .map_err(|refusal| refusal.read_error(&self.name))?;
         if !fetch::Take::left(&place).is_empty() {
             let done = network::wait_here(self.asker().stream(&version, place, len as u64));
-            no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
+            done.flatten()
+                .map_err(|refusal| refusal.read_error(&self.name))?;
         }
         Ok(len)
     }
@@ -491,9 +492,9 @@ pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenEr
 /// Waits for a result while it is needed. If the runtime cannot start, the result is an error.
 fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Result<T, Refusal> {
     let Some(need) = tree::needed() else {
-        return no_threads(network::wait(work));
+        return network::wait(work).flatten();
     };
-    no_threads(network::wait(async move {
+    let needed = async move {
         let mut work = std::pin::pin!(work);
         loop {
             match tokio::time::timeout(tree::LOOKS_EVERY, &mut work).await {
@@ -502,15 +503,8 @@ fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Resul
                 Err(_) => return Err(Refusal::Cancelled),
             }
         }
-    }))
-}
-
-fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal> {
-    done.unwrap_or_else(|error| {
-        Err(Refusal::Garbled(format!(
-            "cannot start the threads of the HTTP client: {error}"
-        )))
-    })
+    };
+    network::wait(needed).flatten()
 }
 
 /// The part of the `len` bytes from `offset` that exists; empty past the end.

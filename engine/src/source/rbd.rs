@@ -10,13 +10,6 @@
 //!   check, and a thread every 5 s ──► reopen: same id, same snapshot, size?
 //!        as large: go on │ larger: use the new one │ smaller, different, missing: Changed, until accepted
 //! ```
-//!
-//! | file | what |
-//! |---|---|
-//! | `address` | names |
-//! | `api` | the functions of librados and librbd |
-//! | `client` | cluster, pool, image: opened and closed in order |
-//! | `flight` | reads in flight and their memory |
 
 mod address;
 mod client;

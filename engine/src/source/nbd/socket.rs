@@ -80,6 +80,7 @@ impl ServerSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::sockopt;
 
     #[test]
     fn a_tcp_server_that_is_gone_is_noticed() {
@@ -93,6 +94,7 @@ mod tests {
         else {
             panic!("connected")
         };
-        assert_eq!(rustix::net::sockopt::socket_keepalive(&stream), Ok(true));
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        assert_eq!(sockopt::tcp_keepidle(&stream), Ok(Duration::from_secs(120)));
     }
 }

@@ -332,13 +332,7 @@ mod tests {
         assert_eq!(to("/c?d"), Ok(Some("https://h/c?d".to_string())));
         assert_eq!(to("HTTPS://cdn/x"), Ok(Some("https://cdn/x".to_string())));
         assert_eq!(to("HTTP://cdn/x"), Err(Refusal::Downgrade));
-        for location in [
-            "ftp://h",
-            "https://u:p@h/",
-            "https://",
-            "file:///etc/passwd",
-            "data:,x",
-        ] {
+        for location in "ftp://h https://u:p@h/ https:// file:///etc/passwd data:,x".split(' ') {
             assert_eq!(to(location), Err(Refusal::Redirects), "{location}");
         }
         assert!(leads("https://h/", 302, None).is_err());
@@ -353,35 +347,17 @@ mod tests {
             let found = leads(from, 307, Some(to));
             matches!(found, Err(Refusal::RedirectsTo(_)))
         };
-        for host in [
-            "169.254.169.254",
-            "[::ffff:169.254.169.254]",
-            "2852039166",
-            "0xa9fea9fe",
-            "[fe80::1]",
-            "[fd00:ec2::254]",
-            "[::169.254.169.254]",
-            "[64:ff9b::169.254.169.254]",
-            "[64:ff9b:1::a9fe:a9fe]",
-            "[2002:a9fe:a9fe::1]",
-            "100.100.100.200",
-            "168.63.129.16",
-            "Metadata.Google.internal.",
-        ] {
+        let of_link = "169.254.169.254 [::ffff:169.254.169.254] 2852039166 0xa9fea9fe [fe80::1] [fd00:ec2::254] \
+            [::169.254.169.254] [64:ff9b::169.254.169.254] [64:ff9b:1::a9fe:a9fe] [2002:a9fe:a9fe::1] 100.100.100.200 \
+            168.63.129.16 Metadata.Google.internal.";
+        for host in of_link.split(' ') {
             let to = format!("http://{host}/latest/meta-data");
             assert!(refused("http://example.org/x", &to), "{host}");
             assert!(refused("http://127.0.0.1/x", &to), "{host}");
         }
-        for host in [
-            "127.0.0.1",
-            "[::1]",
-            "[::127.0.0.1]",
-            "[64:ff9b::7f00:1]",
-            "localhost",
-            "a.LOCALHOST.",
-            "0.0.0.0",
-            "[::]",
-        ] {
+        let of_machine =
+            "127.0.0.1 [::1] [::127.0.0.1] [64:ff9b::7f00:1] localhost a.LOCALHOST. 0.0.0.0 [::]";
+        for host in of_machine.split(' ') {
             let to = format!("http://{host}:8080/x");
             assert!(refused("http://example.org/x", &to), "{host}");
             assert!(!refused("http://localhost/x", &to), "{host}");

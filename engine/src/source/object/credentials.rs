@@ -150,12 +150,7 @@ where
     let keeper = network::hold().keeper(key, || Keeper::new(store, Box::new(chain())));
     if keeper.lock().held.is_none() {
         let found = network::wait(keeper.ask());
-        found.map_err(|error| {
-            Unfit::new(
-                format!("cannot start the threads of the HTTP client: {error}"),
-                "try again",
-            )
-        })??;
+        found.map_err(|refusal| Unfit::new(refusal.to_string(), "try again"))??;
     }
     let has_some = keeper.lock().held.is_some();
     if !has_some {

@@ -10,8 +10,8 @@
 
 use super::fetch::Tries;
 use super::network;
-use super::page::{self, NextPage, PageRequest};
-use super::refusal::{Refusal, Unfit};
+use super::page::{NextPage, PageRequest};
+use super::refusal::{Refusal, Unfit, garbled};
 use super::settings::ObjectSettings;
 use super::store::{self, Store};
 use crate::source::{SourceName, SourceOpenError};
@@ -72,11 +72,7 @@ impl Keys {
     pub fn open(name: &SourceName, settings: &ObjectSettings) -> Result<Keys, SourceOpenError> {
         let place = store::parse(name)?;
         let unfit = |unfit: Unfit| unfit.open_error(name);
-        let prefix = place.key().trim_end_matches('/').to_string();
-        if !place.key().is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, a part `.` or `..`, a part of more than 255 bytes, or a control character";
-            return Err(unfit(Unfit::new(why, "use a simpler prefix")));
-        }
+        let prefix = store::prefix_of(&*place).map_err(unfit)?;
         let store = place.connect(settings).map_err(unfit)?;
         Ok(Keys {
             store,
@@ -142,7 +138,7 @@ impl Keys {
         limit: Duration,
         mut each: impl FnMut(&str, u64) + Send,
     ) -> Result<(), Refusal> {
-        let none = || Refusal::Garbled("the server does not support listings".to_string());
+        let none = || garbled("the server does not support listings");
         let listing = self.store.listing.as_ref().ok_or_else(none)?;
         let prefix = format!("{}{folder}", self.prefix);
         let mut next = NextPage::End;
@@ -200,9 +196,7 @@ impl Keys {
         match done {
             Ok(Ok(done)) => done.map_err(|refusal| self.refused(&refusal)),
             Ok(Err(_)) => Err(KeyRefusal::Late(limit)),
-            Err(error) => Err(KeyRefusal::Refused(format!(
-                "cannot start the threads of the HTTP client: {error}"
-            ))),
+            Err(refusal) => Err(self.refused(&refusal)),
         }
     }
 
@@ -235,6 +229,6 @@ impl Keys {
 
     fn path(&self, key: &str) -> Result<Path, Refusal> {
         let key = format!("{}{key}", self.prefix);
-        Path::parse(key).map_err(|_| Refusal::Garbled("the object's key is not valid".to_string()))
+        Path::parse(key).map_err(|_| garbled("the object's key is not valid"))
     }
 }

@@ -15,7 +15,7 @@
 //! ```
 
 use super::fetch::{self, Asker, Tally, Tries};
-use super::page::{self, NextPage, OddKey, Page, PageRequest};
+use super::page::{NextPage, OddKey, Page, PageRequest};
 use super::refusal::{Refusal, Unfit, one_line};
 use super::settings::ObjectSettings;
 use super::store::{self, Listing, Place, Store};
@@ -151,13 +151,7 @@ impl Prefix {
             let remedy = "use the name of one object, or a prefix of a store that supports listings (docs/stores.md)";
             return Err(Unfit::new("the server does not support listings", remedy));
         };
-        let key = place.key();
-        let prefix = key.strip_suffix('/').unwrap_or(key).to_string();
-        if !key.is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, a part `.` or `..`, a part of more than 255 bytes, or a control character";
-            let remedy = "use the prefix above it, or copy the objects to simpler keys";
-            return Err(Unfit::new(why, remedy));
-        }
+        let prefix = store::prefix_of(place)?;
         Ok(Prefix {
             store,
             listing,
@@ -202,8 +196,21 @@ impl Prefix {
         )
     }
 
+    /// Lists the keys that begin with `key`. If a key has a `/` after `key`, it is in a subfolder: all keys with the same text up
+    /// to that `/` are listed as one entry. Each page has at most `most` keys, and the first begins after `after`.
     fn pages<'a>(&'a self, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
-        Pages::new(self, key, most, after)
+        Pages {
+            tree: self,
+            key,
+            most,
+            next: Some(after.map_or(NextPage::End, NextPage::After)),
+            pages: 0,
+            tokens: HashSet::new(),
+            hasher: RandomState::new(),
+            clock: Tries::within(self.settings.total),
+            names: 0,
+            named_at: Duration::ZERO,
+        }
     }
 
     /// The first page with a key that begins with `key`. Returns `None` if there is none. A page without keys decides nothing:
@@ -572,13 +579,8 @@ impl Tree for Prefix {
         let key = self.key(path).ok_or_else(|| self.absent(path))?;
         let key = Key::parse(key.trim_end_matches('/')).map_err(|_| self.absent(path))?;
         let name = self.name_of(path);
-        let object = Object::at(
-            self.store.clone(),
-            key,
-            name.clone(),
-            self.settings.clone(),
-            &|_| None,
-        );
+        let (store, settings) = (self.store.clone(), self.settings.clone());
+        let object = Object::at(store, key, name.clone(), settings, &|_| None);
         let object = object.map_err(|refusal| refusal.read_error(&name))?;
         let meta = of_said(object.accepted().now());
         Ok((Arc::new(object), meta))
@@ -643,30 +645,7 @@ pub struct Pages<'a> {
     named_at: Duration,
 }
 
-impl<'a> Pages<'a> {
-    /// Lists the keys that begin with `key`. If a key has a `/` after `key`, it is in a subfolder: all keys with the same text up
-    /// to that `/` are listed as one entry. Each page has at most `most` keys, and the first begins after `after`.
-    pub fn new(tree: &'a Prefix, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
-        let (next, clock) = (
-            Some(after.map_or(NextPage::End, NextPage::After)),
-            Tries::within(tree.settings.total),
-        );
-        let (tokens, hasher) = (HashSet::new(), RandomState::new());
-        let (names, named_at) = (0, Duration::ZERO);
-        Pages {
-            tree,
-            key,
-            most,
-            next,
-            pages: 0,
-            tokens,
-            hasher,
-            clock,
-            names,
-            named_at,
-        }
-    }
-
+impl Pages<'_> {
     /// Sets the number of names that the caller has received so far; the time limits depend on it.
     pub fn named(&mut self, names: usize) {
         if names > self.names {

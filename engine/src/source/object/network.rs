@@ -13,6 +13,7 @@
 //! Example: a loader opens 1,000 objects of one bucket one after the other. The first opens a connection: a round trip for TCP
 //! and one or two for TLS. All other objects reuse that connection, because it is idle.
 
+use super::refusal::Refusal;
 use super::settings::ObjectSettings;
 use crate::sync::lock;
 use foreread_os::threads::{self, spawn_scoped};
@@ -253,8 +254,9 @@ pub fn may_wait() -> bool {
 ///
 /// # Errors
 /// Returns an error if the threads for the connections cannot be started.
-pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    Ok(network()?.block_on(work))
+pub fn wait_here<T>(work: impl Future<Output = T>) -> Result<T, Refusal> {
+    let network = network().map_err(|error| Refusal::NoThreads(error.to_string()))?;
+    Ok(network.block_on(work))
 }
 
 /// Starts async work for which no thread waits.
@@ -271,14 +273,17 @@ pub fn begin(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result
 ///
 /// # Errors
 /// Returns an error if the threads for the connections cannot be started.
-pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T> {
+pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, Refusal> {
     if may_wait() {
         return wait_here(work);
     }
-    let done = std::thread::scope(|scope| {
-        Ok(spawn_scoped(scope, "foreread-wait", || wait_here(work))?.join())
-    });
-    done.and_then(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    std::thread::scope(|scope| {
+        let waits = spawn_scoped(scope, "foreread-wait", || wait_here(work));
+        let waits = waits.map_err(|error| Refusal::NoThreads(error.to_string()))?;
+        waits
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 // Limits concurrent requests to a server that requests it (503 SlowDown, 429 Too Many Requests).

@@ -113,6 +113,8 @@ pub enum Refusal {
     NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
     Garbled(String),
+    #[error("cannot start the threads of the HTTP client: {0}")]
+    NoThreads(String),
     /// An error of the HTTP client, and that error itself.
     #[error("{seen}")]
     Client { seen: Box<Refusal>, cause: Cause },
@@ -212,6 +214,11 @@ const PASSING_CODES: [&str; 5] = [
 /// Maximum characters of a server's message: the line also contains a name and a remedy.
 const MAX_MESSAGE: usize = 120;
 
+/// The refusal of an answer that makes no sense.
+pub fn garbled(why: impl Into<String>) -> Refusal {
+    Refusal::Garbled(why.into())
+}
+
 /// Wraps a `Refusal` as an error of the library object_store.
 pub fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
@@ -302,6 +309,17 @@ fn has_no_address(why: &str) -> bool {
 }
 
 impl Refusal {
+    /// The refusal by a status, without a message. `region` is where the bucket is, if the server says so.
+    pub fn of_status(status: u16, code: &str, region: Option<String>) -> Refusal {
+        Refusal::Status {
+            status,
+            code: code.to_string(),
+            message: String::new(),
+            retry_after: None,
+            region,
+        }
+    }
+
     /// Converts an error of the library object_store: either foreread's own check has refused the reply, or the connection has
     /// failed.
     pub fn of(error: &(dyn std::error::Error + 'static)) -> Refusal {
@@ -542,6 +560,7 @@ impl Refusal {
             Refusal::Lost(_) => Errno::CONNRESET,
             Refusal::Redirects => Errno::LOOP,
             Refusal::Cancelled => Errno::CANCELED,
+            Refusal::NoThreads(_) => Errno::AGAIN,
             _ => Errno::PROTO,
         }
     }
@@ -586,13 +605,7 @@ impl Refusal {
             return meaning.remedy().to_string();
         }
         // An error in a 200 reply has the remedy of the status that it should have had.
-        let meant = |status| Refusal::Status {
-            status,
-            code: String::new(),
-            message: String::new(),
-            retry_after: None,
-            region: None,
-        };
+        let meant = |status| Refusal::of_status(status, "", None);
         match self {
             Refusal::Status {
                 status: 401 | 403, ..
@@ -632,6 +645,7 @@ impl Refusal {
             Refusal::Changed(_) | Refusal::Unmet => "open it again",
             Refusal::NoCredentials { remedy, .. } => remedy,
             Refusal::NoListing(_) => account.advice.no_listing,
+            Refusal::NoThreads(_) => "allow more threads (ulimit -u, pids.max of the cgroup)",
             Refusal::ErrorForListing { code, .. } if PASSING_CODES.contains(&code.as_str()) => {
                 "try again later, or check the server"
             }

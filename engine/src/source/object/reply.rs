@@ -20,7 +20,7 @@
 use super::client::{self, Answer, Redirects};
 use super::first::FIRST_BYTES;
 use super::page::{self, Page, PageRequest, http_date};
-use super::refusal::{Refusal, message_beside, one_line, refuse};
+use super::refusal::{Refusal, garbled, message_beside, one_line, refuse};
 use futures_util::StreamExt;
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse,
@@ -193,9 +193,7 @@ pub fn check_part(
         Some(Ok(got)) if got == asked => {}
         Some(Ok(got)) => return Err(Refusal::Length { got, asked }),
         Some(Err(_)) => {
-            return Err(Refusal::Garbled(
-                "the length in the reply's header is not a number".to_string(),
-            ));
+            return Err(garbled("the length in the reply's header is not a number"));
         }
     }
     write_part(headers, (from, to), size);
@@ -249,9 +247,9 @@ pub async fn part_of_whole(
 ) -> Result<HttpResponse, Refusal> {
     check_coding(reply.headers(), stores_codings)?;
     let len = header(reply.headers(), "content-length").map(|text| text.trim().parse::<u64>());
-    let len = len.transpose().map_err(|_| {
-        Refusal::Garbled("the length in the reply's header is not a number".to_string())
-    })?;
+    let len = len
+        .transpose()
+        .map_err(|_| garbled("the length in the reply's header is not a number"))?;
     if let Ok(partial) = 206_u16.try_into() {
         *reply.status_mut() = partial;
     }
@@ -263,7 +261,8 @@ pub async fn part_of_whole(
         return Err(Refusal::WholeObject);
     }
     let (mut parts, body) = reply.into_parts();
-    let all = small_body(body).await?;
+    let all = collected(body, FIRST_BYTES as usize, || Refusal::WholeObject).await;
+    let all = all.map_err(|error| Refusal::of(&error))?;
     let size = all.len() as u64;
     match len {
         Some(len) if len != size => {
@@ -280,19 +279,6 @@ pub async fn part_of_whole(
         parts,
         HttpResponseBody::from(part),
     ))
-}
-
-async fn small_body(body: HttpResponseBody) -> Result<Vec<u8>, Refusal> {
-    let mut all = Vec::new();
-    let mut stream = body.bytes_stream();
-    while let Some(bytes) = stream.next().await {
-        let bytes = bytes.map_err(|error| Refusal::of(&error))?;
-        if (all.len() + bytes.len()) as u64 > FIRST_BYTES {
-            return Err(Refusal::WholeObject);
-        }
-        all.extend_from_slice(&bytes);
-    }
-    Ok(all)
 }
 
 // Between object_store and the network: every reply is checked before it is used.
@@ -444,9 +430,7 @@ impl ReplyCheck {
         match asked {
             Some(asked) if named.is_none_or(|named| named == asked) => Refusal::Unmodified,
             Some(_) => Refusal::Unmet,
-            None => Refusal::Garbled(
-                "the server answered 304 (Not Modified), but no condition was sent".to_string(),
-            ),
+            None => garbled("the server answered 304 (Not Modified), but no condition was sent"),
         }
     }
 
@@ -554,13 +538,7 @@ async fn led_away(asked: &http::Uri, reply: HttpResponse) -> Refusal {
     let refusal = refused(status, reply).await;
     match to {
         Some(to) if refusal.region().is_none() => match client::region_of(&to) {
-            Some(region) => Refusal::Status {
-                status,
-                code: String::new(),
-                message: String::new(),
-                retry_after: None,
-                region: Some(region),
-            },
+            Some(region) => Refusal::of_status(status, "", Some(region)),
             None => Refusal::RedirectsTo(client::place(&to)),
         },
         _ => refusal,
@@ -645,14 +623,22 @@ async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
 }
 
 pub async fn whole(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
+    let too_long = || garbled(format!("the reply is longer than {MAX_LIST_BODY} bytes"));
+    collected(body, MAX_LIST_BODY, too_long).await
+}
+
+/// All bytes of a body. If there are more than `most`, the body is refused.
+async fn collected(
+    body: HttpResponseBody,
+    most: usize,
+    too_long: fn() -> Refusal,
+) -> Result<Vec<u8>, HttpError> {
     let mut all = Vec::new();
     let mut stream = body.bytes_stream();
     while let Some(bytes) = stream.next().await {
         let bytes = bytes?;
-        if all.len() + bytes.len() > MAX_LIST_BODY {
-            return Err(refuse(Refusal::Garbled(format!(
-                "the reply is longer than {MAX_LIST_BODY} bytes"
-            ))));
+        if all.len() + bytes.len() > most {
+            return Err(refuse(too_long()));
         }
         all.extend_from_slice(&bytes);
     }

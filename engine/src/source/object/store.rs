@@ -19,8 +19,8 @@ mod s3;
 use super::client::client;
 use super::credentials::{self, Chain, Keeper, Renew};
 use super::network::{self, Server};
-use super::page::{Page, PageRequest};
-use super::refusal::{Account, Advice, Refusal, Unfit, line_of};
+use super::page::{self, Page, PageRequest};
+use super::refusal::{Account, Advice, Refusal, Unfit};
 use super::reply::{Connector, Wire};
 use super::settings::ObjectSettings;
 use crate::source::{self, SourceName, SourceOpenError};
@@ -295,6 +295,21 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
     })
 }
 
+/// Returns the prefix of a location, without a `/` at its end; empty for all of a bucket.
+///
+/// # Errors
+/// Returns an error if a part of the prefix cannot be a file name.
+pub fn prefix_of(place: &dyn Place) -> Result<String, Unfit> {
+    let key = place.key();
+    let prefix = key.strip_suffix('/').unwrap_or(key);
+    if !key.is_empty() && page::plain(prefix).is_none() {
+        let why = "the prefix has an empty part, a part `.` or `..`, a part of more than 255 bytes, or a control character";
+        let remedy = "use the prefix above it, or copy the objects to simpler keys";
+        return Err(Unfit::new(why, remedy));
+    }
+    Ok(prefix.to_string())
+}
+
 /// Returns the path of an object's key.
 ///
 /// # Errors
@@ -432,10 +447,6 @@ fn connector(
     })
 }
 
-fn line(error: &object_store::Error) -> String {
-    line_of(error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,16 +472,9 @@ mod tests {
             }
         };
         foreread_os::threads::spawn("plain-server", serve).expect("a thread");
-        static WIRE: Wire = Wire {
-            stores_codings: true,
-            accept_encoding: "identity",
-            generation: None,
-            has_versions: false,
-            is_account: true,
-            page: crate::source::object::page::of_s3,
-        };
         let asked = |allow_http| {
-            let connector = connector(&settings, allow_http, &WIRE, None).expect("a connector");
+            let connector =
+                connector(&settings, allow_http, &http::PLAIN, None).expect("a connector");
             let any = ClientOptions::new().with_allow_http(true);
             let client = connector.connect(&any).expect("a client");
             let mut request = HttpRequest::new(String::new().into());

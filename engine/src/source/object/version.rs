@@ -349,78 +349,70 @@ mod tests {
         }
     }
 
-    /// A listing and the first reply agree in ETag, or in date and size; then replies must agree with the first one.
-    #[test]
-    fn versions_are_compared_by_common_fields() {
-        let of = |row: &str| {
-            let mut words = row.split_whitespace();
-            let (e_tag, date) = (words.next().expect(row), words.next().expect(row));
-            let date = match date.split_once(':') {
-                Some((day, second)) => format!("2026-01-{day}T03:04:{second}Z"),
-                None => NONE.to_string(),
-            };
-            let size = words.next().expect(row).parse().expect(row);
-            said((e_tag != "-").then_some(e_tag), &date, size)
+    /// An ETag, a date of January 2026 (or none) and a size.
+    fn of(text: &str) -> Validator {
+        let [e_tag, date, size] = text.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("{text}")
         };
-        for (listed, reply, is_same) in [
-            ("\"a\" 02:05.7 7", "a - 7", true),
-            ("\"a\" 02:05.7 7", "W/\"a\" - 7", true),
-            ("W/\"a\" - 7", "\"a\" 02:05.7 7", true),
-            ("\"a\" 02:05.7 7", "\"a\" 03:00 7", true),
-            ("- 02:05.7 7", "\"a\" 02:05 7", true),
-            ("\"a\" 02:05.7 7", "- 02:05 7", true),
-            ("\"a\" 02:05.7 7", "- - 7", true),
-            ("\"a\" 02:05.7 7", "\"b\" 02:05 7", true),
-            ("\"a\" 02:05.7 7", "\"b\" 02:06 7", false),
-            ("\"a\" 02:05.7 7", "\"b\" - 7", false),
-            ("\"a\" - 7", "\"b\" - 7", false),
-            ("- 02:05.7 7", "\"a\" 02:06 7", false),
-            ("\"a\" 02:05.7 7", "\"a\" 02:05.7 8", false),
-        ] {
-            let (listed, reply) = (of(listed), of(reply));
-            let version = Version::listed(listed.clone());
-            assert_eq!(
-                version.check(&reply).is_ok(),
-                is_same,
-                "{listed:?} {reply:?}"
-            );
-            assert_eq!(
-                version.is_listed(),
-                !is_same,
-                "a reply of another version settles nothing"
-            );
-            if is_same {
-                assert_eq!(version.check(&reply), Ok(()));
-                let other = said(Some("\"c\""), DAY, reply.size());
-                assert!(version.check(&other).is_err(), "{reply:?}");
-            }
-        }
-        let version = Version::replied(said(Some("\"a\""), DAY, 7));
-        assert_eq!(version.check(&said(Some("W/a"), NONE, 7)), Ok(()));
-        assert_eq!(version.check(&said(None, DAY, 7)), Err(Refusal::NoEtag));
-        assert!(
-            version.check(&said(Some("\"b\""), DAY, 7)).is_err(),
-            "what a reply said is no listing"
-        );
+        let date = match date.split_once(':') {
+            Some((day, second)) => format!("2026-01-{day}T03:04:{second}Z"),
+            None => NONE.to_string(),
+        };
+        let size = size.parse().expect(text);
+        said((e_tag != "-").then_some(e_tag), &date, size)
     }
 
-    /// Without an ETag a reply that says another date, another size, or no date any more is of another version. An empty one is none.
+    /// A listing or an earlier reply, a reply, and whether this is of the same version. A listing and the first reply agree in ETag, or in
+    /// date and size; then replies must agree with the first one. An empty ETag is none.
+    const PAIRS: &str = "\
+        list: \"a\" 02:05.7 7 | a - 7            | same
+        list: \"a\" 02:05.7 7 | W/\"a\" - 7      | same
+        list: W/\"a\" - 7     | \"a\" 02:05.7 7  | same
+        list: \"a\" 02:05.7 7 | \"a\" 03:00 7    | same
+        list: - 02:05.7 7     | \"a\" 02:05 7    | same
+        list: \"a\" 02:05.7 7 | - 02:05 7        | same
+        list: \"a\" 02:05.7 7 | - - 7            | same
+        list: \"a\" 02:05.7 7 | \"b\" 02:05 7    | same
+        list: \"a\" 02:05.7 7 | \"b\" 02:06 7    | other
+        list: \"a\" 02:05.7 7 | \"b\" - 7        | other
+        list: \"a\" - 7       | \"b\" - 7        | other
+        list: - 02:05.7 7     | \"a\" 02:06 7    | other
+        list: \"a\" 02:05.7 7 | \"a\" 02:05.7 8  | other
+        reply: \"a\" 02:05.7 7 | W/a - 7         | same
+        reply: \"a\" 02:05.7 7 | - 02:05.7 7     | other
+        reply: \"a\" 02:05.7 7 | \"b\" 02:05.7 7 | other
+        reply: \"\" 02:05.7 7  | W/\"\" 02:05.7 7 | same
+        reply: - 02:05.7 7    | - 02:06.7 7      | other
+        reply: - 02:05.7 7    | - - 7            | other
+        reply: - 02:05.7 7    | - 02:05.7 8      | other
+        reply: - 02:05.7 7    | \"a\" 02:05.7 7  | other
+        reply: - - 7          | - - 7            | same
+        reply: - - 7          | - 02:05.7 7      | other";
+
     #[test]
-    fn without_an_etag_date_and_size_are_compared() {
-        for none in [None, Some("\"\""), Some("W/\"\"")] {
-            let version = Version::replied(said(none, DAY, 7));
-            assert_eq!(version.check(&said(none, DAY, 7)), Ok(()));
-            for other in [
-                said(none, "2026-01-02T03:04:06.700Z", 7),
-                said(none, NONE, 7),
-                said(none, DAY, 8),
-                said(Some("\"a\""), DAY, 7),
-            ] {
-                assert!(version.check(&other).is_err(), "{none:?} {other:?}");
+    fn versions_are_compared_by_common_fields() {
+        for row in PAIRS.lines() {
+            let [known, reply, is] = row.split('|').collect::<Vec<_>>()[..] else {
+                panic!("{row}")
+            };
+            let (from, known) = known.split_once(':').expect(row);
+            let is_listed = from.trim() == "list";
+            let reply = of(reply);
+            let version = match is_listed {
+                true => Version::listed(of(known)),
+                false => Version::replied(of(known)),
+            };
+            let is_same = is.trim() == "same";
+            assert_eq!(version.check(&reply).is_ok(), is_same, "{row}");
+            // A reply of another version settles nothing.
+            assert_eq!(version.is_listed(), is_listed && !is_same, "{row}");
+            if is_same {
+                assert_eq!(version.check(&reply), Ok(()), "{row}");
+                let other = said(Some("\"c\""), DAY, reply.size());
+                assert!(version.check(&other).is_err(), "{row}");
             }
         }
-        let bare = Version::replied(said(None, NONE, 7));
-        assert_eq!(bare.check(&said(None, NONE, 7)), Ok(()), "size alone");
-        assert!(bare.check(&said(None, DAY, 7)).is_err());
+        let version = Version::replied(of("\"a\" 02:05.7 7"));
+        assert_eq!(version.check(&of("- 02:05.7 7")), Err(Refusal::NoEtag));
     }
 }

@@ -84,75 +84,55 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
 mod tests {
     use super::*;
 
+    /// Each notation, and what it means: pool, namespace, image, snapshot, configuration, user.
+    const NOTATIONS: &str = "\
+        rbd:p/i = p '' i None None None
+        rbd:p/n/i = p 'n' i None None None
+        rbd:p/i@s = p '' i Some(\"s\") None None
+        rbd:p/i?conf=a/b.conf = p '' i None Some(\"a/b.conf\") None
+        rbd:p/i@s?id=x&conf=c = p '' i Some(\"s\") Some(\"c\") Some(\"x\")";
+    /// Each name that is refused, and why. `LONG` is one letter too many.
+    const REFUSED: &str = "\
+        rbd:i = the image is missing
+        rbd: = the image is missing
+        rbd:/i = a part of the name is empty
+        rbd:p/ = a part of the name is empty
+        rbd:p//i = a part of the name is empty
+        rbd:p/i@ = a part of the name is empty
+        rbd:p/a/b/c = it has too many parts
+        rbd:p/i?key=secret = after the ?, only conf=PATH and id=NAME are allowed
+        rbd:p/i?conf= = after the ?, only conf=PATH and id=NAME are allowed
+        rbd:p/i\0 = a part of the name is invalid
+        rbd:p/LONG = a part of the name is invalid";
+
+    fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
+        let rows = table.lines();
+        rows.map(|row| row.trim_start().rsplit_once(" = ").expect(row))
+    }
+
     #[test]
     fn the_notations() {
-        let plain = Address {
-            pool: "p".into(),
-            image: "i".into(),
-            ..Address::default()
-        };
-        let some = |text: &str| Some(text.to_string());
-        for (text, address) in [
-            ("rbd:p/i", plain.clone()),
-            (
-                "rbd:p/n/i",
-                Address {
-                    namespace: "n".into(),
-                    ..plain.clone()
-                },
-            ),
-            (
-                "rbd:p/i@s",
-                Address {
-                    snap: some("s"),
-                    ..plain.clone()
-                },
-            ),
-            (
-                "rbd:p/i?conf=a/b.conf",
-                Address {
-                    conf: some("a/b.conf"),
-                    ..plain.clone()
-                },
-            ),
-            (
-                "rbd:p/i@s?id=x&conf=c",
-                Address {
-                    snap: some("s"),
-                    id: some("x"),
-                    conf: some("c"),
-                    ..plain
-                },
-            ),
-        ] {
-            assert_eq!(parse(&text.into()).expect(text), address);
+        for (text, wanted) in rows(NOTATIONS) {
+            let Address {
+                pool,
+                namespace,
+                image,
+                snap,
+                conf,
+                id,
+            } = parse(&text.into()).expect(text);
+            let found = format!("{pool} '{namespace}' {image} {snap:?} {conf:?} {id:?}");
+            assert_eq!(found, wanted, "{text}");
         }
     }
 
     #[test]
     fn invalid_names_are_one_line_errors() {
-        let long = format!("rbd:p/{}", "i".repeat(MAX_NAME + 1));
-        assert!(parse(&long[..long.len() - 1].into()).is_ok());
-        for (text, why) in [
-            ("rbd:i", "the image is missing"),
-            ("rbd:", "the image is missing"),
-            ("rbd:/i", "a part of the name is empty"),
-            ("rbd:p/", "a part of the name is empty"),
-            ("rbd:p//i", "a part of the name is empty"),
-            ("rbd:p/i@", "a part of the name is empty"),
-            ("rbd:p/a/b/c", "it has too many parts"),
-            (
-                "rbd:p/i?key=secret",
-                "after the ?, only conf=PATH and id=NAME are allowed",
-            ),
-            (
-                "rbd:p/i?conf=",
-                "after the ?, only conf=PATH and id=NAME are allowed",
-            ),
-            ("rbd:p/i\0", "a part of the name is invalid"),
-            (long.as_str(), "a part of the name is invalid"),
-        ] {
-            let error = parse(&text.into()).expect_err(text);
+        let long = "i".repeat(MAX_NAME + 1);
+        assert!(parse(&format!("rbd:p/{}", &long[1..]).as_str().into()).is_ok());
+        for (text, why) in rows(REFUSED) {
+            let text = text.replace("LONG", &long);
+            let error = parse(&text.as_str().into()).expect_err(&text);
             assert_eq!((error.why.as_str(), error.errno), (why, EINVAL), "{text}");
         }
     }

@@ -71,69 +71,36 @@ impl<'a> Hosts<'a> {
 mod tests {
     use super::*;
 
+    /// A service, a region, whether FIPS and dual stack are asked for, and the host.
+    const ROWS: &str = "\
+        s3 eu-1 - s3.eu-1.amazonaws.com
+        s3 eu-1 dual s3.dualstack.eu-1.amazonaws.com
+        s3 us-2 fips s3-fips.us-2.amazonaws.com
+        s3 us-2 fips,dual s3-fips.dualstack.us-2.amazonaws.com
+        s3 cn-n-1 - s3.cn-n-1.amazonaws.com.cn
+        s3 cn-n-1 dual s3.dualstack.cn-n-1.amazonaws.com.cn
+        s3 us-iso-e-1 - s3.us-iso-e-1.c2s.ic.gov
+        s3 us-isob-e-1 - s3.us-isob-e-1.sc2s.sgov.gov
+        s3 eusc-de-1 - s3.eusc-de-1.amazonaws.eu
+        s3 us-gov-w-1 fips s3-fips.us-gov-w-1.amazonaws.com
+        sts us-gov-w-1 fips sts.us-gov-w-1.amazonaws.com
+        sts us-2 fips,dual sts-fips.us-2.api.aws
+        oidc cn-n-1 - oidc.cn-n-1.amazonaws.com.cn
+        portal.sso us-2 dual portal.sso.us-2.api.aws";
+
     #[test]
     fn each_partition_has_its_domain() {
-        let host = |service, region, is_fips, is_dual_stack| {
+        for row in ROWS.lines() {
+            let [service, region, asked, wanted] = row.split_whitespace().collect::<Vec<_>>()[..]
+            else {
+                panic!("{row}")
+            };
             let hosts = Hosts {
                 region,
-                is_fips,
-                is_dual_stack,
+                is_fips: asked.contains("fips"),
+                is_dual_stack: asked.contains("dual"),
             };
-            hosts.host(service)
-        };
-        for (service, region, is_fips, is_dual, wanted) in [
-            ("s3", "eu-1", false, false, "s3.eu-1.amazonaws.com"),
-            ("s3", "eu-1", false, true, "s3.dualstack.eu-1.amazonaws.com"),
-            ("s3", "us-2", true, false, "s3-fips.us-2.amazonaws.com"),
-            (
-                "s3",
-                "us-2",
-                true,
-                true,
-                "s3-fips.dualstack.us-2.amazonaws.com",
-            ),
-            ("s3", "cn-n-1", false, false, "s3.cn-n-1.amazonaws.com.cn"),
-            (
-                "s3",
-                "cn-n-1",
-                false,
-                true,
-                "s3.dualstack.cn-n-1.amazonaws.com.cn",
-            ),
-            ("s3", "us-iso-e-1", false, false, "s3.us-iso-e-1.c2s.ic.gov"),
-            (
-                "s3",
-                "us-isob-e-1",
-                false,
-                false,
-                "s3.us-isob-e-1.sc2s.sgov.gov",
-            ),
-            ("s3", "eusc-de-1", false, false, "s3.eusc-de-1.amazonaws.eu"),
-            (
-                "s3",
-                "us-gov-w-1",
-                true,
-                false,
-                "s3-fips.us-gov-w-1.amazonaws.com",
-            ),
-            (
-                "sts",
-                "us-gov-w-1",
-                true,
-                false,
-                "sts.us-gov-w-1.amazonaws.com",
-            ),
-            ("sts", "us-2", true, true, "sts-fips.us-2.api.aws"),
-            (
-                "oidc",
-                "cn-n-1",
-                false,
-                false,
-                "oidc.cn-n-1.amazonaws.com.cn",
-            ),
-            ("portal.sso", "us-2", false, true, "portal.sso.us-2.api.aws"),
-        ] {
-            assert_eq!(host(service, region, is_fips, is_dual), wanted);
+            assert_eq!(hosts.host(service), wanted);
         }
     }
 }

@@ -195,6 +195,9 @@ mod tests {
             format!("\n\n  {}", listing()).into_bytes(),
             listing().replace("?>", "?><!DOCTYPE x>").into_bytes(),
             listing().replace("<Key>", "<Key><!-- c -->").into_bytes(),
+            listing()
+                .replace("a\u{e9}", "&#97;<![CDATA[\u{e9}]]>")
+                .into_bytes(),
             prefixed.into_bytes(),
         ] {
             assert_eq!(

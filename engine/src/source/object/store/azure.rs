@@ -12,12 +12,12 @@
 //! `hdi_isfolder`. Source: Azure Blob Storage REST API, List Blobs, Get Blob; Data Lake Storage, known issues (hdi_isfolder).
 
 use super::{
-    Listing, Place, Store, StoreKind, check, connector, keeper_of, line, may_be_plain, no_retries,
+    Listing, Place, Store, StoreKind, check, connector, keeper_of, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::azure::{AzureChain, connection_part, signature};
 use crate::source::object::page::{ListedObject, Page, PageRequest, PageText, xml};
-use crate::source::object::refusal::{Account, Advice, Refusal, Unfit};
+use crate::source::object::refusal::{Account, Advice, Refusal, Unfit, line_of};
 use crate::source::object::reply::Wire;
 use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
@@ -206,7 +206,7 @@ impl Place for AzurePlace {
         let connector = connector(settings, allow_http, &WIRE, None)?;
         let client = connector.connect(&ClientOptions::new());
         let remedy = "check account and container";
-        let unfit = |error: object_store::Error| Unfit::new(line(&error), remedy);
+        let unfit = |error: object_store::Error| Unfit::new(line_of(&error), remedy);
         let client = client.map_err(unfit)?;
         let builder = MicrosoftAzureBuilder::new()
             .with_account(account)
@@ -433,33 +433,24 @@ mod tests {
     use super::*;
     use crate::source::object::page::NextPage;
 
+    /// A name, and what it means: account, container, key, signature.
+    const NOTATIONS: &str = "\
+        az://box/a b/c = None box 'a b/c' None
+        az://box = None box '' None
+        abfss://box@acc.dfs.core.windows.net/d/ = Some(\"acc\") box 'd/' None
+        https://acc.blob.core.windows.net/box/a%20b = Some(\"acc\") box 'a b' None
+        https://acc.blob.core.windows.net/box/a?sv=1&sig=x = Some(\"acc\") box 'a' Some(\"sv=1&sig=x\")";
+
     #[test]
     fn the_notations() {
-        let host = |front: &str| AccountHost::of(&format!("{front}.blob.core.windows.net"));
-        let place = |account: Option<&str>, key, signature| {
-            place(account.and_then(host), "box", key, signature).expect("one")
-        };
-        let of_url = |place| AzurePlace {
-            is_url: true,
-            ..place
-        };
-        for (text, wanted) in [
-            ("az://box/a b/c", place(None, "a b/c", None)),
-            ("az://box", place(None, "", None)),
-            (
-                "abfss://box@acc.dfs.core.windows.net/d/",
-                place(Some("acc"), "d/", None),
-            ),
-            (
-                "https://acc.blob.core.windows.net/box/a%20b",
-                of_url(place(Some("acc"), "a b", None)),
-            ),
-            (
-                "https://acc.blob.core.windows.net/box/a?sv=1&sig=x",
-                of_url(place(Some("acc"), "a", Some("sv=1&sig=x"))),
-            ),
-        ] {
-            assert_eq!(read(text), Ok(wanted), "{text}");
+        for row in NOTATIONS.lines() {
+            let (text, wanted) = row.trim_start().split_once(" = ").expect(row);
+            let place = read(text).expect(text);
+            assert_eq!(place.is_url, text.starts_with("https"), "{text}");
+            let account = place.account.map(|host| host.account);
+            let (container, key, signature) = (place.container, place.key, place.signature);
+            let found = format!("{account:?} {container} '{key}' {signature:?}");
+            assert_eq!(found, wanted, "{text}");
         }
         for text in [
             "az://",
@@ -551,22 +542,14 @@ mod tests {
 
     #[test]
     fn accounts_of_each_cloud_are_known_by_their_hosts() {
-        for (host, blob) in [
-            ("acc.dfs.core.windows.net", "acc.blob.core.windows.net"),
-            (
-                "ACC.DFS.core.chinacloudapi.cn",
-                "acc.blob.core.chinacloudapi.cn",
-            ),
-            (
-                "acc.blob.core.usgovcloudapi.net",
-                "acc.blob.core.usgovcloudapi.net",
-            ),
-            ("acc.dfs.core.cloudapi.de", "acc.blob.core.cloudapi.de"),
-            (
-                "acc.z12.blob.storage.azure.net",
-                "acc.z12.blob.storage.azure.net",
-            ),
-        ] {
+        let rows = "\
+            acc.dfs.core.windows.net acc.blob.core.windows.net
+            ACC.DFS.core.chinacloudapi.cn acc.blob.core.chinacloudapi.cn
+            acc.blob.core.usgovcloudapi.net acc.blob.core.usgovcloudapi.net
+            acc.dfs.core.cloudapi.de acc.blob.core.cloudapi.de
+            acc.z12.blob.storage.azure.net acc.z12.blob.storage.azure.net";
+        for row in rows.lines() {
+            let (host, blob) = row.trim_start().split_once(' ').expect(row);
             let found = AccountHost::of(host).expect(host);
             assert_eq!((found.account.as_str(), found.blob.as_str()), ("acc", blob));
             assert!(read(&format!("abfss://box@{host}/d/x")).is_ok(), "{host}");

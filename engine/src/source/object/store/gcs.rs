@@ -7,12 +7,12 @@
 
 use super::{
     BucketKey, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, connector,
-    keeper_of, line, may_be_plain, no_retries,
+    keeper_of, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::google::GoogleChain;
 use crate::source::object::page;
-use crate::source::object::refusal::{Advice, Unfit};
+use crate::source::object::refusal::{Advice, Unfit, line_of};
 use crate::source::object::reply::{Generation, Wire};
 use crate::source::object::settings::ObjectSettings;
 use object_store::StaticCredentialProvider;
@@ -105,7 +105,7 @@ impl Place for GcsPlace {
         };
         let store = builder.build();
         let remedy = "check the bucket's name";
-        let store = Arc::new(store.map_err(|error| Unfit::new(line(&error), remedy))?);
+        let store = Arc::new(store.map_err(|error| Unfit::new(line_of(&error), remedy))?);
         let endpoint = endpoint.unwrap_or_else(|| "gs:".to_string());
         let listing = Arc::new(PaginatedListing::new(store.clone()));
         let server = format!("{endpoint}/{}", self.0.bucket);

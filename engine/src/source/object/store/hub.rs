@@ -14,10 +14,11 @@ mod page;
 mod signed;
 
 use super::{
-    Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, line, may_be_plain,
+    Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, may_be_plain,
     no_retries,
 };
 use crate::source::object::credentials::{Chain, ChainAnswer, FoundCredential, Provider, web};
+use crate::source::object::refusal::line_of;
 use crate::source::object::settings::ObjectSettings;
 use foreread_os::open::read_small_text;
 use futures_util::future::BoxFuture;
@@ -89,7 +90,7 @@ impl Place for HubPlace {
             .with_retry(no_retries())
             .with_http_connector(HubConnector(Arc::clone(&hub)))
             .build();
-        let store = store.map_err(|error| Unfit::new(line(&error), "check HF_ENDPOINT"))?;
+        let store = store.map_err(|error| Unfit::new(line_of(&error), "check HF_ENDPOINT"))?;
         let listing = Arc::clone(&hub);
         let place = format!("{}/{}", hub.server(), self.repository.page());
         let store = Store::new(Arc::new(store), listing, &ADVICE, tokens, hub.server());

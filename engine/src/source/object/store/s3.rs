@@ -11,14 +11,14 @@
 
 use super::{
     BucketKey, Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check,
-    connector, keeper_of, line, may_be_plain, no_retries,
+    connector, keeper_of, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::aws::AwsChain;
 use crate::source::object::credentials::hosts::Hosts;
 use crate::source::object::credentials::profile::ProfileInUse;
 use crate::source::object::page;
-use crate::source::object::refusal::{Advice, Unfit};
+use crate::source::object::refusal::{Advice, Unfit, line_of};
 use crate::source::object::reply::Wire;
 use crate::source::object::settings::{ObjectSettings, is_yes};
 use object_store::aws::AmazonS3Builder;
@@ -146,7 +146,7 @@ impl Place for S3Place {
         };
         let remedy = "check the bucket's name and AWS_ENDPOINT_URL";
         let store = builder.build();
-        let store = Arc::new(store.map_err(|error| Unfit::new(line(&error), remedy))?);
+        let store = Arc::new(store.map_err(|error| Unfit::new(line_of(&error), remedy))?);
         // Keys of another partition belong to another store.
         let endpoint = endpoint.or_else(|| {
             hosts
