@@ -7,18 +7,17 @@
 //! If several files set the readahead, the result is the file whose value the device has now, or the last file if the device has none of
 //! their values.
 
+mod commands;
 mod pattern;
-mod shell;
 mod tables;
 mod tuned;
 mod udev;
-mod words;
 
 use super::look::DeviceFacts;
+use commands::SetValue;
 use foreread_os::host::Host;
 use foreread_os::host::settings::{SettingFile, SettingKind};
 use pattern::DiskNames;
-use shell::SetValue;
 use std::path::PathBuf;
 
 /// A configuration file that sets the readahead of a device, and the value.
@@ -47,7 +46,7 @@ const PARSERS: [(SettingKind, Parser); 6] = [
     (SettingKind::SystemdUnit, tables::unit),
     (SettingKind::Crontab, tables::crontab),
     (SettingKind::Script, |file, names| {
-        shell::script(&file.text, &["start"], names, &file.scripts)
+        commands::script(&file.text, &["start"], names, &file.scripts)
     }),
 ];
 

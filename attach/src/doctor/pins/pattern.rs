@@ -76,61 +76,58 @@ const MAX_PATTERN_BYTES: usize = 4096;
 /// Returns whether a shell pattern (`*`, `?`, `[a-z]`) matches `text`.
 #[must_use]
 pub fn is_match(pattern: &str, text: &str) -> bool {
-    if pattern.len() > MAX_PATTERN_BYTES {
-        return false;
-    }
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    // reached[n]: the pattern so far matches the first n characters.
-    let mut reached = vec![false; text.len() + 1];
-    reached[0] = true;
-    let mut at = 0;
-    while at < pattern.len() {
-        let mut next = vec![false; text.len() + 1];
-        match pattern[at] {
-            '*' => {
-                let first = reached
-                    .iter()
-                    .position(|fits| *fits)
-                    .unwrap_or(text.len() + 1);
-                next.iter_mut().skip(first).for_each(|fits| *fits = true);
+    let (mut pattern, mut text) = (pattern, text);
+    // The pattern after the last `*`, and the text that it has not matched yet: if the rest does not fit, the `*` takes one more letter.
+    let mut again: Option<(&str, &str)> = None;
+    while pattern.len() <= MAX_PATTERN_BYTES {
+        if let Some(rest) = pattern.strip_prefix('*') {
+            (pattern, again) = (rest, Some((rest, text)));
+        } else if let Some((fits, rest)) = first(pattern)
+            && let Some(letter) = text.chars().next().filter(|letter| fits(*letter))
+        {
+            (pattern, text) = (rest, &text[letter.len_utf8()..]);
+        } else if pattern.is_empty() && text.is_empty() {
+            return true;
+        } else {
+            let Some((after, left)) = again else { break };
+            let mut letters = left.chars();
+            if letters.next().is_none() {
+                break;
             }
-            letter => {
-                let end = pattern[at..]
-                    .iter()
-                    .position(|letter| *letter == ']')
-                    .filter(|_| letter == '[');
-                let set = end.map(|end| &pattern[at + 1..at + end]);
-                for n in 0..text.len() {
-                    let fits = match set {
-                        Some(set) => in_set(set, text[n]),
-                        None => letter == '?' || letter == text[n],
-                    };
-                    next[n + 1] = reached[n] && fits;
-                }
-                at += end.unwrap_or(0);
-            }
+            (pattern, text) = (after, letters.as_str());
+            again = Some((after, text));
         }
-        reached = next;
-        at += 1;
     }
-    reached[text.len()]
+    false
 }
 
-fn in_set(set: &[char], letter: char) -> bool {
-    let (is_not, set) = match set.first() {
-        Some('!' | '^') => (true, &set[1..]),
-        _ => (false, set),
+/// Which letters the first sign of a pattern matches, and the rest of the pattern.
+fn first(pattern: &str) -> Option<(impl Fn(char) -> bool, &str)> {
+    let mut signs = pattern.chars();
+    let sign = signs.next()?;
+    let (set, rest) = match signs.as_str().split_once(']').filter(|_| sign == '[') {
+        Some((set, rest)) => (Some(set), rest),
+        None => (None, signs.as_str()),
     };
+    let fits = move |letter| match set {
+        Some(set) => in_set(set, letter),
+        None => sign == '?' || sign == letter,
+    };
+    Some((fits, rest))
+}
+
+fn in_set(set: &str, letter: char) -> bool {
+    let inner = set.strip_prefix(['!', '^']);
+    let letters: Vec<char> = inner.unwrap_or(set).chars().collect();
     let mut at = 0;
     let mut is_in = false;
-    while at < set.len() {
-        let range = set.get(at + 1) == Some(&'-') && at + 2 < set.len();
-        let last = if range { set[at + 2] } else { set[at] };
-        is_in |= (set[at]..=last).contains(&letter);
-        at += if range { 3 } else { 1 };
+    while at < letters.len() {
+        let is_range = letters.get(at + 1) == Some(&'-') && at + 2 < letters.len();
+        let last = letters[if is_range { at + 2 } else { at }];
+        is_in |= (letters[at]..=last).contains(&letter);
+        at += if is_range { 3 } else { 1 };
     }
-    is_in != is_not
+    is_in != inner.is_some()
 }
 
 /// Expands braces: `sd{a,b}` gives `sda`, `sdb`; `sd{a..c}` also gives `sdc`.

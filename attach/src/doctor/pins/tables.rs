@@ -9,9 +9,8 @@
 //! ```
 //! Sources: tmpfiles.d(5), systemd.service(5), crontab(5), hdparm.conf(5), sysfs.conf of sysfsutils.
 
+use super::commands::{self, SetValue, words};
 use super::pattern::{DiskNames, braces};
-use super::shell::{self, SetValue};
-use super::words::{Piece, Token, of_command};
 use foreread_os::host::settings::SettingFile;
 use std::path::Path;
 
@@ -19,7 +18,7 @@ use std::path::Path;
 pub fn tmpfiles(file: &SettingFile, names: &DiskNames) -> SetValue {
     let mut found = None;
     for line in rows(&file.text, "#") {
-        let words = texts(line);
+        let words = words(line);
         // Type, path, mode, user, group, age, and the rest of the line.
         let [kind, path, _, _, _, _, value @ ..] = &words[..] else {
             continue;
@@ -92,7 +91,7 @@ fn unit_instance(file: &SettingFile, names: &DiskNames, instance: &str) -> SetVa
     for (key, value) in rows(&text, "#;").filter_map(|line| line.split_once('=')) {
         let (key, value) = (key.trim(), value.trim());
         if key == "Environment" {
-            let pairs = texts(value).into_iter();
+            let pairs = words(value).into_iter();
             variables.extend(pairs.filter_map(|pair| {
                 let (name, value) = pair.split_once('=')?;
                 Some((name.to_string(), value.to_string()))
@@ -112,7 +111,7 @@ fn unit_instance(file: &SettingFile, names: &DiskNames, instance: &str) -> SetVa
             command = command.replace(&format!("${name}"), value);
         }
         let command = command.replace("$$", "$");
-        found[place] = shell::command(&command, names, &file.scripts).or(found[place]);
+        found[place] = commands::command(&command, names, &file.scripts).or(found[place]);
     }
     found.into_iter().flatten().last()
 }
@@ -139,7 +138,7 @@ pub fn crontab(file: &SettingFile, names: &DiskNames) -> SetValue {
             Some(rest.trim_start())
         })
     });
-    let values = commands.filter_map(|text| shell::script(text, &[], names, &file.scripts));
+    let values = commands.filter_map(|text| commands::script(text, &[], names, &file.scripts));
     values.last()
 }
 
@@ -163,16 +162,4 @@ fn joined(text: &str) -> String {
         goes_on = part.is_some();
     }
     whole
-}
-
-/// The words of a line, without their quotes.
-fn texts(line: &str) -> Vec<String> {
-    let word = |token| match token {
-        Token::Word { pieces, .. } => match pieces.into_iter().next() {
-            Some(Piece::Text(text)) => Some(text),
-            _ => Some(String::new()),
-        },
-        Token::Operator(_) => None,
-    };
-    of_command(line).into_iter().filter_map(word).collect()
 }

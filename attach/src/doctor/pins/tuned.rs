@@ -11,8 +11,8 @@
 //!
 //! Source: the documentation of tuned, "Plug-ins".
 
+use super::commands;
 use super::pattern::{DiskNames, is_match};
-use super::shell;
 use super::tables::rows;
 use foreread_os::host::settings::SettingFile;
 
@@ -72,8 +72,8 @@ pub fn pin(files: &[&SettingFile], names: &DiskNames) -> Option<(usize, Option<u
                 "script" if *key == "script" => {
                     let script = files[*file].scripts.get(value(text).as_str());
                     let scripts = &files[*file].scripts;
-                    let set =
-                        script.and_then(|script| shell::script(script, &["start"], names, scripts));
+                    let set = script
+                        .and_then(|script| commands::script(script, &["start"], names, scripts));
                     found = set.map(|kib| (*file, kib)).or(found);
                 }
                 _ => {}

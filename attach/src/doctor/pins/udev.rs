@@ -12,8 +12,8 @@
 //! Source: udev(7).
 
 use super::super::look::{DeviceFacts, StorageKind};
+use super::commands::{self, SetValue};
 use super::pattern::{DiskNames, is_match};
-use super::shell::{self, SetValue};
 use foreread_os::host::Host;
 use foreread_os::host::settings::{SettingFile, UdevRecord};
 use foreread_os::host::sys_device::SysDevice;
@@ -38,6 +38,31 @@ const IDENTITIES: [&str; 7] = [
     "ID_PART_",
     "DM_",
     "MD_",
+];
+
+/// Properties that are attributes in sysfs.
+const DERIVED: [(&str, &str); 5] = [
+    ("DM_UUID", "dm/uuid"),
+    ("DM_NAME", "dm/name"),
+    ("MD_LEVEL", "md/level"),
+    ("ID_MODEL", "device/model"),
+    ("ID_VENDOR", "device/vendor"),
+];
+
+/// Long names of the substitutions in the text of a rule. Longer names come before their prefixes.
+const LONG: [(&str, char); 12] = [
+    ("devpath", 'p'),
+    ("devnode", 'N'),
+    ("tempnode", 'N'),
+    ("kernel", 'k'),
+    ("number", 'n'),
+    ("attr", 's'),
+    ("sysfs", 's'),
+    ("env", 'E'),
+    ("root", 'r'),
+    ("sys", 'S'),
+    ("name", 'k'),
+    ("links", 'L'),
 ];
 
 /// The udev rules in one file.
@@ -138,31 +163,32 @@ pub struct UdevDisk<'a> {
 #[must_use]
 pub fn pin(files: &[Rules<'_>], disk: &UdevDisk<'_>) -> Option<(usize, Option<u64>)> {
     let device = &disk.facts.device;
-    let mut events = Vec::new();
+    let name = &device.name;
     let bdi = device
         .number
-        .map_or(device.name.clone(), |number| number.to_string());
-    events.push(Event::new(
+        .map_or(name.clone(), |number| number.to_string());
+    let mut events = vec![Event::new(
         disk,
         "bdi",
         &bdi,
         &format!("class/bdi/{bdi}"),
         None,
-    ));
+    )];
     if device.is_disk {
+        let folder = format!("block/{name}");
         events.push(Event::new(
             disk,
             "block",
-            &device.name,
-            &format!("block/{}", device.name),
-            disk.record,
+            name,
+            &folder,
+            disk.record.cloned(),
         ));
-        for partition in disk.host.partitions(&device.name) {
+        for partition in disk.host.partitions(name) {
             let record = partition
                 .number
                 .and_then(|number| disk.host.udev_record(number));
-            let folder = format!("block/{}/{}", device.name, partition.name);
-            let mut event = Event::new(disk, "block", &partition.name, &folder, record.as_ref());
+            let folder = format!("{folder}/{}", partition.name);
+            let mut event = Event::new(disk, "block", &partition.name, &folder, record);
             event.is_partition = true;
             events.push(event);
         }
@@ -199,7 +225,7 @@ impl<'a> Event<'a> {
         subsystem: &'static str,
         kernel: &str,
         folder: &str,
-        record: Option<&UdevRecord>,
+        record: Option<UdevRecord>,
     ) -> Event<'a> {
         let device = disk.host.sys_device(folder);
         Event {
@@ -208,7 +234,7 @@ impl<'a> Event<'a> {
             subsystem,
             kernel: kernel.to_string(),
             is_partition: false,
-            record: record.cloned(),
+            record,
             parents: device.as_ref().map(SysDevice::parents).unwrap_or_default(),
             device,
             properties: BTreeMap::new(),
@@ -244,7 +270,7 @@ impl<'a> Event<'a> {
         }
         for (number, text) in runs {
             let scripts = &files[number].file.scripts;
-            if let Some(value) = shell::command(&text, self.disk.names, scripts) {
+            if let Some(value) = commands::command(&text, self.disk.names, scripts) {
                 found = Some((number, value));
             }
         }
@@ -355,17 +381,19 @@ impl<'a> Event<'a> {
                 None => Known::Nothing,
             },
             ("TEST", _) => {
+                let own = || {
+                    self.device
+                        .as_ref()
+                        .is_some_and(|device| device.has(&term.text))
+                };
                 let is_there = match term.text.starts_with('/') {
                     true => self.disk.host.path(&term.text).exists(),
-                    false => self
-                        .device
-                        .as_ref()
-                        .is_some_and(|device| device.has(&term.text)),
+                    false => own(),
                 };
-                match is_there || !may_be_missing(&term.text) {
-                    true if is_there => text(&term.text),
-                    true => Known::Nothing,
-                    false => Known::Texts(Vec::new()),
+                match is_there {
+                    true => text(&term.text),
+                    false if may_be_missing(&term.text) => Known::Texts(Vec::new()),
+                    false => Known::Nothing,
                 }
             }
             _ => Known::Nothing,
@@ -373,35 +401,16 @@ impl<'a> Event<'a> {
     }
 
     fn attribute(&self, name: &str) -> Known {
-        let found = self
-            .device
-            .as_ref()
-            .and_then(|device| device.attribute(name));
-        match found {
-            Some(text) => Known::Texts(vec![text]),
-            None if may_be_missing(name) => Known::Missing,
-            None => Known::Nothing,
-        }
+        attribute(self.device.as_ref(), name)
     }
 
     fn known_above(&self, term: &RuleTerm, device: &SysDevice) -> Known {
-        let link = |name| {
-            device
-                .link(name)
-                .map_or(Known::Nothing, |text| Known::Texts(vec![text]))
-        };
+        let text = |text| Known::Texts(vec![text]);
         match (term.key.as_str(), term.of.as_deref()) {
-            ("KERNELS", _) => Known::Texts(vec![device.name()]),
-            ("SUBSYSTEMS", _) => match link("subsystem") {
-                Known::Nothing => self.bus(),
-                known => known,
-            },
-            ("DRIVERS", _) => link("driver"),
-            (_, Some(name)) => match device.attribute(name) {
-                Some(text) => Known::Texts(vec![text]),
-                None if may_be_missing(name) => Known::Missing,
-                None => Known::Nothing,
-            },
+            ("KERNELS", _) => text(device.name()),
+            ("SUBSYSTEMS", _) => device.link("subsystem").map_or_else(|| self.bus(), text),
+            ("DRIVERS", _) => device.link("driver").map_or(Known::Nothing, text),
+            (_, Some(name)) => attribute(Some(device), name),
             _ => Known::Nothing,
         }
     }
@@ -417,65 +426,38 @@ impl<'a> Event<'a> {
 
     /// A property: set by a rule, stored by udev, or derived from sysfs. If udev would have stored it, it is empty.
     fn property(&self, name: &str) -> Known {
-        let text = |text: String| Known::Texts(vec![text]);
-        if let Some(value) = self.properties.get(name) {
-            return text(value.clone());
-        }
-        let kept = self
-            .record
-            .as_ref()
-            .and_then(|record| record.properties.get(name));
-        if let Some(value) = kept {
-            return text(value.clone());
-        }
-        let device = &self.disk.facts.device;
-        let attribute = |name: &str| {
-            self.device
-                .as_ref()
-                .and_then(|device| device.attribute(name))
-                .unwrap_or_default()
-        };
-        match name {
-            "DEVTYPE" if self.subsystem == "block" => text(
-                if self.is_partition {
-                    "partition"
-                } else {
-                    "disk"
+        let kept = || self.record.as_ref()?.properties.get(name);
+        let derived = || {
+            let is_block = self.subsystem == "block";
+            Some(match name {
+                "DEVTYPE" if is_block && self.is_partition => "partition".to_string(),
+                "DEVTYPE" if is_block => "disk".to_string(),
+                "SUBSYSTEM" => self.subsystem.to_string(),
+                "ACTION" => self.action.to_string(),
+                "DEVNAME" => format!("/dev/{}", self.kernel),
+                "DEVPATH" => self.path(),
+                _ => {
+                    let (_, file) = DERIVED.iter().find(|(property, _)| *property == name)?;
+                    if self.record.is_some() && name.starts_with("ID_") {
+                        return None;
+                    }
+                    let value = self
+                        .device
+                        .as_ref()
+                        .and_then(|device| device.attribute(file));
+                    // udev replaces blanks by underscores.
+                    let value = value.unwrap_or_default();
+                    value.split_whitespace().collect::<Vec<_>>().join("_")
                 }
-                .to_string(),
-            ),
-            "SUBSYSTEM" => text(self.subsystem.to_string()),
-            "ACTION" => text(self.action.to_string()),
-            "DEVNAME" => text(format!("/dev/{}", self.kernel)),
-            "DEVPATH" => text(self.path()),
-            "MAJOR" => text(
-                device
-                    .number
-                    .map_or_else(String::new, |number| number.major.to_string()),
-            ),
-            "DM_UUID" => text(attribute("dm/uuid")),
-            "DM_NAME" => text(attribute("dm/name")),
-            "MD_LEVEL" => text(attribute("md/level")),
-            // udev replaces blanks by underscores.
-            "ID_MODEL" | "ID_VENDOR" if self.record.is_none() => {
-                let file = if name == "ID_MODEL" {
-                    "device/model"
-                } else {
-                    "device/vendor"
-                };
-                text(
-                    attribute(file)
-                        .split_whitespace()
-                        .collect::<Vec<_>>()
-                        .join("_"),
-                )
-            }
-            _ if self.record.is_some()
-                || IDENTITIES.iter().any(|begin| name.starts_with(begin)) =>
-            {
-                text(String::new())
-            }
-            _ => Known::Nothing,
+            })
+        };
+        let value = self.properties.get(name).or_else(kept).cloned();
+        let is_stored =
+            self.record.is_some() || IDENTITIES.iter().any(|begin| name.starts_with(begin));
+        match value.or_else(derived) {
+            Some(text) => Known::Texts(vec![text]),
+            None if is_stored => Known::Texts(vec![String::new()]),
+            None => Known::Nothing,
         }
     }
 
@@ -486,90 +468,56 @@ impl<'a> Event<'a> {
 
     /// A text with `%k` and `$env{NAME}` expanded. Unknown parts become `*`.
     fn filled(&self, text: &str) -> String {
-        const LONG: [(&str, char); 14] = [
-            ("devpath", 'p'),
-            ("devnode", 'N'),
-            ("tempnode", 'N'),
-            ("kernel", 'k'),
-            ("number", 'n'),
-            ("attr", 's'),
-            ("sysfs", 's'),
-            ("env", 'E'),
-            ("root", 'r'),
-            ("sys", 'S'),
-            ("major", 'M'),
-            ("minor", 'm'),
-            ("name", 'D'),
-            ("links", 'L'),
-        ];
-        let mut found = String::new();
-        let mut rest = text;
+        let (mut found, mut rest) = (String::new(), text);
         while let Some(at) = rest.find(['%', '$']) {
             found += &rest[..at];
-            let sign = rest[at..].chars().next().unwrap_or_default();
+            let sign = &rest[at..=at];
             rest = &rest[at + 1..];
-            if let Some(behind) = rest.strip_prefix(sign) {
-                found.push(sign);
-                rest = behind;
-                continue;
-            }
             let long = LONG
                 .iter()
-                .find(|(word, _)| sign == '$' && rest.starts_with(word));
+                .find(|(word, _)| sign == "$" && rest.starts_with(word));
             let short = rest
                 .chars()
                 .next()
-                .filter(|letter| sign == '%' && letter.is_ascii_alphabetic());
-            let Some((len, letter)) = long
-                .map(|(word, letter)| (word.len(), *letter))
-                .or(short.map(|letter| (1, letter)))
-            else {
-                found.push(sign);
+                .filter(|letter| sign == "%" && letter.is_ascii_alphabetic());
+            let long = long.map(|(word, letter)| (word.len(), *letter));
+            let Some((len, letter)) = long.or(short.map(|letter| (1, letter))) else {
+                // A doubled sign stands for itself.
+                found += sign;
+                rest = rest.strip_prefix(sign).unwrap_or(rest);
                 continue;
             };
             rest = &rest[len..];
-            let mut of = None;
-            if let Some((name, behind)) = rest
+            let inner = rest
                 .strip_prefix('{')
-                .and_then(|inner| inner.split_once('}'))
-            {
-                of = Some(name);
-                rest = behind;
-            }
-            found += &self.substitute(letter, of);
+                .and_then(|inner| inner.split_once('}'));
+            rest = inner.map_or(rest, |(_, behind)| behind);
+            found += &self.substitute(letter, inner.map(|(name, _)| name));
         }
         found + rest
     }
 
     fn substitute(&self, letter: char, of: Option<&str>) -> String {
-        let number = self.disk.facts.device.number;
-        let known = |known| match known {
-            Known::Texts(texts) => texts.into_iter().next().unwrap_or_default(),
-            Known::Nothing | Known::Missing => "*".to_string(),
-        };
-        match (letter, of) {
-            ('k', _) => self.kernel.clone(),
-            ('D', _) => self.kernel.clone(),
-            ('p', _) => self.path(),
-            ('N', _) => format!("/dev/{}", self.kernel),
-            ('n', _) => {
-                let digits = self
+        let number = self.disk.facts.device.number.filter(|_| !self.is_partition);
+        let known = match (letter, of, number) {
+            ('k' | 'D', ..) => Some(self.kernel.clone()),
+            ('p', ..) => Some(self.path()),
+            ('N', ..) => Some(format!("/dev/{}", self.kernel)),
+            ('n', ..) => {
+                let disk = self
                     .kernel
                     .trim_end_matches(|letter: char| letter.is_ascii_digit());
-                self.kernel[digits.len()..].to_string()
+                Some(self.kernel[disk.len()..].to_string())
             }
-            ('r', _) => "/dev".to_string(),
-            ('S', _) => "/sys".to_string(),
-            ('E', Some(name)) => known(self.property(name)),
-            ('s', Some(name)) => known(self.attribute(name)),
-            ('M', _) if !self.is_partition => {
-                number.map_or_else(String::new, |number| number.major.to_string())
-            }
-            ('m', _) if !self.is_partition => {
-                number.map_or_else(String::new, |number| number.minor.to_string())
-            }
-            _ => "*".to_string(),
-        }
+            ('r', ..) => Some("/dev".to_string()),
+            ('S', ..) => Some("/sys".to_string()),
+            ('E', Some(name), _) => self.property(name).first(),
+            ('s', Some(name), _) => self.attribute(name).first(),
+            ('M', _, Some(number)) => Some(number.major.to_string()),
+            ('m', _, Some(number)) => Some(number.minor.to_string()),
+            _ => None,
+        };
+        known.unwrap_or_else(|| "*".to_string())
     }
 }
 
@@ -582,6 +530,15 @@ enum Known {
     Nothing,
 }
 
+impl Known {
+    fn first(self) -> Option<String> {
+        match self {
+            Known::Texts(texts) => Some(texts.into_iter().next().unwrap_or_default()),
+            Known::Nothing | Known::Missing => None,
+        }
+    }
+}
+
 fn holds(term: &RuleTerm, known: Known) -> bool {
     let Known::Texts(texts) = known else {
         return matches!(known, Known::Nothing);
@@ -590,41 +547,17 @@ fn holds(term: &RuleTerm, known: Known) -> bool {
     texts.iter().any(fits) == (term.operator == "==")
 }
 
+fn attribute(device: Option<&SysDevice>, name: &str) -> Known {
+    match device.and_then(|device| device.attribute(name)) {
+        Some(text) => Known::Texts(vec![text]),
+        None if may_be_missing(name) => Known::Missing,
+        None => Known::Nothing,
+    }
+}
+
 fn may_be_missing(name: &str) -> bool {
     !(name.starts_with("queue/")
         || name.starts_with("bdi/")
         || name.contains('*')
         || ALWAYS.contains(&name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_are_taken_apart() {
-        let text = "# \"x\"\nKERNEL==\"sd*\", \\\n# a comment between\n  ATTR{a/b} = \"1\"\nRUN+=\"sh -c \\\"echo\\\"\", ENV{X}!=i\"y\"\nNAME=\"cut";
-        let found: Vec<Vec<RuleTerm>> = lines(text).iter().map(|line| terms(line)).collect();
-        let term = |key: &str, of: Option<&str>, operator, text: &str| RuleTerm {
-            key: key.to_string(),
-            of: of.map(str::to_string),
-            operator,
-            text: text.to_string(),
-        };
-        assert_eq!(
-            found[0],
-            [
-                term("KERNEL", None, "==", "sd*"),
-                term("ATTR", Some("a/b"), "=", "1")
-            ]
-        );
-        assert_eq!(
-            found[1],
-            [
-                term("RUN", None, "+=", "sh -c \"echo\""),
-                term("ENV", Some("X"), "!=", "y")
-            ]
-        );
-        assert!(found[2].is_empty());
-    }
 }
