@@ -17,22 +17,22 @@ mod watcher;
 
 pub use page::page;
 pub use table::{View, render};
-pub use watcher::Counts;
 
 use crate::compare::{self, ComparePlan};
 use crate::verdict::{Means, Step, in_shell};
 use foreread_core::policy::PolicyDraft;
+use foreread_core::stats::Stats;
 use foreread_os::failure::Failure;
 use foreread_report::number::percent;
 use foreread_report::{progress::Progress, tuning};
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.explain/1";
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExplainReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -61,7 +61,8 @@ pub struct ExplainReport {
     /// The values that a self-tuning policy had set when it read farthest ahead. Null for other policies.
     pub auto: Option<String>,
     /// Counters of the machine for all files together.
-    pub total: Counts,
+    #[serde(serialize_with = "counters")]
+    pub total: Stats,
     /// How often the policy decided by each rule, over all files; `unnamed` counts windows without a rule.
     pub rules: BTreeMap<String, u64>,
     /// The files, the longest stall first.
@@ -71,7 +72,7 @@ pub struct ExplainReport {
 }
 
 /// The reads and the readahead of one file of the trace, and how often each rule of the policy decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct File {
     /// The name that the trace gives it.
     pub name: String,
@@ -82,9 +83,15 @@ pub struct File {
     pub hints: u64,
     /// How many of the reads are page faults of mappings.
     pub faults: u64,
-    pub counts: Counts,
+    /// Each counter is defined like the machine's counter of the same name.
+    #[serde(serialize_with = "counters")]
+    pub counts: Stats,
     /// Like [`ExplainReport::rules`], for this file.
     pub rules: BTreeMap<String, u64>,
+}
+
+fn counters<S: Serializer>(counts: &Stats, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(watcher::counters(counts))
 }
 
 /// Executes the trace or workload of the plan under `policy`, and counts its reads and decisions. The policies that the plan lists are
@@ -105,14 +112,12 @@ pub fn explain(
         Some(replay) => replay.workload.name.clone(),
         None => plan.workload.clone().unwrap_or_default(),
     };
-    let (mut total, mut rules) = (Counts::default(), BTreeMap::<String, u64>::new());
-    for file in &watcher.files {
-        total.add(&file.counts);
-        for (rule, n) in &file.rules {
-            *rules.entry(rule.to_string()).or_default() += n;
-        }
+    let mut rules = BTreeMap::<String, u64>::new();
+    for (rule, n) in watcher.files.iter().flat_map(|file| &file.rules) {
+        *rules.entry(rule.to_string()).or_default() += n;
     }
-    if let Some((counter, [ours, machine])) = total.differs_from(&run.result.stats) {
+    let total = run.result.stats;
+    if let Some((counter, [ours, machine])) = watcher::difference(&watcher.files, &total) {
         let why =
             format!("the files add up to {ours} {counter}, but the whole run counted {machine}");
         let place = format!("{} on {trace}", run.policy);
@@ -140,7 +145,7 @@ pub fn explain(
         let counts = &file.counts;
         Reverse((
             counts.stall_ns,
-            counts.never_read_bytes(),
+            watcher::never_read_bytes(counts),
             counts.demand_bytes,
         ))
     });
@@ -172,7 +177,7 @@ pub fn explain(
     })
 }
 
-fn summary(policy: &str, total: &Counts) -> String {
+fn summary(policy: &str, total: &Stats) -> String {
     if total.ra_bytes == 0 {
         return format!("{policy} read nothing ahead");
     }
@@ -181,6 +186,6 @@ fn summary(policy: &str, total: &Counts) -> String {
         "{policy} read {} ahead: {} % of it was used, {} % never read",
         table::amount(total.ra_bytes),
         part(total.used_bytes),
-        part(total.never_read_bytes())
+        part(watcher::never_read_bytes(total))
     )
 }

@@ -1,9 +1,10 @@
 //! The explanation as text: a title line, the table of files, and how often each rule of the policy decided.
 
-use super::watcher::Counts;
+use super::watcher::never_read_bytes;
 use super::{ExplainReport, File};
 use crate::replay::Mode;
 use foreread_core::policy::Why;
+use foreread_core::stats::Stats;
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{self, TIE, count, cut, plural, printable, three};
 use foreread_report::width;
@@ -137,64 +138,77 @@ pub(super) fn tail(name: &str) -> String {
     ['…'].into_iter().chain(end).collect()
 }
 
-/// A file, or the sum of several files.
-struct FileRow {
+/// A file, or several files together.
+struct FileRow<'a> {
     name: String,
-    counts: Counts,
+    files: Vec<&'a File>,
     /// The rule that decided most often.
     rule: String,
 }
 
-impl FileRow {
-    fn of_all(files: &[&File], name: String) -> FileRow {
-        let mut counts = Counts::default();
-        files.iter().for_each(|file| counts.add(&file.counts));
+impl<'a> FileRow<'a> {
+    fn new(files: Vec<&'a File>, name: String) -> FileRow<'a> {
         FileRow {
             name,
-            counts,
+            files,
             rule: String::new(),
         }
+    }
+
+    fn of(file: &'a File) -> FileRow<'a> {
+        let rules = ranked(&file.rules);
+        let rule = rules.first().map(|(rule, _)| (*rule).clone());
+        FileRow {
+            rule: rule.unwrap_or_default(),
+            ..FileRow::new(vec![file], tail(&file.name))
+        }
+    }
+
+    fn sum(&self, counter: fn(&Stats) -> u64) -> u64 {
+        self.files.iter().map(|file| counter(&file.counts)).sum()
     }
 }
 
 pub(super) fn files(report: &ExplainReport, shown: &[&File], view: &View) -> Table {
-    type FileColumn<'a> = Column<'a, FileRow>;
-    let part = |of: fn(&Counts) -> u64| {
-        move |row: &FileRow| number::share(Some(of(&row.counts)), Some(row.counts.demand_reads))
+    type FileColumn<'a> = Column<'a, FileRow<'a>>;
+    let part = |of: fn(&Stats) -> u64| {
+        move |row: &FileRow<'_>| {
+            number::share(
+                Some(row.sum(of)),
+                Some(row.sum(|counts| counts.demand_reads)),
+            )
+        }
     };
+    let megabytes = |of: fn(&Stats) -> u64| move |row: &FileRow<'_>| mb(row.sum(of));
+    let reads = |row: &FileRow<'_>| count(row.sum(|counts| counts.demand_reads));
+    let stall = |row: &FileRow<'_>| seconds(row.sum(|counts| counts.stall_ns));
     let columns = vec![
         FileColumn::new("\nfile", |row| row.name.clone()).left(),
-        FileColumn::new("\nreads", |row| count(row.counts.demand_reads)),
-        FileColumn::new("\nMB", |row| mb(row.counts.demand_bytes)),
+        FileColumn::new("\nreads", reads),
+        FileColumn::new("\nMB", megabytes(|counts| counts.demand_bytes)),
         FileColumn::new("hit\n%", part(|counts| counts.hits)),
         FileColumn::new("late\n%", part(|counts| counts.late_hits)),
         FileColumn::new("miss\n%", part(|counts| counts.misses)),
-        FileColumn::new("RA\nMB", |row| mb(row.counts.ra_bytes)).page("ahead MB"),
-        FileColumn::new("un-\nused", |row| mb(row.counts.never_read_bytes())).page("unused MB"),
-        FileColumn::new("stall\ns", |row| seconds(row.counts.stall_ns)),
+        FileColumn::new("RA\nMB", megabytes(|counts| counts.ra_bytes)).page("ahead MB"),
+        FileColumn::new("un-\nused", megabytes(never_read_bytes)).page("unused MB"),
+        FileColumn::new("stall\ns", stall),
         FileColumn::new("\nmost by", |row| row.rule.clone()).left(),
     ];
-    let of_file = |file: &&File| FileRow {
-        rule: ranked(&file.rules)
-            .first()
-            .map_or_else(String::new, |(rule, _)| (*rule).clone()),
-        ..FileRow::of_all(&[*file], tail(&file.name))
-    };
-    let mut rows: Vec<FileRow> = shown.iter().take(view.rows).map(of_file).collect();
-    let all: Vec<&File> = report.files.iter().collect();
+    let first = shown.iter().take(view.rows);
+    let mut rows: Vec<FileRow> = first.map(|file| FileRow::of(file)).collect();
     let rest: Vec<&File> = shown.iter().skip(view.rows).copied().collect();
-    let hidden: Vec<&File> = all
-        .iter()
-        .filter(|file| !view.shows(&file.name))
-        .copied()
-        .collect();
-    for (files, what) in [(rest, "more"), (hidden, "not selected")] {
+    let hidden = report.files.iter().filter(|file| !view.shows(&file.name));
+    for (files, what) in [(rest, "more"), (hidden.collect(), "not selected")] {
         if !files.is_empty() {
-            rows.push(FileRow::of_all(&files, format!("{} {what}", files.len())));
+            let name = format!("{} {what}", files.len());
+            rows.push(FileRow::new(files, name));
         }
     }
     if rows.len() > 1 {
-        rows.push(FileRow::of_all(&all, "all".to_string()));
+        rows.push(FileRow::new(
+            report.files.iter().collect(),
+            "all".to_string(),
+        ));
     }
     Table::new("", columns, &rows)
 }

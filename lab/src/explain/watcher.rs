@@ -11,7 +11,6 @@ use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, PageRange, PageSize};
 use foreread_sim::simulator::{Watch, bits};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The rule that is counted for a window without a reason from the policy.
@@ -20,7 +19,7 @@ const UNNAMED: &str = "unnamed";
 #[derive(Default)]
 pub struct WatchedFile {
     pub size_bytes: u64,
-    pub counts: Counts,
+    pub counts: Stats,
     /// Decisions of the policy by rule.
     pub rules: BTreeMap<&'static str, u64>,
     /// Open descriptions that had reads.
@@ -78,8 +77,7 @@ impl Watcher {
     /// as never read.
     pub fn finish(&mut self) {
         for counts in self.files.iter_mut().map(|file| &mut file.counts) {
-            let known = counts.used_bytes + counts.unused_bytes + counts.ra_failed_bytes;
-            counts.unresolved_bytes = counts.ra_bytes.saturating_sub(known);
+            counts.unresolved_bytes = counts.unread_bytes();
         }
     }
 
@@ -89,7 +87,7 @@ impl Watcher {
     }
 
     /// The counters of the file that contains this byte of the machine's file.
-    fn at(&mut self, file: u32, offset: u64) -> &mut Counts {
+    fn at(&mut self, file: u32, offset: u64) -> &mut Stats {
         let file = match self.bases.is_empty() {
             true => file as usize,
             false => self.bases.partition_point(|base| *base <= offset) - 1,
@@ -98,7 +96,7 @@ impl Watcher {
     }
 
     /// Adds the bytes of each page of `mask` to the counters of its file.
-    fn give(&mut self, file: u32, number: u64, mask: u64, add: impl Fn(&mut Counts, u64)) {
+    fn give(&mut self, file: u32, number: u64, mask: u64, add: impl Fn(&mut Stats, u64)) {
         let trace_size = self.files.get(file as usize).map(|file| file.size_bytes);
         let size = self
             .read_sizes
@@ -125,9 +123,7 @@ impl Watcher {
             let fresh = group.here & !group.submitted & mask;
             group.submitted |= fresh;
             first = first.or_else(|| Some(number * 64 + bits(fresh).next()? as u64));
-            self.give(file, number, fresh, |counts, bytes| {
-                counts.ra_bytes += bytes
-            });
+            self.give(file, number, fresh, |counts, n| counts.ra_bytes += n);
         }
         if let Some(page) = first {
             let start = self.page.start_of(page);
@@ -184,12 +180,8 @@ impl Watcher {
                 first,
                 late,
             } => {
-                self.give(file.0, number, first, |counts, bytes| {
-                    counts.used_bytes += bytes
-                });
-                self.give(file.0, number, late, |counts, bytes| {
-                    counts.late_bytes += bytes
-                });
+                self.give(file.0, number, first, |counts, n| counts.used_bytes += n);
+                self.give(file.0, number, late, |counts, n| counts.late_bytes += n);
             }
             Note::Left {
                 file,
@@ -197,9 +189,7 @@ impl Watcher {
                 pages,
                 unused,
             } => {
-                self.give(file.0, number, unused, |counts, bytes| {
-                    counts.unused_bytes += bytes
-                });
+                self.give(file.0, number, unused, |counts, n| counts.unused_bytes += n);
                 self.gone(file.0, number, pages);
             }
             Note::Lost {
@@ -209,13 +199,13 @@ impl Watcher {
                 used,
                 submitted,
             } => {
-                self.give(file.0, number, used, |counts, bytes| {
-                    counts.used_bytes -= bytes;
-                    counts.late_bytes -= bytes;
+                self.give(file.0, number, used, |counts, n| {
+                    counts.used_bytes -= n;
+                    counts.late_bytes -= n;
                 });
                 let failed = if submitted { pages } else { 0 };
-                self.give(file.0, number, failed, |counts, bytes| {
-                    counts.ra_failed_bytes += bytes
+                self.give(file.0, number, failed, |counts, n| {
+                    counts.ra_failed_bytes += n
                 });
                 self.gone(file.0, number, pages);
             }
@@ -224,9 +214,7 @@ impl Watcher {
                 number,
                 pages,
             } => {
-                self.give(file.0, number, pages, |counts, bytes| {
-                    counts.thrash_bytes += bytes
-                });
+                self.give(file.0, number, pages, |counts, n| counts.thrash_bytes += n);
             }
             Note::Served {
                 open,
@@ -237,7 +225,15 @@ impl Watcher {
             } => {
                 let file = self.of_open(open.0);
                 file.opens.insert(open.0);
-                file.counts.served(bytes, verdict, stall_ns);
+                let counts = &mut file.counts;
+                counts.demand_reads += 1;
+                counts.demand_bytes += bytes;
+                counts.stall_ns += stall_ns;
+                match verdict {
+                    Verdict::Hit => counts.hits += 1,
+                    Verdict::Late => counts.late_hits += 1,
+                    Verdict::Miss => counts.misses += 1,
+                }
             }
         }
     }
@@ -269,84 +265,32 @@ fn groups(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Defines the struct, its sum, and its comparison with the machine's counters of the same names.
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of the reads and readahead of a file. Each counter is defined like the counter of the same name in [`Stats`].
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-        pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
-        }
+/// Counters that only the whole run has.
+const OF_THE_RUN: [&str; 4] = [
+    "failed_reads",
+    "evicted_pages",
+    "failed_fetches",
+    "doomed_fetches",
+];
 
-        impl Counts {
-            pub fn add(&mut self, other: &Counts) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// Returns the name of the first counter whose value differs from the counter in `stats`, with both values.
-            #[must_use]
-            pub fn differs_from(&self, stats: &Stats) -> Option<(&'static str, [u64; 2])> {
-                let both = [$((stringify!($name), [self.$name, stats.$name]),)*];
-                both.into_iter().find(|(_, [ours, machine])| ours != machine)
-            }
-        }
-    };
+/// The counters of a file, each with its name.
+pub(super) fn counters(stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
+    let of_file = |(name, _): &(&str, u64)| !OF_THE_RUN.contains(name);
+    stats.counters().into_iter().filter(of_file)
 }
 
-counts! {
-    /// Demand reads and faults.
-    demand_reads,
-    demand_bytes,
-    /// Reads that found every page present.
-    hits,
-    /// Reads that waited for a page in flight and missed none.
-    late_hits,
-    /// Reads with at least one page neither present nor in flight.
-    misses,
-    stall_ns,
-    /// Windows that extend beyond the read that caused them.
-    ra_planned_ops,
-    ra_planned_bytes,
-    /// Bytes of these windows refused for lack of room.
-    ra_refused_bytes,
-    /// Fetches that contain readahead.
-    ra_ops,
-    ra_bytes,
-    /// Bytes of these fetches that were demanded.
-    used_bytes,
-    /// Used bytes that were still in flight at the first touch.
-    late_bytes,
-    /// Bytes read ahead, and evicted or dropped before any touch.
-    unused_bytes,
-    /// Bytes read ahead that failed in flight.
-    ra_failed_bytes,
-    /// Bytes read ahead, and untouched at the end of the run.
-    unresolved_bytes,
-    /// Unused bytes that were demanded after they had been evicted.
-    thrash_bytes,
-    /// Fetches that begin in this file.
-    source_reads,
-    source_bytes,
+/// Returns the name of the first counter for which the files do not add up to the run, with both values.
+pub(super) fn difference(files: &[WatchedFile], run: &Stats) -> Option<(&'static str, [u64; 2])> {
+    counters(run).enumerate().find_map(|(at, (name, run))| {
+        let of_file = |file: &WatchedFile| counters(&file.counts).nth(at).map_or(0, |(_, n)| n);
+        let sum = files.iter().map(of_file).sum();
+        (sum != run).then_some((name, [sum, run]))
+    })
 }
 
-impl Counts {
-    /// Counts a read that has ended.
-    pub(super) fn served(&mut self, bytes: u64, verdict: Verdict, stall_ns: u64) {
-        self.demand_reads += 1;
-        self.demand_bytes += bytes;
-        self.stall_ns += stall_ns;
-        match verdict {
-            Verdict::Hit => self.hits += 1,
-            Verdict::Late => self.late_hits += 1,
-            Verdict::Miss => self.misses += 1,
-        }
-    }
-
-    /// Returns the number of bytes that were read ahead and never read, whether or not they were evicted.
-    #[must_use]
-    pub fn never_read_bytes(&self) -> u64 {
-        self.unused_bytes + self.unresolved_bytes
-    }
+/// Bytes that were read ahead and never read, whether or not they were evicted.
+pub(super) fn never_read_bytes(counts: &Stats) -> u64 {
+    counts.unused_bytes + counts.unresolved_bytes
 }
 
 #[cfg(test)]
@@ -431,24 +375,10 @@ mod tests {
         let counts = watched.1.files[0].counts;
         assert_eq!((counts.used_bytes, counts.late_bytes), (0, 0));
         assert!(counts.ra_failed_bytes > 0);
-        assert_eq!(counts.differs_from(&watched.0.stats()), None);
-    }
-}
-
-#[cfg(test)]
-mod tests_of_counts {
-    use super::*;
-
-    #[test]
-    fn a_counter_that_differs_is_named() {
-        let stats = Stats::of(|stats| stats.used_bytes = 7);
-        let mut counts = Counts::default();
-        assert_eq!(counts.differs_from(&stats), Some(("used_bytes", [0, 7])));
-        let used_bytes = 7;
-        counts.add(&Counts {
-            used_bytes,
-            ..counts
-        });
-        assert_eq!(counts.differs_from(&stats), None);
+        let mut run = watched.0.stats();
+        assert_eq!(difference(&watched.1.files, &run), None);
+        run.late_bytes = 7;
+        let named = Some(("late_bytes", [0, 7]));
+        assert_eq!(difference(&watched.1.files, &run), named);
     }
 }
