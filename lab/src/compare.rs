@@ -41,7 +41,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-pub use targets::{CompareOn, NameError, file, model, model_live, parse, preset, source};
+pub use targets::{CompareOn, NameError, file, model, parse, preset, source};
 use targets::{Description, Run, Target};
 
 /// The parameters of a comparison. For values that the user did not set, this module chooses defaults.

@@ -4,12 +4,11 @@
 //! Before a run through the page cache, only the cached pages of the measured file are dropped. No file is written,
 //! except the scratch file. A workload is refused if it maps files or reads more than one file.
 
-mod model;
 mod paced;
 mod scratch;
 
 use foreread::source::{FileSource, Source};
-use foreread::{Limits, OpenError, Options, ReadError, Reader};
+use foreread::{OpenError, Options, ReadError, Reader};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -19,7 +18,6 @@ use foreread_sim::simulator::RunResult;
 use foreread_sim::stats::{latency_histogram, percentile_ns, record_latency};
 use foreread_sim::workload::{Job, RequestKind, Workload};
 use hdrhistogram::Histogram;
-pub use model::ModelLive;
 pub use scratch::Scratch;
 use std::io::IoSliceMut;
 use std::num::NonZeroU64;
@@ -204,8 +202,6 @@ pub struct Setup<'a> {
     pub page_bytes: u64,
     /// Where to write the event log, if one is needed.
     pub event_log: Option<PathBuf>,
-    /// The machine's limits and the number of worker threads, if they differ from the engine's defaults.
-    pub limits: Option<(Limits, u32)>,
 }
 
 /// Executes one run of a workload through the engine, with a new cache.
@@ -223,19 +219,14 @@ pub fn engine(
         cache_bytes,
         page_bytes,
         ref event_log,
-        limits,
     } = *setup;
-    let event_log = event_log.clone();
-    let mut options = Options {
+    let options = Options {
         policy: policy.clone().into(),
         cache_bytes,
         page_bytes,
-        event_log,
+        event_log: event_log.clone(),
         ..Options::default()
     };
-    if let Some((limits, threads)) = limits {
-        (options.limits, options.threads) = (limits, Some(threads));
-    }
     let first = Reader::open(source, options)?;
     let others: Vec<Reader> = (1..opens(workload))
         .map(|_| first.try_clone())
@@ -622,7 +613,6 @@ mod tests {
             cache_bytes: 1 << 20,
             page_bytes: 4096,
             event_log: None,
-            limits: None,
         };
         let unfit = |result| matches!(result, Err(LiveError::Unfit { .. }));
         let source = Arc::new(foreread::source::Mem::new(Vec::new()));
@@ -656,7 +646,6 @@ mod tests {
             cache_bytes: 4 << 20,
             page_bytes: 4096,
             event_log: None,
-            limits: None,
         };
         let source = file(&scratch.path()).expect("readable");
         let run = engine(source, &workload, &setup).expect("readable");

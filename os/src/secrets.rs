@@ -179,7 +179,7 @@ fn shown_plain(text: &str) -> String {
     };
     let known = word.trim().to_ascii_lowercase();
     match known.as_str() {
-        "file" | "model" | "model-live" | "trace" => format!("{word}:{}", shown_plain(rest)),
+        "file" | "model" | "trace" => format!("{word}:{}", shown_plain(rest)),
         "rbd" => format!("{word}:{}", image(rest)),
         // `http:u:p@h` and `http:/u:p@h` are URLs to some parsers.
         known if HOSTS.contains(&known) || BUCKETS.contains(&known) => {

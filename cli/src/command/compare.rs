@@ -51,10 +51,10 @@ pub struct CompareArgs {
     /// is treated as a trace file; trace:FILE always is.
     #[arg(value_name = "WORKLOAD|TRACE")]
     pub workload: Option<OsString>,
-    /// PATH, model:NAME, model-live:NAME, or nbd://, s3://...
+    /// PATH, model:NAME, or nbd://, s3://...
     ///
     /// Nothing is written to a file or block device. PATH can also be given as file:PATH. 'foreread list models' lists
-    /// the models; model-live: runs the engine on a model in real time. Sources such as nbd://HOST/EXPORT,
+    /// the models. Sources such as nbd://HOST/EXPORT,
     /// nbd+unix:///EXPORT?socket=PATH and rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with
     /// --features tls; s3://, gs://, az://, hf:// and http(s):// need --features object. The default is a scratch file.
     #[arg(long, value_name = "SOURCE")]

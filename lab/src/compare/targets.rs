@@ -1,5 +1,5 @@
-//! The targets (storage) that a comparison can measure: a device model in virtual time, a device model in real time, a
-//! source of the engine, or a file. Each kind of target has a separate source file.
+//! The targets (storage) that a comparison can measure: a device model in virtual time, a source of the engine, or a file.
+//! Each kind of target has a separate source file.
 //!
 //! ```text
 //!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
@@ -10,12 +10,10 @@
 
 mod file;
 mod model;
-mod model_live;
 mod source;
 
 pub use file::file;
 pub use model::{model, preset};
-pub use model_live::model_live;
 pub use source::source;
 
 use super::rows::{OnPage, Row};
@@ -27,7 +25,7 @@ use crate::live::{self, LiveError, Pace};
 use crate::report::ReplayPace;
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread::source::{Defaults, Source, SourceName};
-use foreread::{Limits, Readahead, Storage};
+use foreread::{Readahead, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_history::{OPPONENTS, policies};
@@ -85,7 +83,7 @@ pub enum NameError {
 type Parse = fn(&SourceName) -> Option<Result<CompareOn, NameError>>;
 
 /// Parsers of the names of each kind. Any other name denotes a file.
-const KINDS: [Parse; 3] = [model::parse, model_live::parse, source::parse];
+const KINDS: [Parse; 2] = [model::parse, source::parse];
 
 /// Parses the name of a target and, if it is a file, checks that the file can be read, so that a wrong name is refused
 /// before the measurement.
@@ -97,13 +95,6 @@ pub fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
         .iter()
         .find_map(|kind| kind(name))
         .unwrap_or_else(|| file::parse(name))
-}
-
-/// The model that `name` denotes after this prefix.
-fn model_behind(prefix: &str, name: &SourceName) -> Option<Result<&'static Preset, NameError>> {
-    let name = name.unredacted().as_encoded_bytes();
-    let model = name.strip_prefix(prefix.as_bytes())?;
-    Some(custom::find(&String::from_utf8_lossy(model)).map_err(NameError::Model))
 }
 
 /// The properties of an open target.
@@ -357,7 +348,6 @@ fn engine(
     source: Arc<dyn Source>,
     OnPage { policy, page }: OnPage<'_>,
     run: &Run<'_>,
-    limits: Option<(Limits, u32)>,
 ) -> Result<RunResult, CompareError> {
     if run.appending {
         source.allow_appends();
@@ -367,7 +357,6 @@ fn engine(
         cache_bytes: run.cache_bytes,
         page_bytes: page.bytes(),
         event_log: run.event_log.clone(),
-        limits,
     };
     Ok(live::engine(source, run.workload, &setup)?)
 }

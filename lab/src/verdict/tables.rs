@@ -87,10 +87,7 @@ fn for_storage(name: &str, policy: Option<&str>) -> Option<Step> {
     Some(match kind {
         _ if is_export && policy.is_none() => return None,
         "file" => program("foreread tune -- CMD".to_string()),
-        "model" | "model-live" => {
-            let model = source.replacen("model-live:", "model:", 1);
-            program(format!("foreread tune --on {model} -- CMD"))
-        }
+        "model" => program(format!("foreread tune --on {source} -- CMD")),
         _ if is_export || kind == "rbd" => {
             served("to use it from virtual machines and other NBD clients, serve it like this:")
         }
@@ -672,7 +669,7 @@ mod tests {
         };
         for (source, auto, wanted) in [
             ("file:/a b", 0.5, "foreread tune -- CMD"),
-            ("model-live:rbd", 0.5, "foreread tune --on model:rbd -- CMD"),
+            ("model:rbd", 0.5, "foreread tune --on model:rbd -- CMD"),
             (
                 "nbd://h/x y",
                 0.5,

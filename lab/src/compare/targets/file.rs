@@ -158,7 +158,7 @@ impl Target for OnFile {
     }
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
-        engine(live::file(&self.path)?, policy, run, None)
+        engine(live::file(&self.path)?, policy, run)
     }
 
     fn run_own(&self, _row: &Row, run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {

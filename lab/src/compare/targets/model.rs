@@ -1,6 +1,6 @@
 //! A device model, in virtual time. In addition to the rows for policies, its table has a row for the oracle (perfect foresight).
 
-use super::{CompareOn, Description, NameError, Run, Target, TargetName, model_behind};
+use super::{CompareOn, Description, NameError, Run, Target, TargetName};
 use crate::compare::rows::{OnPage, ReadBy, Row};
 use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
 use crate::replay::Mode;
@@ -29,7 +29,9 @@ pub fn preset(preset: &'static Preset) -> CompareOn {
 }
 
 pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, NameError>> {
-    model_behind("model:", name).map(|found| found.map(preset))
+    let name = name.unredacted().as_encoded_bytes();
+    let model = custom::find(&String::from_utf8_lossy(name.strip_prefix(b"model:")?));
+    Some(model.map(preset).map_err(NameError::Model))
 }
 
 #[derive(Debug)]

@@ -105,7 +105,7 @@ impl Target for OnSource {
     }
 
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
-        engine(Arc::clone(&self.source), policy, run, None)
+        engine(Arc::clone(&self.source), policy, run)
     }
 
     #[cfg(feature = "rbd")]
