@@ -21,8 +21,8 @@ pub mod verify;
 mod virt;
 
 pub use fit::Fit;
-pub use live::today;
-pub use live::{FileTimes, small_files};
+pub use live::{FileTimes, small_files, today};
+pub(crate) use live::{Live, Stop, rate};
 pub use run::{ProbeOptions, ProbeOutcome, probe};
 pub use station::MIN_BYTES;
 

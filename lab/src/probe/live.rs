@@ -4,50 +4,63 @@
 //! aligned, so that no read is split or copied, and their memory is faulted in before the measurement. Nothing is written to the source.
 
 use super::Spread;
-use super::grid::{ARENA_BYTES, Offsets, Task};
+use super::grid::{Offsets, Task};
 use super::station::{About, Slice, Station, cached, too_small};
-use crate::glance::{ALIGN, read, refused};
 use foreread::source::{FileSource, Source, default_readahead_bytes};
 use foreread::{Options, Reader};
-use foreread_os::failure::Failure;
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::host::Host;
 use foreread_os::open::regular;
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::stats::{latency_histogram, record_latency};
 use rustix::fs::{Advice, fadvise};
+use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Bytes that are resident while hits are timed, and bytes of one hit: the size that many programs read at once.
 const HIT_SPAN: u64 = 8 << 20;
 const HIT_BYTES: u64 = 128 << 10;
 const HIT_ROUNDS: usize = 7;
 
+/// Buffers are aligned to this many bytes: no direct I/O needs more.
+const ALIGN: usize = 4096;
+
 /// A real source, opened.
-pub(super) struct Live {
+pub(crate) struct Live {
     path: PathBuf,
-    source: Arc<FileSource>,
+    pub(crate) source: Arc<FileSource>,
     span: u64,
     arena: Vec<u8>,
 }
 
-/// What a thread of a slice has measured.
-struct Lane {
-    began: Instant,
+/// When the threads of a measurement stop; each does at least one read.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop {
+    pub time: Duration,
+    /// Most reads of one thread.
+    pub reads: usize,
+    /// Whether a read that does not count comes first.
+    pub warm_up: bool,
+}
+
+/// What a thread has measured.
+pub(crate) struct Lane {
+    pub began: Instant,
     ended: Instant,
     /// When each read ended.
-    done: Vec<Instant>,
-    latency: hdrhistogram::Histogram<u64>,
+    pub done: Vec<Instant>,
+    pub latency: hdrhistogram::Histogram<u64>,
 }
 
 impl Live {
     /// Opens a file or block device, of which the first `most` bytes will be read.
-    pub(super) fn open(path: &Path, most: u64) -> Result<Live, Failure> {
+    pub(crate) fn open(path: &Path, most: u64) -> Result<Live, Failure> {
         let source = FileSource::open(path)?;
         let span = source.size().min(most);
         Ok(Live {
@@ -55,6 +68,62 @@ impl Live {
             source: Arc::new(source),
             span,
             arena: Vec::new(),
+        })
+    }
+
+    /// Reads with one thread for each read in flight.
+    pub(crate) fn lanes(
+        &mut self,
+        task: Task,
+        stop: Stop,
+        seed: u64,
+    ) -> Result<Vec<Lane>, Failure> {
+        let size = task.bytes as usize * task.depth as usize + ALIGN;
+        if self.arena.len() < size {
+            // The buffer is written to first: otherwise a page fault would interrupt a read.
+            self.arena = vec![1; size];
+        }
+        let skip = self.arena.as_ptr().align_offset(ALIGN).min(ALIGN);
+        let buffers = self.arena[skip..]
+            .chunks_exact_mut(task.bytes as usize)
+            .take(task.depth as usize);
+        let offsets = Mutex::new(Offsets::new(task, self.span, seed));
+        let next = || {
+            offsets
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .next()
+        };
+        let source = &*self.source;
+        if task.depth == 1 {
+            return buffers
+                .map(|buffer| lane(source, buffer, &next, stop, None))
+                .collect();
+        }
+        let barrier = Barrier::new(task.depth as usize);
+        std::thread::scope(|scope| {
+            let (next, barrier) = (&next, &barrier);
+            let (mut threads, mut gates) = (Vec::new(), Vec::new());
+            for buffer in buffers {
+                // If a thread cannot be started, none begins: the others would wait for it at the barrier.
+                let (gate, opened) = channel::<()>();
+                let work = move || {
+                    opened
+                        .recv()
+                        .ok()
+                        .map(|()| lane(source, buffer, next, stop, Some(barrier)))
+                };
+                let refused = |error| Failure::of(FailureKind::Input, error);
+                threads.push(spawn_scoped(scope, "foreread-probe", work).map_err(refused)?);
+                gates.push(gate);
+            }
+            gates
+                .iter()
+                .for_each(|gate| gate.send(()).unwrap_or_default());
+            let join = |t: ScopedJoinHandle<'_, _>| {
+                t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
+            };
+            threads.into_iter().filter_map(join).collect()
         })
     }
 }
@@ -93,58 +162,14 @@ impl Station for Live {
         self.span
     }
 
-    /// Reads for `length`, and at least one read with every thread.
     fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure> {
-        if self.arena.is_empty() {
-            // The buffer is written to first: otherwise a page fault would interrupt a read.
-            self.arena = vec![1; ARENA_BYTES as usize + ALIGN];
-        }
         let began = Instant::now();
-        let skip = self.arena.as_ptr().align_offset(ALIGN).min(ALIGN);
-        let buffers = self.arena[skip..]
-            .chunks_exact_mut(task.bytes as usize)
-            .take(task.depth as usize);
-        let offsets = Mutex::new(Offsets::new(task, self.span, seed));
-        let next = || {
-            offsets
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .next()
+        let stop = Stop {
+            time: length,
+            reads: usize::MAX,
+            warm_up: true,
         };
-        let source = &*self.source;
-        let lanes: Vec<Lane> = if task.depth == 1 {
-            buffers
-                .map(|buffer| lane(source, buffer, &next, length, None))
-                .collect::<Result<_, _>>()?
-        } else {
-            let barrier = Barrier::new(task.depth as usize);
-            std::thread::scope(|scope| {
-                let (next, barrier) = (&next, &barrier);
-                let (mut threads, mut gates) = (Vec::new(), Vec::new());
-                for buffer in buffers {
-                    // If a thread cannot be started, none begins: the others would wait for it at the barrier.
-                    let (gate, opened) = channel::<()>();
-                    let work = move || {
-                        opened
-                            .recv()
-                            .ok()
-                            .map(|()| lane(source, buffer, next, length, Some(barrier)))
-                    };
-                    threads.push(spawn_scoped(scope, "foreread-probe", work).map_err(refused)?);
-                    gates.push(gate);
-                }
-                gates
-                    .iter()
-                    .for_each(|gate| gate.send(()).unwrap_or_default());
-                let join = |t: ScopedJoinHandle<'_, _>| {
-                    t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
-                };
-                threads
-                    .into_iter()
-                    .filter_map(join)
-                    .collect::<Result<_, Failure>>()
-            })?
-        };
+        let lanes = self.lanes(task, stop, seed)?;
         let mut latency = latency_histogram();
         for lane in &lanes {
             // Both histograms have the same bounds: adding cannot fail.
@@ -189,7 +214,7 @@ impl Station for Live {
 /// were still reading, over that time. In a slice of a few reads some threads finish early, and that end is a large part. Neither exceeds
 /// what the storage delivers. The rates of the threads are not summed: if each thread has one read in a queue, the first read ends at
 /// once, and its rate would count as much as that of the last.
-fn rate(lanes: &[Lane], read_bytes: u64) -> f64 {
+pub(crate) fn rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     let Some(began) = lanes.iter().map(|lane| lane.began).min() else {
         return 0.0;
     };
@@ -225,15 +250,18 @@ fn late_rate(lanes: &[Lane], read_bytes: u64) -> f64 {
     }
 }
 
-/// One thread: a read to warm up, which does not count, then reads until the time is over.
+/// One thread: reads until there are enough reads or the time is over.
 fn lane(
     source: &dyn Source,
     buffer: &mut [u8],
     next: &(dyn Fn() -> u64 + Sync),
-    length: Duration,
+    stop: Stop,
     barrier: Option<&Barrier>,
 ) -> Result<Lane, Failure> {
-    let first = read(source, buffer, next());
+    let first = match stop.warm_up {
+        true => read(source, buffer, next()),
+        false => Ok(()),
+    };
     if let Some(barrier) = barrier {
         // Wait before checking for a failure: the other threads wait here too.
         barrier.wait();
@@ -242,7 +270,7 @@ fn lane(
     let mut latency = latency_histogram();
     let began = Instant::now();
     let (mut done, mut last) = (Vec::new(), began);
-    while done.is_empty() || last - began < length {
+    while done.is_empty() || done.len() < stop.reads && last - began < stop.time {
         read(source, buffer, next())?;
         let now = Instant::now();
         record_latency(&mut latency, (now - last).as_nanos() as u64);
@@ -255,6 +283,21 @@ fn lane(
         done,
         latency,
     })
+}
+
+fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
+    let wanted = buffer.len();
+    let got = source
+        .read_at(&mut [IoSliceMut::new(buffer)], offset)
+        .map_err(|error| {
+            let remedy = "check the storage, and do not change the file while it is measured";
+            Failure::input("reading the source", "", remedy).caused_by(error)
+        })?;
+    if got == wanted {
+        return Ok(());
+    }
+    let what = format!("the source became shorter while it was read, at offset {offset}");
+    Err(Failure::input(what, "", "do not change it, and try again"))
 }
 
 /// Measures the time since it was created.
@@ -273,28 +316,8 @@ impl Watch {
 /// Today's date in UTC, such as `2026-11-30`.
 #[must_use]
 pub fn today() -> String {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
-    day(seconds / 86_400)
-}
-
-/// The date of a day number since 1970-01-01. Every fourth year has a leap day, except three of four century years;
-/// the year is taken to begin in March, so that the leap day is its last day.
-fn day(days: u64) -> String {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    now.split('T').next().unwrap_or_default().to_string()
 }
 
 // Measures how long it takes to read whole small files of a FUSE file system, one at a time and several in parallel.
@@ -417,19 +440,5 @@ mod tests {
         let found = late_rate(&[done_at(began, &ms)], 1000);
         assert!((found - 11e3 / 0.1).abs() < 1.0, "{found}");
         assert_eq!(late_rate(&[], 1000).to_bits(), 0.0_f64.to_bits());
-    }
-
-    #[test]
-    fn days_of_the_calendar() {
-        for (days, text) in [
-            (0, "1970-01-01"),
-            (59, "1970-03-01"),
-            (11_016, "2000-02-29"),
-            (20_819, "2027-01-01"),
-            (47_540, "2100-02-28"),
-        ] {
-            assert_eq!(day(days), text, "{days}");
-        }
-        assert_eq!(day(47_541), "2100-03-01");
     }
 }
