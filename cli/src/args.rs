@@ -35,7 +35,7 @@ pub struct GlobalArgs {
     pub log: Option<LogLevel>,
     /// Replace existing output files
     ///
-    /// Applies to every option that names an output file (-o, --json, --html, --svg, --record ...). Without --force, an
+    /// Applies to every option that names an output file (-o, --json, --html, --record ...). Without --force, an
     /// existing file or link is an error. Links are never followed; --force replaces the link. Pipes, terminals,
     /// /dev/stdout and '-' are always allowed.
     #[arg(long, global = true, hide_short_help = true)]

@@ -1,4 +1,4 @@
-//! Destinations of results: stdout, or the file of `--json`, `--svg` or `--html`.
+//! Destinations of results: stdout, or the file of `--json` or `--html`.
 //!
 //! Whether a file can be written is checked before the measurement starts. An existing file is replaced only with `--force`, and only by a
 //! complete result ([`foreread_os::output`]). A closed pipe is not an error (`foreread list policies | head -1`).

@@ -34,9 +34,13 @@ pub fn screen(
 ) -> String {
     let mut blocks = vec![Block::Screen(lead(why))];
     let said = common(reports);
-    for report in reports {
+    for (at, report) in reports.iter().enumerate() {
+        let same = |other: &Report| {
+            (&other.source, &other.source_about) == (&report.source, &report.source_about)
+        };
+        let is_known = reports[..at].iter().any(same);
         blocks.push(Block::Gap);
-        blocks.extend(table::measured(report, style.details, &said));
+        blocks.extend(table::measured(report, style.details, &said, is_known));
     }
     if !reports.is_empty() {
         blocks.push(Block::Gap);

@@ -28,20 +28,24 @@ fn render_in(report: &Report, style: Style, width: usize) -> String {
 }
 
 pub(crate) fn blocks(report: &Report, details: bool) -> Vec<Block> {
-    let mut blocks = measured(report, details, &[]);
+    let mut blocks = measured(report, details, &[], false);
     blocks.push(Block::Gap);
     blocks.extend(below(&[report], details));
     blocks
 }
 
 /// The blocks of one table, without those that are printed once for all tables. `said`: notes that are shown
-/// elsewhere.
-pub(super) fn measured(report: &Report, details: bool, said: &[String]) -> Vec<Block> {
+/// elsewhere; `is_source_known`: a table above describes the source.
+pub(super) fn measured(
+    report: &Report,
+    details: bool,
+    said: &[String],
+    is_source_known: bool,
+) -> Vec<Block> {
     let table = Block::Table(shown(report, details));
-    let mut blocks = vec![Block::Screen(title(report)), table];
-    let mut more = Vec::new();
+    let mut blocks = vec![Block::Screen(title(report, is_source_known)), table];
     if details {
-        more.extend(limits(report).into_iter().map(Block::Text));
+        blocks.extend(limits(report).into_iter().map(Block::Text));
     }
     let is_shown = |note: &&String| {
         let is_detail = [NOTE_OF_PAGES, NOTE_OF_UNUSED]
@@ -50,11 +54,7 @@ pub(super) fn measured(report: &Report, details: bool, said: &[String]) -> Vec<B
         !said.contains(note) && (details || !is_detail)
     };
     let notes = report.notes.iter().filter(is_shown);
-    more.extend(notes.cloned().map(Block::Note));
-    if !more.is_empty() {
-        blocks.push(Block::Gap);
-        blocks.extend(more);
-    }
+    blocks.extend(notes.cloned().map(Block::Note));
     blocks
 }
 
@@ -68,8 +68,8 @@ pub(super) fn below(reports: &[&Report], details: bool) -> Vec<Block> {
     blocks
 }
 
-fn title(report: &Report) -> String {
-    let about = if report.source_about.is_empty() {
+fn title(report: &Report, is_source_known: bool) -> String {
+    let about = if is_source_known || report.source_about.is_empty() {
         String::new()
     } else {
         format!(" ({})", report.source_about)
