@@ -212,36 +212,13 @@ fn the_oracle_wins_where_it_once_lost() {
 /// other as they were found to be.
 #[test]
 fn a_random_policy_hardly_beats_the_oracle_and_never_the_bound() {
-    let found = search::search(100, 1, None);
-    println!("{found}");
-    assert!(found.below.is_empty(), "{:?}", found.below);
-    assert!(found.lost.len() as u64 * 100 <= found.rows, "{found}");
+    let found = search::search(100, 1);
+    assert!(found.below.is_empty(), "{found:?}");
+    assert!(found.lost.len() * 100 <= found.rows, "{found:?}");
     // The cells are the same in every run, and so is the figure, 1.754: a weaker search or a lower bound raises it.
     assert!(
-        found.oracle_in_bounds() < 1.76,
-        "a weaker search, or a lower bound: {found}"
-    );
-}
-
-/// The same for longer: `FOREREAD_CELLS=20000 cargo test --release -p foreread-lab --test lab_tests -- --ignored limits::random --nocapture`.
-#[test]
-#[ignore = "minutes, even in release"]
-fn a_long_random_search() {
-    let number = |name: &str, or: u64| {
-        std::env::var(name)
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(or)
-    };
-    let found = search::search(
-        number("FOREREAD_CELLS", 5000),
-        number("FOREREAD_SEED", 2),
-        None,
-    );
-    println!("{found}");
-    assert!(
-        found.below.is_empty() && found.lost.len() as u64 * 100 <= found.rows,
-        "{found}"
+        found.oracle_in_bounds < 1.76,
+        "a weaker search, or a lower bound: {found:?}"
     );
 }
 
@@ -285,17 +262,6 @@ fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle() {
         if n % if long { 11 } else { 2 } == 0 {
             check_limits(name, size, preset, &some.collect::<Vec<_>>(), &mut beaten);
         }
-    }
-    assert!(beaten.is_empty(), "{}", beaten.join("\n"));
-}
-
-/// The same with nothing left out.
-#[test]
-#[ignore = "minutes, even in release"]
-fn nothing_is_below_the_bound_and_no_policy_beats_the_oracle_anywhere() {
-    let mut beaten = Vec::new();
-    for (_, name, size, preset) in pairs() {
-        check_limits(name, size, preset, &every_policy(), &mut beaten);
     }
     assert!(beaten.is_empty(), "{}", beaten.join("\n"));
 }

@@ -9,7 +9,6 @@
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
-use foreread_history::OPPONENTS;
 use foreread_sim::device::presets::{self, PRESETS, Preset};
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::limits::oracle;
@@ -17,15 +16,13 @@ use foreread_sim::rng::Rng;
 use foreread_sim::simulator;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, Instant};
 
 /// Policies for each cell.
 const POLICIES: usize = 4;
 
 /// What a policy may be faster by and the row not count as lost: figures are printed with four digits.
-pub const MARGIN: f64 = 1.0005;
+const MARGIN: f64 = 1.0005;
 
 /// Everything that a run depends on but the policy.
 pub struct Cell {
@@ -166,7 +163,6 @@ fn policy(rng: &mut Rng) -> String {
         "linux-2.6.31",
         "linux-3.12",
     ];
-    let others = ["peer-mountpoint-s3"];
     match rng.below(10) {
         0..=5 => format!("{}:max={max}", pick(rng, &kernels)),
         6 | 7 => format!(
@@ -174,143 +170,65 @@ fn policy(rng: &mut Rng) -> String {
             pick(rng, &["rbd-plain", "rbd-eager", "rbd-aligned"])
         ),
         8 => "none".to_string(),
-        _ => {
-            let known = |name: &&&str| OPPONENTS.iter().any(|info| info.name == **name);
-            let known: Vec<&&str> = others.iter().filter(known).collect();
-            if known.is_empty() {
-                "none".to_string()
-            } else {
-                (**pick(rng, &known)).to_string()
-            }
-        }
+        _ => (*pick(rng, &["peer-mountpoint-s3"])).to_string(),
     }
 }
 
-/// Presets that came after the figures of this folder were published: not tried here unless named.
+/// Presets that came after the figures of this folder were published: not tried here.
 pub const LATER: [&str; 3] = ["ebs-gp3", "nfs", "s3-region"];
 
 /// A random cell; nothing where its workload does not fit.
-fn cell(rng: &mut Rng, only: Option<&str>) -> Option<Cell> {
+fn cell(rng: &mut Rng) -> Option<Cell> {
     let size = *pick(rng, &[1_u64 << 20, 4 << 20, 16 << 20]);
     let cache = *pick(rng, &[256_u64 << 10, 512 << 10, 2 << 20, 8 << 20, 64 << 20]);
     let workload = workload(rng);
-    let fits = |name: &str| only.map_or(!LATER.contains(&name), |only| only == name);
     let fitting: Vec<_> = PRESETS
         .iter()
-        .filter(|p| p.capacity_bytes >= size && fits(p.name))
+        .filter(|p| p.capacity_bytes >= size && !LATER.contains(&p.name))
         .collect();
     let preset = pick(rng, &fitting);
     Cell::new(&workload, preset.name, size, cache, 1 + rng.below(1000))
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Found {
-    pub rows: u64,
-    /// Rows that the oracle loses, by how much, with what was read and by which policy.
-    pub lost: Vec<(f64, String)>,
-    /// Rows below the bound.
+    pub rows: usize,
+    /// Rows that the oracle loses, and by which policy.
+    pub lost: Vec<String>,
+    /// Runs below the bound.
     pub below: Vec<String>,
-    of_device: BTreeMap<&'static str, [u64; 2]>,
-    /// Sums of logarithms: oracle to bound, and none to oracle.
-    gaps: [f64; 2],
-    pub cells: u64,
-    search: Duration,
-    runs: Duration,
-}
-
-impl Found {
-    fn mean(&self, sum: f64) -> f64 {
-        (sum / self.cells.max(1) as f64).exp()
-    }
-
     /// The time of the oracle, in bounds: the geometric mean over all cells.
-    pub fn oracle_in_bounds(&self) -> f64 {
-        self.mean(self.gaps[0])
-    }
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lost: Vec<_> = self.lost.iter().collect();
-        lost.sort_by(|a, b| b.0.total_cmp(&a.0));
-        for (ratio, row) in lost.iter().take(40) {
-            writeln!(f, "{ratio:.4} {row}")?;
-        }
-        for (device, [rows, lost]) in &self.of_device {
-            writeln!(f, "{device}: {lost} of {rows} lost")?;
-        }
-        let above = |by: f64| self.lost.iter().filter(|(ratio, _)| *ratio > by).count();
-        let Found { rows, cells, .. } = self;
-        writeln!(
-            f,
-            "{rows} rows in {cells} cells: the oracle loses {}",
-            self.lost.len()
-        )?;
-        writeln!(
-            f,
-            "by more than 1 %: {}, 5 %: {}, 20 %: {}",
-            above(1.01),
-            above(1.05),
-            above(1.2)
-        )?;
-        writeln!(
-            f,
-            "geometric means: oracle {:.3} bounds, none {:.3} oracles",
-            self.oracle_in_bounds(),
-            self.mean(self.gaps[1])
-        )?;
-        write!(
-            f,
-            "below the bound: {:?}; oracle took {:.1} runs without readahead",
-            self.below,
-            self.search.as_secs_f64() / self.runs.as_secs_f64()
-        )
-    }
+    pub oracle_in_bounds: f64,
 }
 
 /// Tries this many cells.
-pub fn search(cells: u64, seed: u64, only: Option<&str>) -> Found {
-    let (mut rng, mut found) = (Rng::new(seed), Found::default());
-    while found.cells < cells {
-        let Some(cell) = cell(&mut rng, only) else {
+pub fn search(cells: u64, seed: u64) -> Found {
+    let (mut rng, mut found, mut gap) = (Rng::new(seed), Found::default(), 0.0);
+    let mut left = cells;
+    while left > 0 {
+        let Some(cell) = cell(&mut rng) else {
             continue;
         };
-        let began = Instant::now();
-        let none = cell.run(&PolicySpec::none()).time_s;
-        found.runs += began.elapsed();
-        let began = Instant::now();
-        let oracle = cell.oracle().time_s;
-        found.search += began.elapsed();
-        let bound = cell.bound();
-        found.cells += 1;
-        found.gaps[0] += (oracle / bound).ln();
-        found.gaps[1] += (none / oracle).ln();
+        left -= 1;
+        let (oracle, bound) = (cell.oracle().time_s, cell.bound());
+        gap += (oracle / bound).ln();
         if oracle < bound {
-            found
-                .below
-                .push(format!("oracle: {oracle} s, bound {bound} s: {cell}"));
+            let what = format!("oracle: {oracle} s, bound {bound} s: {cell}");
+            found.below.push(what);
         }
         for _ in 0..POLICIES {
             let text = policy(&mut rng);
-            let run = cell.run(&cell.policy(&text));
+            let time_s = cell.run(&cell.policy(&text)).time_s;
             found.rows += 1;
-            let count = found.of_device.entry(cell.preset.name).or_default();
-            count[0] += 1;
-            if run.time_s < bound {
-                found
-                    .below
-                    .push(format!("{text}: {} s, bound {bound} s: {cell}", run.time_s));
+            let what = format!("{cell} {text}: {time_s} s, oracle {oracle} s, bound {bound} s");
+            if time_s < bound {
+                found.below.push(what.clone());
             }
-            if run.time_s * MARGIN < oracle {
-                count[1] += 1;
-                let over = run.stats.source_bytes as f64 / run.distinct_bytes as f64;
-                let what = format!(
-                    "{cell} {text} ({over:.2}): {:.6} s, oracle {oracle:.6} s, bound {bound:.6} s",
-                    run.time_s
-                );
-                found.lost.push((oracle / run.time_s, what));
+            if time_s * MARGIN < oracle {
+                found.lost.push(what);
             }
         }
     }
+    found.oracle_in_bounds = (gap / cells as f64).exp();
     found
 }
