@@ -72,8 +72,6 @@ pub struct Counts {
     pub contradicted: u64,
     /// Number of times that events were lost.
     pub gaps: u64,
-    /// Readahead decisions of the kernel.
-    pub decisions: u64,
 }
 
 /// A call that has not returned.
@@ -114,8 +112,6 @@ pub struct Follow {
     spaces: Spaces,
     pending: HashMap<u32, Pending>,
     touches: Touches,
-    /// The kernel's readahead decision in a thread's latest event: file, first page, end page.
-    decided: HashMap<u32, (FileKey, u64, u64)>,
     metadata: metadata::Waits,
     files: HashMap<FileKey, u32>,
     places: Vec<FileKey>,
@@ -168,7 +164,6 @@ impl Follow {
             spaces: Spaces::new(page_bytes),
             pending: HashMap::new(),
             touches: Touches::new(page_bytes),
-            decided: HashMap::new(),
             metadata: metadata::Waits::new(page_bytes),
             files: HashMap::new(),
             places: Vec::new(),
@@ -285,7 +280,7 @@ impl Follow {
         if !self.tables.knows(thread) {
             self.tables.begin(thread)?;
         }
-        // Both events may come between the parts of a call, a fault or a decision.
+        // Both events may come between the parts of a call or a fault.
         if let What::Metadata(place, first, pages) = event.what {
             self.metadata(thread, place, first, pages, at_ns, out);
             return Ok(());
@@ -293,17 +288,6 @@ impl Follow {
         self.metadata.came(thread, at_ns, &mut self.held);
         if let What::Folio(place, first, pages) = event.what {
             self.touches.folio(place, first, pages);
-            return Ok(());
-        }
-        let decided = if self.decided.is_empty() {
-            None
-        } else {
-            self.decided.remove(&thread)
-        };
-        if let What::AheadByPage(place, first, _) = event.what
-            && decided
-                .is_some_and(|(one, from, until)| one == place && (from..until).contains(&first))
-        {
             return Ok(());
         }
         if let What::Mapped(place, first, last) = event.what {
@@ -376,14 +360,7 @@ impl Follow {
                 self.tables.exec(thread)?;
                 self.spaces.begin(thread);
             }
-            What::Ahead(place, first, pages) => {
-                self.decided
-                    .insert(thread, (place, first, first.saturating_add(pages)));
-                self.ahead(thread, place, first, pages, at_ns, out);
-            }
-            What::AheadByPage(place, first, pages) => {
-                self.ahead(thread, place, first, pages, at_ns, out)
-            }
+            What::Ahead(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
             What::Mapped(..)
             | What::Fault(..)
             | What::Folio(..)
@@ -393,7 +370,7 @@ impl Follow {
         Ok(())
     }
 
-    /// A readahead decision of the kernel.
+    /// The kernel reads ahead.
     fn ahead(
         &mut self,
         thread: u32,
@@ -403,7 +380,6 @@ impl Follow {
         at_ns: u64,
         out: &mut VecDeque<Item>,
     ) {
-        self.counts.decisions += 1;
         let file = self.read_file(place, out);
         let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
         let read = Record::read(file, self.byte(first), self.byte(pages));
@@ -472,7 +448,6 @@ impl Follow {
         threads.into_iter().for_each(|thread| self.abandon(thread));
         self.touches.finish_all(&mut self.held, &mut self.counts);
         self.metadata.came_all(&mut self.held);
-        self.decided.clear();
         self.tables.forget();
         self.spaces.forget();
     }

@@ -72,11 +72,6 @@ pub struct RecordArgs {
     /// Exit with 1 if events were lost or the recording was stopped
     #[arg(long)]
     pub exit_code: bool,
-    /// Record the kernel's own readahead too
-    ///
-    /// The kernel's readahead is recorded as reads with flag 1 (readahead), which a replay skips.
-    #[arg(long)]
-    pub kernel_decisions: bool,
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
@@ -100,11 +95,9 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
         .to_path_buf();
-    let decisions = args.kernel_decisions;
     let asked = RecordOptions {
         target,
         buffer_bytes: args.memory,
-        decisions,
         folder,
     };
     let enough = Arc::new(AtomicBool::new(false));
@@ -176,19 +169,11 @@ impl RunningRecording {
     fn begin(asked: &RecordOptions, by: Option<By>) -> Result<RunningRecording, Fail> {
         let is_traced = match by {
             Some(by) => by == By::Trace,
-            None => asked.decisions || possible().is_ok(),
+            None => possible().is_ok(),
         };
         if is_traced {
             let running = start(asked).map_err(with_other_ways)?;
             return Ok(RunningRecording::Traced(Box::new(running)));
-        }
-        if asked.decisions {
-            let remedy = "remove --kernel-decisions, or use --by trace as root";
-            return Err(Fail::input(
-                "the kernel's own readahead cannot be sampled",
-                "",
-                remedy,
-            ));
         }
         Ok(RunningRecording::Sampled(sampled::start(&asked.target)?))
     }

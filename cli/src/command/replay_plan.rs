@@ -214,7 +214,6 @@ impl Program {
             match start(&RecordOptions {
                 target,
                 buffer_bytes: EVENT_BYTES,
-                decisions: false,
                 folder,
             }) {
                 Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),

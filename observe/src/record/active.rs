@@ -45,8 +45,6 @@ pub struct RecordOptions {
     pub target: Target,
     /// Memory for unprocessed events of all CPUs together.
     pub buffer_bytes: u64,
-    /// Whether to record the kernel's own readahead too.
-    pub decisions: bool,
     /// The folder in which events are stored during the recording.
     pub folder: PathBuf,
 }
@@ -101,7 +99,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     let decoder = std::thread::scope(|scope| {
         let size = || instance.set("buffer_size_kb", &first_kb);
         let sized = spawn_scoped(scope, "foreread-buffer", size);
-        let decoder = Decoder::enable(&instance, asked.decisions);
+        let decoder = Decoder::enable(&instance);
         sized.map_or_else(|_| size(), |sized| sized.join().expect("it does not panic"))?;
         decoder
     })?;

@@ -24,8 +24,6 @@ enum EventKind {
     Born,
     Gone,
     Exec,
-    Ahead,
-    AheadByPage,
 }
 
 /// Each event with its fields, in the order of [`What`].
@@ -81,20 +79,6 @@ const FOLIOS: &str = "order > 0 || (s_dev < 1048576 && i_ino >= 1048576)";
 /// 2 MiB, the largest folio of the page cache on x86-64, has order 9; on arm64 with pages of 64 KiB it has 13.
 const MAX_ORDER: u64 = 13;
 
-/// The kernel's own decisions, which are recorded on request.
-const DECISIONS: &[(&str, EventKind, &[&str])] = &[
-    (
-        "readahead/page_cache_ra_order",
-        EventKind::Ahead,
-        &["s_dev", "i_ino", "index", "size"],
-    ),
-    (
-        "readahead/page_cache_ra_unbounded",
-        EventKind::AheadByPage,
-        &["s_dev", "i_ino", "index", "nr_to_read"],
-    ),
-];
-
 /// The events that record io_uring workers, and the filter for threads with their names.
 const OF_WORKERS: [&str; 2] = ["filemap/mm_filemap_get_pages", "iomap/iomap_dio_rw_begin"];
 const ARE_WORKERS: &str = "comm ~ \"iou-*\"";
@@ -132,9 +116,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Enables all tracepoints that are recorded and, if `decisions` is true, also the tracepoints that show the kernel's readahead
-    /// decisions.
-    pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, Failure> {
+    /// Enables all tracepoints that are recorded.
+    pub fn enable(instance: &Instance) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
             blocks: BlockDevices::of_machine(),
             ..Decoder::default()
@@ -158,8 +141,7 @@ impl Decoder {
                 }
             }
         }
-        let more = if decisions { DECISIONS } else { &[] };
-        for (name, kind, fields) in OTHERS.iter().chain(more) {
+        for (name, kind, fields) in OTHERS {
             let format = instance.format(name)?;
             let known = format.as_ref().and_then(|format| {
                 fields
@@ -247,7 +229,5 @@ fn what(kind: EventKind, values: [u64; 6]) -> Option<What> {
         EventKind::Born => What::Born(a as u32, b),
         EventKind::Gone => What::Gone,
         EventKind::Exec => What::Exec(a as u32),
-        EventKind::Ahead => What::Ahead(place, c, d),
-        EventKind::AheadByPage => What::AheadByPage(place, c, d),
     })
 }

@@ -245,7 +245,6 @@ fn every_call_of_the_list_is_recorded_and_needed() {
     let asked = RecordOptions {
         target,
         buffer_bytes: 16 << 20,
-        decisions: false,
         folder: folder.to_path_buf(),
     };
     let mut running = match start(&asked) {

@@ -261,8 +261,6 @@ pub enum What {
     Exec(u32),
     /// The kernel reads ahead: first page, number of pages.
     Ahead(FileKey, u64, u64),
-    /// The kernel reads ahead page by page, either by its own decision or because the file system cannot do otherwise.
-    AheadByPage(FileKey, u64, u64),
     /// Events were lost here.
     Lost,
 }
