@@ -3,11 +3,9 @@
 
 use foreread_check::bench::policies::{self, BenchOptions, CellFilter, Results};
 use foreread_check::evaluation::Design;
-use foreread_lab::replay::{Part, Replay, load};
 use foreread_report::progress::{Progress, Silent};
 use serde_json::Value;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Three cells of the fractional design, `judged` in each.
@@ -40,8 +38,8 @@ fn the_json_has_every_key_of_its_schema() {
     let cells = json["cells"].as_array().expect("rows");
     // 7 opponents and auto; no oracle, as the workload is not among the predictable ones.
     assert_eq!(cells.len(), 3 * 8);
-    let keys = "workload device cache predictable policy time_s overfetch requests unused_bytes p99_us held_byte_s oracle_share stall_s \
-                best ratio worst_seed lean_ratio lost";
+    let keys = "workload device cache predictable policy time_s overfetch requests unused_bytes p99_us held_byte_s oracle_share \
+                best ratio worst_seed lost";
     for cell in cells {
         let mut keys = keys.split_whitespace();
         let missing = keys.find(|key| cell.get(key).is_none());
@@ -68,7 +66,6 @@ fn the_text_begins_with_lost_cells() {
         let text = results.to_text(width);
         let parts = [
             "Lost cells of none: 3 of 3\n",
-            "Why:\n",
             "Targets of none\n",
             "Totals\n",
             "A cell is lost if",
@@ -82,12 +79,14 @@ fn the_text_begins_with_lost_cells() {
     let lost = |line: &&str| line.starts_with('x') && line.contains("fsspec-seq-64K");
     assert_eq!(text.lines().filter(lost).count(), 3, "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in [
-        "read ahead less far: it held 0 MiB unread on average",
-        "MISSED: highest time in any cell, relative to the cell's best opponent",
-    ] {
-        assert!(words.contains(part), "{text}");
-    }
+    let missed = "MISSED: highest time in any cell, relative to the cell's best opponent";
+    assert!(words.contains(missed), "{text}");
+    // It made more requests, and held nothing that was not read.
+    assert!(
+        text.lines()
+            .any(|line| lost(&line) && line.trim_end().ends_with("x0")),
+        "{text}"
+    );
 }
 
 /// Sets the flag after some steps; remembers each.
@@ -182,35 +181,4 @@ fn files_and_names_that_do_not_fit_are_refused() {
         why.starts_with("cannot use the cells of ") && why.contains(" s, and now "),
         "{why}"
     );
-}
-
-/// Two devices with two caches each; one device is smaller than the trace.
-#[test]
-fn a_trace_has_its_own_cells() {
-    let mut options = options("auto");
-    options.recordings = vec![Arc::new(trace())];
-    options.only = vec![CellFilter::parse("@nvme"), CellFilter::parse("@usb-cruzer")];
-    let results = run(&options);
-    let json = json(&results);
-    let cells = json["cells"].as_array().expect("rows");
-    assert_eq!(cells.len(), 2 * 2 * 8);
-    let is_of_trace =
-        |cell: &Value| cell["workload"] == "trace:made.csv" && cell["predictable"] == false;
-    assert!(cells.iter().all(is_of_trace) && json["trace"] == "made.csv");
-    let text = results.to_text(200);
-    let note = "Note: The trace reads beyond the end of usb-cruzer: those";
-    assert!(text.contains(note), "{text}");
-}
-
-/// 200 reads in order, and one far behind them, beyond the end of a stick.
-fn trace() -> Replay {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let path = dir.path().join("made.csv");
-    let mut table = "offset,length,start_ns\n".to_string();
-    (0..200_u64).for_each(|n| table.push_str(&format!("{},65536,{}\n", n * 65_536, n * 1000)));
-    table.push_str(&format!("{},4096,900000\n", 100_u64 << 30));
-    std::fs::write(&path, table).expect("written");
-    let import = foreread_trace::open::open(&[path], None).expect("a trace");
-    let loaded = load("made.csv", import, &Part::default()).expect("a trace");
-    Replay::of(&Arc::new(loaded), None, None).expect("ready")
 }

@@ -136,46 +136,12 @@ fn uncheckable_profiles_are_refused() {
     }
 }
 
-/// Three cells, 69 runs of 64 reads.
-const SMALL: [&str; 4] = ["bench", "policies", "--only", "fsspec-random"];
-
-fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    SMALL.iter().chain(more).copied().collect()
-}
-
 fn lines(path: &Path) -> Vec<String> {
     std::fs::read_to_string(path)
         .unwrap_or_default()
         .lines()
         .map(String::from)
         .collect()
-}
-
-#[test]
-fn text_and_json_are_of_the_same_runs() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
-    let (json, runs) = (path("all.json"), path("runs.jsonl"));
-    let files = ["--json", &json, "--resume", &runs, "--jobs", "2"];
-    let got = foreread(with(&files));
-    assert!(
-        got.is_done()
-            .starts_with("auto in the design fractional: 3 cells\n\nLost cells of auto: "),
-        "{}",
-        got.out
-    );
-    let written: Value =
-        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
-    assert_eq!(written["cells"].as_array().map(Vec::len), Some(3 * 8));
-    let kept = lines(Path::new(&runs));
-    assert_eq!(kept.len(), 69);
-    // The second time every run is in the file.
-    let again = foreread(with(&["--resume", &runs, "--json", "-"]));
-    assert_eq!(
-        serde_json::from_str::<Value>(again.is_done()).expect("JSON"),
-        written
-    );
-    assert_eq!(lines(Path::new(&runs)), kept);
 }
 
 /// SIGTERM during the cells of a device: runs that were over are kept, and the command says how to continue.

@@ -19,7 +19,7 @@ use crate::evaluation::cells::TRACE;
 use crate::evaluation::opponents;
 use crate::evaluation::verdict::{self, Runs};
 use crate::evaluation::{
-    Cell, Design, Figures, Key, Report, Row, SCHEMA, Target, devices, measure, targets,
+    Cell, Design, Figures, Key, Report, Row, SCHEMA, Target, measure, targets,
 };
 use foreread_core::policy::SpecError;
 use foreread_lab::grid::{self, CellFile, CellFileError, CellKey};
@@ -42,8 +42,7 @@ pub struct BenchOptions {
     pub judged: Vec<String>,
     /// Selects cells; empty: all cells.
     pub only: Vec<CellFilter>,
-    /// Recorded workloads that replace those of the design; for `validation`, which has only recordings, the selected
-    /// ones.
+    /// The selected recordings of the validation.
     pub recordings: Vec<Arc<Replay>>,
     /// The number of recordings in the validation.
     pub all_recordings: usize,
@@ -78,7 +77,7 @@ impl CellFilter {
 
     /// Returns whether the filters `only` select the cell of a recorded workload; true if there are no filters.
     pub fn any_of(only: &[CellFilter], recording: &str, draw: u64) -> bool {
-        let cells = Design::Validation.cells_of_traces([recording], draw);
+        let cells = Design::cells_of_traces([recording], draw);
         let is_named = |cell: &Cell| only.iter().any(|filter| filter.matches(cell));
         only.is_empty() || cells.iter().any(is_named)
     }
@@ -129,7 +128,6 @@ impl From<BenchError> for Failure {
 #[derive(Clone, Debug)]
 pub struct Results {
     design: Design,
-    trace: Option<String>,
     judged: Vec<String>,
     /// The number of finished runs, and of all runs of the design.
     runs: [usize; 2],
@@ -173,7 +171,6 @@ impl Results {
             "schema": SCHEMA,
             "foreread": env!("CARGO_PKG_VERSION"),
             "design": self.design.name(),
-            "trace": self.trace,
             "judged": self.judged,
             "seeds_choosing": choosing,
             "seeds_judging": judging,
@@ -209,13 +206,8 @@ impl Results {
 
     fn title(&self) -> String {
         let (judged, cells) = (self.judged.join(", "), self.cells[0]);
-        match &self.trace {
-            Some(name) => format!("{judged} in the trace {name}: {cells} cells"),
-            None => format!(
-                "{judged} in the design {}: {cells} cells",
-                self.design.name()
-            ),
-        }
+        let design = self.design.name();
+        format!("{judged} in the design {design}: {cells} cells")
     }
 }
 
@@ -330,11 +322,9 @@ fn check_opponents(
 fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
     let recordings = options.recordings.iter();
     let names = recordings.map(|replay| replay.workload.name.as_str());
-    let mut cells = match options.recordings.is_empty() {
-        true => options.design.cells(),
-        false => options.design.cells_of_traces(names, options.draw),
-    };
+    let mut cells = options.design.cells();
     if options.design == Design::Validation {
+        cells.extend(Design::cells_of_traces(names, options.draw));
         cells.extend(Design::cells_of_small_files(options.draw));
     }
     let is_missing = |filter: &&CellFilter| !cells.iter().any(|cell| filter.matches(cell));
@@ -370,40 +360,29 @@ fn results_of(
     }
     let report = verdict::report(&runs, options.design);
     let cells = [all.len() - open.len(), all.len()];
-    let is_whole_design = match options.design {
-        Design::Validation => options.recordings.len() == options.all_recordings,
-        Design::Baseline | Design::Fractional => options.recordings.is_empty(),
-    };
+    let is_whole_design = options.recordings.len() == options.all_recordings;
     let is_partial = !is_whole_design || !options.only.is_empty() || done < keys.len();
     let targets = options
         .judged
         .iter()
         .flat_map(|policy| targets::targets(&report, policy, options.design, is_partial));
-    let trace = options.recordings.first();
-    let trace = trace.filter(|_| options.design != Design::Validation);
     let draw = match options.design {
         Design::Validation => format!(" --seed {}", options.draw),
         Design::Baseline | Design::Fractional => String::new(),
     };
     Results {
         design: options.design,
-        trace: trace.map(|replay| replay.workload.name.clone()),
         judged: options.judged.clone(),
         runs: [done, keys.len()],
         cells,
         targets: targets.collect(),
         report,
         repeated_by: format!(" --cells {}{draw}", options.design.name()),
-        notes: notes(options, [done, keys.len()], cells, &all),
+        notes: notes(options, [done, keys.len()], cells),
     }
 }
 
-fn notes(
-    options: &BenchOptions,
-    runs: [usize; 2],
-    cells: [usize; 2],
-    all: &BTreeSet<&Cell>,
-) -> Vec<String> {
+fn notes(options: &BenchOptions, runs: [usize; 2], cells: [usize; 2]) -> Vec<String> {
     let mut notes = Vec::new();
     if runs[0] < runs[1] {
         notes.push(format!(
@@ -416,20 +395,6 @@ fn notes(
             "{} recordings, each on two devices that no other recording uses, drawn with seed {} (--seed), and 24 cells of small files read at random",
             options.all_recordings, options.draw
         ));
-    } else if let Some(replay) = options.recordings.first() {
-        notes.extend(replay.notes.iter().cloned());
-        let is_small = |device: &&str| {
-            let capacity = devices::find(device).map_or(u64::MAX, |d| d.preset.capacity_bytes);
-            replay.workload.files.iter().any(|size| *size > capacity)
-        };
-        let devices: BTreeSet<&str> = all.iter().map(|cell| cell.device.as_str()).collect();
-        let small: Vec<&str> = devices.into_iter().filter(is_small).collect();
-        if !small.is_empty() {
-            let small = small.join(", ");
-            notes.push(format!(
-                "The trace reads beyond the end of {small}: those offsets wrap around"
-            ));
-        }
     }
     notes
 }

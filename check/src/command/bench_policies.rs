@@ -53,8 +53,7 @@ pub enum BenchCells {
 #[command(after_help = "\
 Examples:
   foreread check bench policies --resume runs.jsonl
-  foreread check bench policies --cells validation --seed 7
-  foreread check bench policies --trace app.frt --only @nvme")]
+  foreread check bench policies --cells validation --seed 7")]
 pub struct BenchPoliciesArgs {
     /// The set of cells [default: fractional]
     #[arg(long, value_name = "DESIGN")]
@@ -65,11 +64,6 @@ pub struct BenchPoliciesArgs {
     /// values of the parameters.
     #[arg(long, value_name = "CELLS")]
     pub only: Vec<String>,
-    /// Run a recorded workload on each device and cache instead
-    ///
-    /// A trace in any known format, replayed with the defaults of 'foreread compare'.
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
     /// The recordings of --cells validation [default: check/recordings]
     ///
     /// A folder with index.csv, as check/record-programs makes it.
@@ -185,16 +179,7 @@ fn recordings(
                 remedy,
             ));
         }
-        let traces = args.trace.iter().map(|path| trace(path));
-        return Ok((traces.collect::<Result<_, _>>()?, 0));
-    }
-    if args.trace.is_some() {
-        let remedy = "remove --trace, or choose another set of cells";
-        return Err(Fail::input(
-            "--cells validation uses its own traces",
-            "--trace",
-            remedy,
-        ));
+        return Ok((Vec::new(), 0));
     }
     let folder = args.recordings.as_deref().unwrap_or(Path::new(RECORDINGS));
     let index = folder.join("index.csv");

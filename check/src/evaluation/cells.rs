@@ -172,19 +172,12 @@ impl Design {
         cells
     }
 
-    /// Recorded workloads: on each of the design's devices with each cache, or, in the validation, each on its own
-    /// devices drawn from the seed `draw`.
+    /// Recorded workloads, each on its own devices drawn from the seed `draw`.
     pub(crate) fn cells_of_traces<'a>(
-        self,
         names: impl IntoIterator<Item = &'a str>,
         draw: u64,
     ) -> Vec<Cell> {
         let names = names.into_iter().map(|name| format!("{TRACE}{name}"));
-        if self != Design::Validation {
-            return names
-                .flat_map(|name| all(&[&name], &self.devices()))
-                .collect();
-        }
         // Devices are keyed by the recording's name, so adding a recording does not change the devices of others.
         let on_drawn = |name: String| {
             (0..DEVICES_A_RECORDING).filter_map(move |j| {
@@ -314,8 +307,6 @@ mod tests {
         let different: BTreeSet<&Cell> = cells.iter().collect();
         assert_eq!((cells.len(), different.len()), (290, 290));
         assert_eq!(cells.iter().filter(|c| c.predictable()).count(), 11 * 7 * 2);
-        let traces = Design::Baseline.cells_of_traces(["sequential"], 1);
-        assert!(traces.len() == 14 && traces.iter().all(|c| !c.predictable()));
     }
 
     /// Each file size has two caches, and each cell has its own device.
@@ -333,11 +324,11 @@ mod tests {
     /// Each recording has its own two devices, and other devices with another seed.
     #[test]
     fn no_two_recordings_share_a_device() {
-        let cells = |draw| Design::Validation.cells_of_traces(["a", "b"], draw);
+        let cells = |draw| Design::cells_of_traces(["a", "b"], draw);
         let devices = |draw| cells(draw).into_iter().map(|cell| cell.device);
         let different: BTreeSet<String> = devices(5).chain(devices(6)).collect();
         assert_eq!(different.len(), 8);
-        let alone = Design::Validation.cells_of_traces(["b"], 5);
+        let alone = Design::cells_of_traces(["b"], 5);
         assert_eq!(alone[..], cells(5)[2..], "the same without the other one");
         let is_found = |cell: &Cell| devices::find(&cell.device).is_ok() && !cell.predictable();
         assert!(cells(5).iter().all(is_found));

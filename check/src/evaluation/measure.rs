@@ -37,8 +37,6 @@ pub struct Key {
 pub struct Figures {
     /// Virtual seconds.
     pub time_s: f64,
-    /// Seconds that reads waited.
-    pub stall_s: f64,
     /// Bytes fetched for each distinct byte demanded.
     pub overfetch: Option<f64>,
     pub requests: u64,
@@ -140,7 +138,6 @@ fn figures(result: &RunResult, watcher: &Watcher) -> Figures {
         .or_else(|| percentile_ns(&result.latency, 99.0));
     Figures {
         time_s: digits(result.time_s),
-        stall_s: digits(stats.stall_ns as f64 / 1e9),
         overfetch: foreread_sim::stats::ratio(
             stats.source_bytes as f64,
             result.distinct_bytes as f64,

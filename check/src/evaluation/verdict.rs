@@ -20,11 +20,7 @@
 //! [`Row::oracle_ratio`] is below 1.
 //!
 //! In the set of cells `validation`, an opponent may read as many bytes as the judged policy did in the cell, or 1.25 times the demanded
-//! bytes, whichever is more. A policy that reads much is therefore also compared with opponents that read as much. The results also give
-//! the ratio of the policy's time to that of the best opponent that reads at most 1.25 times the demanded bytes.
-//!
-//! The results also contain the unrestricted best opponent, which may read any number of useless bytes and is chosen by the same runs that
-//! judge the policies. The totals of `baseline` are based on this opponent.
+//! bytes, whichever is more. A policy that reads much is therefore compared with opponents that read as much.
 
 use super::measure::{Figures, Key, is_within_credit};
 use super::{Cell, Design};
@@ -74,14 +70,8 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// The ratio of the worst seed against that opponent.
     pub worst_seed: Option<f64>,
-    /// The ratio against the best within [`MAX_OVERFETCH`], if a policy that reads more is compared with others that
-    /// read as much.
-    pub lean_ratio: Option<f64>,
     /// 95 % interval of the ratio, not corrected for the number of cells; `None` with one judging seed.
     pub ratio_ci95: Option<[f64; 2]>,
-    /// The best of all opponents on the same seeds, and the ratio against it.
-    pub unrestricted: Option<String>,
-    pub unrestricted_ratio: Option<f64>,
     /// The gains of policy and oracle, in cells that count and in which the oracle's gain is at least [`MIN_GAIN`].
     #[serde(skip)]
     gains: Option<Gains>,
@@ -120,12 +110,8 @@ pub struct Total {
     /// The mean against [`ONE_SETTING`], and the same mean without strided and backward workloads.
     pub against_max_4m: Option<f64>,
     pub against_max_4m_without_strided_backward: Option<f64>,
-    /// The means of [`Row::ratio`], [`Row::lean_ratio`] and [`Row::unrestricted_ratio`].
+    /// The mean of [`Row::ratio`], its worst value, and the number of lost cells.
     pub mean_against_best: Option<f64>,
-    pub mean_against_lean: Option<f64>,
-    pub mean_against_unrestricted: Option<f64>,
-    pub worst_against_unrestricted: Option<f64>,
-    /// The worst [`Row::ratio`], and the number of lost cells.
     pub worst: Option<f64>,
     pub lost: usize,
     /// Share of the oracle's gain.
@@ -185,8 +171,6 @@ pub fn report(runs: &Runs, design: Design) -> Report {
                     .filter(|_| view.overfetch(p, &choose) <= most)
             })
         };
-        let lean = within(MAX_OVERFETCH);
-        let unrestricted = best_of(&opponents, |p| view.log_time(p, &judge));
         for policy in cell_runs.keys() {
             let best = match design {
                 // If no opponent is within it (a small cache reads much again), the one that reads least.
@@ -199,11 +183,10 @@ pub fn report(runs: &Runs, design: Design) -> Report {
                         })
                     })
                 }
-                _ => lean.clone(),
+                _ => within(MAX_OVERFETCH),
             };
             let counts = cell.predictable() || design == Design::Validation;
-            let peers = [best, lean.clone(), unrestricted.clone()];
-            rows.extend(view.row(cell, policy, peers, counts));
+            rows.extend(view.row(cell, policy, best, counts));
         }
     }
     mark_lost(&mut rows, runs, &judge);
@@ -274,24 +257,14 @@ impl View<'_> {
         mean(&all.collect::<Vec<_>>()).unwrap_or(0.0)
     }
 
-    /// The row of a policy, with the best opponent, the best lean one, and the best of all.
-    fn row(
-        &self,
-        cell: &Cell,
-        policy: &str,
-        peers: [Option<String>; 3],
-        counts: bool,
-    ) -> Option<Row> {
+    fn row(&self, cell: &Cell, policy: &str, best: Option<String>, counts: bool) -> Option<Row> {
         let first = |p: &str| self.log_time(p, &self.judge[..1]);
         let own = self
             .log_time(policy, self.judge)
             .or_else(|| first(policy))?;
-        let against = |other: &Option<String>| {
-            let other = self.log_time(other.as_deref()?, self.judge)?;
-            Some((own - other).exp())
-        };
-        let [ratio, lean_ratio, unrestricted_ratio] = peers.each_ref().map(against);
-        let [best, _, unrestricted] = peers;
+        let of_best = best.as_deref();
+        let of_best = of_best.and_then(|best| self.log_time(best, self.judge));
+        let ratio = of_best.map(|best| (own - best).exp());
         let times = self.log_times(policy);
         let of_best = best.as_deref().map(|best| self.log_times(best));
         let worst_seed = of_best.as_ref().and_then(|best| {
@@ -324,10 +297,7 @@ impl View<'_> {
             best,
             ratio,
             worst_seed,
-            lean_ratio,
             ratio_ci95: interval.map(|ends| ends.map(f64::exp)),
-            unrestricted,
-            unrestricted_ratio,
             gains,
             oracle_share: gains.and_then(Gains::share),
             oracle_ratio: with_oracle.map(|(own, oracle)| (own - oracle).exp()),
@@ -347,7 +317,6 @@ impl View<'_> {
         };
         Figures {
             time_s,
-            stall_s: real(|f| f.stall_s),
             overfetch: of(&|f| f.overfetch),
             requests: whole(|f| f.requests),
             unused_bytes: whole(|f| f.unused_bytes),
@@ -411,34 +380,28 @@ fn totals(rows: &[Row]) -> Vec<Total> {
     let total = |(policy, rows): (&&str, &Vec<&Row>)| {
         let against = |row: &&&Row| Some(row.figures.time_s / one.get(&row.cell)?);
         let is_plain = |row: &&&Row| !row.cell.strided_or_backward();
-        let worst = |ratio: fn(&Row) -> Option<f64>| {
-            let ratios = rows.iter().filter_map(|row| ratio(row));
-            ratios.max_by(f64::total_cmp)
-        };
+        let ratios = || rows.iter().filter_map(|row| row.ratio);
         let gains = rows.iter().filter_map(|r| r.gains).reduce(Gains::sum);
-        let ratios = rows.iter().filter_map(|r| Some((r.oracle_ratio?, *r)));
-        let least = ratios.clone().min_by(|a, b| a.0.total_cmp(&b.0));
+        let beside_oracle = rows.iter().filter_map(|r| Some((r.oracle_ratio?, *r)));
+        let least = beside_oracle.clone().min_by(|a, b| a.0.total_cmp(&b.0));
         Total {
             policy: (*policy).to_string(),
             against_max_4m: geometric(rows.iter().filter_map(|row| against(&row))),
             against_max_4m_without_strided_backward: geometric(
                 rows.iter().filter(is_plain).filter_map(|row| against(&row)),
             ),
-            mean_against_best: geometric(rows.iter().filter_map(|r| r.ratio)),
-            mean_against_lean: geometric(rows.iter().filter_map(|r| r.lean_ratio)),
-            mean_against_unrestricted: geometric(rows.iter().filter_map(|r| r.unrestricted_ratio)),
-            worst_against_unrestricted: worst(|row| row.unrestricted_ratio),
-            worst: worst(|row| row.ratio),
+            mean_against_best: geometric(ratios()),
+            worst: ratios().max_by(f64::total_cmp),
             lost: rows.iter().filter(|r| r.lost).count(),
             oracle_share: gains.and_then(Gains::share),
-            beats_oracle: ratios.filter(|(ratio, _)| *ratio < BEATEN).count(),
+            beats_oracle: beside_oracle.filter(|(ratio, _)| *ratio < BEATEN).count(),
             least_oracle_ratio: least.map(|(ratio, _)| ratio),
             least_oracle_cell: least.map(|(_, row)| row.cell.clone()),
             overfetch: geometric(rows.iter().filter_map(|r| r.figures.overfetch)),
         }
     };
     let mut totals: Vec<Total> = of_policy.iter().map(total).collect();
-    let mean = |total: &Total| total.mean_against_unrestricted.unwrap_or(f64::MAX);
+    let mean = |total: &Total| total.mean_against_best.unwrap_or(f64::MAX);
     totals.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
     totals
 }
@@ -492,8 +455,7 @@ pub(crate) mod tests {
         value.is_some_and(|value| (value - expected).abs() < 1e-9)
     }
 
-    /// A policy that reads twice the bytes is compared with the fastest opponent that reads as much, and additionally
-    /// with the lean one.
+    /// A policy that reads twice the bytes is compared with the fastest opponent that reads as much.
     #[test]
     fn validation_compares_policies_at_equal_bytes() {
         let mut runs = Runs::new();
@@ -520,11 +482,10 @@ pub(crate) mod tests {
         let (row, total) = judged(&report);
         assert_eq!(row.best.as_deref(), Some("linux-6.18:max=4M"));
         assert!(is_close(row.worst_seed, 3.0));
-        assert!(row.ratio > Some(1.5) && row.lean_ratio < Some(0.8));
+        assert!(row.ratio > Some(1.5));
         let none = report.row(&cell("rbd"), "none").expect("a row");
         assert_eq!(none.best.as_deref(), Some("linux-6.18"));
-        let means = (total.mean_against_best, total.mean_against_lean);
-        assert_eq!(means, (row.ratio, row.lean_ratio));
+        assert_eq!(total.mean_against_best, row.ratio);
     }
 
     /// The opponent that is fastest on the choosing seed reads too much, so the next one is the best; it is judged on
@@ -544,9 +505,8 @@ pub(crate) mod tests {
         assert_eq!(worst, ("none", true), "the worst lost row comes first");
         let (row, total) = judged(&report);
         assert_eq!(row.best.as_deref(), Some("linux-6.18"));
-        assert_eq!(row.unrestricted.as_deref(), Some("peer-mountpoint-s3"));
         assert!(is_close(row.ratio, 1.2) && row.lost && total.lost == 1);
-        assert!(is_close(row.unrestricted_ratio, 3.0) && is_close(row.oracle_ratio, 3.0));
+        assert!(is_close(row.oracle_ratio, 3.0));
         assert!(is_close(
             row.oracle_share,
             (8.0_f64 / 3.0).ln() / 8.0_f64.ln()

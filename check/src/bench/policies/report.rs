@@ -1,16 +1,12 @@
-//! The results of `foreread check bench policies` as text: lost cells with reasons, targets, totals.
+//! The results of `foreread check bench policies` as text: lost cells, targets, totals.
 //!
 //! ```text
 //!   Lost cells of auto: 2 of 111
-//!   slower  95 %          workload     device       cache  best opponent       without a limit
-//!   x1.31   1.29 to 1.33  sequential   object-near  256M   linux-6.18:max=64M  x1.31 linux-6.18:max=64M
+//!   slower  95 %          workload     device       cache  best opponent       bytes  requests  p99    held
+//!   x1.31   1.29 to 1.33  sequential   object-near  256M   linux-6.18:max=64M  x1.00  x3.00     x1.10  x0.06
 //! ```
-//! The reason for a lost cell compares the figures of the policy with those of the best opponent, and names each figure
-//! that differs by more than its limit. The report shows differences, which need not be the cause of the loss:
-//!
-//! ```text
-//!   auto made 3 times as many requests and read ahead less far: it held 0.2 MiB unread on average, linux-6.18:max=4M 3.1 MiB.
-//! ```
+//! The last four columns compare the figures of the policy with those of the best opponent. They show differences, which need not be the
+//! cause of the loss.
 
 use super::Results;
 use crate::evaluation::verdict::{MAX_OVERFETCH, MAX_RATIO, ONE_SETTING, Total};
@@ -18,9 +14,6 @@ use crate::evaluation::{Design, Figures, Row, Target};
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{self, or_dash, three};
 use foreread_sim::limits::ORACLE;
-
-/// Maximum number of lost cells whose reasons are shown; the JSON has the figures of all.
-const MAX_REASONS: usize = 10;
 
 type RowColumn<'a> = Column<'a, Row>;
 type Part = (String, Vec<Block>);
@@ -58,21 +51,7 @@ fn lost_cells(results: &Results, policy: &str) -> Vec<Block> {
     let (rows, undecided) = (results.lost(policy), results.undecided(policy));
     let mut blocks = Vec::new();
     if !rows.is_empty() {
-        let why = match rows.len() > MAX_REASONS {
-            true => format!(
-                "Reasons for the worst {MAX_REASONS} cells (--json has the figures of all cells):"
-            ),
-            false => "Why:".to_string(),
-        };
-        let reason = |row: &Row| format!("{}: {}", row.cell, why_lost(results, row));
-        let first = rows.iter().take(MAX_REASONS);
-        let first = first.map(|row| Block::Text(reason(row)));
-        blocks.extend([
-            Block::Table(ratios(&rows)),
-            Block::Gap,
-            Block::Text(why),
-            Block::Indented(2, first.collect()),
-        ]);
+        blocks.push(Block::Table(ratios(results, &rows)));
     }
     if !undecided.is_empty() {
         if !blocks.is_empty() {
@@ -81,18 +60,21 @@ fn lost_cells(results: &Results, policy: &str) -> Vec<Block> {
         blocks.push(Block::line(
             "Slower by more than 5 %, but perhaps by chance:",
         ));
-        blocks.push(Block::Table(ratios(&undecided)));
+        blocks.push(Block::Table(ratios(results, &undecided)));
     }
     blocks
 }
 
-fn ratios(rows: &[&Row]) -> Table {
+fn ratios(results: &Results, rows: &[&Row]) -> Table {
     let range = |[low, high]: [f64; 2]| format!("{} to {}", three(low), three(high));
-    let unrestricted = |row: &Row| {
-        let best = row.unrestricted.as_ref().zip(row.unrestricted_ratio);
-        or_dash(best, |(policy, ratio)| {
-            format!("{} {policy}", number::times(ratio))
-        })
+    let against = |figure: fn(&Figures) -> Option<f64>| {
+        move |row: &Row| {
+            let best = row.best.as_deref();
+            let best = best.and_then(|best| results.report.row(&row.cell, best));
+            let both = best.and_then(|best| figure(&row.figures).zip(figure(&best.figures)));
+            let both = both.filter(|(_, best)| *best > 0.0);
+            or_dash(both, |(own, best)| number::times(own / best))
+        }
     };
     let columns = vec![
         RowColumn::new("slower", |row| or_dash(row.ratio, number::times)),
@@ -101,70 +83,16 @@ fn ratios(rows: &[&Row]) -> Table {
         RowColumn::new("device", |row| row.cell.device.clone()),
         RowColumn::new("cache", |row| number::size(row.cell.cache)),
         RowColumn::new("best opponent", |row| row.best.clone().unwrap_or_default()),
-        RowColumn::new("without a limit", unrestricted),
+        RowColumn::new("bytes", against(|figures| figures.overfetch)),
+        RowColumn::new("requests", against(|figures| Some(figures.requests as f64))),
+        RowColumn::new("p99", against(|figures| figures.p99_us)),
+        RowColumn::new(
+            "held",
+            against(|figures| Some(figures.held_byte_s / figures.time_s)),
+        ),
     ];
     let table = Table::new("", columns, rows.iter().copied());
     table.left().wide().broken()
-}
-
-/// The sentence that compares a row with its best opponent.
-fn why_lost(results: &Results, row: &Row) -> String {
-    let best = row.best.as_deref();
-    let best = best.and_then(|best| results.report.row(&row.cell, best));
-    best.map_or_else(String::new, |best| {
-        reason(&row.policy, &row.figures, &best.policy, &best.figures)
-    })
-}
-
-/// Factors above which a figure is named. 1.05 times the bytes can explain the smallest loss; the other figures vary
-/// more between policies that are equally fast.
-const MIN_BYTES: f64 = 1.05;
-const MIN_REQUESTS: f64 = 1.5;
-const MIN_HELD: f64 = 1.5;
-const MIN_P99: f64 = 2.0;
-/// A difference counts only if one of the two holds at least this much unread readahead: a page or two for each of
-/// several readers.
-const MIN_HELD_BYTES: f64 = 65_536.0;
-
-fn reason(policy: &str, own: &Figures, best_policy: &str, best: &Figures) -> String {
-    let mut parts = Vec::new();
-    let factor = |own: Option<f64>, best: Option<f64>, least: f64| {
-        let (own, best) = own.zip(best).filter(|(_, best)| *best > 0.0)?;
-        Some(own / best).filter(|factor| *factor >= least)
-    };
-    if let Some(bytes) = factor(own.overfetch, best.overfetch, MIN_BYTES) {
-        parts.push(format!("fetched {} times the bytes", three(bytes)));
-    }
-    let requests = own.requests.max(1) as f64 / best.requests.max(1) as f64;
-    if requests >= MIN_REQUESTS {
-        parts.push(format!("made {} times as many requests", three(requests)));
-    } else if requests <= 1.0 / MIN_REQUESTS {
-        let (own, best) = (own.requests, best.requests);
-        parts.push(format!("made {own} requests ({best_policy} {best})"));
-    }
-    if let Some(p99) = factor(own.p99_us, best.p99_us, MIN_P99) {
-        parts.push(format!("had {} times the p99", three(p99)));
-    }
-    let [ours, theirs] = [own, best].map(|figures| figures.held_byte_s / figures.time_s);
-    let is_more = |more: f64, less: f64| more >= MIN_HELD_BYTES && more >= less * MIN_HELD;
-    let how_far = match (is_more(theirs, ours), is_more(ours, theirs)) {
-        (true, _) => Some("less far"),
-        (_, true) => Some("further"),
-        _ => None,
-    };
-    parts.extend(how_far.map(|how_far| {
-        let [ours, theirs] = [ours, theirs].map(|bytes| three(bytes / f64::from(1 << 20)));
-        format!(
-            "read ahead {how_far}: it held {ours} MiB unread on average, {best_policy} {theirs} MiB"
-        )
-    }));
-    match &parts[..] {
-        [] => {
-            format!("no figure of {policy} differs enough from {best_policy} to explain the time.")
-        }
-        [one] => format!("{policy} {one}."),
-        [first @ .., last] => format!("{policy} {} and {last}.", first.join(", ")),
-    }
 }
 
 /// `MISSED: geometric mean ...: 0.953 (at most 0.75)`.
@@ -255,7 +183,8 @@ fn notes(results: &Results) -> Vec<String> {
         format!(
             "A cell is lost if a policy takes more than {MAX_RATIO} times as long as the best opponent, {tested}. The best \
              opponent is the fastest that fetches at most {MAX_OVERFETCH} times the demanded bytes{more}. It is chosen from runs with {}; \
-             all policies are judged by runs with {}. 'Without a limit' is the fastest opponent in the latter runs, however much it fetches.",
+             all policies are judged by runs with {}. Bytes, requests, p99 latency and \
+             readahead held unread are those of the policy relative to the best opponent.",
             seeds(&choose),
             seeds(&judge)
         ),
@@ -285,51 +214,4 @@ fn oracle_beaten(results: &Results) -> Option<String> {
         results.design.seeds().1[0],
         number::plural(total.beats_oracle as u64, "cell")
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sentence_names_what_differs() {
-        let figures = |requests, overfetch, held_mib: f64, p99_us| Figures {
-            time_s: 2.0,
-            overfetch: Some(overfetch),
-            requests,
-            p99_us: Some(p99_us),
-            held_byte_s: held_mib * 2.0 * f64::from(1 << 20),
-            ..Figures::default()
-        };
-        let few = figures(10, 1.0, 1.0, 100.0);
-        for (own, best, said) in [
-            (
-                figures(3000, 1.0, 0.2, 100.0),
-                figures(1000, 1.0, 3.1, 100.0),
-                "auto made 3.00 times as many requests and read ahead less far: it held 0.20 MiB unread on average, none 3.10 MiB.",
-            ),
-            (
-                figures(10, 1.8, 1.0, 100.0),
-                few.clone(),
-                "auto fetched 1.80 times the bytes.",
-            ),
-            (
-                figures(10, 1.0, 9.0, 100.0),
-                figures(40, 1.0, 3.0, 100.0),
-                "auto made 10 requests (none 40) and read ahead further: it held 9.00 MiB unread on average, none 3.00 MiB.",
-            ),
-            (
-                figures(10, 1.0, 1.0, 250.0),
-                few.clone(),
-                "auto had 2.50 times the p99.",
-            ),
-            (
-                few.clone(),
-                few,
-                "no figure of auto differs enough from none to explain the time.",
-            ),
-        ] {
-            assert_eq!(reason("auto", &own, "none", &best), said);
-        }
-    }
 }
