@@ -30,33 +30,6 @@ fn a_model_is_written_before_stdout() {
 }
 
 #[test]
-fn a_model_is_probed_written_and_simulated() {
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let path = dir.path().join("stick.toml");
-    let got = foreread(["probe", "model:usb-2g", "-o", text(&path)]);
-    let out = got.is_done();
-    assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
-    for part in [
-        "A readahead of 256K is enough",
-        "for each request, 1 request",
-        "% in the median",
-    ] {
-        assert!(out.contains(part), "{part}\n{out}");
-    }
-    let times = |model: &str| {
-        let json = json(&format!(
-            "compare sequential --on {model} --size 8M --runs 2 --json -"
-        ));
-        json["rows"][0]["time_s"]["mean"].as_f64().expect("a time")
-    };
-    let (real, again) = (
-        times("model:usb-2g"),
-        times(&format!("model:{}", text(&path))),
-    );
-    assert!((again / real - 1.0).abs() < 0.1, "{again} {real}");
-}
-
-#[test]
 fn a_preset_is_printed_as_a_file_that_is_read_back() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("rbd.toml");
@@ -67,14 +40,6 @@ fn a_preset_is_printed_as_a_file_that_is_read_back() {
         json["rows"][1]["time_s"].clone()
     };
     assert_eq!(time(&on), time("model:rbd"));
-    run("list models --toml rdb").refuses("nearest: rbd");
-    std::fs::write(&path, "schema = 1\n").expect("written");
-    for line in [
-        format!("compare --on {on}"),
-        format!("probe {on} --seconds=1"),
-    ] {
-        says(run(line).is_refused(), &["bad model file", "line 1"]);
-    }
 }
 
 /// A file of some MiB, for a second: the shape of what comes out, not its figures.
