@@ -4,18 +4,19 @@
 //! that is not in the cache is requested from the store. One answer may contain more names than requested. If a program opens a list of
 //! files in any order, the kernel looks up each of them, and one request to the store can answer a thousand lookups.
 //!
-//! Programs also look up many names that do not exist: compilers search folders for headers, Python for modules, git for objects. After the
-//! first such name of a folder, the next look-up requests all names of the folder, if one request lists them. This listing is trusted for
-//! what it lacks as well. No other listing is: a listing that a program has read may come from the disk, and be old.
+//! If one request lists all names of a folder, it is sent instead of a page. This listing is trusted for what it lacks as well, because
+//! programs look up many names that do not exist: compilers search folders for headers, Python for modules, git for objects. No other
+//! listing is: a listing that a program has read may come from the disk, and be old.
 //!
 //! ```text
 //!   listing of a folder, trusted  ┐
 //!   answer about a name, newer    ┴─ has it ──► no request
 //!                                      └─ had it, but is too old ──► a page: the name and those after it
 //!                                      └─ never had it
-//!                                           ├─ a listing for absent names, newer than the TTL ──► absent, no request
-//!                                           ├─ a name of this folder was absent ──► the folder, if it is small
+//!                                           ├─ all names were requested less than the TTL ago ──► absent, no request
+//!                                           ├─ a name of this folder was absent lately ──► a page
 //!                                           └─ otherwise the credit decides: a page, or a plain request
+//!   page ──► all names of the folder, if it is not known to have more than one request lists; otherwise the name and those after it
 //! ```
 //! A page of a listing (one reply of the store) has about 250 bytes per name; looking up a single name takes two requests. So requesting a
 //! page saves time if a program looks up many names of one folder in turn, but not if it looks up only a few of a million. Whether a page
@@ -25,8 +26,8 @@
 //!   credit 2 ──page requested: -1──► 1 ──one of its names is looked up: +1──► 2    at most 64
 //!   credit 0: only plain requests; every 64th adds 1
 //! ```
-//! Example: 1,000 objects of one folder, opened in random order within 5 s, need about 8 pages of listings, and only one look-up of a
-//! single name, the first. `git log -p` of 120 commits looks up 2,500 names that do not exist in 21 folders: 42 requests instead of 5,000.
+//! Example: 1,000 objects of one folder, opened in random order within 5 s, need one look-up of a single name, the first, and one listing.
+//! `git log -p` of 120 commits looks up 2,500 names that do not exist in 21 folders: 42 requests instead of 5,000.
 
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
@@ -51,15 +52,15 @@ const MAX_CREDIT: u32 = 64;
 const RETRY_AFTER: u32 = 64;
 /// Number of folders that are remembered: this many may be read in turn.
 const MAX_FOLDERS: usize = 16;
-/// Number of folders that are remembered because a name in them was absent.
-const MAX_MISSED: usize = 1 << 10;
+/// Number of folders of which is remembered whether one request lists them.
+const MAX_LISTED: usize = 1 << 10;
 
 pub struct SaidNames {
     ttl: Duration,
     /// The newest listing of each folder.
     folders: HashMap<Arc<Path>, Arc<FolderListing>>,
-    /// Folders in which a name was absent. When there are too many, all are forgotten.
-    missed_in: HashMap<PathBuf, MissedFolder>,
+    /// When there are too many, all are forgotten.
+    listed: HashMap<PathBuf, ListedFolder>,
     /// Answers about single names.
     names: HashMap<PathBuf, SaidName>,
     /// Memory of the single names.
@@ -72,12 +73,14 @@ pub struct SaidNames {
     asked_in: VecDeque<PathBuf>,
 }
 
-/// A folder in which a name was absent.
-struct MissedFolder {
+/// What is known about a folder from look-ups of its names.
+#[derive(Default)]
+struct ListedFolder {
     /// The time of the latest look-up of an absent name.
-    latest: Instant,
-    /// When the folder was listed for such names; `None` if it was not, or has more names than one request lists.
+    missed: Option<Instant>,
+    /// When all its names were requested by one request.
     listed: Option<Instant>,
+    /// It has more names than one request lists.
     is_large: bool,
 }
 
@@ -114,7 +117,7 @@ impl SaidNames {
         SaidNames {
             ttl,
             folders: HashMap::new(),
-            missed_in: HashMap::new(),
+            listed: HashMap::new(),
             names: HashMap::new(),
             bytes: NameBytes::default(),
             most_listings: FREE_LISTINGS,
@@ -153,29 +156,44 @@ impl SaidNames {
     fn question(&mut self, path: &Path) -> Question {
         let unasked = self.names.get_mut(path);
         let was_unasked = unasked.is_some_and(|name| std::mem::take(&mut name.is_unasked));
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let listed = self.listed.get(folder).and_then(|folder| folder.listed);
         if let Some((meta, seen)) = self.believed(path) {
-            self.credit = (self.credit + u32::from(was_unasked)).min(MAX_CREDIT);
+            let is_earned = was_unasked || listed == Some(seen);
+            self.credit = (self.credit + u32::from(is_earned)).min(MAX_CREDIT);
             return Question::None(meta, seen);
         }
-        let (is_known, ttl) = (self.newest(path).is_some(), self.ttl);
-        if let Some(missed) = path
-            .parent()
-            .and_then(|folder| self.missed_in.get_mut(folder))
-        {
-            let was_lately = missed.latest.elapsed() < ttl;
-            if !is_known && missed.listed.is_some_and(|listed| listed.elapsed() < ttl) {
-                missed.latest = Instant::now();
-                return Question::Absent;
-            }
-            if was_lately && !missed.is_large {
-                return Question::Folder;
-            }
+        let is_known = self.newest(path).is_some();
+        let is_late = |time: Option<Instant>| time.is_some_and(|time| time.elapsed() < self.ttl);
+        if !is_known && is_late(listed) {
+            self.credit = (self.credit + 1).min(MAX_CREDIT);
+            self.listed(folder).missed = Some(Instant::now());
+            return Question::Absent;
         }
-        if !was_unasked && is_known || self.is_worth_a_page(path) {
-            Question::Page
+        let known = self.listed.get(folder);
+        let is_large = known.is_some_and(|folder| folder.is_large);
+        let missed = known.is_some_and(|folder| is_late(folder.missed));
+        if missed && !is_large || !was_unasked && is_known || self.is_worth_a_page(path) {
+            if is_large {
+                Question::Page
+            } else {
+                Question::Folder
+            }
         } else {
             Question::Plain
         }
+    }
+
+    /// A trusted listing that has this path, and the position of the path in it.
+    pub fn place(&self, path: &Path, meta: &Meta) -> Option<(Arc<FolderListing>, u32)> {
+        let listing = self.folders.get(path.parent()?)?;
+        let place = listing.names.find(path.file_name()?, usize::MAX)?;
+        let is_same = listing
+            .names
+            .meta(place)
+            .is_some_and(|listed| listed == *meta);
+        let is_trusted = is_same && listing.seen.elapsed() < self.ttl;
+        is_trusted.then_some((Arc::clone(listing), u32::try_from(place).ok()?))
     }
 
     /// Whether to request a page that starts at this path: if names in the folder were requested recently and there is credit.
@@ -236,24 +254,16 @@ impl SaidNames {
         self.folders.insert(folder, own);
     }
 
-    /// The record of a folder in which a name was looked up now that may be absent.
-    fn missed(&mut self, folder: &Path) -> &mut MissedFolder {
-        if self.missed_in.len() >= MAX_MISSED && !self.missed_in.contains_key(folder) {
-            self.missed_in.clear();
+    fn listed(&mut self, folder: &Path) -> &mut ListedFolder {
+        if self.listed.len() >= MAX_LISTED && !self.listed.contains_key(folder) {
+            self.listed.clear();
         }
-        let new = || MissedFolder {
-            latest: Instant::now(),
-            listed: None,
-            is_large: false,
-        };
-        self.missed_in
-            .entry(folder.to_path_buf())
-            .or_insert_with(new)
+        self.listed.entry(folder.to_path_buf()).or_default()
     }
 
     /// Clears this cache of names, because it uses too much memory.
     pub fn forget_all(&mut self) {
-        self.missed_in.clear();
+        self.listed.clear();
         self.names.clear();
         self.folders.clear();
         self.bytes = NameBytes::default();
@@ -295,7 +305,7 @@ impl View {
                 said.keep(path.to_path_buf(), Some(meta.clone()), asked, false);
             }
             if found.as_ref().is_err_and(|error| error.errno() == absent) {
-                said.missed(folder).latest = Instant::now();
+                said.listed(folder).missed = Some(Instant::now());
             }
         }
         Ok((found.map_err(|e| self.refuse_source(&e))?, asked))
@@ -305,9 +315,9 @@ impl View {
     fn list_small(&self, folder: &Path, asked: Instant) -> Option<Arc<FolderListing>> {
         let names = self.tree.small_folder(folder).ok()?;
         let mut said = self.said();
-        let missed = said.missed(folder);
-        missed.listed = names.is_some().then_some(asked);
-        missed.is_large = names.is_none();
+        let known = said.listed(folder);
+        known.listed = names.is_some().then_some(asked);
+        known.is_large = names.is_none();
         let (folder, names, seen) = (folder.into(), names?, asked);
         let listing = Arc::new(FolderListing {
             folder,
@@ -345,7 +355,7 @@ mod tests {
     fn pages_are_requested_while_their_names_are_looked_up() {
         let mut said = SaidNames::new(TTL);
         let path = |n: u32| PathBuf::from(format!("d/{n}"));
-        let mut asks = |n: u32| said.question(&path(n)) == Question::Page;
+        let mut asks = |n: u32| said.question(&path(n)) == Question::Folder;
         assert_eq!(
             [0, 1, 2, 3, 4].map(&mut asks),
             [false, true, true, false, false],
@@ -358,7 +368,11 @@ mod tests {
         for _ in 0..3 {
             assert!(matches!(said.question(&path(1)), Question::None(..)));
         }
-        assert_eq!(said.question(&path(3)), Question::Page, "one was looked up");
+        assert_eq!(
+            said.question(&path(3)),
+            Question::Folder,
+            "one was looked up"
+        );
         assert_eq!(said.question(&path(3)), Question::Plain, "and counted once");
     }
 
@@ -366,11 +380,12 @@ mod tests {
     fn absent_names_are_answered_by_one_listing_of_a_small_folder() {
         let mut said = SaidNames::new(TTL);
         let asks = |said: &mut SaidNames, name: &str| said.question(&Path::new("d").join(name));
+        let (seen, long_ago) = (Instant::now(), Instant::now() - 2 * TTL);
+        said.credit = 0;
         assert_eq!(asks(&mut said, "a"), Question::Plain);
-        said.missed(Path::new("d"));
+        said.listed(Path::new("d")).missed = Some(seen);
         assert_eq!(asks(&mut said, "b"), Question::Folder);
-        let seen = Instant::now();
-        said.missed(Path::new("d")).listed = Some(seen);
+        said.listed(Path::new("d")).listed = Some(seen);
         let mut names = FolderNames::default();
         assert!(names.push("there".as_ref(), Kind::File, Some(&meta(1))));
         let (folder, names) = (Path::new("d").into(), Arc::new(names));
@@ -379,31 +394,36 @@ mod tests {
             names,
             seen,
         }));
+        let there = Path::new("d/there");
         assert_eq!(asks(&mut said, "there"), Question::None(meta(1), seen));
+        let place = |said: &SaidNames, version| {
+            let place = said.place(there, &meta(version));
+            place.map(|(_, place)| place)
+        };
+        assert_eq!((place(&said, 1), place(&said, 2)), (Some(0), None));
         assert_eq!(asks(&mut said, "a"), Question::Absent);
+        assert_eq!(said.credit, 2, "two requests were saved");
         said.keep("d/new".into(), Some(meta(2)), Instant::now(), false);
         assert!(matches!(asks(&mut said, "new"), Question::None(..)));
-        said.doubt(Path::new("d/there"));
+        said.doubt(there);
         assert_eq!(asks(&mut said, "there"), Question::Folder, "doubtful");
-        let long_ago = Instant::now() - 2 * TTL;
-        said.missed(Path::new("d")).listed = Some(long_ago);
-        assert_eq!(asks(&mut said, "a"), Question::Folder, "the listing is old");
-        said.missed(Path::new("d")).latest = long_ago;
-        assert_eq!(
-            asks(&mut said, "a"),
-            Question::Page,
-            "names are rarely absent"
-        );
-        said.missed(Path::new("d")).latest = Instant::now();
-        said.missed(Path::new("d")).is_large = true;
-        assert_ne!(asks(&mut said, "a"), Question::Folder, "a large folder");
+        said.credit = 0;
+        said.listed(Path::new("d")).listed = Some(long_ago);
+        assert_eq!(asks(&mut said, "a"), Question::Folder, "an old listing");
+        said.listed(Path::new("d")).is_large = true;
+        assert_eq!(asks(&mut said, "a"), Question::Plain, "a large folder");
+        said.credit = 1;
+        assert_eq!(asks(&mut said, "a"), Question::Page, "a large folder");
+        said.listed(Path::new("d")).is_large = false;
+        said.listed(Path::new("d")).missed = Some(long_ago);
+        assert_eq!(asks(&mut said, "a"), Question::Plain, "rarely absent");
+        said.listed(Path::new("d")).missed = Some(Instant::now());
         said.ttl = Duration::ZERO;
-        said.missed(Path::new("d")).is_large = false;
-        assert_ne!(asks(&mut said, "a"), Question::Folder, "nothing is trusted");
-        for n in 0..=MAX_MISSED {
-            said.missed(Path::new(&n.to_string()));
+        assert_eq!(asks(&mut said, "a"), Question::Plain, "nothing is trusted");
+        for n in 0..=MAX_LISTED {
+            said.listed(Path::new(&n.to_string()));
         }
-        assert!(said.missed_in.len() <= MAX_MISSED);
+        assert!(said.listed.len() <= MAX_LISTED);
     }
 
     #[test]
@@ -439,7 +459,7 @@ mod tests {
         said.doubt(path);
         assert_eq!(
             (said.says(path, &meta(2)), said.question(path)),
-            (None, Question::Page)
+            (None, Question::Folder)
         );
         said.list(&listing(4, Instant::now()));
         assert_eq!(
@@ -447,7 +467,7 @@ mod tests {
             Question::None(meta(4), said.folders[Path::new("d")].seen)
         );
         said.ttl = Duration::ZERO;
-        assert_eq!(said.question(path), Question::Page, "it was known");
+        assert_eq!(said.question(path), Question::Folder, "it was known");
     }
 
     #[test]
@@ -483,7 +503,7 @@ mod tests {
     fn folders_that_are_read_in_turn_are_remembered() {
         let mut said = SaidNames::new(TTL);
         let asks = |said: &mut SaidNames, folder: &str| {
-            said.question(&Path::new(folder).join("x")) == Question::Page
+            said.question(&Path::new(folder).join("x")) == Question::Folder
         };
         let turns: Vec<bool> = ["a", "b", "a", "b"]
             .iter()
