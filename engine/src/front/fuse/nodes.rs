@@ -122,15 +122,6 @@ fn number_of(path: &Path, meta: &Meta) -> u64 {
     (u64::from_le_bytes(number) >> 1).max(ROOT + 1)
 }
 
-/// Values that the caller must drop after it has released the lock.
-#[derive(Default)]
-#[must_use]
-pub struct UnusedNodes {
-    _base: Option<Arc<Reader>>,
-    _listed: Option<Arc<ListedFile>>,
-    _place: Option<Arc<FolderListing>>,
-}
-
 pub struct Nodes {
     /// A B-tree, because a hash table is up to half empty, and exists twice while it grows.
     told: BTreeMap<u64, Told>,
@@ -143,6 +134,8 @@ pub struct Nodes {
     listed: VecDeque<u64>,
     /// Numbers that were planned, oldest first; some were opened since.
     planned: VecDeque<u64>,
+    /// Readers and listings that are no longer used, until the lock is released: dropping one may take long.
+    unused: Vec<Arc<dyn Send + Sync>>,
 }
 
 impl Nodes {
@@ -156,6 +149,19 @@ impl Nodes {
             most_idle,
             listed: VecDeque::new(),
             planned: VecDeque::new(),
+            unused: Vec::new(),
+        }
+    }
+
+    /// Values to be dropped once the lock is released.
+    pub fn take_unused(&mut self) -> Vec<Arc<dyn Send + Sync>> {
+        std::mem::take(&mut self.unused)
+    }
+
+    /// Drops a value once the lock is released.
+    fn drop_later(&mut self, unused: Option<Arc<impl Send + Sync + 'static>>) {
+        if let Some(unused) = unused {
+            self.unused.push(unused);
         }
     }
 
@@ -263,19 +269,16 @@ impl Nodes {
         Ok(number)
     }
 
-    /// Removes a reader that failed because its file now has another version. Returns values that the caller must drop without the lock.
-    pub fn failed(&mut self, number: u64, failed: &Weak<Reader>) -> UnusedNodes {
+    /// Removes a reader that failed because its file now has another version.
+    pub fn failed(&mut self, number: u64, failed: &Weak<Reader>) {
         let is_failed = |base: &mut Arc<Reader>| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr());
-        let base = self.node(number);
-        UnusedNodes {
-            _base: base.and_then(|node| node.base.take_if(is_failed)),
-            ..UnusedNodes::default()
-        }
+        let node = self.node(number);
+        let base = node.and_then(|node| node.base.take_if(is_failed));
+        self.drop_later(base);
     }
 
-    /// Subtracts `times` from the lookup count of an inode number, as the kernel has requested (FORGET). Returns values that the caller
-    /// must drop without the lock.
-    pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
+    /// Subtracts `times` from the lookup count of an inode number, as the kernel has requested (FORGET).
+    pub fn forget(&mut self, number: u64, times: u64) {
         let is_gone = match self.told.get_mut(&number) {
             Some(Told::Place { times: told, .. }) => {
                 *told = u32::try_from(u64::from(*told).saturating_sub(times)).unwrap_or(0);
@@ -288,36 +291,30 @@ impl Nodes {
             None => false,
         };
         if !is_gone {
-            return UnusedNodes::default();
+            return;
         }
         self.bytes.shrink(TOLD_BYTES);
         match self.told.remove(&number) {
             Some(Told::Node(node)) => {
                 self.bytes.shrink(node.bytes());
                 self.idle.retain(|&n| n != number);
-                UnusedNodes {
-                    _base: node.base,
-                    _listed: node.listed,
-                    _place: node.place.map(|(listing, _)| listing),
-                }
+                self.drop_later(node.base);
+                self.drop_later(node.listed);
+                self.drop_later(node.place.map(|(listing, _)| listing));
             }
-            Some(Told::Place { listing, .. }) => UnusedNodes {
-                _place: Some(listing),
-                ..UnusedNodes::default()
-            },
-            None => UnusedNodes::default(),
+            Some(Told::Place { listing, .. }) => self.drop_later(Some(listing)),
+            None => {}
         }
     }
 
     // ---- the order of files ----
 
     /// Records that the caller will open `number` after `before`. The caller has already counted a lookup of `number`. If more than
-    /// `most` files are planned, the file that was planned first is no longer planned. Returns values that the caller must drop without
-    /// the lock.
-    pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> UnusedNodes {
+    /// `most` files are planned, the file that was planned first is no longer planned.
+    pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) {
         self.known(number);
         let Some(node) = self.node(number) else {
-            return UnusedNodes::default();
+            return;
         };
         if std::mem::replace(&mut node.planned, true) {
             // It was counted already, and now has a new position.
@@ -328,21 +325,12 @@ impl Nodes {
         if let Some(node) = before.and_then(|before| self.node(before)) {
             node.next = Some(number);
         }
-        let oldest = if self.planned.len() > most {
-            self.planned.pop_front()
-        } else {
-            None
-        };
-        oldest.map_or_else(UnusedNodes::default, |oldest| self.unplan(oldest))
-    }
-
-    /// Removes a number from the caller's order. Returns values that the caller must drop without the lock.
-    fn unplan(&mut self, number: u64) -> UnusedNodes {
-        let node = self.node(number);
-        if node.is_some_and(|node| std::mem::take(&mut node.planned)) {
-            self.forget(number, 1)
-        } else {
-            UnusedNodes::default()
+        if self.planned.len() > most
+            && let Some(oldest) = self.planned.pop_front()
+            && let Some(node) = self.node(oldest)
+            && std::mem::take(&mut node.planned)
+        {
+            self.forget(oldest, 1);
         }
     }
 
@@ -361,41 +349,28 @@ impl Nodes {
         Some((next, self.known(next)?))
     }
 
-    /// Records that the file of an inode number, which is not open yet, has been announced to the engine. Returns values that the caller
-    /// must drop without the lock: the first announced file if more than `most` are announced, or `file` if it was opened or removed
-    /// meanwhile.
-    pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
+    /// Records that the file of an inode number, which is not open yet, has been announced to the engine. If more than `most` are
+    /// announced, the first is no longer.
+    pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) {
         match self.node(number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
-            _ => {
-                return UnusedNodes {
-                    _listed: Some(file),
-                    ..UnusedNodes::default()
-                };
-            }
+            // It was opened or removed meanwhile.
+            _ => return self.drop_later(Some(file)),
         }
         self.listed.push_back(number);
-        let oldest = if self.listed.len() > most {
-            self.listed.pop_front()
-        } else {
-            None
-        };
-        let oldest = oldest.and_then(|oldest| self.node(oldest));
-        UnusedNodes {
-            _listed: oldest.and_then(|node| node.listed.take()),
-            ..UnusedNodes::default()
+        if self.listed.len() > most
+            && let Some(oldest) = self.listed.pop_front()
+        {
+            let listed = self.node(oldest).and_then(|node| node.listed.take());
+            self.drop_later(listed);
         }
     }
 
     // ---- open files ----
 
     /// Opens a handle on the file's stored reader, or on `base` if no reader is stored yet. The file is no longer announced to the
-    /// engine. Returns the reader, and values that the caller must drop without the lock.
-    pub fn opened(
-        &mut self,
-        number: u64,
-        base: &Arc<Reader>,
-    ) -> Option<(Arc<Reader>, UnusedNodes)> {
+    /// engine. Returns the reader.
+    pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<Arc<Reader>> {
         self.idle.retain(|&n| n != number);
         let node = self.node(number)?;
         node.opens += 1;
@@ -403,19 +378,17 @@ impl Nodes {
         if std::mem::take(&mut node.planned) {
             node.told = node.told.saturating_sub(1);
         }
-        let unused = UnusedNodes {
-            _listed: node.listed.take(),
-            ..UnusedNodes::default()
-        };
-        let base = node.base.get_or_insert_with(|| Arc::clone(base));
-        Some((Arc::clone(base), unused))
+        let listed = node.listed.take();
+        let base = Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base)));
+        self.drop_later(listed);
+        Some(base)
     }
 
-    /// Closes a handle. If the kernel has forgotten the number meanwhile, returns the state of the number. Otherwise, if too many closed
-    /// files are kept, returns the file that has been closed for longest. The caller must drop the returned value without the lock.
-    pub fn released(&mut self, number: u64) -> UnusedNodes {
+    /// Closes a handle. If the kernel has forgotten the number meanwhile, the number is removed. Otherwise, if too many closed files are
+    /// kept, the pages of the file that has been closed for longest are no longer kept.
+    pub fn released(&mut self, number: u64) {
         let Some(node) = self.node(number) else {
-            return UnusedNodes::default();
+            return;
         };
         node.opens = node.opens.saturating_sub(1);
         match (node.opens, node.told) {
@@ -423,43 +396,28 @@ impl Nodes {
             (0, _) => self.idle.push_back(number),
             _ => {}
         }
-        let oldest = if self.idle.len() > self.most_idle {
-            self.idle.pop_front()
-        } else {
-            None
-        };
-        let oldest = oldest.and_then(|oldest| self.node(oldest));
-        UnusedNodes {
-            _base: oldest.and_then(|node| node.base.take()),
-            ..UnusedNodes::default()
+        self.drop_idle(self.most_idle);
+    }
+
+    /// Frees the pages and file descriptors of closed files, the oldest first, until at most `most` are kept.
+    pub fn drop_idle(&mut self, most: usize) {
+        while self.idle.len() > most
+            && let Some(oldest) = self.idle.pop_front()
+        {
+            let base = self.node(oldest).and_then(|node| node.base.take());
+            self.drop_later(base);
         }
     }
 
-    /// Frees the pages and file descriptors of all closed files. Returns their readers, which the caller must drop.
-    #[must_use]
-    pub fn drop_idle(&mut self) -> Vec<Arc<Reader>> {
-        let idle = std::mem::take(&mut self.idle);
-        idle.into_iter()
-            .filter_map(|number| self.node(number)?.base.take())
-            .collect()
-    }
-
-    /// Handles an inode number whose file, when opened, had another version than the number. Returns values that the caller must drop
-    /// without the lock.
-    pub fn outdated(&mut self, number: u64) -> UnusedNodes {
+    /// Handles an inode number whose file, when opened, had another version than the number.
+    pub fn outdated(&mut self, number: u64) {
         let Some(node) = self.node(number) else {
-            return UnusedNodes::default();
+            return;
         };
-        let base = if node.opens == 0 {
-            node.base.take()
-        } else {
-            None
-        };
-        UnusedNodes {
-            _base: base,
-            _listed: node.listed.take(),
-            _place: None,
-        }
+        let (opens, listed) = (node.opens, node.listed.take());
+        let base = node.base.take_if(|_| opens == 0);
+        self.drop_later(base);
+        self.drop_later(listed);
     }
 }
 
@@ -563,18 +521,18 @@ mod tests {
         let file = meta(Kind::File, 1);
         let a = told(&mut nodes, "a", file.clone());
         told(&mut nodes, "a", file.clone());
-        let _ = nodes.forget(a, 1);
+        nodes.forget(a, 1);
         assert!(has(&mut nodes, a));
-        let _ = nodes.forget(a, 1);
+        nodes.forget(a, 1);
         assert!(!has(&mut nodes, a) && nodes.bytes.bytes() == 0);
-        let _ = nodes.forget(ROOT, 9);
+        nodes.forget(ROOT, 9);
         assert!(has(&mut nodes, ROOT));
         // The kernel may forget a file before its last handle is closed here.
         let a = told(&mut nodes, "a", file);
         drop(nodes.opened(a, &reader()).expect("known"));
-        let _ = nodes.forget(a, 1);
+        nodes.forget(a, 1);
         assert!(has(&mut nodes, a));
-        let _ = nodes.released(a);
+        nodes.released(a);
         assert!(!has(&mut nodes, a) && nodes.bytes.bytes() == 0);
     }
 
@@ -632,13 +590,14 @@ mod tests {
             (again[0], 1),
         ] {
             assert!(has(&mut nodes, number) && Arc::strong_count(&new) > 1);
-            drop(nodes.forget(number, times));
+            nodes.forget(number, times);
+            nodes.take_unused();
         }
         assert_eq!(
             (Arc::strong_count(&old), has(&mut nodes, again[0])),
             (1, false)
         );
-        drop(nodes.forget(again[2], 1));
+        nodes.forget(again[2], 1);
         assert_eq!(
             next(&mut nodes, again[1]),
             None,
@@ -654,7 +613,8 @@ mod tests {
         let [a, c, b] = enter_all(&mut nodes, &listing(&[("a", 1), ("c", 1), ("b", 1)]))
             .try_into()
             .expect("three");
-        let (_, _) = (nodes.plan(None, a, 2), nodes.plan(Some(a), b, 2));
+        nodes.plan(None, a, 2);
+        nodes.plan(Some(a), b, 2);
         assert_eq!(
             nodes.next(a).map(|(next, _)| next),
             Some(b),
@@ -662,18 +622,18 @@ mod tests {
         );
         // The kernel looks it up and forgets it; planned again, it is counted only once.
         enter(&mut nodes, "d/b");
-        let _ = nodes.forget(b, 1);
+        nodes.forget(b, 1);
         enter(&mut nodes, "d/b");
-        let _ = nodes.plan(None, b, 2);
+        nodes.plan(None, b, 2);
         assert!(has(&mut nodes, b));
         drop(nodes.opened(b, &reader()).expect("known"));
-        drop(nodes.released(b));
-        let _ = nodes.forget(b, 1);
+        nodes.released(b);
+        nodes.forget(b, 1);
         assert!(
             has(&mut nodes, a) && !has(&mut nodes, b),
             "opened, it is the kernel's alone"
         );
-        let _ = nodes.plan(None, c, 1);
+        nodes.plan(None, c, 1);
         assert!(
             !has(&mut nodes, a) && has(&mut nodes, c),
             "the oldest is not planned any more"
@@ -694,8 +654,9 @@ mod tests {
             numbers.iter().filter(is_kept).count()
         };
         assert_eq!(kept(&mut nodes), 4, "open ones are not counted");
-        numbers.iter().for_each(|&n| drop(nodes.released(n)));
+        numbers.iter().for_each(|&n| nodes.released(n));
         assert_eq!(kept(&mut nodes), 2);
-        assert_eq!((nodes.drop_idle().len(), kept(&mut nodes)), (2, 0));
+        nodes.drop_idle(0);
+        assert_eq!((nodes.take_unused().len(), kept(&mut nodes)), (4, 0));
     }
 }

@@ -199,7 +199,7 @@ impl View {
         path: PathBuf,
         enter: impl Fn(&mut Nodes, PathBuf) -> Result<u64, PathBuf>,
     ) -> Result<u64, KernelErrno> {
-        let enter = |path| enter(&mut self.nodes(), path);
+        let enter = |path| self.change(|nodes| enter(nodes, path));
         let entered = enter(path).or_else(|path| {
             self.said().forget_all();
             enter(path)
@@ -208,9 +208,7 @@ impl View {
     }
 
     pub fn forget(&self, number: u64, times: u64) {
-        // Bound to a variable, so that it is dropped after the lock is released.
-        let gone = self.nodes().forget(number, times);
-        drop(gone);
+        self.change(|nodes| nodes.forget(number, times));
     }
 
     /// The attributes of an inode number. The attributes of a file are those of the version to which the inode number belongs, even if
@@ -296,11 +294,8 @@ impl View {
         if !is_same {
             return Err(self.outdated(number, &path));
         }
-        let (used, unlisted) = self
-            .nodes()
-            .opened(number, &base)
-            .ok_or(Errno::STALE.raw_os_error())?;
-        drop(unlisted);
+        let used = self.change(|nodes| nodes.opened(number, &base));
+        let used = used.ok_or(Errno::STALE.raw_os_error())?;
         self.list_behind(number, &used);
         let handle = used.try_clone().map_err(|e| e.errno()).and_then(|reader| {
             self.opened.fetch_add(1, Ordering::Relaxed);
@@ -323,16 +318,14 @@ impl View {
         }
         let stays = is_exact || is_kept || !was_opened;
         handle.map(|fh| (fh, stays)).map_err(|errno| {
-            let gone = self.nodes().released(number);
-            drop(gone);
+            self.change(|nodes| nodes.released(number));
             self.refuse(errno)
         })
     }
 
     /// Handles a number whose version is no longer at its path: the kernel will look the path up again.
     fn outdated(&self, number: u64, path: &Path) -> KernelErrno {
-        let gone = self.nodes().outdated(number);
-        drop(gone);
+        self.change(|nodes| nodes.outdated(number));
         self.doubt(path);
         Errno::STALE.raw_os_error()
     }
@@ -368,8 +361,7 @@ impl View {
         let (source, meta) = match open() {
             // Closed files are kept only for their pages; they must not prevent an open.
             Err(error) if too_many.contains(&error.errno()) => {
-                let idle = self.nodes().drop_idle();
-                drop(idle);
+                self.change(|nodes| nodes.drop_idle(0));
                 open()
             }
             other => other,
@@ -392,8 +384,7 @@ impl View {
         if let Some(observer) = &self.observer {
             observer.closed(fh);
         }
-        let gone = self.nodes().released(handle.number);
-        drop((gone, handle));
+        self.change(|nodes| nodes.released(handle.number));
     }
 
     /// A local file that contains all bytes of the file of this handle, if there is one.
@@ -499,8 +490,7 @@ impl View {
         send: impl FnOnce(Result<&[u8], KernelErrno>),
     ) {
         if errno == Errno::STALE.raw_os_error() {
-            let gone = self.nodes().failed(handle.number, &handle.base);
-            drop(gone);
+            self.change(|nodes| nodes.failed(handle.number, &handle.base));
         }
         if let Ok(path) = self.path_of(handle.number) {
             self.doubt(&path);
@@ -569,6 +559,15 @@ impl View {
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
         lock(&self.nodes)
+    }
+
+    /// Changes the table of inode numbers. What it no longer uses is dropped after the lock is released.
+    fn change<T>(&self, change: impl FnOnce(&mut Nodes) -> T) -> T {
+        let mut nodes = self.nodes();
+        let (done, unused) = (change(&mut nodes), nodes.take_unused());
+        drop(nodes);
+        drop(unused);
+        done
     }
 
     fn handles(&self) -> MutexGuard<'_, Handles> {

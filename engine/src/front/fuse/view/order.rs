@@ -61,8 +61,7 @@ impl View {
                 return;
             };
             after = file.position();
-            let unused = self.nodes().list(number, Arc::new(file), MAX_LISTED);
-            drop(unused);
+            self.change(|nodes| nodes.list(number, Arc::new(file), MAX_LISTED));
         }
     }
 
@@ -175,8 +174,7 @@ impl FileOrder {
                     view.forget(number, 1);
                     return Ok(false);
                 }
-                let displaced = view.nodes().plan(self.last, number, MAX_PLANNED);
-                drop(displaced);
+                view.change(|nodes| nodes.plan(self.last, number, MAX_PLANNED));
                 (self.last, self.files) = (Some(number), self.files + 1);
             }
             None => self.unknown += 1,
