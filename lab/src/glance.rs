@@ -9,8 +9,8 @@
 //! idle may answer the first reads faster than it can sustain. Example: a 200 MB/s link with 20 MB of burst credit delivers 490 MB/s over
 //! 33 MiB, but 205 MB/s over the last two thirds of 96 MiB. The reads bypass the page cache.
 
-use crate::probe::grid::Task;
-use crate::probe::{Live, Pattern, Stop, rate};
+use crate::station::grid::Task;
+use crate::station::{Live, Pattern, Stop, rate};
 use foreread::source::Source;
 use foreread_os::failure::Failure;
 use foreread_sim::stats::percentile_ns;

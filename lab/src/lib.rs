@@ -19,5 +19,6 @@ pub mod live;
 pub mod probe;
 pub mod replay;
 pub mod report;
+mod station;
 pub mod tune;
 pub mod verdict;

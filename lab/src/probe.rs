@@ -12,20 +12,14 @@
 //! Schema `foreread.probe/1`. Undefined values are null. MB is 10^6 bytes.
 
 mod fit;
-pub mod grid;
-mod live;
 mod measure;
 mod run;
-mod station;
 pub mod verify;
-mod virt;
 
 pub use fit::Fit;
-pub use live::{FileTimes, small_files, today};
-pub(crate) use live::{Live, Stop, rate};
 pub use run::{ProbeOptions, ProbeOutcome, probe};
-pub use station::MIN_BYTES;
 
+pub use crate::station::{FileTimes, MIN_BYTES, Pattern, Spread, small_files, today};
 use crate::verdict::{Step, Verdict};
 use foreread_report::block::{self, Block};
 use foreread_report::number::{or_dash, percent, size, three};
@@ -38,15 +32,6 @@ pub const SCHEMA: &str = "foreread.probe/1";
 const MAX_WIDTH: usize = 80;
 /// If the median error of a model is larger than this limit, the model is too inexact to rank policies.
 pub const DOUBTFUL: f64 = 0.25;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Each read begins where the one before it ended.
-    Sequential,
-    /// Each read begins at a multiple of its size, drawn evenly from the span.
-    Random,
-}
 
 /// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,47 +95,6 @@ pub struct Point {
     pub model_mb_s: f64,
     /// `model_mb_s` / median throughput - 1.
     pub error: f64,
-}
-
-/// The median and quartiles of a figure that was measured several times.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    pub median: f64,
-    /// First quartile; the smallest value if there are fewer than four.
-    pub low: f64,
-    /// Third quartile; the largest value if there are fewer than four.
-    pub high: f64,
-}
-
-impl Spread {
-    pub(crate) const ZERO: Spread = Spread {
-        median: 0.0,
-        low: 0.0,
-        high: 0.0,
-    };
-
-    /// Computes the median and quartiles of these values. Returns `None` if there are no values, or if a value is not finite.
-    #[must_use]
-    pub fn of(values: &[f64]) -> Option<Spread> {
-        if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
-            return None;
-        }
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let n = sorted.len();
-        let edge = if n < 4 { 0 } else { n / 4 };
-        Some(Spread {
-            median: f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
-            low: sorted[edge],
-            high: sorted[n - 1 - edge],
-        })
-    }
-
-    /// Returns the interquartile range divided by the median.
-    #[must_use]
-    pub fn relative(&self) -> Option<f64> {
-        foreread_sim::stats::ratio(self.high - self.low, self.median)
-    }
 }
 
 /// Formats the result of the probe as text, which ends with a newline.

@@ -159,8 +159,9 @@ fn rate(ns_per_kib: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Pattern, Spread, grid};
+    use super::super::{Pattern, Spread};
     use super::*;
+    use crate::station::grid;
 
     /// 3.3 ms and 0.7 us a KiB, 12 at once over 200 MB/s.
     fn points(faster: impl Fn(grid::Task) -> f64) -> Vec<Point> {

@@ -10,10 +10,9 @@
 //!
 //! Every figure is computed from several slices, unless there was time for only one round.
 
-use super::grid::{self, Task};
-use super::live::Watch;
-use super::station::{MIN_BYTES, Slice, Station, too_small};
 use super::{Pattern, Point, Spread};
+use crate::station::grid::{self, Task};
+use crate::station::{MIN_BYTES, Slice, Station, Watch, too_small};
 use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::rng::Rng;

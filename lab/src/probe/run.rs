@@ -1,10 +1,9 @@
 //! Runs a whole probe: measures, fits a model, and advises.
 
 use super::measure::{LASTS, MeasuredPoints, measure};
-use super::station::{About, Station, cached};
-use super::virt::OnModel;
-use super::{Fit, Pattern, Point, Probe, SCHEMA, Spread, live};
+use super::{Fit, Pattern, Point, Probe, SCHEMA, Spread};
 use crate::compare::CompareOn;
+use crate::station::{About, Live, OnModel, Station, cached, today};
 use crate::verdict::disk::DiskLook;
 use crate::verdict::{Confidence, Standing, Verdict, to_set};
 use foreread_os::failure::Failure;
@@ -50,7 +49,7 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     let most = asked.size_bytes.unwrap_or(u64::MAX);
     let on = &asked.source;
     let mut station: Box<dyn Station> = if let Some(path) = on.path() {
-        Box::new(live::Live::open(path, most)?)
+        Box::new(Live::open(path, most)?)
     } else if let Some(preset) = on.preset().filter(|_| on.is_simulated()) {
         Box::new(OnModel::new(preset, most))
     } else {
@@ -109,7 +108,7 @@ fn found(
         point.model_mb_s = fit.mb_per_s(point.request_bytes, point.depth);
         point.error = fit.error(point);
     }
-    let date = (!station.is_virtual()).then(live::today);
+    let date = (!station.is_virtual()).then(today);
     let noise = noise(&points);
     let mut notes = about.notes.clone();
     notes.extend(notes_of(&points, noise, left_out));

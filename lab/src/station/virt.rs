@@ -2,9 +2,8 @@
 //!
 //! The load is a closed loop: `depth` commands are in flight, and the next command starts when one ends. The wall clock is never used.
 
-use super::Spread;
 use super::grid::{Offsets, Task};
-use super::station::{About, Slice, Station};
+use super::{About, Slice, Spread, Station};
 use foreread_os::failure::Failure;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::device::{Command, Device};
@@ -20,13 +19,13 @@ const COUNTED_LONG: u64 = 24;
 const LONG_BYTES: u64 = 1 << 20;
 
 /// A model, of which the first `span` bytes are read.
-pub(super) struct OnModel {
+pub(crate) struct OnModel {
     preset: &'static Preset,
     span: u64,
 }
 
 impl OnModel {
-    pub(super) fn new(preset: &'static Preset, most: u64) -> OnModel {
+    pub(crate) fn new(preset: &'static Preset, most: u64) -> OnModel {
         let span = preset.capacity_bytes.min(most);
         OnModel { preset, span }
     }
@@ -89,7 +88,7 @@ impl Loop {
 }
 
 /// One slice of a point on a fresh device of `preset` with the seed `seed`.
-pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice {
+pub(crate) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice {
     let offsets = Offsets::new(task, span, seed);
     let mut work = Loop {
         device: preset.build(seed),

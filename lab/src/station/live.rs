@@ -3,9 +3,8 @@
 //! Reads go through the engine's [`Source`], as the engine's own reads do, and each read in flight has its own thread. The buffers are
 //! aligned, so that no read is split or copied, and their memory is faulted in before the measurement. Nothing is written to the source.
 
-use super::Spread;
 use super::grid::{Offsets, Task};
-use super::station::{About, Slice, Station, cached, too_small};
+use super::{About, Slice, Spread, Station, cached, too_small};
 use foreread::source::{FileSource, Source, default_readahead_bytes};
 use foreread::{Options, Reader};
 use foreread_os::failure::{Failure, FailureKind};
@@ -301,14 +300,14 @@ fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), Failu
 }
 
 /// Measures the time since it was created.
-pub(super) struct Watch(Instant);
+pub(crate) struct Watch(Instant);
 
 impl Watch {
-    pub(super) fn start() -> Watch {
+    pub(crate) fn start() -> Watch {
         Watch(Instant::now())
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.0.elapsed().as_secs_f64()
     }
 }

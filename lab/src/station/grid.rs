@@ -79,7 +79,7 @@ pub fn tasks(span: u64) -> Vec<Task> {
 }
 
 /// The offsets of the reads of one point, one after the other.
-pub(super) struct Offsets {
+pub(crate) struct Offsets {
     pub task: Task,
     slots: u64,
     next: u64,
@@ -89,7 +89,7 @@ pub(super) struct Offsets {
 impl Offsets {
     /// Reads of `task` in a span that has room for at least one. Sequential reads start at an offset drawn from
     /// `seed`.
-    pub(super) fn new(task: Task, span: u64, seed: u64) -> Offsets {
+    pub(crate) fn new(task: Task, span: u64, seed: u64) -> Offsets {
         let slots = (span / task.bytes).max(1);
         let mut rng = Rng::new(seed);
         Offsets {
@@ -100,7 +100,7 @@ impl Offsets {
         }
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         let slot = match self.task.pattern {
             Pattern::Sequential => self.next,
             Pattern::Random => self.rng.below(self.slots),
