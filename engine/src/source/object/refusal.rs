@@ -8,6 +8,10 @@
 //!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
+mod meaning;
+
+use meaning::{Meaning, letters};
+
 use crate::source::{
     Cause, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
 };
@@ -241,66 +245,6 @@ pub fn message_beside(code: &str, message: &str) -> String {
         .chars()
         .take(MAX_MESSAGE)
         .collect()
-}
-
-/// The letters of a text in lower case, for words that servers write in several ways.
-fn letters(text: &str) -> String {
-    let letters = text.chars().filter(char::is_ascii_alphabetic);
-    letters.map(|letter| letter.to_ascii_lowercase()).collect()
-}
-
-/// Known refusals, recognised by the servers' messages.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Meaning {
-    /// The decryption key must be sent with each request: SSE-C, and the equivalents of Google and Azure.
-    RequestKey,
-    /// The caller may not use the decryption key, or the key is disabled.
-    ServiceKey,
-    /// The bucket must be in the host name.
-    VirtualHost,
-}
-
-/// Letters of codes and messages, and their meaning. Source: error responses of S3, Google Cloud Storage and Azure Blob
-/// Storage; of OSS, COS, OBS and TOS.
-const MEANINGS: [(&str, Meaning); 12] = [
-    ("serversideencryption", Meaning::RequestKey),
-    ("customerencryptionkey", Meaning::RequestKey),
-    ("customerspecifiedencryption", Meaning::RequestKey),
-    ("customerprovidedkey", Meaning::RequestKey),
-    ("kmsdecrypt", Meaning::ServiceKey),
-    ("kmskey", Meaning::ServiceKey),
-    ("awskms", Meaning::ServiceKey),
-    ("keyvault", Meaning::ServiceKey),
-    ("virtualhost", Meaning::VirtualHost),
-    ("virtualstyle", Meaning::VirtualHost),
-    ("leveldomain", Meaning::VirtualHost),
-    ("pathstyle", Meaning::VirtualHost),
-];
-
-impl Meaning {
-    fn of(code: &str, message: &str) -> Option<Meaning> {
-        // KMS.DisabledException
-        if code.starts_with("KMS.") {
-            return Some(Meaning::ServiceKey);
-        }
-        let text = letters(code) + " " + &letters(message);
-        let found = MEANINGS.iter().find(|(words, _)| text.contains(words));
-        found.map(|(_, meaning)| *meaning)
-    }
-
-    fn remedy(self) -> &'static str {
-        match self {
-            Meaning::RequestKey => {
-                "copy the object so that the store manages its key (SSE-S3, SSE-KMS): foreread does not support keys sent by the client (SSE-C)"
-            }
-            Meaning::ServiceKey => {
-                "allow these credentials to decrypt with the object's key (kms:Decrypt), and check that the key is enabled"
-            }
-            Meaning::VirtualHost => {
-                "set AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true: this server expects the bucket as part of the host name"
-            }
-        }
-    }
 }
 
 /// Whether the host name of the server cannot be resolved.
