@@ -240,7 +240,8 @@ impl Writer {
             return None;
         }
         state.bytes += held;
-        let is_aligned = self.is_direct(version, state.jobs.len());
+        let waiting = state.jobs.iter().map(Job::held_bytes).sum();
+        let is_aligned = self.is_direct(version, waiting);
         let is_long = most > CLAIM_BYTES / 2;
         let capacity = if is_long { SPARE_BYTES } else { held as usize };
         let fits = |spare: &Vec<u8>| spare.capacity() >= capacity;
@@ -252,9 +253,9 @@ impl Writer {
     }
 
     /// Returns true if a run of this version is written with direct I/O, past the page cache. Other processes that fetch the version
-    /// soon read the run from the page cache. If the disk does not keep up, the page cache takes more at once.
-    fn is_direct(&self, version: &CachedVersion, waiting: usize) -> bool {
-        let is_behind = waiting as u64 * CLAIM_BYTES > self.most_queued() / 2;
+    /// soon read the run from the page cache. If many bytes are `waiting` for the disk, the page cache takes more at once.
+    fn is_direct(&self, version: &CachedVersion, waiting: u64) -> bool {
+        let is_behind = waiting > self.most_queued() / 2;
         version.size > LARGE_BYTES && !is_behind && !version.is_shared.load(Ordering::Relaxed)
     }
 
@@ -523,7 +524,10 @@ mod tests {
         let (large, small) = (version(LARGE_BYTES + 1), version(LARGE_BYTES));
         assert!(writer.is_direct(&large, 0));
         assert!(!writer.is_direct(&small, 0));
-        assert!(!writer.is_direct(&large, 1000), "the disk is behind");
+        assert!(
+            !writer.is_direct(&large, 1000 * CLAIM_BYTES),
+            "the disk is behind"
+        );
         large.is_shared.store(true, Ordering::Relaxed);
         assert!(!writer.is_direct(&large, 0), "another process fetches it");
     }
