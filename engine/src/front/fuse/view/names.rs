@@ -11,7 +11,7 @@
 //! ```text
 //!   listing of a folder, trusted  ┐
 //!   answer about a name, newer    ┴─ has it ──► no request
-//!                                      └─ had it, but is too old ──► a page: the name and those after it
+//!                                      └─ had it, but is too old ──► a page
 //!                                      └─ never had it
 //!                                           ├─ all names were requested less than the TTL ago ──► absent, no request
 //!                                           ├─ a name of this folder was absent lately ──► a page
@@ -27,7 +27,7 @@
 //!   credit 0: only plain requests; every 64th adds 1
 //! ```
 //! Example: 1,000 objects of one folder, opened in random order within 5 s, need one look-up of a single name, the first, and one listing.
-//! `git log -p` of 120 commits looks up 2,500 names that do not exist in 21 folders: 42 requests instead of 5,000.
+//! `git log -p` of 120 commits looks for names that do not exist: it sends 120 requests, and sent 5,144 with two for each such name.
 
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
