@@ -170,19 +170,8 @@ impl View {
         }
         let path = self.path_of(parent)?.join(name);
         let (meta, seen) = self.look(&path)?;
-        // With its place in a listing, the files after it can be read ahead.
-        let place = match self.lists_versions {
-            true => self.said().place(&path, &meta),
-            false => None,
-        };
-        let number = match place {
-            Some((listing, place)) => self.enter_by(path, |nodes, path| {
-                nodes.enter_listed(&listing, place, path, &meta)
-            })?,
-            None => self.enter(path, &meta)?,
-        };
         Ok(LookedUpName {
-            number,
+            number: self.enter(path, &meta)?,
             meta,
             ttl: self.left(seen),
         })

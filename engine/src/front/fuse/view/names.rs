@@ -184,18 +184,6 @@ impl SaidNames {
         }
     }
 
-    /// A trusted listing that has this path, and the position of the path in it.
-    pub fn place(&self, path: &Path, meta: &Meta) -> Option<(Arc<FolderListing>, u32)> {
-        let listing = self.folders.get(path.parent()?)?;
-        let place = listing.names.find(path.file_name()?, usize::MAX)?;
-        let is_same = listing
-            .names
-            .meta(place)
-            .is_some_and(|listed| listed == *meta);
-        let is_trusted = is_same && listing.seen.elapsed() < self.ttl;
-        is_trusted.then_some((Arc::clone(listing), u32::try_from(place).ok()?))
-    }
-
     /// Whether to request a page that starts at this path: if names in the folder were requested recently and there is credit.
     fn is_worth_a_page(&mut self, path: &Path) -> bool {
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -396,11 +384,6 @@ mod tests {
         }));
         let there = Path::new("d/there");
         assert_eq!(asks(&mut said, "there"), Question::None(meta(1), seen));
-        let place = |said: &SaidNames, version| {
-            let place = said.place(there, &meta(version));
-            place.map(|(_, place)| place)
-        };
-        assert_eq!((place(&said, 1), place(&said, 2)), (Some(0), None));
         assert_eq!(asks(&mut said, "a"), Question::Absent);
         assert_eq!(said.credit, 2, "two requests were saved");
         said.keep("d/new".into(), Some(meta(2)), Instant::now(), false);
