@@ -157,31 +157,41 @@ impl SaidNames {
         let unasked = self.names.get_mut(path);
         let was_unasked = unasked.is_some_and(|name| std::mem::take(&mut name.is_unasked));
         let folder = path.parent().unwrap_or(Path::new(""));
-        let listed = self.listed.get(folder).and_then(|folder| folder.listed);
+        let requested = self.requested(folder);
         if let Some((meta, seen)) = self.believed(path) {
-            let is_earned = was_unasked || listed == Some(seen);
-            self.credit = (self.credit + u32::from(is_earned)).min(MAX_CREDIT);
+            self.earn(was_unasked || requested == Some(seen));
             return Question::None(meta, seen);
         }
-        let is_known = self.newest(path).is_some();
-        let is_late = |time: Option<Instant>| time.is_some_and(|time| time.elapsed() < self.ttl);
-        if !is_known && is_late(listed) {
-            self.credit = (self.credit + 1).min(MAX_CREDIT);
+        let (is_known, ttl) = (self.newest(path).is_some(), self.ttl);
+        let is_recent = |time: Option<Instant>| time.is_some_and(|time| time.elapsed() < ttl);
+        if !is_known && is_recent(requested) {
+            self.earn(true);
             self.listed(folder).missed = Some(Instant::now());
             return Question::Absent;
         }
         let known = self.listed.get(folder);
         let is_large = known.is_some_and(|folder| folder.is_large);
-        let missed = known.is_some_and(|folder| is_late(folder.missed));
-        if missed && !is_large || !was_unasked && is_known || self.is_worth_a_page(path) {
-            if is_large {
-                Question::Page
-            } else {
-                Question::Folder
-            }
-        } else {
-            Question::Plain
+        let has_missed = known.is_some_and(|folder| is_recent(folder.missed));
+        let is_page =
+            has_missed && !is_large || !was_unasked && is_known || self.is_worth_a_page(path);
+        match (is_page, is_large) {
+            (false, _) => Question::Plain,
+            (true, false) => Question::Folder,
+            (true, true) => Question::Page,
         }
+    }
+
+    /// When the newest listing of a folder was requested for look-ups. `None` if a program has listed the folder since: that listing may
+    /// come from the disk.
+    fn requested(&self, folder: &Path) -> Option<Instant> {
+        let listing = self.folders.get(folder)?;
+        let listed = self.listed.get(folder)?.listed;
+        listed.filter(|listed| *listed == listing.seen)
+    }
+
+    /// Adds one credit if a look-up needed no request because of a page.
+    fn earn(&mut self, is_earned: bool) {
+        self.credit = (self.credit + u32::from(is_earned)).min(MAX_CREDIT);
     }
 
     /// Whether to request a page that starts at this path: if names in the folder were requested recently and there is credit.
@@ -386,11 +396,25 @@ mod tests {
         assert_eq!(asks(&mut said, "there"), Question::None(meta(1), seen));
         assert_eq!(asks(&mut said, "a"), Question::Absent);
         assert_eq!(said.credit, 2, "two requests were saved");
+        let own = Arc::clone(&said.folders[Path::new("d")]);
+        let listing = |names, seen| {
+            let folder = Arc::clone(&own.folder);
+            Arc::new(FolderListing {
+                folder,
+                names,
+                seen,
+            })
+        };
+        said.list(&listing(Arc::default(), seen + Duration::from_nanos(1)));
+        let other = asks(&mut said, "a");
+        assert_eq!(other, Question::Folder, "a program has listed it");
+        said.list(&own);
         said.keep("d/new".into(), Some(meta(2)), Instant::now(), false);
         assert!(matches!(asks(&mut said, "new"), Question::None(..)));
         said.doubt(there);
         assert_eq!(asks(&mut said, "there"), Question::Folder, "doubtful");
         said.credit = 0;
+        said.list(&listing(Arc::clone(&own.names), long_ago));
         said.listed(Path::new("d")).listed = Some(long_ago);
         assert_eq!(asks(&mut said, "a"), Question::Folder, "an old listing");
         said.listed(Path::new("d")).is_large = true;
