@@ -116,6 +116,8 @@ struct WriteQueue {
 #[derive(Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
+    /// Bytes of `jobs`; `bytes` also has those that are being filled or written.
+    waiting: u64,
     bytes: u64,
     /// Buffers of earlier runs; none is longer than [`SPARE_BYTES`].
     spare: Vec<Vec<u8>>,
@@ -240,8 +242,7 @@ impl Writer {
             return None;
         }
         state.bytes += held;
-        let waiting = state.jobs.iter().map(Job::held_bytes).sum();
-        let is_aligned = self.is_direct(version, waiting);
+        let is_aligned = self.is_direct(version, state.waiting);
         let is_long = most > CLAIM_BYTES / 2;
         let capacity = if is_long { SPARE_BYTES } else { held as usize };
         let fits = |spare: &Vec<u8>| spare.capacity() >= capacity;
@@ -262,6 +263,7 @@ impl Writer {
     fn push(&self, job: Job) {
         let mut state = self.queue.hold();
         state.notes += usize::from(!matches!(job, Job::Write(_)));
+        state.waiting += job.held_bytes();
         state.jobs.push_back(job);
         let here = Some(std::process::id());
         if state.threads_of != here {
@@ -291,7 +293,7 @@ impl Writer {
             }
             state.notes = 0;
             let jobs = std::mem::take(&mut state.jobs);
-            state.bytes -= jobs.iter().map(Job::held_bytes).sum::<u64>();
+            state.bytes -= std::mem::take(&mut state.waiting);
             jobs
         };
         jobs.iter().for_each(|job| job.give_back(&*self.tier));
@@ -463,6 +465,7 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
             continue;
         };
         was_idle = false;
+        state.waiting -= job.held_bytes();
         state.working += 1;
         state.is_unsettled = true;
         drop(state);
