@@ -401,16 +401,7 @@ impl Machine {
         bytes: u64,
         (verdict, stall_ns): (Verdict, u64),
     ) {
-        self.count(Some(open), |stats| {
-            stats.demand_reads += 1;
-            stats.demand_bytes += bytes;
-            stats.stall_ns += stall_ns;
-            match verdict {
-                Verdict::Hit => stats.hits += 1,
-                Verdict::Late => stats.late_hits += 1,
-                Verdict::Miss => stats.misses += 1,
-            }
-        });
+        self.count(Some(open), |stats| verdict.count(stats, bytes, stall_ns));
         self.tell_watcher(|| Note::Served {
             read,
             open,

@@ -12,6 +12,7 @@
 
 use super::{Machine, Question};
 use crate::policy::{Pattern, Tuning, Why, Window};
+use crate::stats::Stats;
 use crate::units::{ByteRange, FileId, OpenId, PageRange, ReadId};
 use alloc::vec::Vec;
 
@@ -24,6 +25,20 @@ pub enum Verdict {
     Late,
     /// A page was neither present nor in flight.
     Miss,
+}
+
+impl Verdict {
+    /// Counts a read of `bytes` bytes that ended with this verdict, and waited for `stall_ns`.
+    pub fn count(self, stats: &mut Stats, bytes: u64, stall_ns: u64) {
+        stats.demand_reads += 1;
+        stats.demand_bytes += bytes;
+        stats.stall_ns += stall_ns;
+        match self {
+            Verdict::Hit => stats.hits += 1,
+            Verdict::Late => stats.late_hits += 1,
+            Verdict::Miss => stats.misses += 1,
+        }
+    }
 }
 
 /// The bytes of a read that were hits, late or missed, and the time that the read waited. The three numbers of bytes add up to the length

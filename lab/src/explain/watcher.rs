@@ -6,7 +6,7 @@
 
 use crate::compare::watched::Scene;
 use foreread_core::event::Event;
-use foreread_core::machine::{Note, Verdict};
+use foreread_core::machine::Note;
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, PageRange, PageSize};
@@ -225,15 +225,7 @@ impl Watcher {
             } => {
                 let file = self.of_open(open.0);
                 file.opens.insert(open.0);
-                let counts = &mut file.counts;
-                counts.demand_reads += 1;
-                counts.demand_bytes += bytes;
-                counts.stall_ns += stall_ns;
-                match verdict {
-                    Verdict::Hit => counts.hits += 1,
-                    Verdict::Late => counts.late_hits += 1,
-                    Verdict::Miss => counts.misses += 1,
-                }
+                verdict.count(&mut file.counts, bytes, stall_ns);
             }
         }
     }
