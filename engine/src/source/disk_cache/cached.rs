@@ -141,11 +141,10 @@ impl CachedSource {
         let mut is_first = true;
         while place.at < range.end && place.has_room() {
             let at = place.at;
-            let is_absent = version.is_absent.swap(false, Ordering::Relaxed);
-            let part = if is_absent || !shared.reads.is_on() {
-                Part::Store(range.end)
-            } else {
+            let part = if shared.reads.is_on() {
                 tier.next(version, &(at..range.end))
+            } else {
+                Part::Store(range.end)
             };
             let goes_on = match part {
                 Part::Here(..) if tier.passes_over(version, range.end - at) => {

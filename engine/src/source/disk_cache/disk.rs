@@ -470,11 +470,7 @@ impl Tier for DiskTier {
                 self.remove_wrong(version, files.as_ref().ok(), block);
                 None
             }
-            Err(fault) => {
-                let is_absent = fault == Fault::NoFile;
-                version.is_absent.store(is_absent, Ordering::Relaxed);
-                None
-            }
+            Err(_) => None,
         }
     }
 

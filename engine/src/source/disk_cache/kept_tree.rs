@@ -580,13 +580,13 @@ impl Tree for KeptTree {
 
     fn small_folder(&self, folder: &Path) -> Result<Option<Arc<FolderNames>>, SourceError> {
         let names = self.0.store()?.small_folder(folder)?;
-        for at in 0..names.as_ref().map_or(0, |names| names.len()) {
-            let name = names
-                .as_ref()
-                .and_then(|names| names.name(at).zip(names.meta(at)));
-            if let Some((name, meta)) = name {
-                self.0.is_now(&folder.join(name), &meta);
-            }
+        if let Some(names) = &names {
+            names.each(&mut |Entry { name, meta, .. }| {
+                if let Some(meta) = meta {
+                    self.0.is_now(&folder.join(name), &meta);
+                }
+                true
+            });
         }
         Ok(names)
     }

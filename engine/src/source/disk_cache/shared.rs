@@ -28,8 +28,6 @@ pub struct CachedVersion {
     pub files: Mutex<Option<Arc<ObjectFiles>>>,
     /// Whether an object was opened by its name as this version. If so, it is noted as the latest version (latest.rs).
     pub is_named: AtomicBool,
-    /// Whether its files were just found absent, when it was opened. Its first read then does not look for them again.
-    pub is_absent: AtomicBool,
     /// Whether a thread is verifying all of it for passthrough.
     pub is_looked_at: AtomicBool,
     /// Whether another process was fetching this version at the same time. It soon reads the bytes that this process writes.
@@ -97,7 +95,6 @@ impl TierState {
             size,
             files: Mutex::default(),
             is_named: AtomicBool::new(false),
-            is_absent: AtomicBool::new(false),
             is_looked_at: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
             waits: Switch::default(),
