@@ -482,7 +482,7 @@ impl<'a> Event<'a> {
                 .filter(|letter| sign == "%" && letter.is_ascii_alphabetic());
             let long = long.map(|(word, letter)| (word.len(), *letter));
             let Some((len, letter)) = long.or(short.map(|letter| (1, letter))) else {
-                // A doubled sign stands for itself.
+                // `%%` and `$$` are one sign.
                 found += sign;
                 rest = rest.strip_prefix(sign).unwrap_or(rest);
                 continue;

@@ -10,12 +10,11 @@
 
 mod meaning;
 
-use meaning::{Meaning, letters};
-
 use crate::source::{
     Cause, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
 };
 use chrono::{DateTime, Utc};
+use meaning::{Meaning, letters};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
 use std::error::Error;
