@@ -128,7 +128,7 @@ fn a_cell_is_the_row_of_compare() {
     ));
     got.is_done();
     let compared = got.json();
-    let rows = compared["reports"][1]["rows"].as_array().expect("rows");
+    let rows = compared[1]["rows"].as_array().expect("rows");
     let row = rows
         .iter()
         .find(|row| row["policy"] == "linux-6.18")

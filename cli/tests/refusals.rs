@@ -103,7 +103,6 @@ sweep sequential --policy linux
 sweep sequential --resume /dev/null/x
 sweep sequential --resume reads.csv
 sweep sequential --vary streams=1,2
-compare random --vary record=1,2
 compare interleaved --on model:rbd --vary streams
 compare interleaved --on model:rbd --vary streems=1,2
 compare interleaved --on model:rbd --policy rbd-plain --vary policy.triger=1,2

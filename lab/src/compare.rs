@@ -7,7 +7,7 @@
 //! file has no name in the file system, so the kernel deletes it even if the process is killed.
 //!
 //! ```text
-//!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table
+//!   plans ─► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table
 //!                                           Target::run: simulator::run, live::engine, live::kernel ...
 //! ```
 
@@ -79,6 +79,8 @@ pub struct ComparePlan {
     /// Whether a source that grows during the run is treated as appended to: see [`foreread::Options::appending`].
     pub appending: bool,
     pub site: Site,
+    /// What `--vary` set, if the name of the workload does not say it: " with memory=1M".
+    pub varied: String,
     /// If this is not 0, the comparison ends after the current run, with the results so far.
     pub stop: Arc<AtomicUsize>,
 }
@@ -125,60 +127,66 @@ pub fn run(
     mut progress: &mut dyn Progress,
 ) -> Result<Vec<Table>, CompareError> {
     let mut tables = Vec::new();
-    run_each(plan, &mut progress, |_, table| tables.push(table))?;
+    let plans = std::slice::from_ref(plan);
+    run_each(plans, &mut progress, |_, table| tables.push(table))?;
     Ok(tables)
 }
 
-/// Like [`run`], but passes each table to `each` as soon as it is complete. If the plan is stopped, returns the names
-/// of the tables that were not started, such as "boot-ide on model:rbd"; a table that was interrupted contains a note
-/// about it.
+/// Measures the tables of several plans with the same target, such as those of [`vary::Axis::plans`], and passes each table to `each` as
+/// soon as it is complete. If the plans are stopped, returns the names of the tables that were not started, such as "boot-ide on
+/// model:rbd"; a table that was interrupted contains a note about it.
 ///
 /// # Errors
 /// See [`run`].
 pub fn run_each<P: Progress>(
-    plan: &ComparePlan,
+    plans: &[ComparePlan],
     progress: &mut P,
     mut each: impl FnMut(&mut P, Table),
 ) -> Result<Vec<String>, CompareError> {
     // Check the names first: a mistyped name must not cost a scratch file.
-    let workloads = reads::all(plan)?;
-    possible(plan)?;
-    let no_file = reads::no_file(plan, &workloads);
-    let places = targets::all(plan, no_file.is_none(), progress)?;
-    let tables = (places.len() * workloads.len()).max(1) as u64;
-    let plan = &ComparePlan {
+    let workloads = plans
+        .iter()
+        .map(reads::all)
+        .collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = plans.first() else {
+        return Ok(Vec::new());
+    };
+    possible(first)?;
+    let no_file = reads::no_file(first, &workloads[0]);
+    let places = targets::all(first, no_file.is_none(), progress)?;
+    let tables = (places.len() * workloads.iter().map(Vec::len).sum::<usize>()).max(1) as u64;
+    let limited = |plan: &ComparePlan| ComparePlan {
         limit_ms: Some(plan.table_ms() / tables),
         ..plan.clone()
     };
+    let plans: Vec<ComparePlan> = plans.iter().map(limited).collect();
+    let mut shorter = Vec::new();
+    for place in &places {
+        for (plan, workloads) in plans.iter().zip(&workloads) {
+            let reads = workloads.iter();
+            let reads = reads.map(|reads| place.describe().shorter(plan, reads));
+            shorter.push((place, plan, reads.collect::<Vec<Reads>>()));
+        }
+    }
     let mut cases = Vec::new();
-    let shorter: Vec<Vec<Reads>> = places
-        .iter()
-        .map(|place| {
-            let place = place.describe();
-            workloads
-                .iter()
-                .map(|reads| place.shorter(plan, reads))
-                .collect()
-        })
-        .collect();
-    for (place, workloads) in places.iter().zip(&shorter) {
+    for (place, plan, workloads) in &shorter {
         let (fit, mut left_out) = reads::fitting(plan, place.describe(), workloads);
         left_out.extend(no_file.clone());
         for workload in fit {
             cases.push(Case::new(
                 plan,
-                &**place,
+                &***place,
                 workload,
                 &left_out,
                 wide(plan, place.describe()),
             )?);
         }
     }
-    make_log_folder(plan, &places)?;
+    make_log_folder(first, &places)?;
     let mut missing = Vec::new();
     for case in cases {
-        if plan.is_stopped() {
-            missing.push(case.name());
+        if case.plan.is_stopped() {
+            missing.push(format!("{} on {}", case.reads_name(), case.place.name));
             continue;
         }
         let table = case.run(progress)?;
@@ -321,12 +329,14 @@ impl<'a> Case<'a> {
         PageSize::new(page).ok_or_else(refused)
     }
 
-    fn name(&self) -> String {
-        format!("{} on {}", self.workload, self.place.name)
+    /// The workload, and what `--vary` set beside it.
+    fn reads_name(&self) -> String {
+        format!("{}{}", self.workload, self.plan.varied)
     }
 
     fn run(mut self, progress: &mut dyn Progress) -> Result<Table, CompareError> {
-        progress.stage(&self.name());
+        let name = self.reads_name();
+        progress.stage(&format!("{name} on {}", self.place.name));
         let rows = self.rows.len();
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
@@ -434,7 +444,7 @@ impl<'a> Case<'a> {
 
     /// A file name for the log of one run: each character except letters, digits, `.` and `-` becomes `_`.
     fn log_path(&self, dir: &Path, policy: &str, run: u32) -> PathBuf {
-        let name = format!("{}-{policy}-{run}.log", self.workload);
+        let name = format!("{}-{policy}-{run}.log", self.reads_name());
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || ".-".contains(c) {
                 c
@@ -456,7 +466,7 @@ impl<'a> Case<'a> {
     }
 
     fn table(self, results: Vec<Vec<RunResult>>) -> Table {
-        let shortened = self.shortened();
+        let (shortened, workload) = (self.shortened(), self.reads_name());
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes.clone();
         notes.extend(self.notes);
@@ -488,7 +498,7 @@ impl<'a> Case<'a> {
             runs,
         });
         Table {
-            workload: self.workload.to_string(),
+            workload,
             source: self.place.name.clone(),
             source_about: self.place.about.clone(),
             runs,

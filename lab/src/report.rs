@@ -3,7 +3,6 @@
 //! ```text
 //!   Table (raw runs) ──►  row::Report  ──►  JSON            every number, schema foreread.compare/1
 //!         tests_of_pairs ──┘       └─────►  screen::screen  the terminal: the verdict, the tables, what to do next
-//!   several Reports ────►  series::Series ►  reports for a parameter that varies, and a chart
 //!   all of these ────────►  page            a single HTML file
 //! ```
 //! The table and the verdict are made only from the [`Report`], which is also the JSON, so that the text contains no figure that is missing
@@ -13,7 +12,6 @@ mod fill;
 pub mod page;
 pub mod row;
 pub mod screen;
-pub mod series;
 pub mod table;
 pub mod tests_of_pairs;
 pub mod trace_info;
@@ -26,7 +24,6 @@ use foreread_sim::simulator::RunResult;
 pub use row::{Report, Row, to_json};
 pub use screen::screen;
 use serde::{Deserialize, Serialize};
-pub use series::Series;
 pub use table::render;
 
 /// The runs of one policy. Run `i` of every policy in a table has the same trace, seed and storage, so that the runs of two policies can be

@@ -227,7 +227,7 @@ fn a_stopped_comparison_keeps_what_was_measured() {
         let stop = Arc::clone(&plan.stop);
         let mut tables: Vec<Table> = Vec::new();
         let mut progress = Stopping { stop, after };
-        let missing = compare::run_each(&plan, &mut progress, |_, table| tables.push(table));
+        let missing = compare::run_each(&[plan], &mut progress, |_, table| tables.push(table));
         let first = tables.remove(0);
         assert!(tables.is_empty(), "the others were not begun");
         let wanted =

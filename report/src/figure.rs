@@ -35,16 +35,14 @@ impl Default for FigureData {
     }
 }
 
-/// Lines over a shared x axis. The y axis begins at zero; it is logarithmic if values differ by a factor of 50 or
-/// more.
+/// Lines over a shared x axis, which is logarithmic if all values are above zero. The y axis begins at zero; it is logarithmic if values
+/// differ by a factor of 50 or more.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     /// Name of the x axis, with its unit.
     pub x_name: String,
     /// Values on the x axis, with their labels.
     pub x_ticks: Vec<(f64, String)>,
-    /// Whether the x axis is logarithmic. Ignored unless all values are above zero.
-    pub is_x_log: bool,
     pub lines: Vec<Line>,
 }
 
@@ -59,21 +57,15 @@ pub struct Line {
 pub struct Point {
     pub x: f64,
     pub y: f64,
-    /// Ends of the interval of `y`; both are `y` if there is no interval.
-    pub interval: [f64; 2],
     pub is_marked: bool,
 }
 
 impl Point {
-    /// Creates a data point with a marker and without an error bar.
+    /// Creates a data point with a marker.
     #[must_use]
     pub fn new(x: f64, y: f64) -> Point {
-        Point {
-            x,
-            y,
-            interval: [y, y],
-            is_marked: true,
-        }
+        let is_marked = true;
+        Point { x, y, is_marked }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::signals;
 use crate::source;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
-use foreread_lab::compare::vary::{self, MeasuredSeries, Vary};
+use foreread_lab::compare::vary::Axis;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::{LoadedTrace, Replay, is_walk};
 use foreread_lab::report::{Report, Table, page, screen, table, to_json};
@@ -112,8 +112,8 @@ pub struct CompareArgs {
     /// Repeat for each of several values of a parameter
     ///
     /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'memory', or 'policy.KEY' for a parameter of each policy
-    /// that has it ('policy.max=32K,128K,512K'). --vary needs one workload and one source, and takes at most 64 values.
-    /// Prints a row for each value and a column for each policy, and marks the fastest policy of each row.
+    /// that has it ('policy.max=32K,128K,512K'). There is a table for each value, or, with 'policy.KEY', a row for each
+    /// policy at each value. At most 64 values.
     #[arg(long, value_name = "KEY=V,...")]
     pub vary: Option<String>,
     /// Print how differences were tested
@@ -130,7 +130,7 @@ pub struct CompareArgs {
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.compare/1, or foreread.vary/1 with --vary. With '-' the JSON replaces the tables.
+    /// Schema foreread.compare/1; an array if there are several tables. With '-' the JSON replaces the tables.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
@@ -145,10 +145,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let json = ("json", args.json.as_deref());
     let html = ("html", args.html.as_deref());
     let outputs = Outputs::new(&[json, html])?;
-    let missing = match &args.vary {
-        Some(text) => series(text, &plan, &outputs, args.why)?,
-        None => tables(args, &plan, &outputs)?,
-    };
+    let missing = tables(args, &plan, &outputs)?;
     match signalled.load(Ordering::Relaxed) {
         0 => Ok(()),
         signal => {
@@ -160,31 +157,18 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     }
 }
 
-/// Measures and prints each value of `--vary`. Returns the values that were not measured because the plan was stopped.
-fn series(
-    text: &str,
-    plan: &ComparePlan,
-    outputs: &Outputs,
-    details: bool,
-) -> Result<Vec<String>, Fail> {
-    let asked = Vary::parse(text, plan)?;
-    let MeasuredSeries { series, missing } = vary::run(&asked, &mut Bar::new())?;
-    if !series.reports.is_empty() {
-        let html = || page::series(&series);
-        let text = || series.render(details);
-        outputs.emit(text, || series.to_json(), &[("html", &html)])?;
-    }
-    Ok(missing)
-}
-
 /// Measures and prints the tables. Returns the tables that were not started because the plan was stopped.
 fn tables(args: &CompareArgs, plan: &ComparePlan, outputs: &Outputs) -> Result<Vec<String>, Fail> {
+    let plans = match &args.vary {
+        Some(text) => Axis::parse(text)?.plans(plan)?,
+        None => vec![plan.clone()],
+    };
     let mut tables = Vec::new();
-    let ended = compare::run_each(plan, &mut Bar::new(), |bar, table| {
+    let ended = compare::run_each(&plans, &mut Bar::new(), |bar, table| {
         tables.push(table);
         let table = &tables[tables.len() - 1];
         // If there are several tables, the first ones are reported before the last is complete.
-        if plan.workload.is_none() && plan.replay.is_none() {
+        if plans.len() > 1 || plan.workload.is_none() && plan.replay.is_none() {
             bar.aside(|| note(table.in_a_line()));
         }
     });

@@ -216,7 +216,7 @@ fn cells(args: &SweepArgs, file: Option<&CellFile<ComparedCell>>) -> Result<Cell
                 ..ComparePlan::default()
             };
             let plans = match &axis {
-                Some(axis) => axis.plans(&base)?.1,
+                Some(axis) => axis.plans(&base)?,
                 None => vec![base],
             };
             for plan in plans {

@@ -1,26 +1,21 @@
-//! `--vary KEY=V1,V2,...`: measures with each of these values of a parameter. For each value of the parameter, `compare` makes a report,
-//! and `sweep` makes one measurement with each policy.
+//! `--vary KEY=V1,V2,...`: the plans of a comparison or a sweep for several values of one parameter.
 //!
 //! KEY is a parameter of the workload, `memory` (or its other name `cache`), `think` of a trace, or `policy.KEY` for a parameter of each
 //! policy that has it. A parameter that is also set by another option is refused. All values are checked before anything is measured.
 //!
 //! ```text
-//!   "streams=1,2,4" ──parse──► Axis ──plans──► a ComparePlan for each value ──run──► Series: a Report for each
+//!   streams=1,2,4      ──► a plan for each value: a table each
+//!   policy.max=1M,4M   ──► one plan, with each policy at each value: rows of one table
 //! ```
 
-use super::reads::{self, Reads};
-use super::{Case, CompareError, ComparePlan, chosen, targets};
-use crate::replay::{Mode, Replay};
-use crate::report::Report;
-use crate::report::series::{SCHEMA, Series, Value, VariedParameter};
+use super::{CompareError, ComparePlan, chosen};
+use crate::replay::Replay;
 use foreread_core::notation::Spec;
-use foreread_core::policy::spec::decimal;
-use foreread_core::policy::{Param, SpecError, Unit};
+use foreread_core::policy::{Param, PolicyDraft, SpecError};
 use foreread_core::units::parse_size;
 use foreread_history::{parse, parse_workload};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::names;
-use foreread_report::progress::Progress;
 use std::sync::Arc;
 
 /// Maximum number of values of a varied parameter.
@@ -39,11 +34,6 @@ pub struct Axis {
     key: String,
     texts: Vec<String>,
 }
-
-/// A comparison plan for each value of the varied parameter.
-pub type VariedPlans = (VariedParameter, Vec<ComparePlan>);
-/// The varied parameter, its unit, and each value with its plan.
-type Varied = (&'static str, Unit, Vec<(Value, ComparePlan)>);
 
 /// The error for a `--vary` that cannot be parsed or measured.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +74,7 @@ impl Axis {
     /// Reads `KEY=V1,V2,...`.
     ///
     /// # Errors
-    /// Returns an error if the list has no values, too many values, or an empty value.
+    /// Returns an error if the list has no values, too many values, an empty value, or a value twice.
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
             return usage(format!(
@@ -104,75 +94,63 @@ impl Axis {
                 "{number} values are too many: --vary {key}; at most {MAX_VALUES}"
             ));
         }
+        let is_before = |(n, text): &(usize, &String)| texts[..*n].contains(text);
+        if let Some((_, value)) = texts.iter().enumerate().find(is_before) {
+            return usage(format!(
+                "a value given twice: {key}={value} in --vary; leave one out"
+            ));
+        }
         Ok(Axis { key, texts })
     }
 
-    /// Makes a plan for each value. If `base` has neither a workload nor a trace, only the memory and the parameters of
-    /// policies can vary.
+    /// The plans of the values. If `base` has neither a workload nor a trace, only the memory and the parameters of policies can vary.
     ///
     /// # Errors
     /// See [`VaryError`].
-    pub fn plans(&self, base: &ComparePlan) -> Result<VariedPlans, VaryError> {
-        let of_policies = self.key.strip_prefix(OF_POLICIES);
-        let (about, unit, varied) = if MEMORY.contains(&self.key.as_str()) {
-            self.of_memory(base)?
-        } else if let Some(key) = of_policies {
-            self.of_policies(base, key)?
-        } else {
-            match (&base.replay, &base.workload) {
-                (Some(replay), _) if self.key == THINK => self.of_think(base, replay)?,
-                (None, Some(workload)) => self.of_workload(base, workload)?,
-                _ => return self.unknown(base),
-            }
-        };
-        let (values, plans) = varied.into_iter().unzip();
-        let varied = VariedParameter {
-            key: self.key.clone(),
-            about: about.to_string(),
-            bytes: matches!(unit, Unit::Bytes | Unit::Capped),
-            values,
-        };
-        let labels: Vec<String> = varied.values.iter().map(|v| varied.label(v)).collect();
-        let mut twice = labels.iter().enumerate();
-        if let Some((_, label)) = twice.find(|(i, label)| labels[..*i].contains(label)) {
-            let key = &self.key;
-            return usage(format!(
-                "a value given twice: {key}={label} in --vary; leave one out"
-            ));
+    pub fn plans(&self, base: &ComparePlan) -> Result<Vec<ComparePlan>, VaryError> {
+        if MEMORY.contains(&self.key.as_str()) {
+            return self.of_memory(base);
         }
-        Ok((varied, plans))
+        if let Some(key) = self.key.strip_prefix(OF_POLICIES) {
+            return self.of_policies(base, key);
+        }
+        match (&base.replay, &base.workload) {
+            (Some(replay), _) if self.key == THINK => self.of_think(base, replay),
+            (None, Some(workload)) => self.of_workload(base, workload),
+            _ => self.unknown(base),
+        }
     }
 
-    /// The value and the plan for each text.
+    /// A plan for each value.
     fn each(
         &self,
         base: &ComparePlan,
-        of: impl Fn(&str, &mut ComparePlan) -> Result<Value, VaryError>,
-    ) -> Result<Vec<(Value, ComparePlan)>, VaryError> {
+        set: impl Fn(&str, &mut ComparePlan) -> Result<(), VaryError>,
+    ) -> Result<Vec<ComparePlan>, VaryError> {
         let one = |text: &String| {
             let mut plan = base.clone();
-            Ok((of(text, &mut plan)?, plan))
+            set(text, &mut plan)?;
+            Ok(plan)
         };
         self.texts.iter().map(one).collect()
     }
 
-    fn of_workload(&self, base: &ComparePlan, text: &str) -> Result<Varied, VaryError> {
+    fn of_workload(&self, base: &ComparePlan, text: &str) -> Result<Vec<ComparePlan>, VaryError> {
         let chosen = parse_workload(text).map_err(CompareError::Workload)?;
-        let Some((i, param)) = find(chosen.info.params, &self.key) else {
+        if !has(chosen.info.params, &self.key) {
             return self.unknown(base);
-        };
+        }
         self.unset(&self.key, text)?;
-        let varied = self.each(base, |value, plan| {
+        self.each(base, |value, plan| {
             let text = set(text, &self.key, value);
-            let workload = parse_workload(&text).map_err(CompareError::Workload)?;
+            parse_workload(&text).map_err(CompareError::Workload)?;
             plan.workload = Some(text);
-            Ok(value_of(param, workload.values[i]))
-        })?;
-        Ok((param.help, param.unit, varied))
+            Ok(())
+        })
     }
 
-    fn of_think(&self, base: &ComparePlan, replay: &Replay) -> Result<Varied, VaryError> {
-        let varied = self.each(base, |text, plan| {
+    fn of_think(&self, base: &ComparePlan, replay: &Replay) -> Result<Vec<ComparePlan>, VaryError> {
+        self.each(base, |text, plan| {
             let Ok(think) = text.parse::<f64>() else {
                 return usage(format!(
                     "not a factor: think={text} in --vary; write a factor such as 0.5"
@@ -181,59 +159,51 @@ impl Axis {
             let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
             let varied = varied.map_err(|error| VaryError::Usage(error.to_string()))?;
             plan.replay = Some(Arc::new(varied));
-            Ok(Value::Word(think.to_string()))
-        })?;
-        Ok(("factor on recorded pauses", Unit::Count, varied))
+            plan.varied = format!(" with think={think}");
+            Ok(())
+        })
     }
 
-    fn of_memory(&self, base: &ComparePlan) -> Result<Varied, VaryError> {
+    fn of_memory(&self, base: &ComparePlan) -> Result<Vec<ComparePlan>, VaryError> {
         if base.cache_bytes.is_some() {
             return usage("memory is set twice: --memory and --vary memory; leave --memory out");
         }
-        if base.event_logs.is_some() {
-            return usage(
-                "one log would replace another: --event-log with --vary memory; measure one size at a time",
-            );
-        }
-        let varied = self.each(base, |text, plan| {
+        self.each(base, |text, plan| {
             plan.cache_bytes = parse_size(text).ok().filter(|bytes| *bytes > 0);
-            plan.cache_bytes.map(Value::Number).ok_or_else(|| {
+            if plan.cache_bytes.is_none() {
                 let key = &self.key;
-                VaryError::Usage(format!(
+                return usage(format!(
                     "not a size: {key}={text} in --vary; write a size such as 64M"
-                ))
-            })
-        })?;
-        Ok(("size of the cache", Unit::Bytes, varied))
+                ));
+            }
+            plan.varied = format!(" with memory={text}");
+            Ok(())
+        })
     }
 
-    fn of_policies(&self, base: &ComparePlan, key: &str) -> Result<Varied, VaryError> {
-        let policies = chosen(base);
-        let Some((_, param)) = policies.iter().find_map(|p| find(p.info.params, key)) else {
-            return self.unknown(base);
-        };
-        for policy in &policies {
-            if find(policy.info.params, key).is_some() {
-                self.unset(key, &policy.to_string())?;
+    /// One plan: in place of each policy that has the parameter, that policy at each value.
+    fn of_policies(&self, base: &ComparePlan, key: &str) -> Result<Vec<ComparePlan>, VaryError> {
+        let mut policies: Vec<PolicyDraft> = Vec::new();
+        let mut is_known = false;
+        for policy in chosen(base) {
+            if !has(policy.info.params, key) {
+                policies.push(policy);
+                continue;
+            }
+            is_known = true;
+            let text = policy.to_string();
+            self.unset(key, &text)?;
+            for value in &self.texts {
+                policies.push(parse(&set(&text, key, value)).map_err(VaryError::Policy)?);
             }
         }
-        let varied = self.each(base, |value, plan| {
-            let mut shown = None;
-            plan.policies.clone_from(&policies);
-            for policy in &mut plan.policies {
-                let Some((i, _)) = find(policy.info.params, key) else {
-                    continue;
-                };
-                let text = set(&policy.to_string(), key, value);
-                *policy = parse(&text).map_err(VaryError::Policy)?;
-                // A value that depends on the capacity is unknown until the storage is known.
-                let ready = policy.clone().ready(None).ok();
-                let number = ready.map(|ready| value_of(param, ready.values[i]));
-                shown = shown.or(number);
-            }
-            Ok(shown.unwrap_or_else(|| Value::Word(value.to_string())))
-        })?;
-        Ok((param.help, param.unit, varied))
+        if !is_known {
+            return self.unknown(base);
+        }
+        Ok(vec![ComparePlan {
+            policies,
+            ..base.clone()
+        }])
     }
 
     /// Refuses a parameter that is already set in `text`.
@@ -270,173 +240,12 @@ impl Axis {
     }
 }
 
-/// A comparison of one workload on one source, for each value of a parameter.
-#[derive(Clone, Debug)]
-pub struct Vary {
-    base: ComparePlan,
-    varied: VariedParameter,
-    plans: Vec<(ComparePlan, Reads)>,
-}
-
-impl Vary {
-    /// Parses `KEY=V1,V2,...` for a plan of one workload and one source.
-    ///
-    /// # Errors
-    /// See [`VaryError`].
-    pub fn parse(text: &str, plan: &ComparePlan) -> Result<Vary, VaryError> {
-        if plan.workload.is_none() && plan.replay.is_none() {
-            return usage("no workload given: --vary; name the workload to measure at each value");
-        }
-        if plan.on.is_none() {
-            return usage("no source given: --vary; name a source with --on");
-        }
-        let replay = plan.replay.as_ref();
-        if replay.is_some_and(|replay| replay.mode == Mode::Open) {
-            return usage(
-                "times cannot be compared in mode open, which keeps the times of the trace: --vary; use another mode",
-            );
-        }
-        let (varied, plans) = Axis::parse(text)?.plans(plan)?;
-        let with_reads = |plan: ComparePlan| Ok((plan.clone(), reads::all(&plan)?.swap_remove(0)));
-        let plans: Result<Vec<_>, CompareError> = plans.into_iter().map(with_reads).collect();
-        Ok(Vary {
-            base: plan.clone(),
-            varied,
-            plans: plans?,
-        })
-    }
-}
-
-/// A series of comparisons, one for each value; incomplete if the measurement was stopped.
-#[derive(Debug)]
-pub struct MeasuredSeries {
-    pub series: Series,
-    /// The values that are missing because the plan was stopped: "cache=1M on model:rbd".
-    pub missing: Vec<String>,
-}
-
-/// Measures with every value of the varied parameter. If the plan is stopped, the value that was being measured and all later values are
-/// missing from the series.
-///
-/// # Errors
-/// Returns a [`VaryError`]; nothing is measured if one of the values cannot be measured.
-pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<MeasuredSeries, VaryError> {
-    for (plan, _) in &vary.plans {
-        super::possible(plan)?;
-    }
-    let targets = targets::all(&vary.base, true, progress)?;
-    let mut cases = Vec::new();
-    for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
-        let at = format!("{}={}", vary.varied.key, vary.varied.label(value));
-        let case = Case::new(plan, &*targets[0], workload, &[], Vec::new())
-            .map_err(|error| naming(error, &at))?;
-        cases.push((case, at));
-    }
-    let total = cases.len();
-    let (mut reports, mut missing) = (Vec::new(), Vec::new());
-    for (n, (case, at)) in cases.into_iter().enumerate() {
-        let at = format!("{at} on {}", targets[0].describe().name);
-        if !vary.base.is_stopped() {
-            let name = format!("{at}, {} of {total}", n + 1);
-            let table = case.run(&mut NamedProgress { progress, name })?;
-            if !vary.base.is_stopped() {
-                reports.push(Report::of(&table));
-                continue;
-            }
-        }
-        missing.push(at);
-    }
-    let series = vary.series(reports);
-    Ok(MeasuredSeries { series, missing })
-}
-
-impl Vary {
-    /// The workload, as the user gave it.
-    fn workload_text(&self) -> String {
-        let of_trace = self
-            .base
-            .replay
-            .as_ref()
-            .map(|replay| replay.workload.name.clone());
-        of_trace
-            .or_else(|| self.base.workload.clone())
-            .unwrap_or_default()
-    }
-
-    fn series(&self, reports: Vec<Report>) -> Series {
-        // If a parameter of a row's policy varies, the row's name contains the value; the series names it once.
-        let (with, without) = (
-            self.plans.first().map_or_else(Vec::new, |(p, _)| chosen(p)),
-            chosen(&self.base),
-        );
-        let base_name = |row: &str| {
-            let found = with
-                .iter()
-                .zip(&without)
-                .find(|(with, _)| with.to_string() == row);
-            found.map_or_else(|| row.to_string(), |(_, without)| without.to_string())
-        };
-        let rows = reports.first().map_or(&[][..], |r| &r.rows);
-        let mut varied = self.varied.clone();
-        varied.values.truncate(reports.len());
-        Series {
-            schema: SCHEMA.to_string(),
-            workload: self.workload_text(),
-            policies: rows.iter().map(|r| base_name(&r.policy)).collect(),
-            vary: varied,
-            reports,
-        }
-    }
-}
-
-fn find<'a>(params: &'a [Param], key: &str) -> Option<(usize, &'a Param)> {
-    params.iter().enumerate().find(|(_, p)| p.key == key)
-}
-
-fn value_of(param: &Param, value: u64) -> Value {
-    match param.unit {
-        Unit::Word(words) => Value::Word(words[value as usize].to_string()),
-        Unit::Ratio => Value::Word(decimal(value)),
-        Unit::Bytes | Unit::Capped | Unit::Count => Value::Number(value),
-    }
+fn has(params: &[Param], key: &str) -> bool {
+    params.iter().any(|param| param.key == key)
 }
 
 /// `NAME` or `NAME:key=value`, with one more pair.
 fn set(text: &str, key: &str, value: &str) -> String {
     let joint = if text.contains(':') { ',' } else { ':' };
     format!("{text}{joint}{key}={value}")
-}
-
-/// The error of a workload; the value at which it occurred is added if the error does not name it.
-fn naming(error: CompareError, at: &str) -> CompareError {
-    match error {
-        CompareError::Workload(SpecError::Value {
-            name,
-            key,
-            value,
-            why,
-        }) if !at.starts_with(&format!("{key}=")) => CompareError::Workload(SpecError::Value {
-            name,
-            key,
-            value,
-            why: format!("{why}, with {at}"),
-        }),
-        error => error,
-    }
-}
-
-/// Progress that includes the value being measured.
-struct NamedProgress<'a> {
-    progress: &'a mut dyn Progress,
-    name: String,
-}
-
-impl Progress for NamedProgress<'_> {
-    fn stage(&mut self, _text: &str) {
-        self.progress.stage(&self.name);
-    }
-
-    fn step(&mut self, done: u64, total: u64) {
-        self.progress.step(done, total);
-    }
 }

@@ -1,8 +1,6 @@
-//! The HTML pages of a comparison, and of a series of comparisons (`--vary`).
+//! The HTML page of a comparison.
 
 mod compare;
-mod vary;
 
 pub use compare::compare;
 pub(crate) use compare::figures;
-pub use vary::series;

@@ -247,14 +247,6 @@ pub struct Row {
     pub overfetch: Option<f64>,
 }
 
-/// A measured value and the ends of its interval, which may be infinite; if there is no interval, both ends are the
-/// value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub value: f64,
-    pub interval: [f64; 2],
-}
-
 impl Report {
     /// Returns the number of pairs of rows that were tested.
     #[must_use]
@@ -329,7 +321,7 @@ impl Row {
     }
 
     /// The interval of the time, converted to rates. If the interval of the time reaches down to zero, the rate has no upper end.
-    pub(super) fn throughput(&self) -> Option<Spread> {
+    pub(super) fn throughput_ci95(&self) -> Option<[f64; 2]> {
         let (value, time) = (self.throughput_mb_s?, self.time_s.as_ref()?);
         let rate = |time_s: f64| {
             if time_s > 0.0 {
@@ -338,19 +330,7 @@ impl Row {
                 f64::INFINITY
             }
         };
-        Some(Spread {
-            value,
-            interval: [rate(time.ci95[1]), rate(time.ci95[0])],
-        })
-    }
-
-    /// Megabytes read from the source: a mean without an interval.
-    pub(super) fn source_mb(&self) -> Option<Spread> {
-        let value = self.source_bytes? as f64 / number::MB;
-        Some(Spread {
-            value,
-            interval: [value, value],
-        })
+        Some([rate(time.ci95[1]), rate(time.ci95[0])])
     }
 }
 

@@ -101,8 +101,8 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
         number::span_s(time.mean * unit, half.map(|half| half * unit))
     };
     let rate = move |row: &Row| {
-        let point = row.throughput().filter(|_| report.runs > 1)?;
-        Some(point.interval.map(finite).join(" to "))
+        let interval = row.throughput_ci95().filter(|_| report.runs > 1)?;
+        Some(interval.map(finite).join(" to "))
     };
     let refaults = report.rows.iter().any(|row| row.refault_bytes > Some(0));
     let (none, kernel) = (report.none(), report.kernel());

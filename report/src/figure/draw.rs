@@ -127,11 +127,7 @@ impl Pen<'_, '_> {
 
     fn lines(&self, plot: &Area<'_>, lines: &Lines, rows: usize) {
         let points = || lines.lines.iter().flat_map(|line| &line.points);
-        let y = Scale::of_values(
-            points().map(|point| point.y),
-            points().map(|point| point.interval[1]),
-            7.0,
-        );
+        let y = Scale::of_values(points().map(|point| point.y), std::iter::empty(), 7.0);
         let widest = y.labels.iter().map(|label| label.chars().count()).max();
         let left = widest.unwrap_or(1) as f64 * LETTER + 14.0;
         let x = Scale::of_names(lines, f64::from(WIDTH) - left - RIGHT);
@@ -146,10 +142,6 @@ impl Pen<'_, '_> {
                     .iter()
                     .filter(|p| p.x.is_finite() && p.y.is_finite())
             };
-            for point in points().filter(|p| p.interval[0] < p.interval[1]) {
-                let ends = point.interval.map(|end| at(point.x, end));
-                self.path(ends.to_vec(), colour.mix(0.6));
-            }
             self.path(points().map(|p| at(p.x, p.y)).collect(), style);
             for point in points().filter(|p| p.is_marked) {
                 self.marker(n, at(point.x, point.y), colour);
@@ -352,9 +344,8 @@ impl Scale {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let is_log = lines.is_x_log && low > 0.0;
         let mut scale = Scale {
-            is_log,
+            is_log: low > 0.0,
             low,
             high,
             ..Scale::default()
@@ -562,8 +553,7 @@ mod tests {
             (1e300, 1e300),
             (2.0, -5.0),
         ];
-        let mut odd = line(&hostile, &wild);
-        odd.points[0].interval = [f64::NEG_INFINITY, f64::INFINITY];
+        let odd = line(&hostile, &wild);
         let ticks = vec![
             (f64::NAN, hostile.clone()),
             (1.0, hostile.clone()),
@@ -572,7 +562,6 @@ mod tests {
         let lines = |lines| Lines {
             x_name: hostile.clone(),
             x_ticks: ticks.clone(),
-            is_x_log: true,
             lines,
         };
         let mut wide = bar(&hostile, 1.0);

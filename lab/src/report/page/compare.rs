@@ -190,7 +190,6 @@ fn latency(report: &Report) -> Option<Figure> {
     let lines = Lines {
         x_name: "latency".to_string(),
         x_ticks: decades_us(least, most),
-        is_x_log: true,
         lines,
     };
     let figure = Figure::lines("Reads that took longer, % (lower is better)", lines);
