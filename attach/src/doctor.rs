@@ -1,7 +1,7 @@
 //! Finds wrong readahead settings of a machine: examines every backing device, explains where its value comes from, and rates the value.
 //!
 //! ```text
-//!   look ──► rules, pins: origin of the value     ──► judge: what it costs ──► verdict ──► render, --json, metrics
+//!   look ──► rules, pins: origin of the value     ──► judge: what it costs ──► verdict ──► render, --json
 //!                                measure ──► costs ──┘                            └──► fix: a udev rule, and the value now
 //! ```
 //! `doctor` examines devices without root, and without opening them. No setting is changed unless the user asks for it.
@@ -10,7 +10,6 @@ pub mod fix;
 pub mod judge;
 pub mod look;
 pub mod measure;
-pub mod metrics;
 pub mod pins;
 pub mod render;
 pub mod rules;

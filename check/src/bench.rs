@@ -1,6 +1,5 @@
-//! Benchmarks of foreread itself: `sim.rs` measures simulated reads per second, `hit.rs` measures cached reads per
-//! second, and `policies.rs` compares policies with their opponents as described in [`crate::evaluation`].
+//! Benchmarks of foreread itself: `rates.rs` measures simulated and cached reads per second, and `policies.rs` compares policies with their
+//! opponents as described in [`crate::evaluation`].
 
-pub mod hit;
 pub mod policies;
-pub mod sim;
+pub mod rates;

@@ -131,7 +131,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         lab live lab/src/glance.rs lab/src/verdict/kept.rs
         attach attach/src/warm attach/src/run/ attach/src/watch.rs attach/src/doctor.rs attach/src/doctor/measure.rs
         observe observe/src/record/active.rs observe/src/recorder.rs
-        check conform bench/sim.rs bench/hit.rs check/src/store.rs
+        check conform bench/rates.rs check/src/store.rs
         report
         sim
         history

@@ -13,16 +13,16 @@
 //! readahead in the trace are left out, and the report states their number.
 
 mod infer;
-mod kept;
 mod lanes;
 mod load;
 mod notes;
 mod scans;
 
+use foreread_core::event::Advice;
 use foreread_os::failure::Failure;
 use foreread_os::threads::Task;
 use foreread_sim::workload::{Job, Link, Request, Workload};
-use kept::{KeptRecord, What};
+use foreread_trace::After;
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -37,6 +37,35 @@ pub const MAX_OUTSTANDING: u32 = 1 << 14;
 pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 /// The largest factor by which recorded pauses can be multiplied.
 pub const MAX_THINK: f64 = 100.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Read,
+    /// A touch of a page of a mapping.
+    Touch,
+    /// A hint.
+    Hint(Advice),
+    /// A skipped record, kept for the records that wait for it.
+    Nothing,
+}
+
+/// A record in the compact form in which a replay keeps it in memory.
+#[derive(Clone, Debug)]
+struct KeptRecord {
+    what: What,
+    /// An index into [`LoadedTrace::opens`].
+    open: u32,
+    thread: u32,
+    offset: u64,
+    /// Length in bytes. For a touch: how many of the bytes mapped with its page are read, see `scans.rs`.
+    len: u64,
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+    executable: bool,
+    /// Whether it bypasses the page cache (O_DIRECT).
+    direct: bool,
+    after: Vec<After>,
+}
 
 /// The note for a replay whose waits are inferred.
 const INFERRED: &str = "The trace does not say what its reads wait for: each read waits for all reads that had ended before it began";

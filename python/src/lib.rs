@@ -11,7 +11,6 @@
 
 mod buffer;
 mod calls;
-mod command;
 mod error;
 mod fetcher;
 mod handle;
@@ -29,7 +28,7 @@ use pyo3::prelude::*;
 // docs/decisions/0245-python-threads-forks-and-signals.md explains thread safety without a GIL.
 #[pymodule(name = "_native", gil_used = false)]
 mod native {
-    use super::{calls, command as cli, error, process, report};
+    use super::{calls, error, process, report};
     use foreread::parse_size;
     use pyo3::prelude::*;
     use pyo3::types::{PyDict, PyList};
@@ -106,7 +105,8 @@ mod native {
         })
     }
 
-    /// Runs the command `foreread` with these arguments, starting with its name. Returns the exit code.
+    /// Runs the command `foreread` with these arguments, starting with its name. Returns the exit code. To start itself again, the
+    /// command executes `start`; `file` is the binary that contains its code.
     #[pyfunction]
     fn command(
         py: Python<'_>,
@@ -114,7 +114,12 @@ mod native {
         start: Vec<OsString>,
         file: OsString,
     ) -> PyResult<u8> {
-        error::guarded(|| Ok(cli::run(py, &arguments, start, file)))
+        let file = file.into();
+        error::guarded(|| {
+            foreread_cli::set_program(foreread_cli::Program { start, file });
+            // The command runs no Python code.
+            Ok(py.detach(|| foreread_cli::main(&arguments)))
+        })
     }
 
     /// Called by Python around a fork and before the interpreter ends.

@@ -11,7 +11,7 @@
 use crate::figure::Figure;
 use crate::number::wrap;
 use crate::page::{Grid, Section};
-use crate::table::TextTable;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
 
 /// If a table is fitted to a width, its first column gets at least this width before it is broken into lines.
 const FIRST_WIDTH: usize = 16;
@@ -299,6 +299,7 @@ impl Table {
         (self.drawn(&columns, first, width, bold), left_out)
     }
 
+    /// The lines: words are aligned to the left, figures to the right, and columns are separated by spaces.
     fn drawn(
         &self,
         columns: &[usize],
@@ -307,18 +308,23 @@ impl Table {
         bold: bool,
     ) -> Vec<String> {
         let heads = columns.iter().map(|&column| &self.heads[column].text);
-        let left: Vec<usize> = (0..columns.len())
-            .filter(|n| self.heads[columns[*n]].is_left)
-            .collect();
-        let mut grid = TextTable::new(left);
-        if heads.clone().any(|head| !head.is_empty()) {
-            grid = grid.head(heads.clone());
-        }
-        if self.is_wide {
-            grid = grid.wide();
-        }
+        let cell = |(n, text): (usize, &String)| {
+            let side = match self.heads[columns[n]].is_left {
+                true => CellAlignment::Left,
+                false => CellAlignment::Right,
+            };
+            Cell::new(text).set_alignment(side)
+        };
+        let mut grid = comfy_table::Table::new();
+        grid.load_style(presets::NOTHING);
         if self.is_broken {
-            grid = grid.within(width);
+            grid.set_content_arrangement(ContentArrangement::Dynamic)
+                .set_width(u16::try_from(width).unwrap_or(u16::MAX));
+        } else {
+            grid.set_content_arrangement(ContentArrangement::Disabled);
+        }
+        if heads.clone().any(|head| !head.is_empty()) {
+            grid.set_header(heads.clone().enumerate().map(cell));
         }
         // The number of lines of each row, to find the lines of the strong rows later.
         let mut heights = Vec::new();
@@ -329,9 +335,14 @@ impl Table {
                 cells[0] = format!("{mark} {}", broken(&cells[0], first_width));
             }
             heights.push(cells[0].lines().count());
-            grid.add(cells);
+            grid.add_row(cells.iter().enumerate().map(cell));
         }
-        let mut lines = grid.lines();
+        let gap = if self.is_wide { 2 } else { 1 };
+        for (n, column) in grid.column_iter_mut().enumerate() {
+            column.set_padding((if n > 0 { gap } else { 0 }, 0));
+        }
+        let lines = grid.lines();
+        let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_string()).collect();
         let head = heads.map(|head| head.lines().count()).max().unwrap_or(0);
         for &strong in self.strong.iter().filter(|_| bold) {
             let before = head + heights[..strong].iter().sum::<usize>();

@@ -3,7 +3,6 @@
 //! ```text
 //!   names                      suggestions for an unknown name
 //!   number, width ──► block    a result as sentences, tables, notes, figures: text, or a section of a page
-//!                 ├─► table    text for the terminal
 //!                 ├─► figure   charts as SVG, drawn by the crate plotters
 //!                 └─► page     a single HTML file: sections of figures and tables, and the JSON
 //! ```
@@ -17,6 +16,5 @@ pub mod names;
 pub mod number;
 pub mod page;
 pub mod progress;
-mod table;
 pub mod tuning;
 pub mod width;

@@ -2,4 +2,3 @@
 
 mod advisor;
 mod files;
-mod piece;

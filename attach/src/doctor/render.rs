@@ -1,5 +1,5 @@
 //! The result of `doctor` as blocks: the wrong settings and the command that fixes them, in at most twelve lines; with
-//! `--why` also the reasons for each device.
+//! `--why` also the reasons for each device. Also as a text file for the Prometheus node exporter.
 
 use super::look::StorageKind;
 use super::verdict::{DeviceVerdict, DoctorReport};
@@ -269,4 +269,56 @@ fn alike(devices: &[&DeviceVerdict]) -> Vec<Block> {
         )));
     }
     blocks
+}
+
+// The metrics file: a text file for the Prometheus node exporter.
+
+type GaugeValue = fn(&DeviceVerdict) -> Option<u64>;
+
+/// Gauges with their descriptions.
+const GAUGES: [(&str, &str, GaugeValue); 4] = [
+    (
+        "foreread_doctor_readahead_bytes",
+        "read_ahead_kb of the device.",
+        |device| device.verdict.has_bytes,
+    ),
+    (
+        "foreread_doctor_rule_bytes",
+        "Readahead that the kernel's rule gives the device.",
+        |device| device.rule_bytes,
+    ),
+    (
+        "foreread_doctor_advised_bytes",
+        "Readahead that foreread doctor advises, if the current value is not fine.",
+        |device| Some(device.advised?.readahead_bytes),
+    ),
+    (
+        "foreread_doctor_suspicious",
+        "1 if the current value is suspicious.",
+        |device| Some(u64::from(device.verdict.standing == Standing::Suspicious)),
+    ),
+];
+
+/// Returns the text of the metrics file for the Prometheus node exporter.
+#[must_use]
+pub fn metrics(report: &DoctorReport) -> String {
+    let mut text = String::new();
+    for (name, help, value) in GAUGES {
+        text += &format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for device in &report.devices {
+            if let Some(value) = value(device) {
+                text += &format!(
+                    "{name}{{device=\"{}\"}} {value}\n",
+                    escaped(&device.verdict.device)
+                );
+            }
+        }
+    }
+    text
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }

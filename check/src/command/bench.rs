@@ -1,8 +1,7 @@
 //! `foreread check bench`: benchmarks of foreread itself.
 
 use super::bench_policies::{self, BenchPoliciesArgs};
-use crate::bench::hit;
-use crate::bench::sim::{self, Figure};
+use crate::bench::rates::{self, Figure};
 use clap::Subcommand;
 use foreread_cli::fail::Fail;
 use foreread_cli::out::Outputs;
@@ -51,8 +50,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Fail> {
     };
     let outputs = Outputs::new(&[("json", json.as_deref())])?;
     let figures = match &args.what {
-        BenchWhat::Hit(_) => hit::hit()?,
-        _ => sim::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?,
+        BenchWhat::Hit(_) => rates::hit()?,
+        _ => rates::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?,
     };
     outputs.emit(|| in_words(&figures), || to_json(&figures), &[])
 }

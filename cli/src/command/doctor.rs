@@ -6,7 +6,7 @@ use crate::fail::Fail;
 use crate::out::{self, Outputs, force, may_style};
 use foreread_attach::doctor::fix::{FixOutcome, RULES_FILE};
 use foreread_attach::doctor::verdict::DoctorReport;
-use foreread_attach::doctor::{self, DoctorOptions, fix, metrics, render};
+use foreread_attach::doctor::{self, DoctorOptions, fix, render};
 use foreread_lab::verdict::Standing;
 use foreread_os::host::Host;
 use foreread_os::host::memory::page_bytes;
@@ -126,7 +126,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
         render::blocks
     };
     let text = || block::text(blocks(&report), width::columns(), may_style());
-    let metrics = || metrics::text(&report);
+    let metrics = || render::metrics(&report);
     outputs.emit(text, || json::pretty(&report), &[("metrics", &metrics)])?;
     if args.exit_code {
         verdict(&report)

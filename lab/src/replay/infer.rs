@@ -14,7 +14,7 @@
 //!   e                 ├──┤    waits for c alone, which had waited for a and b
 //! ```
 
-use super::kept::KeptRecord;
+use super::KeptRecord;
 use foreread_trace::After;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -48,7 +48,7 @@ pub fn waits(records: &[KeptRecord]) -> Vec<Vec<After>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kept::What;
+    use super::super::What;
     use super::*;
 
     fn kept(&(start, end): &(u64, u64)) -> KeptRecord {

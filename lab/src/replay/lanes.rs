@@ -13,8 +13,8 @@
 //!
 //! A replay never has more reads in flight than the trace.
 
-use super::kept::{KeptRecord, What};
 use super::load::LoadedTrace;
+use super::{KeptRecord, What};
 use super::{Mode, scaled};
 use foreread_sim::workload::{Job, Link};
 use std::cmp::Reverse;

@@ -3,7 +3,7 @@
 //! The whole trace is kept in memory, because a workload runs many times. Therefore the number of records is limited,
 //! and a replay can be limited to the first records. If the trace has no times, foreread does not invent times.
 
-use super::kept::{KeptRecord, What};
+use super::{KeptRecord, What};
 use foreread_core::machine::MAX_IDS;
 use foreread_sim::workload::Workload;
 use foreread_trace::error::TracePosition;

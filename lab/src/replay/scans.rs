@@ -14,7 +14,7 @@
 //! cases are not detected: a scan from the end of a file to its start, and a scan by several threads whose parts are smaller than the range
 //! that a fault maps.
 
-use super::kept::{KeptRecord, What};
+use super::{KeptRecord, What};
 use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, HashMap};
 
