@@ -42,8 +42,6 @@ compare sequential --on model:nvme --size 1M --runs 1 --memory 5
 compare sequential --on model:nvme --size 1M --runs 1 --memory 100T
 compare --size 0
 compare --size 12Q
-compare --page 3000
-compare --page 2M
 compare --runs 0
 compare --runs many
 compare --seed 18446744073709551616

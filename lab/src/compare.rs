@@ -63,8 +63,6 @@ pub struct ComparePlan {
     pub runs: Option<u32>,
     /// Size of the cache in bytes; the workload's own or [`CACHE_BYTES`] if `None`.
     pub cache_bytes: Option<u64>,
-    /// Size of a cache page; the workload's own if `None`.
-    pub page: Option<PageSize>,
     /// Seed of the first run; run `i` has this plus `i`.
     pub seed: u64,
     /// Time in milliseconds for all tables on a named source together; [`NAMED_SECONDS`] if `None`. A given number of runs is always
@@ -305,28 +303,14 @@ impl<'a> Case<'a> {
         self.workload.build(self.place, self.size, seed)
     }
 
-    /// The page of a policy: the given size, what the policy needs, what the storage can serve, or what the workload
-    /// prefers.
+    /// The page of a policy: what the policy needs, what the storage can serve, or what the workload prefers.
     fn page_for(&self, spec: &PolicySpec, natural: u64) -> Result<PageSize, CompareError> {
-        let wanted = self.plan.page.map(PageSize::bytes);
-        let page = match (wanted, spec.info.page_bytes) {
-            (Some(page), Some(needs)) if page != needs => {
-                return Err(CompareError::Page {
-                    policy: spec.to_string(),
-                    needs,
-                    page,
-                });
-            }
-            (Some(page), _) => page,
-            (None, Some(needs)) => needs,
-            (None, None) => natural.max(self.place.smallest_page),
-        };
-        let refused = || CompareError::Page {
+        let usual = natural.max(self.place.smallest_page);
+        let page = spec.info.page_bytes.unwrap_or(usual);
+        PageSize::new(page).ok_or_else(|| CompareError::Page {
             policy: spec.to_string(),
-            needs: natural,
             page,
-        };
-        PageSize::new(page).ok_or_else(refused)
+        })
     }
 
     /// The workload, and what `--vary` set beside it.

@@ -1,8 +1,6 @@
 //! Parsers for argument values: sizes, times, addresses, hints. The parsers accept no trailing text.
 
 use foreread::MIN_MEMORY_BYTES;
-#[cfg(feature = "lab")]
-use foreread_core::units::PageSize;
 use foreread_core::units::{SizeError, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -93,12 +91,6 @@ pub fn ttl(text: &str) -> Result<Duration, String> {
     } else {
         Ok(time)
     }
-}
-
-/// Parses the size of a cache page.
-#[cfg(feature = "lab")]
-pub fn page_size(text: &str) -> Result<PageSize, String> {
-    PageSize::new(size(text)?).ok_or_else(|| "it is not a power of two from 512 to 1M".to_string())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! on stderr reports each table once it is complete. After Ctrl-C or an error of the source, the results so far are printed. Nothing is
 //! printed while a run is measured, because printing could disturb it.
 
-use crate::args::values::{page_size, size, time};
+use crate::args::values::{size, time};
 use crate::config;
 use crate::fail::{Fail, note};
 use crate::out::{self, Outputs};
@@ -15,7 +15,6 @@ use crate::reads::{self, ReplayArgs, RequestedReads};
 use crate::signals;
 use crate::source;
 use foreread::source::SourceName;
-use foreread_core::units::PageSize;
 use foreread_lab::compare::vary::Axis;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::{LoadedTrace, Replay, is_walk};
@@ -84,9 +83,6 @@ pub struct CompareArgs {
     /// the JSON, refault_bytes counts bytes that were read again because this memory was too small to keep them.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
-    /// Size of a cache page: a power of two from 512 to 1M
-    #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
-    pub page: Option<PageSize>,
     #[command(flatten)]
     pub replay: ReplayArgs,
     /// Seed of the first run
@@ -279,7 +275,6 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
             .time
             .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
         cache_bytes: args.memory,
-        page: args.page,
         seed: args.seed,
         size_bytes: args.size,
         event_logs: args.event_log.clone(),

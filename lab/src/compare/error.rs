@@ -22,14 +22,8 @@ pub enum CompareError {
     #[error("{0}")]
     Policy(SpecError),
     /// The cache page does not fit the policy or the storage.
-    #[error(
-        "{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy"
-    )]
-    Page {
-        policy: String,
-        needs: u64,
-        page: u64,
-    },
+    #[error("{policy} cannot have a cache page of {page} bytes")]
+    Page { policy: String, page: u64 },
     /// A cache that cannot be simulated, or is not possible on this machine.
     #[error("memory of {asked} for the cache: {why}; name a size from {least} to {most}")]
     Cache {
