@@ -2,7 +2,7 @@
 //!
 //! No test waits for a fixed time. `ThrottledStore` makes requests overlap.
 
-use crate::common::opened;
+use crate::common::{opened, runtime};
 use foreread::front::Ahead;
 use foreread::source::{Object, Source, SourceError};
 use foreread::{ErrorKind, Options};
@@ -36,11 +36,7 @@ fn payload(version: u8, size: usize) -> PutPayload {
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build();
-    runtime.expect("a runtime").block_on(work)
+    runtime(2).block_on(work)
 }
 
 fn slow(store: Arc<InMemory>) -> ThrottledStore<Arc<InMemory>> {
@@ -99,10 +95,8 @@ fn a_source_of_a_store_notices_another_version_and_keeps_the_stores_error() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let of_source = error.source().and_then(|e| e.downcast_ref::<SourceError>());
     let of_store = of_source.and_then(|e| e.source()?.downcast_ref::<Error>());
-    assert!(
-        matches!(of_store, Some(Error::NotFound { .. })),
-        "{error:?}"
-    );
+    let is_gone = matches!(of_store, Some(Error::NotFound { .. }));
+    assert!(is_gone, "{error:?}");
 }
 
 /// What a store says of a read, to be compared with what another one says.
@@ -148,11 +142,8 @@ fn every_read_is_answered_as_the_store_itself_answers() {
             let from = n * 7_919_111 % size;
             from..from + 1 + n * 5_003
         });
-        ranges.extend(
-            in_order
-                .chain(scattered)
-                .map(|r| Some(GetRange::Bounded(r))),
-        );
+        let parts = in_order.chain(scattered).map(GetRange::Bounded);
+        ranges.extend(parts.map(Some));
         for path in [&path, &empty, &missing] {
             for range in &ranges {
                 let own = said(&*store, path, range.clone()).await;
@@ -160,21 +151,14 @@ fn every_read_is_answered_as_the_store_itself_answers() {
                 assert_eq!(told, own, "{path} {range:?}");
             }
         }
-        for ranges in [
-            vec![0..9, 4_000_000..4_100_000, 5..7],
-            vec![],
-            vec![7..size + 5, 0..1],
-        ] {
+        let all = vec![0..9, 4_000_000..4_100_000, 5..7];
+        for ranges in [all, vec![], vec![7..size + 5, 0..1]] {
             let own = store.get_ranges(&path, &ranges).await.expect("ranges");
             let told = ahead.get_ranges(&path, &ranges).await.expect("ranges");
             assert_eq!(told, own, "{ranges:?}");
         }
-        assert!(
-            ahead
-                .get_ranges(&path, &[0..9, size..size + 1])
-                .await
-                .is_err()
-        );
+        let beyond = [0..9, size..size + 1];
+        assert!(ahead.get_ranges(&path, &beyond).await.is_err());
         assert!(ahead.engine().stats().hits > 0, "reads in order are hits");
     });
 }
@@ -318,11 +302,8 @@ fn an_open_object_gets_requests_only_for_its_reads() {
     run(async {
         let counting = Arc::new(Counting::default());
         let path = Path::from("a");
-        counting
-            .store
-            .put(&path, payload(1, SIZE))
-            .await
-            .expect("put");
+        let put = counting.store.put(&path, payload(1, SIZE)).await;
+        put.expect("put");
         let ahead = ahead(counting.clone()).check_after(HOUR);
         let ranges: Vec<_> = (0..40).map(|n| n * 20_000..n * 20_000 + 100).collect();
         let bytes = ahead.get_ranges(&path, &ranges).await.expect("ranges");
@@ -460,10 +441,8 @@ fn readers_beside_a_writer_get_one_version_each() {
         });
         let readers: Vec<_> = readers.collect();
         for version in 1..60 {
-            store
-                .put(&path, payload(version, 400_000))
-                .await
-                .expect("put");
+            let put = store.put(&path, payload(version, 400_000)).await;
+            put.expect("put");
             tokio::task::yield_now().await;
         }
         for reader in readers {

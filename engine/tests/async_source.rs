@@ -3,7 +3,7 @@
 //!
 //! No test waits for a fixed time.
 
-use crate::common::{opened, read_and_check, right, watch};
+use crate::common::{opened, read_and_check, right, runtime, watch};
 use bytes::Bytes;
 use foreread::source::{self, AsyncSource, Defaults, SourceError};
 use foreread::{Options, Reader};
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use tokio::runtime::{Builder, Runtime, RuntimeFlavor};
+use tokio::runtime::{Runtime, RuntimeFlavor};
 
 const SIZE: u64 = (8 << 20) + 77;
 
@@ -83,17 +83,15 @@ impl AsyncSource for Client {
 }
 
 fn several() -> Runtime {
-    Builder::new_multi_thread()
-        .worker_threads(2)
-        .build()
-        .expect("a runtime")
+    runtime(2)
 }
 
 fn single() -> Runtime {
-    Builder::new_current_thread().build().expect("a runtime")
+    runtime(0)
 }
 
 fn open(client: &Arc<Client>, runtime: &Runtime, options: Options) -> Arc<Reader> {
+    watch();
     let source = source::from_async(Arc::clone(client), runtime.handle().clone());
     Arc::new(opened(source, options))
 }
@@ -122,13 +120,11 @@ fn read_all_blocking(reader: &Reader) {
 
 #[test]
 fn tasks_and_threads_read_right_bytes_on_both_kinds_of_runtimes() {
-    watch();
     for way in [Way::Whole, Way::Short] {
         for options in options() {
             for runtime in [several(), single()] {
-                if options.threads == Some(0)
-                    && runtime.handle().runtime_flavor() == RuntimeFlavor::CurrentThread
-                {
+                let flavor = runtime.handle().runtime_flavor();
+                if options.threads == Some(0) && flavor == RuntimeFlavor::CurrentThread {
                     continue;
                 }
                 let client = client(way);
@@ -146,7 +142,6 @@ fn tasks_and_threads_read_right_bytes_on_both_kinds_of_runtimes() {
 /// The worker that blocks started the tasks that have to answer it.
 #[test]
 fn a_read_that_blocks_in_a_task_is_answered_by_the_other_workers() {
-    watch();
     for options in options() {
         let runtime = several();
         let reader = open(&client(Way::Whole), &runtime, options);
@@ -160,7 +155,6 @@ fn a_read_that_blocks_in_a_task_is_answered_by_the_other_workers() {
 /// One thread cannot wait for itself: an error that says what to do, not a hang.
 #[test]
 fn a_read_that_blocks_the_only_thread_fails() {
-    watch();
     let runtime = single();
     let reader = open(&client(Way::Whole), &runtime, Options::default());
     let error = runtime.block_on(async { reader.read_at(&mut [0; 8], 0) });
@@ -177,7 +171,6 @@ fn a_read_that_blocks_the_only_thread_fails() {
 /// Inside `block_on` and outside of it, where no thread drives the runtime, with readahead or a read under way.
 #[test]
 fn a_reader_is_dropped_at_once_and_gives_its_memory_back() {
-    watch();
     for way in [Way::Whole, Way::Never] {
         for inside in [true, false] {
             let (runtime, client) = (single(), client(way));
@@ -189,20 +182,14 @@ fn a_reader_is_dropped_at_once_and_gives_its_memory_back() {
                     let mut read = Box::pin(reader.read_at_async(&mut buf, n * 65_536));
                     // A few turns of the runtime, then the read is given up.
                     for _ in 0..10 {
-                        let polled =
-                            poll_fn(|context| Poll::Ready(read.as_mut().poll(context).is_ready()));
-                        if polled.await {
+                        let turn = poll_fn(|c| Poll::Ready(read.as_mut().poll(c).is_ready()));
+                        if turn.await {
                             break;
                         }
                         tokio::task::yield_now().await;
                     }
                 }
-                if inside {
-                    drop(reader);
-                    None
-                } else {
-                    Some(reader)
-                }
+                (!inside).then_some(reader)
             });
             assert_eq!(meter.held_bytes(), 0);
             // The tasks end when the runtime is driven again.
@@ -218,7 +205,6 @@ fn a_reader_is_dropped_at_once_and_gives_its_memory_back() {
 
 #[test]
 fn reads_fail_after_the_runtime_has_ended() {
-    watch();
     let runtime = several();
     let waits = client(Way::Never);
     let reader = open(&waits, &runtime, Options::default());
@@ -238,7 +224,6 @@ fn reads_fail_after_the_runtime_has_ended() {
 
 #[test]
 fn a_panic_and_an_answer_that_is_too_long_are_errors() {
-    watch();
     let bug = "client: the source panicked: my bug; fix the source";
     for (way, wanted) in [(Way::Panics, bug), (Way::TooLong, "client reports ")] {
         let runtime = several();
@@ -252,7 +237,6 @@ fn a_panic_and_an_answer_that_is_too_long_are_errors() {
 /// The pieces of a fetch are one request, so that far storage is asked as seldom as by a thread.
 #[test]
 fn a_fetch_is_one_request() {
-    watch();
     let (runtime, client) = (several(), client(Way::Whole));
     let reader = open(&client, &runtime, Options::default().policy("none"));
     let mut buf = vec![0; 1 << 20];

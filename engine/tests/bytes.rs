@@ -9,7 +9,7 @@ use foreread::source::Io;
 use foreread::{Advice, Options, Reader};
 use foreread_history::policies;
 use foreread_testing as testing;
-use std::io::Write;
+use std::io::{IoSliceMut, Write};
 use std::sync::{Arc, Mutex};
 
 const SIZE: u64 = 64 << 20;
@@ -23,22 +23,21 @@ fn pattern(name: &str, thread: u64) -> Reads {
     let from = thread * REGION;
     let steps = |step: u64| (0..REGION / step).map(move |i| (from + i * step, step as usize));
     let mut rng = Rng(thread + 1);
+    let mut all = Reads::new();
     match name {
-        "sequential" => steps(16 << 10).collect(),
-        "backward" => steps(16 << 10).rev().collect(),
+        "sequential" => all.extend(steps(16 << 10)),
+        "backward" => all.extend(steps(16 << 10).rev()),
         "random" => {
-            let mut all: Reads = steps(4 << 10).collect();
+            all.extend(steps(4 << 10));
             rng.shuffle(&mut all);
-            all
         }
         "interleaved" => {
             let streams = 4;
             let part = REGION / streams;
             let turn = |i: u64| (from + i % streams * part + i / streams * (8 << 10), 8 << 10);
-            (0..REGION / (8 << 10)).map(turn).collect()
+            all.extend((0..REGION / (8 << 10)).map(turn));
         }
         "unaligned" => {
-            let mut all = Reads::new();
             let mut at = from;
             while at < from + REGION {
                 let len = (1 + rng.below(40_000)).min(from + REGION - at);
@@ -47,10 +46,10 @@ fn pattern(name: &str, thread: u64) -> Reads {
             }
             let middle = all.len() / 2;
             rng.shuffle(&mut all[middle..]);
-            all
         }
         _ => panic!("no pattern {name}"),
     }
+    all
 }
 
 /// By io_uring, where it is allowed, and by threads.
@@ -97,14 +96,10 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
     let total = *total.lock().expect("no panic");
     assert!(step > 1 || total == SIZE);
     let (gauges, stats) = (quiet(&reader), reader.stats());
-    assert_eq!(
-        (stats.demand_bytes, stats.failed_reads, stats.failed_fetches),
-        (total, 0, 0)
-    );
-    assert!(
-        gauges.pages * page <= capacity && stats.evicted_pages > 0,
-        "{gauges:?}"
-    );
+    let done = (stats.demand_bytes, stats.failed_reads, stats.failed_fetches);
+    assert_eq!(done, (total, 0, 0));
+    let is_full = gauges.pages * page <= capacity && stats.evicted_pages > 0;
+    assert!(is_full, "{gauges:?}");
     check_memory(&gauges, page);
     let meter = reader.meter();
     drop(reader);
@@ -122,10 +117,9 @@ fn every_policy_and_pattern() {
     for (n, policy) in policies().iter().enumerate() {
         for (m, name) in PATTERNS.into_iter().enumerate() {
             // Both ways of each in the long runs; here they take turns, and the way that is usual gets the usual policies.
-            let io = if policy.name == "linux-6.18" || (n + m) % 2 == 0 {
-                Io::Queue
-            } else {
-                Io::Threads
+            let io = match policy.name == "linux-6.18" || (n + m) % 2 == 0 {
+                true => Io::Queue,
+                false => Io::Threads,
             };
             let policy = foreread_history::parse(policy.name).expect("a policy");
             let options = Options::default().policy(policy).cache_bytes(4 << 20);
@@ -155,14 +149,10 @@ fn tiny_caches_and_other_pages() {
             .threads(threads);
         for io in WAYS {
             let options = options.clone().io(io);
+            let step = if page < 4096 { 16 } else { 4 };
             match threads {
                 0 => idle_crew(&path, options),
-                _ => run(
-                    &path,
-                    options,
-                    "unaligned",
-                    if page < 4096 { 16 } else { 4 },
-                ),
+                _ => run(&path, options, "unaligned", step),
             }
         }
     }
@@ -179,10 +169,8 @@ fn idle_crew(path: &str, options: Options) {
     });
     wait_until("fetches run", || reader.gauges().running_fetches == 0);
     let gauges = reader.gauges();
-    assert_eq!(
-        (gauges.reads, gauges.threads, gauges.missed_calls),
-        (0, 0, 0)
-    );
+    let left = (gauges.reads, gauges.threads, gauges.missed_calls);
+    assert_eq!(left, (0, 0, 0));
     assert!(reader.stats().ra_bytes > 0);
 }
 
@@ -192,9 +180,8 @@ fn reads_larger_than_the_cache() {
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for policy in policies() {
-        let options = Options::default()
-            .policy(foreread_history::parse(policy.name).expect("a policy"))
-            .cache_bytes(1 << 20);
+        let policy = foreread_history::parse(policy.name).expect("a policy");
+        let options = Options::default().policy(policy).cache_bytes(1 << 20);
         let reader = Reader::open(path.as_str(), options).expect("opens");
         in_threads(THREADS, |thread| {
             let (mut buf, at) = (vec![0; 9_000_001], thread * REGION + 77);
@@ -209,10 +196,8 @@ fn reads_larger_than_the_cache() {
 /// Hints change what is cached and never what is read.
 #[test]
 fn hints() {
-    let reader = opened(
-        named(1 << 20),
-        Options::default().policy("linux-6.18:max=128K"),
-    );
+    let options = Options::default().policy("linux-6.18:max=128K");
+    let reader = opened(named(1 << 20), options);
     reader.advise(Advice::WillNeed, 0..1 << 20).expect("taken");
     quiet(&reader);
     let mut buf = vec![0; 1 << 20];
@@ -222,9 +207,8 @@ fn hints() {
     assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
     for advice in [Advice::Random, Advice::Sequential, Advice::Normal] {
         let crossed = std::ops::Range { start: 5, end: 3 };
-        reader
-            .advise(advice, crossed)
-            .expect("an empty range is a range");
+        let taken = reader.advise(advice, crossed);
+        taken.expect("an empty range is one");
         assert_eq!(read_and_check(&reader, &mut buf[..5000], 500_000, 0), 5000);
     }
 }
@@ -236,17 +220,14 @@ fn several_buffers() {
     let reader = opened(named(size), Options::default().cache_bytes(1 << 20));
     let mut rng = Rng(7);
     for _ in 0..300 {
-        let mut bufs: Vec<Vec<u8>> = (0..1 + rng.below(9))
-            .map(|_| vec![0xee; [0, 1, 511, 4096, 70_000, 400_000][rng.below(6) as usize]])
-            .collect();
-        let (offset, total) = (
-            rng.below(size + 9),
-            bufs.iter().map(Vec::len).sum::<usize>(),
-        );
-        let mut slices: Vec<std::io::IoSliceMut<'_>> = bufs
-            .iter_mut()
-            .map(|b| std::io::IoSliceMut::new(b))
-            .collect();
+        let len = |_| [0, 1, 511, 4096, 70_000, 400_000][rng.below(6) as usize];
+        let lens = Vec::from_iter((0..9).map(len));
+        let many = 1 + rng.below(9) as usize;
+        let mut bufs = Vec::from_iter(lens[..many].iter().map(|len| vec![0xee; *len]));
+        let offset = rng.below(size + 9);
+        let total = bufs.iter().map(Vec::len).sum::<usize>();
+        let slices = bufs.iter_mut().map(|buf| IoSliceMut::new(buf));
+        let mut slices = Vec::from_iter(slices);
         let reads = reader.stats().demand_reads;
         let got = reader.read_vectored_at(&mut slices, offset);
         let got = got.expect("readable");

@@ -18,14 +18,18 @@ use foreread_testing as testing;
 #[cfg(feature = "object")]
 use foreread_testing::{Lie, ServedAnswer, ServedRequest};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 /// Numbers that look random and are the same in every run.
 pub struct Rng(pub u64);
@@ -53,6 +57,14 @@ impl Rng {
 pub fn named(size: u64) -> Mem {
     watch();
     Mem::generated(size, |offset, buf| testing::fill(buf, offset, 0))
+}
+
+/// A file of self-naming bytes of this version.
+pub fn file_of(size: usize, version: u16) -> tempfile::NamedTempFile {
+    watch();
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    std::fs::write(file.path(), testing::pattern(0, size, version)).expect("room");
+    file
 }
 
 /// Bytes of a source from `offset` on, up to its end.
@@ -106,10 +118,10 @@ pub fn in_threads(many: u64, work: impl Fn(u64) + Sync) {
     });
 }
 
-/// Waits until it holds, at most 20 s.
+/// Waits until it holds, at most a minute.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -153,11 +165,8 @@ pub fn object_settings(variables: Vec<(String, String)>) -> ObjectSettings {
 pub fn settings_of(variables: &str) -> ObjectSettings {
     let pairs = variables.split_whitespace();
     let pairs = pairs.map(|pair| pair.split_once('=').expect("a value"));
-    object_settings(
-        pairs
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
-    )
+    let pairs = pairs.map(|(name, value)| (name.into(), value.into()));
+    object_settings(pairs.collect())
 }
 
 /// The part of an object of the pattern that is asked for, with all headers that any store needs.
@@ -231,10 +240,8 @@ pub fn watch() {
     }
     let (running, ended) = channel::<()>();
     RUNNING.replace(Some(running));
-    let test = std::thread::current()
-        .name()
-        .unwrap_or("a test")
-        .to_string();
+    let test = std::thread::current();
+    let test = test.name().unwrap_or("a test").to_string();
     std::thread::spawn(move || {
         if ended.recv_timeout(TEST_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             eprintln!("{test} still runs after {TEST_TIMEOUT:?}: it hangs");
@@ -249,84 +256,125 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Set where this process is one test's alone: what the system refuses, it refuses to every thread.
 const ALONE: &str = "FOREREAD_TEST_ALONE";
 
-/// The arguments by which the test binary runs this one test. `module` is the `module_path!()` of its file.
-pub fn only(module: &str, test: &str) -> [String; 4] {
-    let module = module.split_once("::").expect("a module of this binary").1;
-    [
-        format!("{module}::{test}"),
-        "--exact".into(),
-        "--nocapture".into(),
-        "--test-threads=1".into(),
-    ]
+/// The name of the test in whose body this is, as `faults::a_panic_is_an_error`.
+macro_rules! this_test {
+    () => {{
+        fn here() {}
+        crate::common::test_of(std::any::type_name_of_val(&here))
+    }};
+}
+pub(crate) use this_test;
+
+/// The test that has the item with this path.
+pub fn test_of(item: &'static str) -> &'static str {
+    let test = item.strip_suffix("::here").expect("an item of a test");
+    test.split_once("::").expect("a module of this binary").1
 }
 
-/// Whether this process is this test's alone. If not, the test runs in another process, by the `module_path!()` of its file and its name.
-pub fn is_alone(module: &str, test: &str) -> bool {
+/// The arguments by which the test binary runs this one test.
+pub fn only(test: &str) -> [&str; 4] {
+    [test, "--exact", "--nocapture", "--test-threads=1"]
+}
+
+/// Whether this process is the test's alone. If not, the test runs in another process. `needs!(is_alone(this_test!()));`
+pub fn is_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
     let mut me = Command::new(std::env::current_exe().expect("this test"));
-    let again = me.args(only(module, test)).env(ALONE, "1").output();
+    let again = me.args(only(test)).env(ALONE, "1").output();
     passed(&again.expect("started"));
     false
 }
 
-/// Runs one test in another process.
-pub fn alone(module: &str, test: &str, work: fn()) {
-    if is_alone(module, test) {
-        work();
+/// A runtime of as many threads, or of the calling one alone.
+pub fn runtime(threads: usize) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    if threads > 0 {
+        builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(threads);
+    }
+    builder.enable_all().build().expect("a runtime")
+}
+
+/// What `tracing` passes to a subscriber from this crate: the fields of each span, with its name in `span`, and the warnings.
+#[derive(Clone, Default)]
+pub struct Traced {
+    pub spans: Arc<Mutex<Vec<SpanFields>>>,
+    pub warnings: Arc<Mutex<Vec<String>>>,
+}
+
+pub type SpanFields = BTreeMap<&'static str, String>;
+
+struct FieldsOf<'a>(&'a mut SpanFields);
+
+impl Visit for FieldsOf<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
     }
 }
 
-/// Fails with what a test in another process printed, if that failed.
+impl Subscriber for Traced {
+    fn enabled(&self, of: &Metadata<'_>) -> bool {
+        let is_kept = of.is_span() || *of.level() <= tracing::Level::WARN;
+        is_kept && of.target().starts_with("foreread")
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let mut all = self.spans.lock().expect("no panic");
+        let name = attributes.metadata().name();
+        let mut fields = BTreeMap::from([("span", name.to_string())]);
+        attributes.record(&mut FieldsOf(&mut fields));
+        all.push(fields);
+        Id::from_u64(all.len() as u64)
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        let mut all = self.spans.lock().expect("no panic");
+        values.record(&mut FieldsOf(&mut all[id.into_u64() as usize - 1]));
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = SpanFields::new();
+        event.record(&mut FieldsOf(&mut fields));
+        let mut all = self.warnings.lock().expect("no panic");
+        all.extend(fields.remove("message"));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Fails with what a program printed, if that failed.
+#[track_caller]
 pub fn passed(out: &std::process::Output) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        out.status.success(),
-        "{}{}",
-        text(&out.stdout),
-        text(&out.stderr)
-    );
+    let [text, errors] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(out.status.success(), "{text}{errors}");
 }
 
 /// Waits until nothing runs; readahead may outlive the reads that caused it.
 pub fn quiet(reader: &Reader) -> Gauges {
-    let start = Instant::now();
-    loop {
-        let gauges = reader.gauges();
-        let Gauges {
-            reads,
-            queued_fetches,
-            running_fetches,
-            open_fetches,
-            ..
-        } = gauges;
-        if reads + queued_fetches + running_fetches + open_fetches == 0 {
-            assert_eq!(gauges.missed_calls, 0, "a thread was not woken");
-            return gauges;
-        }
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "something still runs: {gauges:?}"
-        );
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("something still runs", || {
+        let now = reader.gauges();
+        now.reads + now.queued_fetches + now.running_fetches + now.open_fetches == 0
+    });
+    let gauges = reader.gauges();
+    assert_eq!(gauges.missed_calls, 0, "a thread was not woken");
+    gauges
 }
 
 /// Memory follows the pages: at least their bytes, at most twice as much.
 pub fn check_memory(gauges: &Gauges, page_bytes: u64) {
     let bytes = gauges.pages * page_bytes;
-    assert!(
-        (bytes..=bytes * 2).contains(&gauges.held_bytes),
-        "{gauges:?}"
-    );
+    let is_within = (bytes..=bytes * 2).contains(&gauges.held_bytes);
+    assert!(is_within, "{gauges:?}");
 }
 
 /// Reads and checks every byte; returns how many there were.
 pub fn read_and_check(reader: &Reader, buf: &mut [u8], offset: u64, version: u16) -> usize {
-    let len = reader
-        .read_at(buf, offset)
-        .unwrap_or_else(|error| panic!("{error}"));
+    let len = reader.read_at(buf, offset);
+    let len = len.unwrap_or_else(|error| panic!("{error}"));
     right(&buf[..len], offset, version);
     len
 }
@@ -339,32 +387,26 @@ pub struct LoopDevice {
 impl LoopDevice {
     /// Nothing, with a line that says so, where this user gets none.
     pub fn over(file: &Path) -> Option<LoopDevice> {
-        let made = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(file)
-            .output();
-        match made {
-            Ok(made) if made.status.success() => {
-                let path = String::from_utf8(made.stdout).expect("a path");
-                Some(LoopDevice {
-                    path: path.trim().into(),
-                })
-            }
-            _ => {
-                println!("skipped: needs root, loop devices and losetup (Debian package mount)");
-                None
-            }
-        }
+        let mut losetup = Command::new("losetup");
+        let made = losetup.args(["--find", "--show"]).arg(file).output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            println!("skipped: needs root, loop devices and losetup (Debian package mount)");
+            return None;
+        };
+        let path = String::from_utf8(made.stdout).expect("a path");
+        let path = path.trim().into();
+        Some(LoopDevice { path })
+    }
+
+    fn losetup(&self, option: &str) -> bool {
+        let mut losetup = Command::new("losetup");
+        let done = losetup.arg(option).arg(&self.path).status();
+        done.is_ok_and(|status| status.success())
     }
 
     /// Takes note that its file is longer now.
     pub fn resized(&self) {
-        let status = Command::new("losetup")
-            .arg("--set-capacity")
-            .arg(&self.path)
-            .status()
-            .expect("started");
-        assert!(status.success(), "losetup --set-capacity");
+        assert!(self.losetup("--set-capacity"));
     }
 
     pub fn name(&self) -> &str {
@@ -374,10 +416,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = Command::new("losetup")
-            .arg("--detach")
-            .arg(&self.path)
-            .status();
+        self.losetup("--detach");
     }
 }
 
@@ -390,11 +429,10 @@ impl SmallDisk {
     /// Nothing, with a line that says so, where this user may not mount.
     pub fn of(kib: u32) -> Option<SmallDisk> {
         let dir = tempfile::tempdir().expect("a directory");
-        let size = format!("size={kib}k");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(dir.path())
-            .output();
+        let size = format!("size={kib}k,mode=0700");
+        let mut mount = Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]);
+        let mounted = mount.arg(dir.path()).output();
         if mounted.is_ok_and(|mounted| mounted.status.success()) {
             return Some(SmallDisk { dir });
         }
@@ -405,18 +443,15 @@ impl SmallDisk {
     /// A file of this length that has no blocks yet.
     pub fn sparse(&self, bytes: u64) -> PathBuf {
         let path = self.dir.path().join("disk");
-        File::create(&path)
-            .and_then(|file| file.set_len(bytes))
-            .expect("a file");
+        let file = File::create(&path);
+        file.and_then(|file| file.set_len(bytes)).expect("a file");
         path
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount")
-            .arg("--lazy")
-            .arg(self.dir.path())
-            .status();
+        let mut umount = Command::new("umount");
+        let _ = umount.arg("--lazy").arg(self.dir.path()).status();
     }
 }

@@ -10,8 +10,8 @@ use crate::common::stores::Kind;
 use crate::common::{
     Rng, changed, in_threads, named, plain, read_right, read_source as read, right,
 };
+use foreread::Reader;
 use foreread::source::{Defaults, FileSource, Io, Mem, Source};
-use foreread::{Options, Reader};
 use foreread_testing::{Call, FaultAction, Faulty, QueuedSource, needs, pattern, says};
 use std::any::Any;
 use std::io::IoSliceMut;
@@ -60,12 +60,9 @@ const ROWS: &[(&str, Defaults, Make)] = &[
         Subject::new(QueuedSource::new(named(SIZE as u64), 1), ())
     }),
     ("faulty, slow", Defaults::MEMORY, || {
-        let slow = |call: Call| {
-            if call.nth.is_multiple_of(16) {
-                FaultAction::Slow(Duration::from_millis(1))
-            } else {
-                FaultAction::Pass
-            }
+        let slow = |call: Call| match call.nth.is_multiple_of(16) {
+            true => FaultAction::Slow(Duration::from_millis(1)),
+            false => FaultAction::Pass,
         };
         Subject::new(Faulty::new(named(SIZE as u64), slow), ())
     }),
@@ -101,10 +98,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("its size is right", size),
     ("it describes itself in one line", describe),
     ("its granules are powers of two", granules),
-    (
-        "any offset, length, address and number of buffers",
-        anything,
-    ),
+    ("any offset, length and number of buffers", anything),
     ("nothing at and past the end", past_the_end),
     ("several threads at once", threads),
     ("a reader on it", reader),
@@ -131,15 +125,13 @@ fn every_source_passes_every_check() {
 // ---- the rows ----
 
 fn scratch(dir: Option<&str>) -> Option<tempfile::NamedTempFile> {
-    let file = dir
-        .map_or_else(
-            tempfile::NamedTempFile::new,
-            tempfile::NamedTempFile::new_in,
-        )
-        .ok()?;
-    file.as_file()
-        .write_all_at(&pattern(0, SIZE, 0), 0)
-        .expect("room");
+    let file = match dir {
+        Some(dir) => tempfile::NamedTempFile::new_in(dir),
+        None => tempfile::NamedTempFile::new(),
+    };
+    let file = file.ok()?;
+    let bytes = pattern(0, SIZE, 0);
+    file.as_file().write_all_at(&bytes, 0).expect("room");
     file.as_file().sync_all().expect("written");
     Some(file)
 }
@@ -149,9 +141,8 @@ fn rewritten(source: FileSource, file: tempfile::NamedTempFile) -> Option<Subjec
     Some(Subject::new(source, file)?.replaced_by(move || {
         // Past the tick of the file system's clock.
         std::thread::sleep(Duration::from_millis(20));
-        handle
-            .write_all_at(&pattern(0, SIZE, 1), 0)
-            .expect("writes");
+        let other = pattern(0, SIZE, 1);
+        handle.write_all_at(&other, 0).expect("writes");
     }))
 }
 
@@ -159,10 +150,8 @@ fn file(io: Io) -> Option<Subject> {
     let file = scratch(None)?;
     let source = FileSource::open_by(file.path(), io).expect("opens");
     if io == Io::Queue && source.is_direct() && source.queue().is_none() {
-        println!(
-            "skipped: needs io_uring (kernel.io_uring_disabled=0): {}",
-            source.describe()
-        );
+        let said = source.describe();
+        println!("skipped: needs io_uring (kernel.io_uring_disabled=0): {said}");
         return None;
     }
     rewritten(source, file)
@@ -267,18 +256,14 @@ fn size(subject: &Subject) {
 
 fn describe(subject: &Subject) {
     let text = subject.source.describe();
-    assert!(
-        !text.is_empty() && !text.chars().any(char::is_control),
-        "{text:?}"
-    );
+    let is_line = !text.is_empty() && !text.chars().any(char::is_control);
+    assert!(is_line, "{text:?}");
 }
 
 fn granules(subject: &Subject) {
     let granules = subject.source.alignment();
-    assert!(
-        granules.offset.is_power_of_two() && granules.memory.is_power_of_two(),
-        "{granules:?}"
-    );
+    let numbers = [granules.offset, granules.memory];
+    assert!(numbers.iter().all(|n| n.is_power_of_two()), "{granules:?}");
 }
 
 fn anything(subject: &Subject) {
@@ -288,26 +273,21 @@ fn anything(subject: &Subject) {
         let (skip, offset) = (rng.below(5000) as usize, rng.below(SIZE as u64));
         let most = [1, 600, 5000, 200_000][rng.below(4) as usize];
         // Some buffers are empty, and some lists too.
-        let lens: Vec<usize> = (0..rng.below(5))
-            .map(|_| (rng.below(most) * rng.below(4).min(1)) as usize)
-            .collect();
+        let mut len = || (rng.below(most) * rng.below(4).min(1)) as usize;
+        let most_lens = [(); 4].map(|()| len());
+        let lens = &most_lens[..rng.below(5) as usize];
         let mut rest = &mut memory[skip..];
         let mut bufs = Vec::new();
-        for len in &lens {
+        for len in lens {
             let (front, back) = rest.split_at_mut(*len);
             bufs.push(IoSliceMut::new(front));
             rest = back;
         }
         let wanted = lens.iter().sum::<usize>();
-        let read = subject
-            .source
-            .read_at(&mut bufs, offset)
-            .unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(
-            read,
-            wanted.min(SIZE - offset as usize),
-            "{lens:?} at {offset}"
-        );
+        let read = subject.source.read_at(&mut bufs, offset);
+        let read = read.unwrap_or_else(|error| panic!("{error}"));
+        let there = wanted.min(SIZE - offset as usize);
+        assert_eq!(read, there, "{lens:?} at {offset}");
         right(&memory[skip..skip + read], offset, 0);
     }
 }
@@ -320,16 +300,10 @@ fn past_the_end(subject: &Subject) {
         assert_eq!(read(source, offset, 100), Ok(Vec::new()), "{offset}");
     }
     // Beyond what a file can be: nothing or an error, and no panic.
-    for offset in [
-        i64::MAX as u64 - 50,
-        i64::MAX as u64,
-        u64::MAX - 99,
-        u64::MAX,
-    ] {
-        assert!(
-            read(source, offset, 100).is_ok_and(|b| b.is_empty())
-                || read(source, offset, 100).is_err()
-        );
+    let largest = i64::MAX as u64;
+    for offset in [largest - 50, largest, u64::MAX - 99, u64::MAX] {
+        let read = read(source, offset, 100);
+        assert!(read.is_err() || read == Ok(Vec::new()), "{read:?}");
     }
     assert_eq!(read(source, 0, 0), Ok(Vec::new()));
 }
@@ -348,10 +322,7 @@ fn threads(subject: &Subject) {
 fn reader(subject: &Subject) {
     for policy in ["none", "linux-6.18:max=256K", "rbd-plain"] {
         for threads in [0, 4] {
-            let options = Options::default()
-                .policy(policy)
-                .cache_bytes(512 << 10)
-                .threads(threads);
+            let options = crate::common::by(policy, 512 << 10).threads(threads);
             let reader = Reader::open(Arc::clone(&subject.source), options).expect("opens");
             in_threads(3, |thread| {
                 let own = reader.try_clone().expect("opens");
@@ -360,10 +331,8 @@ fn reader(subject: &Subject) {
                     at += crate::common::read_and_check(&own, &mut buf, at, 0) as u64;
                 }
             });
-            assert_eq!(
-                (reader.stats().failed_reads, reader.gauges().missed_calls),
-                (0, 0)
-            );
+            let failed = (reader.stats().failed_reads, reader.gauges().missed_calls);
+            assert_eq!(failed, (0, 0));
             let meter = reader.meter();
             drop(reader);
             assert_eq!(meter.held_bytes(), 0);

@@ -5,6 +5,7 @@ use crate::common::{in_threads, part_of, read_right, refused, settings_of as set
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{Source, SourceOpenError};
 use foreread_testing::{HttpServer, ServedAnswer, ServedRequest, rows, says};
+use serde_json::json;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -89,76 +90,60 @@ fn open(name: &str, settings: ObjectSettings) -> Result<Object, SourceOpenError>
 }
 
 fn keys(id: &str) -> String {
-    format!(
-        "{{\"AccessKeyId\":\"{id}\",\"SecretAccessKey\":\"{CANARY}\",\"Token\":\"{CANARY}\",\
-         \"SessionToken\":\"{CANARY}\",\"Version\":1,\"Expiration\":\"2036-01-02T03:04:05Z\"}}"
-    )
-}
-
-fn sts(id: &str) -> String {
-    format!(
-        "<R><Credentials><AccessKeyId>{id}</AccessKeyId><SecretAccessKey>{CANARY}</SecretAccessKey>\
-         <SessionToken>{CANARY}</SessionToken><Expiration>2036-01-02T03:04:05Z</Expiration></Credentials></R>"
-    )
+    json!({
+        "AccessKeyId": id, "SecretAccessKey": CANARY, "Token": CANARY, "SessionToken": CANARY,
+        "Version": 1, "Expiration": "2036-01-02T03:04:05Z",
+    })
+    .to_string()
 }
 
 /// The services that Amazon's chain asks; `ID` in an access key says which of them gave it.
 fn amazon(request: &Request) -> Option<(u16, String)> {
     let line = &request.line;
     let signed_by = header(request, "authorization").unwrap_or_default();
-    if line.contains("Action=AssumeRoleWithWebIdentity") {
+    let sts = |id: &str| {
+        format!(
+            "<R><Credentials><AccessKeyId>{id}</AccessKeyId><SecretAccessKey>{CANARY}</SecretAccessKey>\
+             <SessionToken>{CANARY}</SessionToken><Expiration>2036-01-02T03:04:05Z</Expiration></Credentials></R>"
+        )
+    };
+    let given = if line.contains("Action=AssumeRoleWithWebIdentity") {
         assert!(line.contains(&format!("WebIdentityToken={CANARY}")) && signed_by.is_empty());
-        return Some((200, sts("IDWEB")));
-    }
-    if line.contains("Action=AssumeRole") {
-        assert!(
-            signed_by.contains("Credential=IDBASE/") && line.contains("ExternalId=x"),
-            "{line}"
-        );
-        return Some((200, sts("IDROLE")));
-    }
-    if line.contains("/federation/credentials") {
+        sts("IDWEB")
+    } else if line.contains("Action=AssumeRole") {
+        assert!(signed_by.contains("Credential=IDBASE/"), "{line}");
+        assert!(line.contains("ExternalId=x"), "{line}");
+        sts("IDROLE")
+    } else if line.contains("/federation/credentials") {
         assert_eq!(header(request, "x-amz-sso_bearer_token"), Some(CANARY));
-        let keys = format!(
-            "{{\"roleCredentials\":{{\"accessKeyId\":\"IDSSO\",\"secretAccessKey\":\"{CANARY}\",\
-             \"sessionToken\":\"{CANARY}\",\"expiration\":2082862845000}}}}"
-        );
-        return Some((200, keys));
-    }
-    if line.starts_with("POST /token ") {
+        let keys = json!({
+            "accessKeyId": "IDSSO", "secretAccessKey": CANARY, "sessionToken": CANARY,
+            "expiration": 2_082_862_845_000_u64,
+        });
+        json!({ "roleCredentials": keys }).to_string()
+    } else if line.starts_with("POST /token ") {
         let asked: serde_json::Value = serde_json::from_str(&request.body).expect("JSON");
         assert_eq!(asked["grantType"], "refresh_token");
-        let is_known = asked["refreshToken"] == format!("{CANARY}-first");
-        let answer = format!(
-            "{{\"accessToken\":\"{CANARY}\",\"expiresIn\":3600,\"refreshToken\":\"{CANARY}-second\"}}"
-        );
-        let refused = "{\"error\":\"invalid_grant\"}".to_string();
-        return Some(if is_known {
-            (200, answer)
-        } else {
-            (400, refused)
-        });
-    }
-    if line.contains("/container") {
+        if asked["refreshToken"] != format!("{CANARY}-first") {
+            return Some((400, "{\"error\":\"invalid_grant\"}".to_string()));
+        }
+        let next = format!("{CANARY}-second");
+        json!({ "accessToken": CANARY, "expiresIn": 3600, "refreshToken": next }).to_string()
+    } else if line.contains("/container") {
         assert_eq!(header(request, "authorization"), Some(CANARY));
-        return Some((200, keys("IDCONTAINER")));
-    }
-    if line.starts_with("PUT /latest/api/token") {
-        return Some((200, CANARY.to_string()));
-    }
-    if line.contains("/security-credentials/") {
+        keys("IDCONTAINER")
+    } else if line.starts_with("PUT /latest/api/token") {
+        CANARY.to_string()
+    } else if line.contains("/security-credentials/") {
         assert_eq!(header(request, "x-aws-ec2-metadata-token"), Some(CANARY));
-        let is_role = line.contains("/security-credentials/reader ");
-        return Some((
-            200,
-            if is_role {
-                keys("IDMACHINE")
-            } else {
-                "reader\n".to_string()
-            },
-        ));
-    }
-    None
+        match line.contains("/security-credentials/reader ") {
+            true => keys("IDMACHINE"),
+            false => "reader\n".to_string(),
+        }
+    } else {
+        return None;
+    };
+    Some((200, given))
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> String {
@@ -171,49 +156,49 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 /// A home with profiles of each kind.
 fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().expect("a folder");
-    let script = write(
-        home.path(),
-        "give keys.sh",
-        &format!("#!/bin/sh\necho '{}'\n", keys("IDPROCESS")),
-    );
+    let script = format!("#!/bin/sh\necho '{}'\n", keys("IDPROCESS"));
+    let script = write(home.path(), "give keys.sh", &script);
     // A line break in a key, which cannot be part of a header.
     let odd = "cat <<'E'\n{\"AccessKeyId\":\"i\",\"SecretAccessKey\":\"s\\u000a\"}\nE\n";
     let odd = write(home.path(), "odd.sh", odd);
-    write(
-        home.path(),
-        ".aws/config",
-        &format!(
-            "[default]\nregion = eu-1\n[profile corp]\nsso_session = s\nsso_account_id = 1\nsso_role_name = r\n\
-             [profile old]\nsso_start_url = https://old\nsso_region = eu-1\nsso_account_id = 1\nsso_role_name = r\n\
-             [profile nologin]\nsso_start_url = https://none\nsso_region = eu-1\nsso_account_id = 1\nsso_role_name = r\n\
-             [profile ended]\nsso_session: e\nsso_account_id: 1\nsso_role_name: r\n\
-             [sso-session s]\nsso_start_url = https://start\nsso_region = eu-1\n\
-             [sso-session e]\n    sso_start_url = https://start\n    sso_region = eu-1\n\
-             [profile login]\nlogin_session = arn:l\nregion = eu-1\n\
-             [profile bylogin]\nrole_arn = arn:r\nsource_profile = login\n\
-             [profile half]\naws_access_key_id = IDHALF\n\
-             [profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = x\n\
-             [profile circle]\nrole_arn = arn:r\nsource_profile = circle2\n\
-             [profile circle2]\nrole_arn = arn:r\nsource_profile = circle\n\
-             [profile mfa]\nrole_arn = arn:r\nsource_profile = base\nmfa_serial = m\n\
-             [profile program]\ncredential_process = sh \"{script}\"\n\
-             [profile odd]\ncredential_process = sh \"{odd}\"\n\
-             [profile failing]\ncredential_process = sh -c 'echo {CANARY}; exit 3'\n"
-        ),
+    let sso = "sso_account_id = 1\nsso_role_name = r\n";
+    let config = format!(
+        "[default]\nregion = eu-1\n[profile corp]\nsso_session = s\n{sso}\
+         [profile old]\nsso_start_url = https://old\nsso_region = eu-1\n{sso}\
+         [profile nologin]\nsso_start_url = https://none\nsso_region = eu-1\n{sso}\
+         [profile ended]\nsso_session: e\nsso_account_id: 1\nsso_role_name: r\n\
+         [sso-session s]\nsso_start_url = https://start\nsso_region = eu-1\n\
+         [sso-session e]\n    sso_start_url = https://start\n    sso_region = eu-1\n\
+         [profile login]\nlogin_session = arn:l\nregion = eu-1\n\
+         [profile bylogin]\nrole_arn = arn:r\nsource_profile = login\n\
+         [profile half]\naws_access_key_id = IDHALF\n\
+         [profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = x\n\
+         [profile circle]\nrole_arn = arn:r\nsource_profile = circle2\n\
+         [profile circle2]\nrole_arn = arn:r\nsource_profile = circle\n\
+         [profile mfa]\nrole_arn = arn:r\nsource_profile = base\nmfa_serial = m\n\
+         [profile program]\ncredential_process = sh \"{script}\"\n\
+         [profile odd]\ncredential_process = sh \"{odd}\"\n\
+         [profile failing]\ncredential_process = sh -c 'echo {CANARY}; exit 3'\n"
     );
+    write(home.path(), ".aws/config", &config);
     let base = format!("[base]\naws_access_key_id = IDBASE\naws_secret_access_key = {CANARY}\n");
     write(home.path(), ".aws/credentials", &base);
-    let token = |url: &str, at: &str| {
-        format!("{{\"startUrl\":\"{url}\",\"accessToken\":\"{CANARY}\",\"expiresAt\":\"{at}\"}}")
+    let token = |url: &str, at: &str, token: &str| {
+        json!({ "startUrl": url, "accessToken": token, "expiresAt": at }).to_string()
     };
-    // By the SHA-1 of "s" and of "https://old".
     let logins = [
-        (S_LOGIN, token("https://start", "2036-01-02T03:04:05Z")),
-        (OLD_LOGIN, token("https://old", "2020-01-02T03:04:05UTC")),
+        (
+            S_LOGIN,
+            token("https://start", "2036-01-02T03:04:05Z", CANARY),
+        ),
+        (
+            OLD_LOGIN,
+            token("https://old", "2020-01-02T03:04:05UTC", CANARY),
+        ),
         // Another program's of the same start URL, which lasts longer.
         (
             "aws-toolkit",
-            token("https://start", "2037-01-02T03:04:05Z").replace(CANARY, "other"),
+            token("https://start", "2037-01-02T03:04:05Z", "other"),
         ),
         (E_LOGIN, ended_login()),
     ];
@@ -230,11 +215,12 @@ const OLD_LOGIN: &str = "3dbfcfb8178f8ce8f73712c57098fc9f2cb54d8c";
 
 /// A login whose token has ended, and whose refresh token has not.
 fn ended_login() -> String {
-    format!(
-        "{{\"startUrl\":\"https://start\",\"region\":\"eu-1\",\"accessToken\":\"old\",\"expiresAt\":\"2020-01-02T03:04:05Z\",\
-         \"clientId\":\"c\",\"clientSecret\":\"{CANARY}\",\"registrationExpiresAt\":\"2036-01-02T03:04:05Z\",\
-         \"refreshToken\":\"{CANARY}-first\"}}"
-    )
+    json!({
+        "startUrl": "https://start", "region": "eu-1", "accessToken": "old",
+        "expiresAt": "2020-01-02T03:04:05Z", "clientId": "c", "clientSecret": CANARY,
+        "registrationExpiresAt": "2036-01-02T03:04:05Z", "refreshToken": format!("{CANARY}-first"),
+    })
+    .to_string()
 }
 
 #[test]
@@ -245,10 +231,9 @@ fn each_link_of_the_chain_of_s3_signs_requests() {
     let token = write(home.path(), "token", CANARY);
     let env = format!("AWS_ACCESS_KEY_ID=IDENV AWS_SECRET_ACCESS_KEY={CANARY}");
     let web = format!("AWS_WEB_IDENTITY_TOKEN_FILE={token} AWS_ROLE_ARN=arn:w");
-    let pod = format!(
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI={}/container AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={token}",
-        services.url()
-    );
+    let pod =
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI={A}/container AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
+    let pod = format!("{}={token}", pod.replace("{A}", &services.url()));
     let table = format!(
         "{env} {web} {pod} | Credential=IDENV/ | AWS_ACCESS_KEY_ID
          {web} {pod} | Credential=IDWEB/ | web identity
@@ -263,16 +248,14 @@ fn each_link_of_the_chain_of_s3_signs_requests() {
     each_is_used(&services, "s3://bucket/key", &common, &table);
     // The renewed login is kept: its first refresh token is worth nothing now.
     let seen = services.server.seen();
-    let renewals = seen.iter().filter(|seen| seen.target == "/token").count();
-    assert_eq!(renewals, 1);
+    let renewals = seen.iter().filter(|seen| seen.target == "/token");
+    assert_eq!(renewals.count(), 1);
     let login = home.path().join(format!(".aws/sso/cache/{E_LOGIN}.json"));
-    let login: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(login).expect("there")).expect("JSON");
+    let login = std::fs::read_to_string(login).expect("there");
+    let login: serde_json::Value = serde_json::from_str(&login).expect("JSON");
     assert_eq!(login["refreshToken"], format!("{CANARY}-second"));
-    assert_eq!(
-        (&login["clientId"], &login["accessToken"]),
-        (&"c".into(), &CANARY.into())
-    );
+    let kept = (&login["clientId"], &login["accessToken"]);
+    assert_eq!(kept, (&"c".into(), &CANARY.into()));
     // An option goes before the variables.
     services.accept("Credential=IDBASE/");
     let settings = ObjectSettings {
@@ -285,13 +268,9 @@ fn each_link_of_the_chain_of_s3_signs_requests() {
 /// The variables that lead Amazon's chain to the services of a test.
 fn of_amazon(services: &Services) -> String {
     let url = services.url();
-    let names = [
-        "ENDPOINT_URL",
-        "ENDPOINT_URL_STS",
-        "ENDPOINT_URL_SSO",
-        "ENDPOINT_URL_SSO_OIDC",
-    ];
-    let all = names.map(|name| format!("AWS_{name}={url}")).join(" ");
+    let services = ["", "_STS", "_SSO", "_SSO_OIDC"];
+    let all = services.map(|service| format!("AWS_ENDPOINT_URL{service}={url}"));
+    let all = all.join(" ");
     format!("{all} AWS_EC2_METADATA_SERVICE_ENDPOINT={url}")
 }
 
@@ -304,10 +283,8 @@ fn each_is_used(services: &Services, name: &str, common: &str, table: &str) {
         assert_eq!(object.size(), SIZE, "{link}");
         drop(object);
         services.accept("nothing");
-        says(
-            &refused(open(name, settings), link).why,
-            &["ExpiredToken", link],
-        );
+        let why = refused(open(name, settings), link).why;
+        says(&why, &["ExpiredToken", link]);
     }
 }
 
@@ -334,7 +311,6 @@ fn a_link_that_fails_says_what_to_run() {
         let text = format!("<Error><Code>AccessDenied</Code><Message>{CANARY}</Message></Error>");
         fails.then_some((403, text))
     });
-    // A link that fails is not passed over to the role of the machine.
     let (home, common) = (home(), of_amazon(&services));
     let common = format!("{common} HOME={}", home.path().display());
     let fails = |variable: &str, why: &str, remedy: &str| {
@@ -349,26 +325,12 @@ fn a_link_that_fails_says_what_to_run() {
     let at = |url: &str| format!("AWS_CONTAINER_CREDENTIALS_FULL_URI={url}");
     let container = at(&format!("{}/container", services.url()));
     fails(&container, "it answered 403", "role of the task or pod");
-    fails(
-        &at("http://example.org/x"),
-        "loopback",
-        "check AWS_CONTAINER",
-    );
-}
-
-/// A default profile of `aws login` is not passed over to the role of the machine either.
-#[test]
-fn the_default_profile_is_not_an_exception() {
-    let services = Services::start("", amazon);
-    let home = tempfile::tempdir().expect("a folder");
-    write(
-        home.path(),
-        ".aws/config",
-        "[default]\nlogin_session = arn:l\n",
-    );
-    let variables = format!("{} HOME={}", of_amazon(&services), home.path().display());
-    let error = refused(open("s3://bucket/key", settings(&variables)), "default");
-    says(&error.why, &["profile default has login_session"]);
+    let elsewhere = at("http://example.org/x");
+    fails(&elsewhere, "loopback", "check AWS_CONTAINER");
+    let config = "[default]\nlogin_session = arn:l\n";
+    write(home.path(), ".aws/config", config);
+    fails("", "profile default has login_session", "");
+    // None of them is passed over to the role of the machine.
     assert_eq!(services.count("/latest/"), 0);
 }
 
@@ -383,12 +345,9 @@ fn a_silent_metadata_service_is_named() {
         refused(open("s3://bucket/key", settings(&variables)), variable).why
     };
     let why = why_of(&format!("AWS_EC2_METADATA_SERVICE_ENDPOINT={at}"));
-    let parts = [
-        "the metadata service of this machine",
-        "no answer within 1s",
-        "hop limit of 2",
-    ];
-    says(&why, &parts);
+    let remedy = "hop limit of 2";
+    says(&why, &["the metadata service of this machine", remedy]);
+    says(&why, &["no answer within 1s"]);
     let why = why_of("AWS_EC2_METADATA_DISABLED=true");
     assert!(!why.contains("metadata"), "{why}");
 }
@@ -416,17 +375,26 @@ fn ending_settings(services: &Services, variables: &str) -> ObjectSettings {
     settings(&variables.replace("{A}", &services.server.address().to_string()))
 }
 
+/// An answer with a token.
+fn token(token: &str) -> String {
+    json!({ "access_token": format!("TOKEN{token}"), "expires_in": 3600 }).to_string()
+}
+
+/// A token for a credential that the service knows, or this status.
+fn token_if(is_known: bool, status: u16) -> (u16, String) {
+    match is_known {
+        true => (200, token(CANARY)),
+        false => (status, "{\"error\":\"bad\"}".to_string()),
+    }
+}
+
 /// The credentials that the service of a link gives now: their number is in each.
 fn ending(request: &Request, number: u64) -> Option<(u16, String)> {
     if request.line.contains("/security-credentials/reader ") {
         return Some((200, keys(&format!("ID{number}"))));
     }
     if request.line.contains("/computeMetadata/") || request.line.contains("/oauth2/token") {
-        let token = format!("TOKEN{CANARY}ID{number}/");
-        return Some((
-            200,
-            format!("{{\"access_token\":\"{token}\",\"expires_in\":3600}}"),
-        ));
+        return Some((200, token(&format!("{CANARY}ID{number}/"))));
     }
     amazon(request)
 }
@@ -470,53 +438,44 @@ fn credentials_that_expire_while_it_reads_fail_no_read() {
 
 #[test]
 fn each_link_of_the_chain_of_google_is_a_token() {
-    let token = format!("{{\"access_token\":\"TOKEN{CANARY}\",\"expires_in\":3600}}");
     let services = Services::start(&format!("Bearer TOKEN{CANARY}"), move |request| {
         let line = &request.line;
         if line.contains("/computeMetadata/") {
             assert_eq!(header(request, "metadata-flavor"), Some("Google"));
-            return Some((200, token.clone()));
+            return Some((200, token(CANARY)));
         }
         if line.contains("/token") {
             let is_known = request.body.contains("grant_type=refresh_token")
                 || request.body.contains(&format!("subject_token={CANARY}"));
-            return Some(if is_known {
-                (200, token.clone())
-            } else {
-                (400, "{\"error\":\"bad\"}".to_string())
-            });
+            return Some(token_if(is_known, 400));
         }
-        if line.contains("/impersonate") {
-            let answer = format!(
-                "{{\"accessToken\":\"TOKEN{CANARY}\",\"expireTime\":\"2036-01-02T03:04:05Z\"}}"
-            );
-            return Some((200, answer));
-        }
-        None
+        let answer = json!({
+            "accessToken": format!("TOKEN{CANARY}"), "expireTime": "2036-01-02T03:04:05Z",
+        });
+        line.contains("/impersonate")
+            .then(|| (200, answer.to_string()))
     });
     let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
     let subject = write(home.path(), "subject", CANARY);
-    let user = format!(
-        "{{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"{CANARY}\",\
-         \"refresh_token\":\"{CANARY}\",\"token_uri\":\"{url}/token\"}}"
-    );
-    let external = format!(
-        "{{\"type\":\"external_account\",\"audience\":\"a\",\"subject_token_type\":\"t\",\
-         \"token_url\":\"{url}/token\",\"service_account_impersonation_url\":\"{url}/impersonate\",\
-         \"credential_source\":{{\"file\":\"{subject}\"}}}}"
-    );
-    let user_file = write(home.path(), "user.json", &user);
-    write(
-        home.path(),
-        ".config/gcloud/application_default_credentials.json",
-        &user,
-    );
-    let external = write(home.path(), "external.json", &external);
-    let bad = write(
-        home.path(),
-        "bad.json",
-        &user.replace("authorized_user", "other"),
-    );
+    let user = json!({
+        "type": "authorized_user", "client_id": "i", "client_secret": CANARY,
+        "refresh_token": CANARY, "token_uri": format!("{url}/token"),
+    });
+    let user = user.to_string();
+    let external = json!({
+        "type": "external_account", "audience": "a", "subject_token_type": "t",
+        "token_url": format!("{url}/token"), "credential_source": { "file": subject },
+        "service_account_impersonation_url": format!("{url}/impersonate"),
+    });
+    let own = ".config/gcloud/application_default_credentials.json";
+    write(home.path(), own, &user);
+    let bad = user.replace("authorized_user", "other");
+    let [user_file, external, bad] = [
+        ("user.json", user),
+        ("external.json", external.to_string()),
+        ("bad.json", bad),
+    ]
+    .map(|(name, text)| write(home.path(), name, &text));
     let common = format!("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE={url}");
     let valid = format!("Bearer TOKEN{CANARY}");
     let table = format!(
@@ -537,18 +496,13 @@ fn each_link_of_the_chain_of_google_is_a_token() {
 fn each_link_of_the_chain_of_azure_is_used() {
     let services = Services::start("", move |request| {
         let line = &request.line;
-        if line.contains("/oauth2/v2.0/token") || line.contains("/identity") {
-            let is_known = request.body.contains(CANARY)
-                || header(request, "x-identity-header") == Some(CANARY)
-                || header(request, "metadata") == Some("true");
-            let token = format!("{{\"access_token\":\"TOKEN{CANARY}\",\"expires_in\":\"3600\"}}");
-            return Some(if is_known {
-                (200, token)
-            } else {
-                (401, "{\"error\":\"bad\"}".to_string())
-            });
-        }
-        None
+        let is_asked = line.contains("/oauth2/v2.0/token") || line.contains("/identity");
+        let is_known = request.body.contains(CANARY)
+            || header(request, "x-identity-header") == Some(CANARY)
+            || header(request, "metadata") == Some("true");
+        // Azure writes the number as a text.
+        let (status, text) = token_if(is_known, 401);
+        is_asked.then(|| (status, text.replace("3600", "\"3600\"")))
     });
     let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
     let federated = write(home.path(), "federated", CANARY);
@@ -588,10 +542,8 @@ fn an_azure_url_is_first_requested_without_a_token() {
             })
         });
         let settings = ending_settings(&services, ENDING[2][1]);
-        let object = open(
-            "https://acc.blob.core.windows.net/box/key",
-            settings.clone(),
-        );
+        const NAME: &str = "https://acc.blob.core.windows.net/box/key";
+        let object = open(NAME, settings.clone());
         let is_absent = refused.is_some_and(|(_, code)| code == "BlobNotFound");
         assert_eq!(object.is_ok(), !is_absent, "{refused:?}");
         assert_eq!(services.count("/oauth2/token"), tokens, "{refused:?}");
@@ -600,7 +552,7 @@ fn an_azure_url_is_first_requested_without_a_token() {
         let key = ("AZURE_STORAGE_KEY".to_string(), "Y2FuYXJ5".to_string());
         keyed.variables.push(key);
         let before = services.count("/box/key");
-        assert!(open("https://acc.blob.core.windows.net/box/key", keyed).is_ok());
+        assert!(open(NAME, keyed).is_ok());
         assert_eq!(services.count("/box/key") - before, 1, "{refused:?}");
     }
 }

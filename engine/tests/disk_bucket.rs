@@ -8,21 +8,19 @@
 //! ```
 
 use crate::common::stores::{Kind, Store as Bucket};
-use crate::common::{alone, object_settings};
+use crate::common::{Traced, is_alone, object_settings, read_all, this_test};
 use crate::disk_cache::{Rig, Store, flushed, read, whole};
 use crate::stores::lists;
-use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, SharedBucket, SharedCache};
+use foreread::source::disk_cache::{
+    DiskCache, DiskCacheCounts, DiskCacheSettings, SharedBucket, SharedCache,
+};
 use foreread::source::{Object, Source};
-use foreread_testing::{ServedRequest, needs};
+use foreread_testing::{ServedAnswer, ServedRequest, needs};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 const MIB: u64 = 1 << 20;
 const PREFIX: &str = "near/pieces";
@@ -36,12 +34,20 @@ struct Machines<'b> {
 
 impl Machines<'_> {
     fn new(bucket: &Bucket) -> Machines<'_> {
-        let rig = Rig::new();
         Machines {
-            rig,
+            rig: Rig::new(),
             bucket,
             patience: Duration::from_secs(300),
         }
+    }
+
+    /// The bucket has a store of as many pieces, which the first machine has read.
+    fn filled(bucket: &Bucket, pieces: u64) -> (Machines<'_>, Arc<Store>) {
+        let (machines, store) = (Machines::new(bucket), Store::new("s/a", pieces * MIB));
+        let first = machines.open("a");
+        read(&first, &store, &pieces_of(&store));
+        flushed(&first);
+        (machines, store)
     }
 
     /// One with a folder of this name.
@@ -72,13 +78,7 @@ impl Machines<'_> {
         keys.map(|key| {
             let object = Object::open_with(self.bucket.name(&key), self.bucket.settings());
             let object = object.unwrap_or_else(|error| panic!("{key}: {error}"));
-            let mut bytes = vec![0; object.size() as usize];
-            let mut at = 0;
-            while at < bytes.len() {
-                let mut rest = [IoSliceMut::new(&mut bytes[at..])];
-                at += object.read_at(&mut rest, at as u64).expect("read");
-            }
-            (key, bytes)
+            (key, read_all(&object).expect("read"))
         })
         .collect()
     }
@@ -109,7 +109,7 @@ fn pieces_of(store: &Store) -> Vec<(u64, usize)> {
     (0..count).map(|n| (n * MIB, MIB as usize)).collect()
 }
 
-fn shared_counts(cache: &DiskCache) -> foreread::source::disk_cache::DiskCacheCounts {
+fn shared_counts(cache: &DiskCache) -> DiskCacheCounts {
     cache.shared().expect("a bucket").counts()
 }
 
@@ -160,11 +160,7 @@ fn machines_that_share_a_bucket_fetch_one_copy() {
 #[test]
 fn invalid_runs_in_a_bucket_are_fetched_again() {
     each_writable(|bucket| {
-        let machines = Machines::new(bucket);
-        let store = Store::new("s/a", 6 * MIB);
-        let first = machines.open("a");
-        read(&first, &store, &pieces_of(&store));
-        flushed(&first);
+        let (machines, store) = Machines::filled(bucket, 6);
         let pieces: Vec<(String, Vec<u8>)> = machines.pieces().into_iter().collect();
         assert_eq!(pieces.len(), 6);
         let cut = pieces[0].1[..70_000].to_vec();
@@ -249,17 +245,13 @@ fn an_endless_bucket_listing_is_abandoned() {
 #[test]
 fn a_piece_that_was_removed_is_fetched_again() {
     each_writable(|bucket| {
-        let machines = Machines::new(bucket);
-        let store = Store::new("s/a", 3 * MIB);
-        let first = machines.open("a");
-        read(&first, &store, &pieces_of(&store));
-        flushed(&first);
+        let (machines, store) = Machines::filled(bucket, 3);
         let late = machines.open("b");
         // Held, so that it is not listed anew.
         let held = late.over(store.clone());
         let mut byte = [0];
-        let mut byte = [std::io::IoSliceMut::new(&mut byte)];
-        assert_eq!(held.read_at(&mut byte, 0), Ok(1));
+        let read_one = held.read_at(&mut [IoSliceMut::new(&mut byte)], 0);
+        assert_eq!(read_one, Ok(1));
         for key in machines.pieces().keys() {
             bucket.delete(key);
         }
@@ -271,41 +263,9 @@ fn a_piece_that_was_removed_is_fetched_again() {
     });
 }
 
-/// Keeps the warnings of this crate.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Visit for Warnings {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            let mut all = self.0.lock().expect("no panic");
-            all.push(format!("{value:?}"));
-        }
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("foreread") && *metadata.level() <= tracing::Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
 /// The lines about a bucket since the last call; none with a secret.
-fn lines(warnings: &Warnings) -> Vec<String> {
-    let all = std::mem::take(&mut *warnings.0.lock().expect("no panic"));
+fn lines(traced: &Traced) -> Vec<String> {
+    let all = std::mem::take(&mut *traced.warnings.lock().expect("no panic"));
     for line in &all {
         let secret = |text: &str| line.contains(text);
         assert!(!secret("Signature") && !secret("AccountKey"), "{line}");
@@ -316,8 +276,7 @@ fn lines(warnings: &Warnings) -> Vec<String> {
 fn refuse(bucket: &Bucket, is_refused: impl Fn(&ServedRequest) -> bool + Send + Sync + 'static) {
     bucket.objects.edit(move |seen, answer| {
         if is_refused(seen) {
-            answer.status = 403;
-            answer.body = b"<Error><Code>AccessDenied</Code></Error>".to_vec();
+            *answer = ServedAnswer::error(403, "AccessDenied");
         }
     });
 }
@@ -325,40 +284,33 @@ fn refuse(bucket: &Bucket, is_refused: impl Fn(&ServedRequest) -> bool + Send + 
 /// In a process without other tests, whose lines are its own.
 #[test]
 fn a_bucket_that_refuses_costs_one_line_and_no_read() {
-    const NAME: &str = "a_bucket_that_refuses_costs_one_line_and_no_read";
-    alone(module_path!(), NAME, || {
-        let warnings = Warnings::default();
-        tracing::subscriber::set_global_default(warnings.clone()).expect("the first");
-        each(|bucket| {
-            // Nothing is allowed.
-            let machines = Machines::new(bucket);
-            refuse(bucket, |_| true);
-            let store = Store::new("s/a", 4 * MIB);
-            let cache = machines.open("a");
+    needs!(is_alone(this_test!()));
+    let traced = Traced::default();
+    tracing::subscriber::set_global_default(traced.clone()).expect("the first");
+    each(|bucket| {
+        let machines = Machines::new(bucket);
+        let read_by = |name: &str| {
+            let (cache, store) = (machines.open(name), Store::new(name, 4 * MIB));
             read(&cache, &store, &whole(&store));
             flushed(&cache);
-            let counts = shared_counts(&cache);
             assert_eq!(store.asked().1, store.size());
-            assert_eq!(counts.written, 0, "{counts:?}");
-            assert!(counts.read_errors > 0, "{counts:?}");
-            let said = lines(&warnings);
-            let is_right = |line: &String| line.contains(PREFIX) && line.contains("403");
-            assert!(said.len() == 1 && said.iter().all(is_right), "{said:?}");
-
-            // To write alone is not allowed.
-            refuse(bucket, |seen| seen.method == "PUT");
-            let cache = machines.open("b");
-            let store = Store::new("s/b", 4 * MIB);
-            read(&cache, &store, &whole(&store));
-            flushed(&cache);
-            let counts = shared_counts(&cache);
-            assert!(counts.refused_writes > 0, "{counts:?}");
-            assert_eq!((counts.written, counts.read_errors), (0, 0), "{counts:?}");
-            let said = lines(&warnings);
-            let is_right = |line: &String| line.contains("writing failed");
-            assert!(said.len() == 1 && said.iter().all(is_right), "{said:?}");
-            bucket.honest();
-        });
+            let said = lines(&traced);
+            assert_eq!(said.len(), 1, "{said:?}");
+            (shared_counts(&cache), said.concat())
+        };
+        // Nothing is allowed.
+        refuse(bucket, |_| true);
+        let (counts, said) = read_by("a");
+        assert_eq!(counts.written, 0, "{counts:?}");
+        assert!(counts.read_errors > 0, "{counts:?}");
+        assert!(said.contains(PREFIX) && said.contains("403"), "{said}");
+        // To write alone is not allowed.
+        refuse(bucket, |seen| seen.method == "PUT");
+        let (counts, said) = read_by("b");
+        assert!(counts.refused_writes > 0, "{counts:?}");
+        assert_eq!((counts.written, counts.read_errors), (0, 0), "{counts:?}");
+        assert!(said.contains("writing failed"), "{said}");
+        bucket.honest();
     });
 }
 
@@ -380,29 +332,22 @@ fn without_its_server_a_bucket_costs_no_read() {
     flushed(&cache);
     let counts = shared_counts(&cache);
     assert_eq!(store.asked().1, store.size());
-    assert!(
-        counts.read_errors > 0 && counts.refused_writes > 0,
-        "{counts:?}"
-    );
+    let (reads, writes) = (counts.read_errors, counts.refused_writes);
+    assert!(reads > 0 && writes > 0, "{counts:?}");
 }
 
 /// The bucket takes requests for pieces and gives no answer, or refuses each.
 #[test]
 fn a_bucket_that_hangs_costs_no_read() {
     needs!(let bucket = Bucket::start(Kind::S3));
-    let mut machines = Machines::new(&bucket);
-    let store = Store::new("s/a", 8 * MIB);
-    let first = machines.open("a");
-    read(&first, &store, &pieces_of(&store));
-    flushed(&first);
+    let (mut machines, store) = Machines::filled(&bucket, 8);
     let is_piece = |seen: &ServedRequest| seen.method == "GET" && !seen.target.contains('?');
-    let asked = Arc::new(Mutex::new(0));
+    let asked = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&asked);
     bucket.objects.edit(move |seen, answer| {
         if is_piece(seen) {
-            *counted.lock().expect("no panic") += 1;
-            answer.status = 403;
-            answer.body = b"<Error><Code>InvalidObjectState</Code></Error>".to_vec();
+            counted.fetch_add(1, Ordering::SeqCst);
+            *answer = ServedAnswer::error(403, "InvalidObjectState");
         }
     });
     let cache = machines.open("b");
@@ -410,14 +355,15 @@ fn a_bucket_that_hangs_costs_no_read() {
     let counts = shared_counts(&cache);
     assert_eq!(store.asked().1, 2 * store.size(), "{counts:?}");
     assert_eq!((counts.hit_bytes, counts.read_errors), (0, 3), "{counts:?}");
-    assert_eq!(*asked.lock().expect("no panic"), 3, "then it is left alone");
+    let asked_now = || asked.load(Ordering::SeqCst);
+    assert_eq!(asked_now(), 3, "then it is left alone");
 
     machines.patience = Duration::from_millis(100);
     let ended = Arc::new((Mutex::new(false), Condvar::new()));
     let (end, counted) = (Arc::clone(&ended), Arc::clone(&asked));
     bucket.objects.edit(move |seen, _| {
         if is_piece(seen) {
-            *counted.lock().expect("no panic") += 1;
+            counted.fetch_add(1, Ordering::SeqCst);
             let guard = end.0.lock().expect("no panic");
             drop(end.1.wait_while(guard, |ended| !*ended));
         }
@@ -427,8 +373,7 @@ fn a_bucket_that_hangs_costs_no_read() {
     assert_eq!(store.asked().1, 3 * store.size());
     let counts = shared_counts(&cache);
     assert_eq!(counts.hit_bytes, 0, "{counts:?}");
-    let asked = *asked.lock().expect("no panic");
-    assert!(asked <= 4, "it is left alone at once: {asked}");
+    assert!(asked_now() <= 4, "left alone at once: {}", asked_now());
     *ended.0.lock().expect("no panic") = true;
     ended.1.notify_all();
 }

@@ -1,7 +1,7 @@
 //! Tests of the disk cache: the bytes are right whatever happens to its folder, all processes share one copy, and its
 //! limits hold.
 
-use crate::common::{Rng, alone, only, quiet, watch};
+use crate::common::{Rng, SmallDisk, is_alone, only, quiet, this_test, watch};
 use foreread::source::disk_cache::{
     DiskCache, DiskCacheCounts, DiskCacheSettings, FreeSpace, SharedCache, SharedFolder,
 };
@@ -228,9 +228,10 @@ fn engine(cache: &DiskCache) -> Engine {
 }
 
 /// A read has the bytes of this version.
+#[track_caller]
 fn right(read: Result<usize, foreread::ReadError>, buf: &[u8], offset: u64, version: u16) {
     let len = read.unwrap_or_else(|error| panic!("{error}"));
-    testing::check(&buf[..len], offset, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+    crate::common::right(&buf[..len], offset, version);
 }
 
 /// Reads a source below an engine that has nothing in its memory, and checks every byte.
@@ -249,9 +250,8 @@ pub fn read(cache: &DiskCache, store: &Arc<Store>, ranges: &[(u64, usize)]) {
 
 pub fn whole(store: &Store) -> Vec<(u64, usize)> {
     let step = 3 * MIB / 2;
-    (0..store.size().div_ceil(step))
-        .map(|n| (n * step, step as usize))
-        .collect()
+    let starts = (0..store.size()).step_by(step as usize);
+    starts.map(|start| (start, step as usize)).collect()
 }
 
 pub fn flushed(cache: &DiskCache) -> DiskCacheCounts {
@@ -259,49 +259,45 @@ pub fn flushed(cache: &DiskCache) -> DiskCacheCounts {
     cache.counts()
 }
 
+/// Reads all of a source, and waits until what was fetched is written.
+pub fn read_whole(cache: &DiskCache, store: &Arc<Store>) -> DiskCacheCounts {
+    read(cache, store, &whole(store));
+    flushed(cache)
+}
+
+/// The account of a cache is what its files take on the disk, but for a little.
+fn check_account(cache: &DiskCache, rig: &Rig) {
+    let (held, there) = (cache.bytes().expect("an account"), rig.disk_bytes());
+    assert!(held.abs_diff(there) < 64 * KIB, "{held} for {there}");
+}
+
 #[test]
 fn the_next_process_reads_fetched_bytes_from_disk() {
     let rig = Rig::new();
     let store = Store::new("s/a", 5 * MIB + 17);
     let cache = rig.open();
-    read(&cache, &store, &whole(&store));
-    let counts = flushed(&cache);
-    assert_eq!(
-        (counts.miss_bytes, counts.written_bytes),
-        (store.size(), store.size())
-    );
+    let counts = read_whole(&cache, &store);
+    let fetched = (counts.miss_bytes, counts.written_bytes);
+    assert_eq!(fetched, (store.size(), store.size()));
     assert_eq!((counts.dropped_bytes, counts.refused_writes), (0, 0));
     drop(cache);
     let before = store.asked();
     let cache = rig.open();
     read(&cache, &store, &whole(&store));
     // Any part of it, too, and by reads that do not stream.
-    read(
-        &cache,
-        &store,
-        &[(0, 1), (MIB - 1, 2), (70_000, 5), (store.size() - 1, 10)],
-    );
+    let parts = [(0, 1), (MIB - 1, 2), (70_000, 5), (store.size() - 1, 10)];
+    read(&cache, &store, &parts);
     let source = cache.over(Arc::clone(&store) as Arc<dyn Source>);
     let mut buf = vec![0; 3 * MIB as usize];
     let (head, tail) = buf.split_at_mut(12_345);
-    let mut bufs = [
-        IoSliceMut::new(head),
-        IoSliceMut::new(&mut []),
-        IoSliceMut::new(tail),
-    ];
+    let mut bufs = [head, &mut [], tail].map(IoSliceMut::new);
     assert_eq!(source.read_at(&mut bufs, 77), Ok(3 * MIB as usize));
-    testing::check(&buf, 77, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+    crate::common::right(&buf, 77, 0);
     assert_eq!(store.asked(), before, "nothing is asked again");
     let counts = cache.counts();
-    assert_eq!(
-        (counts.miss_bytes, counts.wrong, counts.read_errors),
-        (0, 0, 0)
-    );
-    let (held, there) = (cache.bytes().expect("an account"), rig.disk_bytes());
-    assert!(
-        held.abs_diff(there) < 64 * KIB,
-        "the account says {held} for {there}"
-    );
+    let bad = (counts.miss_bytes, counts.wrong, counts.read_errors);
+    assert_eq!(bad, (0, 0, 0));
+    check_account(&cache, &rig);
 }
 
 #[test]
@@ -319,10 +315,8 @@ fn another_version_is_never_served_for_this_one() {
         store.replace();
         // A read at the end has the store asked.
         let changed = reader.read_at(&mut buf, store.size());
-        assert_eq!(
-            changed.expect_err("it has changed").kind(),
-            ErrorKind::Changed
-        );
+        let changed = changed.expect_err("it has changed").kind();
+        assert_eq!(changed, ErrorKind::Changed);
     }
     let other = Store::new("s/b", 2 * MIB);
     read(&cache, &other, &whole(&other));
@@ -340,9 +334,8 @@ fn two_names_of_one_version_are_one_version() {
         Arc::new(store)
     });
     let engine = engine(&cache);
-    let readers = stores
-        .clone()
-        .map(|store| engine.open(store).expect("opened"));
+    let open = |store| engine.open(store).expect("opened");
+    let readers = stores.clone().map(open);
     let mut buf = vec![0; MIB as usize];
     for offset in [0, MIB] {
         for reader in &readers {
@@ -353,56 +346,36 @@ fn two_names_of_one_version_are_one_version() {
     assert_eq!(stores[1].asked().1, 0, "what the first fetched is there");
 }
 
+/// Damages files of the cache, one in this many, and gives how many files there are.
+fn damage_one_in(many: u64, rig: &Rig, rng: &mut Rng) -> usize {
+    let files = rig.objects();
+    for path in &files {
+        if rng.below(many) == 0 {
+            let other = &files[rng.below(files.len() as u64) as usize];
+            damage(path, other, rng);
+        }
+    }
+    files.len()
+}
+
 #[test]
 fn damaged_files_are_fetched_again() {
     let rig = Rig::new();
-    let stores = [
-        ("s/a", 8 * MIB),
-        ("s/b", 100_000),
-        ("s/c", 20_000),
-        ("s/d", 1),
-    ];
-    let stores = stores.map(|(name, size)| Store::new(name, size));
-    let cache = rig.open();
-    for store in &stores {
-        read(&cache, store, &whole(store));
-    }
-    flushed(&cache);
-    let mut rng = Rng(7);
-    let mut wrong = 0;
+    let sizes = [8 * MIB, 100_000, 20_000, 1];
+    let stores = sizes.map(|size| Store::new(&format!("s/{size}"), size));
+    let read_all = |cache: &DiskCache| stores.each_ref().map(|store| read_whole(cache, store))[3];
+    read_all(&rig.open());
+    let (mut rng, mut wrong) = (Rng(7), 0);
     for round in 0..60 {
-        let files = rig.objects();
-        assert!(files.len() >= 4, "{files:?}");
-        for path in &files {
-            if rng.below(2) == 0 {
-                damage(
-                    path,
-                    &files[rng.below(files.len() as u64) as usize],
-                    &mut rng,
-                );
-            }
-        }
-        let cache = rig.open_other(round + 1);
-        for store in &stores {
-            read(&cache, store, &whole(store));
-        }
-        let counts = flushed(&cache);
-        assert_eq!(
-            (counts.refused_writes, counts.read_errors),
-            (0, 0),
-            "{counts:?}"
-        );
+        assert!(damage_one_in(2, &rig, &mut rng) >= 4);
+        let counts = read_all(&rig.open_other(round + 1));
+        let failed = (counts.refused_writes, counts.read_errors);
+        assert_eq!(failed, (0, 0), "{counts:?}");
         wrong += counts.wrong;
-        let before = stores.each_ref().map(|store| store.asked());
-        let late = rig.open_other(100 + round);
-        for store in &stores {
-            read(&late, store, &whole(store));
-        }
-        assert_eq!(
-            stores.each_ref().map(|store| store.asked()),
-            before,
-            "all is there again"
-        );
+        let asked = || stores.each_ref().map(|store| store.asked());
+        let before = asked();
+        read_all(&rig.open_other(100 + round));
+        assert_eq!(asked(), before, "all is there again");
     }
     assert!(wrong > 50, "{wrong}");
 }
@@ -435,24 +408,16 @@ pub fn until(happens: impl Fn() -> bool) {
 fn a_scan_keeps_reused_data_and_the_limit_holds() {
     let mut rig = Rig::new();
     rig.settings.size_bytes = 32 * MIB;
-    let (used, scanned) = (
-        Store::new("s/used", 16 * MIB - 256 * KIB),
-        Store::new("s/scan", 320 * MIB),
-    );
+    let used = Store::new("s/used", 16 * MIB - 256 * KIB);
+    let scanned = Store::new("s/scan", 320 * MIB);
     let cache = rig.open();
-    read(&cache, &used, &whole(&used));
-    flushed(&cache);
+    read_whole(&cache, &used);
     // Uses in one go with the fetch are not counted as such: these are another process's.
-    let other = rig.open_other(1);
-    read(&other, &used, &whole(&used));
-    flushed(&other);
-    let sums = rig
-        .objects()
-        .into_iter()
-        .find(|path| path.extension().is_some_and(|it| it == "sums"));
-    let len = sums
-        .and_then(|path| path.metadata().ok())
-        .map(|meta| meta.len());
+    read_whole(&rig.open_other(1), &used);
+    let mut sums = rig.objects().into_iter();
+    let sums = sums.find(|path| path.extension().is_some_and(|it| it == "sums"));
+    let len = sums.and_then(|path| path.metadata().ok());
+    let len = len.map(|meta| meta.len());
     assert_eq!(len.map(|len| len % 2), Some(1), "it was used again");
     for part in whole(&scanned).chunks(8) {
         read(&cache, &scanned, part);
@@ -463,25 +428,24 @@ fn a_scan_keeps_reused_data_and_the_limit_holds() {
     let before = used.asked().1;
     read(&rig.open_other(2), &used, &whole(&used));
     let again = used.asked().1 - before;
-    assert!(
-        again <= used.size() / 10,
-        "{again} bytes of the set were pushed out"
-    );
+    assert!(again <= used.size() / 10, "{again} bytes were pushed out");
     assert!(cache.counts().evicted > 20, "{:?}", cache.counts());
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("its mode");
 }
 
 #[test]
 fn a_folder_that_others_may_write_is_refused_and_links_are_not_followed() {
     let rig = Rig::new();
     std::fs::create_dir(&rig.settings.dir).expect("a folder");
-    std::fs::set_permissions(&rig.settings.dir, PermissionsExt::from_mode(0o777))
-        .expect("open to all");
-    let error = DiskCache::open(rig.settings.clone())
-        .expect_err("refused")
-        .to_string();
+    set_mode(&rig.settings.dir, 0o777);
+    let error = DiskCache::open(rig.settings.clone());
+    let error = error.expect_err("refused").to_string();
     says(&error, &["other users can write to it", "others=trusted"]);
     drop(rig.open_with(|settings| settings.others_trusted = true));
-    std::fs::set_permissions(&rig.settings.dir, PermissionsExt::from_mode(0o700)).expect("own");
+    set_mode(&rig.settings.dir, 0o700);
     let inner = rig.settings.dir.join("foreread-cache-2");
     std::fs::remove_dir_all(&inner).expect("removed");
 
@@ -492,42 +456,31 @@ fn a_folder_that_others_may_write_is_refused_and_links_are_not_followed() {
     assert!(DiskCache::open(rig.settings.clone()).is_err());
     std::fs::remove_file(&inner).expect("removed");
     let store = Store::new("s/a", 2 * MIB);
-    let cache = rig.open();
-    read(&cache, &store, &whole(&store));
-    flushed(&cache);
-    drop(cache);
+    read_whole(&rig.open(), &store);
     let objects = rig.objects();
     for (number, file) in objects.iter().enumerate() {
         let moved = elsewhere.join(number.to_string());
         std::fs::rename(file, &moved).expect("moved");
         symlink(&moved, file).expect("a link");
     }
-    let before = store.asked().1;
-    let cache = rig.open();
-    read(&cache, &store, &whole(&store));
-    flushed(&cache);
-    assert_eq!(store.asked().1 - before, store.size(), "a link is no file");
+    let fetches_all = |cache: DiskCache| {
+        let before = store.asked().1;
+        read_whole(&cache, &store);
+        assert_eq!(store.asked().1 - before, store.size(), "a link is no file");
+    };
+    fetches_all(rig.open());
     let version = objects[0].parent().expect("a folder").to_path_buf();
-    drop(cache);
     let moved = elsewhere.join("version");
     std::fs::rename(&version, &moved).expect("moved");
     for file in files(&moved) {
         std::fs::remove_file(file).expect("removed");
     }
-    std::fs::set_permissions(&moved, PermissionsExt::from_mode(0o500)).expect("its mode");
+    set_mode(&moved, 0o500);
     symlink(&moved, &version).expect("a link");
     // Also where a group writes it: then modes are set.
     for others_trusted in [false, true] {
-        let before = store.asked().1;
-        let cache = rig.open_with(|settings| settings.others_trusted = others_trusted);
-        read(&cache, &store, &whole(&store));
-        flushed(&cache);
-        assert_eq!(store.asked().1 - before, store.size(), "nor is a folder");
-        assert_eq!(
-            files(&moved),
-            [] as [PathBuf; 0],
-            "nothing is made behind a link"
-        );
+        fetches_all(rig.open_with(|settings| settings.others_trusted = others_trusted));
+        assert_eq!(files(&moved), [] as [PathBuf; 0], "behind a link");
         let mode = moved.metadata().expect("there").mode();
         assert_eq!(mode & 0o7777, 0o500, "nor changed");
     }
@@ -535,11 +488,9 @@ fn a_folder_that_others_may_write_is_refused_and_links_are_not_followed() {
 
 /// Removes a folder in which threads of a cache may still note uses.
 fn remove_in_use(folder: &Path) {
+    use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
     while let Err(error) = std::fs::remove_dir_all(folder) {
-        let is_changed = matches!(
-            error.kind(),
-            std::io::ErrorKind::DirectoryNotEmpty | std::io::ErrorKind::NotFound
-        );
+        let is_changed = [DirectoryNotEmpty, NotFound].contains(&error.kind());
         assert!(is_changed, "{error}");
         if !folder.exists() {
             return;
@@ -552,20 +503,17 @@ fn without_a_disk_reads_come_from_the_store() {
     let rig = Rig::new();
     let store = Store::new("s/a", 4 * MIB);
     let cache = rig.open();
-    read(&cache, &store, &whole(&store));
-    flushed(&cache);
+    read_whole(&cache, &store);
     // Emptied by a person while it is used: it is made anew.
     remove_in_use(&rig.settings.dir.join("foreread-cache-2"));
-    read(&cache, &store, &whole(&store));
-    flushed(&cache);
+    read_whole(&cache, &store);
     let before = store.asked();
     read(&rig.open_other(1), &store, &whole(&store));
     assert_eq!(store.asked(), before, "what was fetched then is there");
     // The folder itself is gone and cannot be made.
     remove_in_use(&rig.settings.dir);
     std::fs::write(&rig.settings.dir, "a file").expect("written");
-    read(&cache, &store, &whole(&store));
-    let counts = flushed(&cache);
+    let counts = read_whole(&cache, &store);
     assert!(counts.refused_writes > 0, "{counts:?}");
     assert!(DiskCache::open(DiskCacheSettings::new(&rig.settings.dir)).is_err());
 }
@@ -585,14 +533,12 @@ fn machines_that_share_a_folder_fetch_one_copy() {
         })
     };
     let first = machine("a");
-    read(&first, &store, &whole(&store));
-    flushed(&first);
+    read_whole(&first, &store);
     assert_eq!(store.asked().1, store.size());
     // Another one, later, fetches nothing; its own folder has all then.
     let before = store.asked();
     let late = machine("dddd");
-    read(&late, &store, &whole(&store));
-    assert_eq!(flushed(&late).written_bytes, store.size());
+    assert_eq!(read_whole(&late, &store).written_bytes, store.size());
     assert_eq!(store.asked(), before);
     assert_eq!(late.shared().expect("one").counts().hit_bytes, store.size());
 }
@@ -600,43 +546,26 @@ fn machines_that_share_a_folder_fetch_one_copy() {
 /// A small file system in memory that is full.
 #[test]
 fn a_full_disk_stops_only_writes() {
-    let rig = Rig::new();
-    let at = rig.dir.path().join("small");
-    std::fs::create_dir(&at).expect("a folder");
-    let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=4m,mode=0700", "none"])
-        .arg(&at)
-        .status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs root (mount -t tmpfs)");
-        return;
-    }
-    let mut rig = rig;
-    rig.settings.dir = at.clone();
+    needs!(let disk = SmallDisk::of(4096));
+    let mut rig = Rig::new();
+    rig.settings.dir = disk.dir.path().to_path_buf();
     let store = Store::new("s/a", 16 * MIB);
-    let other = at.join("of-another-program");
+    let other = rig.settings.dir.join("of-another-program");
     let cache = rig.open();
     let mut file = std::fs::File::create(&other).expect("made");
-    let is_full = |error: &std::io::Error| error.raw_os_error() == Some(28);
     let full = std::io::copy(&mut std::io::repeat(1), &mut file);
-    assert!(
-        full.is_err_and(|error| is_full(&error)),
-        "not a byte is left"
-    );
-    read(&cache, &store, &whole(&store));
-    let counts = flushed(&cache);
-    assert!(
-        counts.refused_writes > 0 && counts.written == 0,
-        "{counts:?}"
-    );
+    let is_full = full.is_err_and(|error| error.raw_os_error() == Some(28));
+    assert!(is_full, "not a byte is left");
+    let counts = read_whole(&cache, &store);
+    let is_refused = counts.refused_writes > 0 && counts.written == 0;
+    assert!(is_refused, "{counts:?}");
     drop(cache);
     // With room for a part of it, and nothing that is to stay free: what is older makes way.
     file.set_len(2 * MIB).expect("cut");
     let makes_way = |cache: DiskCache, store: &Arc<Store>| {
-        read(&cache, store, &whole(store));
-        let counts = flushed(&cache);
-        assert!(counts.evicted > 0, "{counts:?}");
-        assert_eq!(counts.refused_writes, 0, "{counts:?}");
+        let counts = read_whole(&cache, store);
+        let is_right = counts.evicted > 0 && counts.refused_writes == 0;
+        assert!(is_right, "{counts:?}");
     };
     makes_way(rig.open_other(1), &store);
     drop(file);
@@ -644,11 +573,6 @@ fn a_full_disk_stops_only_writes() {
     // With a reserve it does so before the disk is full.
     let cache = rig.open_with(|settings| settings.free = FreeSpace::Percent(30));
     makes_way(cache, &Store::new("s/b", 16 * MIB));
-    let unmounted = std::process::Command::new("umount")
-        .arg("-l")
-        .arg(&at)
-        .status();
-    assert!(unmounted.is_ok_and(|status| status.success()));
 }
 
 /// A process that reads through a cache is killed at random moments.
@@ -674,31 +598,20 @@ fn fifty_kills_leave_no_wrong_byte() {
     let mut rng = Rng(11);
     for round in 0..kills() {
         let me = std::env::current_exe().expect("this test");
-        let mut child = std::process::Command::new(me)
-            .args(only(module_path!(), "fifty_kills_leave_no_wrong_byte"))
-            .env(FOLDER, &rig.settings.dir)
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("started");
+        let mut child = std::process::Command::new(me);
+        child
+            .args(only(this_test!()))
+            .env(FOLDER, &rig.settings.dir);
+        let child = child.stdout(std::process::Stdio::piped());
+        let mut child = child.spawn().expect("started");
         let mut line = [0; 1];
         let mut out = child.stdout.take().expect("its output");
         std::io::Read::read_exact(&mut out, &mut line).expect("it reads");
         std::thread::sleep(Duration::from_micros(rng.below(30_000)));
         child.kill().expect("killed");
         child.wait().expect("ended");
-        let files = rig.objects();
-        for path in &files {
-            if rng.below(5) == 0 {
-                damage(
-                    path,
-                    &files[rng.below(files.len() as u64) as usize],
-                    &mut rng,
-                );
-            }
-        }
-        let cache = rig.open_other(round + 1);
-        read(&cache, &store, &whole(&store));
-        flushed(&cache);
+        damage_one_in(5, &rig, &mut rng);
+        read_whole(&rig.open_other(round + 1), &store);
     }
 }
 
@@ -710,9 +623,8 @@ fn damage(path: &Path, other: &Path, rng: &mut Rng) {
     match rng.below(7) {
         0 => bytes.truncate(at),
         1 => bytes[at..end].fill(0),
-        2 => bytes
+        2 => bytes[at..end]
             .iter_mut()
-            .skip(at)
             .take(1)
             .for_each(|byte| *byte ^= 4),
         3 => bytes.copy_within(at..end, at / 2),
@@ -733,17 +645,12 @@ fn kills() -> u64 {
 /// A child of a fork, and a second cache of the same folder in one process, both work.
 #[test]
 fn the_same_folder_is_one_cache_in_a_process() {
-    alone(
-        module_path!(),
-        "the_same_folder_is_one_cache_in_a_process",
-        || {
-            let rig = Rig::new();
-            let store = Store::new("s/a", 2 * MIB);
-            let (one, two) = (rig.open(), rig.open());
-            read(&one, &store, &whole(&store));
-            assert_eq!(flushed(&two).written_bytes, store.size());
-        },
-    );
+    needs!(is_alone(this_test!()));
+    let rig = Rig::new();
+    let store = Store::new("s/a", 2 * MIB);
+    let (one, two) = (rig.open(), rig.open());
+    read(&one, &store, &whole(&store));
+    assert_eq!(flushed(&two).written_bytes, store.size());
 }
 
 /// Many objects of a few bytes: what they take on the disk, folders among it, is within the limit, and all of them were kept for a time.
@@ -755,11 +662,7 @@ fn tiny_objects_stay_within_the_limit() {
     let read_one = |cache: &DiskCache, n: u64| {
         let store = Store::new(&format!("s/{n}"), 16 + n % 7);
         let source = cache.over(Arc::clone(&store) as Arc<dyn Source>);
-        let mut buf = [0; 32];
-        let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0);
-        assert_eq!(read, Ok(store.size() as usize));
-        testing::check(&buf[..store.size() as usize], 0, 0)
-            .unwrap_or_else(|wrong| panic!("{wrong}"));
+        crate::common::read_right(&*source, 0, 32, 0);
         store.asked().0
     };
     let count = 4000;
@@ -770,20 +673,17 @@ fn tiny_objects_stay_within_the_limit() {
         }
     }
     let counts = flushed(&cache);
-    assert_eq!(
-        (counts.written, counts.dropped_bytes),
-        (count, 0),
-        "{counts:?}"
-    );
+    let written = (counts.written, counts.dropped_bytes);
+    assert_eq!(written, (count, 0), "{counts:?}");
     let root = rig.settings.dir.join("foreread-cache-2");
     let folders = std::fs::read_dir(&root).expect("a folder").flatten();
     let folders: u64 = folders.map(|folder| disk_bytes(&folder.path())).sum();
     let bytes = rig.disk_bytes() + folders;
-    assert!(bytes <= rig.settings.size_bytes + MIB / 4, "{bytes} bytes");
-    assert!(bytes >= rig.settings.size_bytes / 2, "{bytes} bytes");
-    let last = (count - 100..count)
-        .filter(|n| read_one(&cache, *n) == 0)
-        .count();
+    let least = rig.settings.size_bytes / 2;
+    let is_within = (least..=rig.settings.size_bytes + MIB / 4).contains(&bytes);
+    assert!(is_within, "{bytes} bytes");
+    let last = (count - 100..count).filter(|n| read_one(&cache, *n) == 0);
+    let last = last.count();
     assert!(last >= 90, "of the last 100 {last} are there");
 }
 
@@ -803,8 +703,7 @@ fn the_account_is_written_once_for_many_small_files() {
     let most = 1 + began.elapsed().as_millis() as usize / 500;
     assert!(accounts.len() <= most, "{} of {most}", accounts.len());
     flushed(&cache);
-    let (held, there) = (cache.bytes().expect("an account"), rig.disk_bytes());
-    assert!(held.abs_diff(there) < 64 * KIB, "{held} for {there}");
+    check_account(&cache, &rig);
 }
 
 /// What is in the folder is not looked at before something is written, and not all of it after that: so the account knows only what this
@@ -824,8 +723,7 @@ fn a_process_that_writes_little_looks_at_no_other_file() {
     std::fs::write(&size, "").expect("written");
     let store = Store::new("s/new", 300_000);
     let short = rig.open_other(1);
-    read(&short, &store, &whole(&store));
-    flushed(&short);
+    read_whole(&short, &store);
     let held = short.bytes().expect("an account");
     assert!((300_000..400_000).contains(&held), "{held}");
     let asked = store.asked();
@@ -840,8 +738,7 @@ fn a_damaged_account_is_set_right() {
     rig.settings.size_bytes = 256 * MIB;
     let store = Store::new("s/a", 8 * MIB);
     let cache = rig.open();
-    read(&cache, &store, &whole(&store));
-    flushed(&cache);
+    read_whole(&cache, &store);
     let size = rig.settings.dir.join("foreread-cache-2/size");
     for wrong in [vec![0xff; 2048], vec![0x55; 100], Vec::new()] {
         std::fs::write(&size, wrong).expect("written");
@@ -849,13 +746,9 @@ fn a_damaged_account_is_set_right() {
         other.accepted.store(7, Ordering::Relaxed);
         other.version.store(7, Ordering::Relaxed);
         let cache = rig.open_other(1);
-        read(&cache, &other, &whole(&other));
-        let counts = flushed(&cache);
-        assert_eq!(
-            (counts.refused_writes, counts.evicted),
-            (0, 0),
-            "{counts:?}"
-        );
+        let counts = read_whole(&cache, &other);
+        let lost = (counts.refused_writes, counts.evicted);
+        assert_eq!(lost, (0, 0), "{counts:?}");
         let asked = store.asked();
         read(&cache, &store, &whole(&store));
         assert_eq!(store.asked(), asked, "nothing made way");
@@ -880,19 +773,14 @@ fn a_folder_that_cannot_be_used_is_left_out() {
         let store = Store::new("s/a", MIB);
         let cache = DiskCache::if_usable(&format!("{dir},size={}M", 20 + name.len()));
         let cache = cache.expect("no error").expect("it can be read");
-        read(&cache, &store, &whole(&store));
-        assert_eq!(
-            (flushed(&cache).written, store.asked().1),
-            (0, MIB),
-            "{name}"
-        );
+        let written = read_whole(&cache, &store).written;
+        assert_eq!((written, store.asked().1), (0, MIB), "{name}");
         std::fs::remove_dir(&path).expect("removed");
     }
     for wrong in ["/c,size=1K", ",size=1G"] {
         assert!(DiskCache::if_usable(wrong).is_err(), "{wrong}");
     }
-    std::fs::set_permissions(&rig.settings.dir, PermissionsExt::from_mode(0o777))
-        .expect("open to all");
+    set_mode(&rig.settings.dir, 0o777);
     assert!(DiskCache::if_usable(&dir).is_err(), "others may write it");
 }
 
@@ -919,7 +807,7 @@ fn a_whole_object_is_read_by_the_kernel() {
         file.rewind().expect("at its start");
         file.read_to_end(&mut bytes).expect("read");
         assert_eq!(bytes.len() as u64, store.size());
-        testing::check(&bytes, 0, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+        crate::common::right(&bytes, 0, 0);
     };
     let cache = rig.open();
     let here = mount(&cache);

@@ -104,6 +104,14 @@ fn fill(cache: &DiskCache, tree: &Arc<Listed>) -> CacheFillReport {
 
 const ALL: u64 = 9 * MIB + 3 + 100 + 2 * MIB + 5;
 
+/// What was left out, each name once.
+fn named(report: &CacheFillReport) -> Vec<&str> {
+    let mut names: Vec<&str> = report.left_out.iter().map(|one| &*one.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 #[test]
 fn all_that_has_a_version_is_fetched_once() {
     let (_rig, cache) = cache(64 * MIB);
@@ -112,15 +120,11 @@ fn all_that_has_a_version_is_fetched_once() {
     assert_eq!((counts.objects, counts.bytes), (5, ALL));
     assert_eq!((counts.held_bytes, counts.fetched_bytes), (0, ALL - 5));
     assert_eq!((first.ended, first.dropped_bytes), (None, 0));
-    let left_out: Vec<&str> = first.left_out.iter().map(|one| &*one.name).collect();
-    assert_eq!(left_out, ["below/unknown"]);
+    assert_eq!(named(&first), ["below/unknown"]);
     assert_eq!(cache.counts().written_bytes, ALL - 5);
     let again = Listed::new();
-    let second = fill(&cache, &again);
-    assert_eq!(
-        (second.counts.held_bytes, second.counts.fetched_bytes),
-        (ALL - 5, 0)
-    );
+    let counts = fill(&cache, &again).counts;
+    assert_eq!((counts.held_bytes, counts.fetched_bytes), (ALL - 5, 0));
     assert_eq!(again.requests(), 0, "nothing is asked again");
 }
 
@@ -132,10 +136,8 @@ fn it_ends_at_the_limit_and_when_it_is_stopped() {
         let report = fill(&cache, &Listed::new());
         assert_eq!(report.ended, Some(CacheFillEnd::Full));
         let bytes = cache.bytes().expect("something was written");
-        assert!(
-            (MIB..=limit).contains(&bytes) && report.evicted_bytes == 0,
-            "{bytes} {report:?}"
-        );
+        let is_right = (MIB..=limit).contains(&bytes) && report.evicted_bytes == 0;
+        assert!(is_right, "{bytes} {report:?}");
     }
 
     let (_rig, cache) = cache(64 * MIB);
@@ -159,16 +161,10 @@ fn refused_objects_are_named_and_the_rest_is_fetched() {
     for fails in [fails, panics] {
         let (_rig, cache) = cache(64 * MIB);
         let tree = Listed::new();
-        *tree
-            .file(Path::new("below/c"))
-            .fails
-            .lock()
-            .expect("no panic") = Some(fails);
+        let refused = tree.file(Path::new("below/c"));
+        *refused.fails.lock().expect("no panic") = Some(fails);
         let report = fill(&cache, &tree);
-        let mut left_out: Vec<&str> = report.left_out.iter().map(|one| &*one.name).collect();
-        left_out.sort_unstable();
-        left_out.dedup();
-        assert_eq!(left_out, ["below/c", "below/unknown"]);
+        assert_eq!(named(&report), ["below/c", "below/unknown"]);
         assert_eq!(report.counts.fetched_bytes, ALL - 5 - 2 * MIB);
         assert_eq!(fill(&cache, &Listed::new()).counts.fetched_bytes, 2 * MIB);
     }

@@ -14,9 +14,8 @@ use std::sync::Arc;
 const KEY: &str = "deep/object";
 
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|n| (n as u8).wrapping_mul(31) ^ seed)
-        .collect()
+    let byte = |n: usize| (n as u8).wrapping_mul(31) ^ seed;
+    (0..len).map(byte).collect()
 }
 
 /// Opens the object and reads it whole; what it was asked at its opening, and in all.
@@ -25,18 +24,20 @@ fn read(cache: &DiskCache, bucket: &Bucket, wanted: &[u8]) -> [(u64, u64); 2] {
     let object = Arc::new(object.unwrap_or_else(|error| panic!("{error}")));
     let asked = |object: &Object| (object.asked().requests, object.asked().bytes);
     let opened = asked(&object);
+    read_whole(cache, Arc::clone(&object), wanted);
+    [opened, asked(&object)]
+}
+
+fn read_whole(cache: &DiskCache, object: Arc<Object>, wanted: &[u8]) {
     let options = Options::default().policy("none").disk_cache(cache);
     let engine = Engine::new(options).expect("an engine");
-    let reader = engine.open(Arc::clone(&object)).expect("opened");
+    let reader = engine.open(object).expect("opened");
     let mut there = vec![0; wanted.len() + 1];
     let len = reader.read_at(&mut there, 0);
     assert_eq!(len.unwrap_or_else(|error| panic!("{error}")), wanted.len());
-    assert!(
-        there[..wanted.len()] == *wanted,
-        "another version, or wrong bytes"
-    );
+    let is_right = there[..wanted.len()] == *wanted;
+    assert!(is_right, "another version, or wrong bytes");
     flushed(cache);
-    [opened, asked(&object)]
 }
 
 /// Files that say which version was read last.
@@ -53,17 +54,12 @@ fn an_object_on_the_disk_is_opened_without_its_bytes() {
             let wanted = bytes(seed, len);
             bucket.put(KEY, wanted.clone());
             let [opened, _] = read(&rig.open(), &bucket, &wanted);
-            assert_eq!(
-                opened,
-                (1, 131_072.min(len as u64)),
-                "another version: its first bytes"
-            );
+            let first_bytes = 131_072.min(len as u64);
+            assert_eq!(opened, (1, first_bytes), "another version");
             for process in 0..2 {
                 let [opened, all] = read(&rig.open_other(process), &bucket, &wanted);
                 if bucket.kind == Kind::Google {
-                    println!(
-                        "skipped: needs a server of Google's that answers x-goog-if-generation-not-match"
-                    );
+                    println!("skipped: needs a server that knows x-goog-if-generation-not-match");
                     continue;
                 }
                 assert_eq!(opened, (1, 0), "version {seed}, process {process}");
@@ -74,7 +70,8 @@ fn an_object_on_the_disk_is_opened_without_its_bytes() {
     }
 }
 
-/// A torn file, one of another object, a folder, text that is no version: opened as without it, and right.
+/// A note that is torn, of another object, a folder, or no text of a version, and files that were evicted: opened with the first bytes, as an
+/// object that was never read, and right.
 #[test]
 fn a_wrong_note_of_a_version_costs_nothing() {
     for bucket in Bucket::all() {
@@ -85,38 +82,29 @@ fn a_wrong_note_of_a_version_costs_nothing() {
         read(&rig.open(), &bucket, &wanted);
         let path = noted(&rig).remove(0);
         let right = std::fs::read_to_string(&path).expect("a text");
+        let is_opened_anew = |what: &str| {
+            let [opened, all] = read(&rig.open_other(9), &bucket, &wanted);
+            assert_eq!(opened, (1, 50_000), "{what:?}");
+            all
+        };
         let cut = right.len() - 4;
         let long = "a".repeat(10_000);
         let other_size = right.replace("50000", "50001");
         let no_hash = right.split_once(' ').expect("two parts").1;
         for wrong in ["", "\n", &right[..cut], &long, &other_size, no_hash] {
             std::fs::write(&path, wrong).expect("written");
-            let [opened, _] = read(&rig.open_other(9), &bucket, &wanted);
-            assert_eq!(opened, (1, 50_000), "{wrong:?}");
+            is_opened_anew(wrong);
             let now = std::fs::read_to_string(&path);
             assert_eq!(now.ok().as_ref(), Some(&right), "it is noted again");
         }
-        std::fs::remove_file(&path).expect("removed");
-        std::fs::create_dir(&path).expect("made");
-        let [opened, _] = read(&rig.open_other(9), &bucket, &wanted);
-        assert_eq!(opened, (1, 50_000));
-    }
-}
-
-/// Files that were evicted: opened with the first bytes, as one that was never read.
-#[test]
-fn without_its_files_an_object_is_opened_with_its_first_bytes() {
-    for bucket in Bucket::all() {
-        println!("{:?}", bucket.kind);
-        let rig = Rig::new();
-        let wanted = bytes(1, 50_000);
-        bucket.put(KEY, wanted.clone());
-        read(&rig.open(), &bucket, &wanted);
         for file in rig.objects() {
             std::fs::remove_file(file).expect("removed");
         }
-        let [opened, all] = read(&rig.open_other(1), &bucket, &wanted);
-        assert_eq!((opened, all), ((1, 50_000), (1, 50_000)));
+        let all = is_opened_anew("evicted");
+        assert_eq!(all, (1, 50_000), "no other request");
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::create_dir(&path).expect("made");
+        is_opened_anew("a folder");
     }
 }
 
@@ -138,24 +126,17 @@ fn a_304_of_another_version_is_not_believed() {
             Arc::new(object.unwrap_or_else(|error| panic!("{error}")))
         };
         let cache = rig.open();
-        let options = Options::default().policy("none").disk_cache(&cache);
-        let reader = Engine::new(options).expect("an engine").open(open(&cache));
-        let mut bytes = vec![0; SIZE as usize];
-        reader
-            .expect("opened")
-            .read_at(&mut bytes, 0)
-            .expect("read");
-        flushed(&cache);
+        let whole = foreread_testing::pattern(0, SIZE as usize, 0);
+        read_whole(&cache, open(&cache), &whole);
         assert_eq!(noted(&rig).len(), 1);
         server.lie(Lie::Unmodified(etag), 1);
-        let asked = open(&rig.open_other(1)).asked();
+        let asked = |number| {
+            let asked = open(&rig.open_other(number)).asked();
+            (asked.requests, asked.bytes)
+        };
         let wanted = if is_believed { (1, 0) } else { (2, SIZE) };
-        assert_eq!((asked.requests, asked.bytes), wanted, "{etag:?}");
-        let asked = open(&rig.open_other(2)).asked();
-        assert_eq!(
-            (asked.requests, asked.bytes),
-            (1, SIZE),
-            "{etag:?}: this one is honest and knows no condition"
-        );
+        assert_eq!(asked(1), wanted, "{etag:?}");
+        // This one is honest and knows no condition.
+        assert_eq!(asked(2), (1, SIZE), "{etag:?}");
     }
 }

@@ -1,16 +1,15 @@
 //! Tests of folder listings from an earlier mount: they are shown before the store answers, an open does not trust
 //! them, and an invalid listing file is ignored. Runs with every emulator that is installed.
 
-use crate::common::object_settings;
 use crate::common::stores::{Kind, Store as Bucket};
+use crate::common::{object_settings, read_all};
 use crate::disk_cache::{Rig, files, flushed};
-use foreread::source::disk_cache::{CacheInspector, DiskCache, DiskCacheSettings, KeptNames};
+use foreread::source::SourceError;
+use foreread::source::disk_cache::{CacheInspector, DiskCache, KeptNames};
 use foreread::source::object::ObjectSettings;
 use foreread::source::tree::{Meta, Tree};
-use foreread::source::{Source, SourceError};
 use foreread_testing::{BucketServer, LyingProxy, needs};
 use rustix::io::Errno;
-use std::io::IoSliceMut;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -57,20 +56,29 @@ pub fn patient(variables: Vec<(String, String)>) -> ObjectSettings {
 }
 
 fn tree(cache: &DiskCache, bucket: &Bucket) -> Arc<dyn Tree> {
-    let settings = patient(bucket.variables());
-    let tree = cache.open_prefix(bucket.name("d/"), settings);
+    tree_of(cache, &bucket.name("d/"), bucket.variables())
+}
+
+fn tree_of(cache: &DiskCache, name: &str, variables: Vec<(String, String)>) -> Arc<dyn Tree> {
+    let tree = cache.open_prefix(name, patient(variables));
     tree.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn names(tree: &dyn Tree, folder: &str) -> Result<Vec<String>, SourceError> {
     let names = tree.names(Path::new(folder))?;
-    let name = |at| {
-        names
-            .name(at)
-            .map(|name| name.to_string_lossy().into_owned())
-    };
-    Ok((0..names.len()).filter_map(name).collect())
+    let all = (0..names.len()).filter_map(|at| names.name(at));
+    let text = |name: &std::ffi::OsStr| name.to_string_lossy().into_owned();
+    Ok(all.map(text).collect())
 }
+
+/// All that a folder of [`fill`] and the one below it have are shown.
+#[track_caller]
+fn shows_all(tree: &dyn Tree) {
+    assert_eq!(names(tree, "").expect("listed"), ALL);
+    assert_eq!(names(tree, "sub").expect("listed"), ["x"]);
+}
+
+const ALL: [&str; 4] = ["a", "b", "c", "sub"];
 
 fn look(tree: &dyn Tree, path: &str) -> Result<Meta, SourceError> {
     tree.look(Path::new(path))
@@ -78,13 +86,7 @@ fn look(tree: &dyn Tree, path: &str) -> Result<Meta, SourceError> {
 
 /// All bytes of the version that was listed.
 fn read(tree: &dyn Tree, path: &str, listed: &Meta) -> Result<Vec<u8>, SourceError> {
-    let (source, _) = tree.open_listed(Path::new(path), listed)?;
-    let mut bytes = vec![0; source.size() as usize];
-    let mut at = 0;
-    while at < bytes.len() {
-        at += source.read_at(&mut [IoSliceMut::new(&mut bytes[at..])], at as u64)?;
-    }
-    Ok(bytes)
+    read_all(&*tree.open_listed(Path::new(path), listed)?.0)
 }
 
 fn is_changed<T>(done: &Result<T, SourceError>) -> bool {
@@ -104,31 +106,47 @@ fn kept(rig: &Rig) -> Vec<PathBuf> {
 
 fn list_once(rig: &Rig, bucket: &Bucket) {
     let cache = rig.open();
-    let first = tree(&cache, bucket);
-    assert_eq!(names(&*first, "").expect("listed"), ["a", "b", "c", "sub"]);
-    assert_eq!(names(&*first, "sub").expect("listed"), ["x"]);
+    shows_all(&*tree(&cache, bucket));
     flushed(&cache);
     assert_eq!(kept(rig).len(), 2, "one file a folder");
 }
 
-#[test]
-fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
+/// With every store that is installed, and files in its folder that no mount has listed.
+fn each_filled(work: impl Fn(&Bucket, &Rig)) {
     for bucket in Bucket::all() {
         println!("{:?}", bucket.kind);
-        let rig = Rig::new();
         fill(&bucket);
-        list_once(&rig, &bucket);
-        bucket.put("d/b", vec![9; 6000]);
+        work(&bucket, &Rig::new());
+    }
+}
+
+/// The same, and a mount has listed them.
+fn each_listed(work: impl Fn(&Bucket, &Rig)) {
+    each_filled(|bucket, rig| {
+        list_once(rig, bucket);
+        work(bucket, rig);
+    });
+}
+
+/// Puts another version of `b`, and takes `c` away, unless a commit keeps it. True if it is gone.
+fn change(bucket: &Bucket) -> bool {
+    bucket.put("d/b", vec![9; 6000]);
+    let is_gone = bucket.kind != Kind::Hub;
+    if is_gone {
+        bucket.delete("d/c");
+    }
+    is_gone
+}
+
+#[test]
+fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
+    each_listed(|bucket, rig| {
+        let is_gone = change(bucket);
         bucket.put("d/new", vec![7; 10]);
-        let is_gone = bucket.kind != Kind::Hub;
-        if is_gone {
-            bucket.delete("d/c");
-        }
         let gate = Gate::before(&bucket.names, |_| true);
         let cache = rig.open_other(1);
-        let second = tree(&cache, &bucket);
-        assert_eq!(names(&*second, "").expect("kept"), ["a", "b", "c", "sub"]);
-        assert_eq!(names(&*second, "sub").expect("kept"), ["x"]);
+        let second = tree(&cache, bucket);
+        shows_all(&*second);
         let [a, b, c] = ["a", "b", "c"].map(|name| look(&*second, name).expect("kept"));
         assert_eq!([a.size, b.size, c.size], [5000; 3]);
         assert!(second.is_unsure(Path::new("a")), "not checked yet");
@@ -151,41 +169,30 @@ fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
         flushed(&cache);
         // The next mount begins with what this one has found.
         let gate = Gate::before(&bucket.names, |_| true);
-        let third = tree(&rig.open_other(2), &bucket);
+        let third = tree(&rig.open_other(2), bucket);
         assert_eq!(names(&*third, "").expect("kept"), now);
         gate.open();
-    }
+    });
 }
 
 /// A file of names that is torn, of another folder, a link or a folder: the store is asked, and the file is right again.
 #[test]
 fn invalid_names_are_rejected() {
-    for bucket in Bucket::all() {
-        println!("{:?}", bucket.kind);
-        let rig = Rig::new();
-        fill(&bucket);
-        list_once(&rig, &bucket);
-        let [first, second] = kept(&rig).try_into().expect("two files");
+    each_listed(|bucket, rig| {
+        let [first, second] = kept(rig).try_into().expect("two files");
         let text = |path: &Path| std::fs::read_to_string(path).expect("a text");
         let (one, other) = (text(&first), text(&second));
         let elsewhere = rig.dir.path().join("elsewhere");
         std::fs::write(&elsewhere, &one).expect("written");
         let flipped = one.replace("\t0\t", "\t1\t").replace("5000", "5001");
         let version_9 = one.replace("names 1 ", "names 9 ");
-        let wrong = [
-            "",
-            &one[..one.len() / 2],
-            &flipped,
-            &other,
-            &version_9,
-            "a\0b",
-        ];
+        let half = &one[..one.len() / 2];
+        let wrong = ["", half, &flipped, &other, &version_9, "a\0b"];
         let is_asked = |number: u64| {
             let before = bucket.names.seen().len();
             let cache = rig.open_other(number);
-            let tree = tree(&cache, &bucket);
-            assert_eq!(names(&*tree, "").expect("listed"), ["a", "b", "c", "sub"]);
-            assert_eq!(names(&*tree, "sub").expect("listed"), ["x"]);
+            let tree = tree(&cache, bucket);
+            shows_all(&*tree);
             assert_eq!(look(&*tree, "a").expect("there").size, 5000);
             flushed(&cache);
             bucket.names.seen().len() > before
@@ -206,33 +213,25 @@ fn invalid_names_are_rejected() {
         std::fs::create_dir(&second).expect("made");
         assert!(is_asked(4));
         assert_eq!(text(&elsewhere), one, "a link is not followed");
-    }
+    });
 }
 
 /// With a time the store is not asked about names at all, also not by an open; without the option nothing is kept or used.
 #[test]
 fn names_are_believed_for_a_time_or_not_kept() {
-    for bucket in Bucket::all() {
-        println!("{:?}", bucket.kind);
-        let rig = Rig::new();
-        fill(&bucket);
-        let with = |names| DiskCacheSettings {
-            names,
-            ..rig.settings.clone()
-        };
-        let open = |names| DiskCache::open(with(names)).unwrap_or_else(|error| panic!("{error}"));
+    each_filled(|bucket, rig| {
+        let open = |names| rig.open_with(|settings| settings.names = names);
         let off = open(KeptNames::Off);
-        assert_eq!(names(&*tree(&off, &bucket), "sub").expect("listed"), ["x"]);
+        assert_eq!(names(&*tree(&off, bucket), "sub").expect("listed"), ["x"]);
         flushed(&off);
-        assert!(kept(&rig).is_empty());
-        list_once(&rig, &bucket);
+        assert!(kept(rig).is_empty());
+        list_once(rig, bucket);
         bucket.put("d/new", vec![7; 10]);
         let believed = open(KeptNames::Believed(Duration::from_secs(3600)));
         let before = bucket.names.seen().len();
-        let second = tree(&believed, &bucket);
+        let second = tree(&believed, bucket);
         for _ in 0..2 {
-            let names = names(&*second, "").expect("kept");
-            assert_eq!(names, ["a", "b", "c", "sub"]);
+            assert_eq!(names(&*second, "").expect("kept"), ALL);
         }
         let a = look(&*second, "a").expect("kept");
         assert!(!second.is_unsure(Path::new("a")));
@@ -241,29 +240,22 @@ fn names_are_believed_for_a_time_or_not_kept() {
         let new = look(&*second, "new").expect("what the disk does not know is asked for");
         assert_eq!(new.size, 10);
         let young = open(KeptNames::Believed(Duration::from_nanos(1)));
-        let third = tree(&young, &bucket);
+        let third = tree(&young, bucket);
         names(&*third, "").expect("kept");
         let b = look(&*third, "b").expect("there");
         read(&*third, "b", &b).expect("checked");
         while third.is_unsure(Path::new("b")) {
             std::thread::yield_now();
         }
-        assert!(
-            names(&*third, "")
-                .expect("listed")
-                .contains(&"new".to_string())
-        );
-    }
+        let listed = names(&*third, "").expect("listed");
+        assert!(listed.contains(&"new".to_string()));
+    });
 }
 
 /// A check that the store refuses ends what is shown from the disk: then the folder is what the store says.
 #[test]
 fn a_check_that_is_refused_opens_nothing() {
-    for bucket in Bucket::all() {
-        println!("{:?}", bucket.kind);
-        let rig = Rig::new();
-        fill(&bucket);
-        list_once(&rig, &bucket);
+    each_listed(|bucket, rig| {
         // The check is answered once its folder was shown.
         let (shown, waits) = channel::<()>();
         let waits = Arc::new(Mutex::new(waits));
@@ -275,8 +267,8 @@ fn a_check_that_is_refused_opens_nothing() {
                 answer.body.clear();
             });
         }
-        let second = tree(&rig.open_other(1), &bucket);
-        assert_eq!(names(&*second, "").expect("kept"), ["a", "b", "c", "sub"]);
+        let second = tree(&rig.open_other(1), bucket);
+        assert_eq!(names(&*second, "").expect("kept"), ALL);
         let a = look(&*second, "a").expect("kept");
         drop(shown);
         assert!(read(&*second, "a", &a).is_err());
@@ -286,9 +278,9 @@ fn a_check_that_is_refused_opens_nothing() {
         }
         assert!(names(&*second, "").is_err(), "as the store says");
         bucket.honest();
-        assert_eq!(names(&*second, "").expect("listed"), ["a", "b", "c", "sub"]);
+        assert_eq!(names(&*second, "").expect("listed"), ALL);
         assert_eq!(read(&*second, "a", &a).expect("as listed"), [1; 5000]);
-    }
+    });
 }
 
 /// A folder of more than a page is not waited for: each open asks for its file while the listing is under way.
@@ -299,17 +291,12 @@ fn an_open_in_a_long_folder_requests_only_its_file() {
     for n in 0..1200 {
         server.put(&format!("d/{n:04}"), vec![n as u8; 100]);
     }
-    let url = server.url("");
-    let address = url.split('/').nth(2).expect("an address");
-    let proxy = LyingProxy::start(address.parse().expect("an address")).expect("a port");
-    let through = |(name, value): (String, String)| {
-        (name, value.replace(address, &proxy.address().to_string()))
-    };
+    let proxy = LyingProxy::start(server.address()).expect("a port");
+    let own = server.address().to_string();
+    let through =
+        |(name, value): (String, String)| (name, value.replace(&own, &proxy.address().to_string()));
     let variables: Vec<_> = server.variables().into_iter().map(through).collect();
-    let open = |cache: &DiskCache| {
-        let tree = cache.open_prefix("s3://bucket/d/", patient(variables.clone()));
-        tree.unwrap_or_else(|error| panic!("{error}"))
-    };
+    let open = |cache: &DiskCache| tree_of(cache, "s3://bucket/d/", variables.clone());
     let cache = rig.open();
     assert_eq!(names(&*open(&cache), "").expect("listed").len(), 1200);
     flushed(&cache);
@@ -344,9 +331,7 @@ fn names_have_a_limit() {
     let mut rig = Rig::new();
     rig.settings.size_bytes = LIMIT;
     let cache = rig.open();
-    let tree = cache
-        .open_prefix("s3://bucket/d/", patient(server.variables()))
-        .unwrap_or_else(|error| panic!("{error}"));
+    let tree = tree_of(&cache, "s3://bucket/d/", server.variables());
     let all = names(&*tree, "").expect("listed");
     assert_eq!(all.len(), 101);
     for folder in all {
@@ -361,16 +346,8 @@ fn names_have_a_limit() {
     let inspector = CacheInspector::open(rig.settings.clone()).unwrap_or_else(|e| panic!("{e}"));
     let listings = inspector.listings();
     assert_eq!(listings.len(), kept(&rig).len());
-    assert!(
-        listings
-            .iter()
-            .any(|listing| listing.source == "s3://bucket/d/99/")
-    );
-    assert!(
-        listings
-            .iter()
-            .all(|listing| !listing.is_of("s3://bucket/d/large/"))
-    );
+    let has = |source: &str| listings.iter().any(|listing| listing.source == source);
+    assert!(has("s3://bucket/d/99/") && !has("s3://bucket/d/large/"));
     let trimmed = inspector.trim(LIMIT / 2, &mut |_| true);
     trimmed.unwrap_or_else(|error| panic!("{error}"));
     assert!(bytes() <= LIMIT / 64, "{}", bytes());
@@ -392,48 +369,32 @@ fn a_second_mount_shows_names_while_the_store_is_silent() {
     use std::os::unix::fs::MetadataExt;
     needs!(can_mount());
     let believed = believed(Duration::from_secs(600));
-    for bucket in Bucket::all() {
-        println!("{:?}", bucket.kind);
-        let rig = Rig::new();
-        fill(&bucket);
+    each_filled(|bucket, rig| {
         let mount = |cache: &DiskCache| {
             let options = small().policy("none").disk_cache(cache);
-            mount_with(tree(cache, &bucket), &believed, options)
-        };
-        let all = |path: PathBuf| {
-            let names = std::fs::read_dir(path).expect("a folder");
-            let mut all: Vec<_> = names
-                .map(|entry| entry.expect("a name").file_name())
-                .collect();
-            all.sort();
-            all
+            mount_with(tree(cache, bucket), &believed, options)
         };
         let cache = rig.open();
         let here = mount(&cache);
-        assert_eq!(all(here.path("")), ["a", "b", "c", "sub"]);
-        assert_eq!(all(here.path("sub")), ["x"]);
+        assert_eq!(here.names(""), ALL);
+        assert_eq!(here.names("sub"), ["x"]);
         for (name, byte) in [("a", 1), ("b", 2), ("c", 3), ("sub/x", 4)] {
-            let bytes = std::fs::read(here.path(name)).expect("read");
-            assert_eq!(bytes, vec![byte; 5000]);
+            assert_eq!(here.read(name).expect("read"), [byte; 5000]);
         }
         here.end();
         flushed(&cache);
-        bucket.put("d/b", vec![9; 6000]);
-        let is_gone = bucket.kind != Kind::Hub;
-        if is_gone {
-            bucket.delete("d/c");
-        }
+        let is_gone = change(bucket);
         let gate = Gate::before(&bucket.names, |_| true);
         let cache = rig.open_other(1);
         let here = mount(&cache);
-        assert_eq!(all(here.path("")), ["a", "b", "c", "sub"]);
-        assert_eq!(all(here.path("sub")), ["x"]);
+        assert_eq!(here.names(""), ALL);
+        assert_eq!(here.names("sub"), ["x"]);
         for name in ["a", "b", "c", "sub/x"] {
             let meta = std::fs::metadata(here.path(name)).expect("known");
             assert_eq!((meta.size(), meta.is_file()), (5000, true), "{name}");
         }
         gate.open();
-        let read = |name: &str| std::fs::read(here.path(name));
+        let read = |name: &str| here.read(name);
         assert_eq!(read("b").expect("the new one"), [9; 6000]);
         if is_gone {
             let error = read("c").expect_err("removed");
@@ -447,5 +408,5 @@ fn a_second_mount_shows_names_while_the_store_is_silent() {
         if bucket.kind == Kind::S3 {
             assert_eq!((counts.hit_bytes, counts.miss_bytes), (10_000, 6000));
         }
-    }
+    });
 }

@@ -7,7 +7,7 @@ use crate::common::nbd as served;
 
 use crate::common::{
     by, check_memory, in_threads, is_alone, named, only, opened, passed, plain, quiet,
-    read_and_check, refused,
+    read_and_check, refused, this_test,
 };
 use foreread::front::nbd::NbdSettings;
 use foreread::source::{Mem, Nbd};
@@ -32,52 +32,35 @@ fn the_largest_offsets_and_the_smallest_sizes() {
         for size in [0, 1, 511, 4095, 4096, 4097, 1 << 31, (1 << 62) - 1, 1 << 62] {
             // Bytes that name their offset modulo 2^63: enough to tell neighbours apart.
             let source = Mem::generated(size, |at, buf| {
-                (at..=u64::MAX)
-                    .zip(buf)
-                    .for_each(|(at, byte)| *byte = (at % 251) as u8);
+                let bytes = (at..=u64::MAX).map(|at| (at % 251) as u8);
+                buf.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
             });
             let options = Options::default()
                 .policy(foreread_history::parse(policy.name).expect("a policy"))
                 .cache_bytes(1 << 20)
                 .threads(1);
             let reader = opened(source, options);
-            let near = |at: u64| {
-                [
-                    at.saturating_sub(5000),
-                    at.saturating_sub(1),
-                    at,
-                    at.saturating_add(1),
-                ]
-            };
-            for offset in [0, size, 1 << 31, 1 << 32, 1 << 62, 1 << 63, u64::MAX]
-                .into_iter()
-                .flat_map(near)
-            {
+            let ends = [0, size, 1 << 31, 1 << 32, 1 << 62, 1 << 63, u64::MAX];
+            let near = |end: u64| [5000, 1, 0].map(|back| end.saturating_sub(back));
+            let behind = ends.map(|end| end.saturating_add(1));
+            for offset in ends.into_iter().flat_map(near).chain(behind) {
                 for len in [0, 1, 4096, 10_000] {
+                    let what = format!("{}: {len} at {offset} of {size}", policy.name);
                     let mut buf = vec![0; len];
                     let got = reader.read_at(&mut buf, offset);
+                    let got = got.unwrap_or_else(|e| panic!("{what}: {e}"));
                     let want = (len as u64).min(size.saturating_sub(offset)) as usize;
-                    let got = got.unwrap_or_else(|e| {
-                        panic!("{}: {len} at {offset} of {size}: {e}", policy.name)
-                    });
-                    assert_eq!(got, want, "{}: {len} at {offset} of {size}", policy.name);
-                    let right = (offset..=u64::MAX)
-                        .zip(&buf[..got])
-                        .all(|(at, byte)| (at % 251) as u8 == *byte);
-                    assert!(right, "{}: {len} at {offset} of {size}", policy.name);
+                    assert_eq!(got, want, "{what}");
+                    let mut bytes = (offset..=u64::MAX).zip(&buf[..got]);
+                    let right = bytes.all(|(at, byte)| (at % 251) as u8 == *byte);
+                    assert!(right, "{what}");
                 }
             }
+            use Advice::{DontNeed, Normal, Random, Sequential, WillNeed};
             for range in [0..u64::MAX, u64::MAX - 1..u64::MAX, size..size] {
-                for advice in [
-                    Advice::WillNeed,
-                    Advice::DontNeed,
-                    Advice::Sequential,
-                    Advice::Random,
-                    Advice::Normal,
-                ] {
-                    reader
-                        .advise(advice, range.clone())
-                        .expect("a hint is no error");
+                for advice in [WillNeed, DontNeed, Sequential, Random, Normal] {
+                    let taken = reader.advise(advice, range.clone());
+                    taken.expect("a hint is no error");
                 }
             }
             quiet(&reader);
@@ -89,50 +72,33 @@ fn the_largest_offsets_and_the_smallest_sizes() {
 #[test]
 fn short_answers_are_continued() {
     let size = 1 << 20;
-    let short = Arc::new(Faulty::new(named(size), |call: Call| {
-        FaultAction::Cut(1 + (call.nth as usize * 977) % 6000)
-    }));
-    let reader = Reader::open(
-        Arc::clone(&short),
-        Options::default().cache_bytes(256 << 10),
-    )
-    .expect("opened");
+    let short = |call: Call| FaultAction::Cut(1 + (call.nth as usize * 977) % 6000);
+    let options = Options::default().cache_bytes(256 << 10);
+    let reader = opened(Faulty::new(named(size), short), options);
     let mut buf = vec![0; 50_000];
     for at in (0..size).step_by(50_000) {
-        assert_eq!(
-            read_and_check(&reader, &mut buf, at, 0) as u64,
-            50_000.min(size - at)
-        );
+        let read = read_and_check(&reader, &mut buf, at, 0) as u64;
+        assert_eq!(read, 50_000.min(size - at));
     }
     quiet(&reader);
-    assert_eq!(
-        (reader.stats().failed_reads, reader.stats().failed_fetches),
-        (0, 0)
-    );
+    let stats = reader.stats();
+    assert_eq!((stats.failed_reads, stats.failed_fetches), (0, 0));
     // Nothing once: asked again. Nothing twice: the end.
     for (stops, ends) in [(1, false), (2, true)] {
-        let rule = move |call: Call| {
-            if (1..=stops).contains(&call.nth) {
-                FaultAction::Cut(0)
-            } else {
-                FaultAction::Cut(8192)
-            }
+        let rule = move |call: Call| match (1..=stops).contains(&call.nth) {
+            true => FaultAction::Cut(0),
+            false => FaultAction::Cut(8192),
         };
-        let source = Arc::new(Faulty::new(named(size), rule));
-        let reader = plain(Arc::clone(&source));
-        let outcome = reader.read_at(&mut buf[..16_384], 0);
-        match ends {
-            false => assert_eq!(outcome.expect("goes on"), 16_384),
-            true => assert!(
-                matches!(outcome, Err(ReadError::Short { .. })),
-                "{outcome:?}"
-            ),
+        let reader = plain(Arc::new(Faulty::new(named(size), rule)));
+        match reader.read_at(&mut buf[..16_384], 0) {
+            Ok(read) => assert!(read == 16_384 && !ends, "{read}"),
+            Err(error) => {
+                let is_end = ends && matches!(error, ReadError::Short { .. });
+                assert!(is_end, "{error}");
+            }
         }
-        assert_eq!(
-            read_and_check(&reader, &mut buf[..16_384], 0, 0),
-            16_384,
-            "the next read starts clean"
-        );
+        // The next read starts clean.
+        assert_eq!(read_and_check(&reader, &mut buf[..16_384], 0, 0), 16_384);
     }
 }
 
@@ -144,17 +110,11 @@ fn equal_times_and_a_clock_that_never_goes_back() {
         let config = Config::new(page, 1 << 20).bounded();
         let mut machine = Machine::new(config, PolicySpec::of(policy));
         let (open, file, size, random) = (OpenId(0), FileId(0), 1 << 24, false);
-        let reads = (0..200).map(|n| {
-            let (read, range) = (
-                ReadId(n),
-                ByteRange::between(n * 10_000, n * 10_000 + 10_000),
-            );
-            Event::Read {
-                read,
-                open,
-                range,
-                random,
-            }
+        let reads = (0..200).map(|n| Event::Read {
+            read: ReadId(n),
+            open,
+            range: ByteRange::between(n * 10_000, n * 10_000 + 10_000),
+            random,
         });
         let (mut fetches, mut served) = (Vec::new(), 0);
         for event in std::iter::once(Event::Open { open, file, size }).chain(reads) {
@@ -180,9 +140,8 @@ fn equal_times_and_a_clock_that_never_goes_back() {
         assert_eq!(served, 200 * 10_000, "{}", policy.name);
     }
     let log = tempfile::NamedTempFile::new().expect("a file");
-    let options = Options::default()
-        .cache_bytes(1 << 20)
-        .event_log(log.path());
+    let options = Options::default().cache_bytes(1 << 20);
+    let options = options.event_log(log.path());
     let reader = opened(named(16 * MIB), options);
     in_threads(8, |thread| {
         let (own, mut buf) = (reader.try_clone().expect("opened"), vec![0; 5000]);
@@ -192,41 +151,32 @@ fn equal_times_and_a_clock_that_never_goes_back() {
     });
     reader.flush_event_log().expect("written");
     let text = std::fs::read_to_string(log.path()).expect("a log");
-    let times: Vec<u64> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("E ")?.split(' ').next()?.parse().ok())
-        .collect();
-    assert!(
-        times.len() > 1000 && times.is_sorted(),
-        "{} events",
-        times.len()
-    );
+    let lines = text.lines().filter_map(|line| line.strip_prefix("E "));
+    let times = lines.filter_map(|line| line.split(' ').next()?.parse().ok());
+    let times: Vec<u64> = times.collect();
+    assert!(times.is_sorted() && times.len() > 1000, "{}", times.len());
 }
 
 /// A hint far larger than the cache, a reader that reads on: readahead is refused, demand is not, memory stays.
 #[test]
 fn readahead_is_refused_before_demand() {
     let reader = opened(named(256 * MIB), Options::default().cache_bytes(MIB));
-    reader
-        .advise(Advice::WillNeed, 0..256 * MIB)
-        .expect("taken");
+    let all = 0..256 * MIB;
+    reader.advise(Advice::WillNeed, all).expect("taken");
     let mut buf = vec![0; 100_000];
     for i in 0..200 {
         assert_eq!(read_and_check(&reader, &mut buf, i * 1_000_000, 0), 100_000);
     }
     let gauges = quiet(&reader);
     check_memory(&gauges, 4096);
-    assert!(
-        gauges.pages <= 256 && reader.stats().failed_reads == 0,
-        "{gauges:?}"
-    );
+    let is_right = gauges.pages <= 256 && reader.stats().failed_reads == 0;
+    assert!(is_right, "{gauges:?}");
 }
 
 /// With no descriptor left, clients wait or are turned away, those that are in are served, and room that is made is used.
 #[test]
 fn without_descriptors_connected_clients_are_served() {
-    let name = "without_descriptors_connected_clients_are_served";
-    needs!(is_alone(module_path!(), name));
+    needs!(is_alone(this_test!()));
     let served = Served::new(named(MIB));
     let mut clients = [served.client(), served.client()];
     let open = std::fs::read_dir("/proc/self/fd").expect("there").count() as u64;
@@ -261,7 +211,7 @@ fn an_interrupted_call_is_made_again() {
     const CHILD: &str = "FOREREAD_TEST_SIGNALS";
     if std::env::var_os(CHILD).is_none() {
         let mut child = Command::new(std::env::current_exe().expect("a path"));
-        child.args(only(module_path!(), "an_interrupted_call_is_made_again"));
+        child.args(only(this_test!()));
         let child = child.env(CHILD, "1").stdout(Stdio::piped());
         let mut child = child.stderr(Stdio::piped()).spawn().expect("started");
         let pid = Pid::from_child(&child);
@@ -286,11 +236,8 @@ fn an_interrupted_call_is_made_again() {
     let source = Nbd::open_within(&served.uri(), Duration::from_secs(20)).expect("connected");
     let reader = opened(source, Options::default().cache_bytes(MIB));
     let mut buf = vec![0; 64 << 10];
-    for i in 0..200 {
-        assert_eq!(
-            read_and_check(&reader, &mut buf, i * (64 << 10), 0),
-            64 << 10
-        );
+    for at in (0..200).map(|i| i * (64 << 10)) {
+        assert_eq!(read_and_check(&reader, &mut buf, at, 0), 64 << 10);
     }
 }
 

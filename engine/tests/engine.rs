@@ -15,6 +15,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 fn small() -> Options {
+    watch();
     by("linux-6.18:max=128K", 4 << 20).threads(2)
 }
 
@@ -27,23 +28,18 @@ fn of_version(size: u64, version: u16) -> Arc<Mem> {
 
 #[test]
 fn one_file_after_the_other_leaves_nothing_behind() {
-    watch();
     let engine = Engine::new(small()).expect("an engine");
     let mut buf = vec![0; 20_000];
     for n in 0..20_000u32 {
-        let reader = engine
-            .open(of_version(20_000, n as u16))
-            .expect("a number is free");
+        let reader = engine.open(of_version(20_000, n as u16));
+        let reader = reader.expect("a number is free");
         if n % 4 == 0 {
             assert_eq!(read_and_check(&reader, &mut buf, 0, n as u16), 20_000);
         }
     }
     let gauges = engine.gauges();
-    assert_eq!(
-        (gauges.files, gauges.opens, gauges.pages),
-        (0, 0, 0),
-        "{gauges:?}"
-    );
+    let left = (gauges.files, gauges.opens, gauges.pages);
+    assert_eq!(left, (0, 0, 0), "{gauges:?}");
     assert_eq!(engine.meter().held_bytes(), 0);
     assert_eq!(engine.stats().demand_reads, 5000);
 }
@@ -60,24 +56,17 @@ fn the_last_reader_takes_the_pages_along_and_no_other_does() {
     drop(first);
     let before = engine.stats().source_bytes;
     read_and_check(&second, &mut buf, 0, 1);
-    assert_eq!(
-        engine.stats().source_bytes,
-        before,
-        "the pages were kept for the second reader"
-    );
+    // The pages were kept for the second reader.
+    assert_eq!(engine.stats().source_bytes, before);
     drop(second);
     quiet(&other);
-    assert_eq!(
-        (engine.gauges().files, engine.gauges().pages),
-        (1, 256),
-        "only the other file's pages are left"
-    );
+    let left = (engine.gauges().files, engine.gauges().pages);
+    assert_eq!(left, (1, 256), "only the other file's pages are left");
 }
 
 /// The number of a closed file is used again while its readahead is still in flight: bytes that arrive late are discarded.
 #[test]
 fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
-    watch();
     let engine = Engine::new(small().threads(4)).expect("an engine");
     let mut buf = vec![0; 64 << 10];
     for n in 0..40u16 {
@@ -100,16 +89,12 @@ fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
         }
         quiet(&next);
     }
-    assert!(
-        engine.stats().doomed_fetches > 0,
-        "something was in flight: {:?}",
-        engine.stats()
-    );
+    let stats = engine.stats();
+    assert!(stats.doomed_fetches > 0, "{stats:?}");
 }
 
 #[test]
 fn threads_open_read_and_close_freely() {
-    watch();
     let log = tempfile::NamedTempFile::new().expect("a file");
     let engine = Engine::new(small().event_log(log.path())).expect("an engine");
     in_threads(4, |thread| {
@@ -140,17 +125,11 @@ impl Source for Strict {
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        let fits = bufs
-            .iter()
-            .all(|buf| (buf.as_ptr() as usize).is_multiple_of(4096));
-        if fits {
-            self.0.read_at(bufs, offset)
-        } else {
-            Err(SourceError::Io {
-                errno: 22,
-                what: "alignment".into(),
-            })
+        let mut buffers = bufs.iter().map(|buf| buf.as_ptr() as usize);
+        if !buffers.all(|address| address.is_multiple_of(4096)) {
+            return Err(SourceError::io(22, "alignment"));
         }
+        self.0.read_at(bufs, offset)
     }
 
     fn defaults(&self) -> Defaults {
@@ -177,9 +156,8 @@ fn buffers_suit_the_strictest_source_from_then_on() {
     for at in 0..40 {
         read_and_check(&lax, &mut buf, at * 9000, 0);
     }
-    let strict = engine
-        .open(Arc::new(Strict(named(1 << 20))))
-        .expect("opened");
+    let strict = Arc::new(Strict(named(1 << 20)));
+    let strict = engine.open(strict).expect("opened");
     for at in 0..40 {
         read_and_check(&strict, &mut buf, at * 9000, 0);
         read_and_check(&lax, &mut buf, 1_000_000 - at * 9000, 0);
@@ -189,16 +167,13 @@ fn buffers_suit_the_strictest_source_from_then_on() {
 #[test]
 fn a_file_that_fails_leaves_the_others_alone() {
     let engine = Engine::new(small()).expect("an engine");
-    let bad = engine
-        .open(Arc::new(Faulty::from_nth(named(1 << 20), 0)))
-        .expect("opened");
+    let bad = Arc::new(Faulty::from_nth(named(1 << 20), 0));
+    let bad = engine.open(bad).expect("opened");
     let good = engine.open(of_version(1 << 20, 7)).expect("opened");
     let mut buf = vec![0; 4096];
     for at in 0..64 {
-        assert!(matches!(
-            bad.read_at(&mut buf, at * 4096),
-            Err(ReadError::Io { .. })
-        ));
+        let read = bad.read_at(&mut buf, at * 4096);
+        assert!(matches!(read, Err(ReadError::Io { .. })), "{read:?}");
         read_and_check(&good, &mut buf, at * 4096, 7);
     }
 }
@@ -233,6 +208,12 @@ fn call_everything(engine: &Engine, source: Arc<dyn Source>, bytes: &Mem) {
     let _ = reader.advise(Advice::WillNeed, 1 << 20..HUNG_BYTES as u64);
 }
 
+/// A source that hangs where its latch says so.
+fn hanging(source: impl Source + 'static, streams: bool) -> (Arc<dyn Source>, Arc<Latch>) {
+    let (source, latch) = HangingSource::new(source, streams);
+    (Arc::new(source), latch)
+}
+
 /// Reads another file in every way, and asks the engine what it can say without asking a source.
 fn read_another(engine: &Engine) {
     let good = engine.open(of_version(4 << 20, 7)).expect("opened");
@@ -251,23 +232,17 @@ fn read_another(engine: &Engine) {
 /// A source that hangs in any of its methods blocks its readers, and no reader of another file.
 #[test]
 fn no_source_call_holds_up_another_file() {
-    watch();
     for method in Method::ALL {
         let engine = Engine::new(small()).expect("an engine");
         let bytes = Arc::new(Mem::new(vec![1; HUNG_BYTES]));
         // Read by threads where it is their method that hangs.
-        let (source, latch): (Arc<dyn Source>, Arc<Latch>) = match method {
+        let hanging = match method {
             Method::ReadAt | Method::Stream => {
-                let (source, latch) =
-                    HangingSource::new(Arc::clone(&bytes), method == Method::Stream);
-                (Arc::new(source), latch)
+                hanging(Arc::clone(&bytes), method == Method::Stream)
             }
-            _ => {
-                let (source, latch) =
-                    HangingSource::new(QueuedSource::new(Arc::clone(&bytes), 1), false);
-                (Arc::new(source), latch)
-            }
+            _ => hanging(QueuedSource::new(Arc::clone(&bytes), 1), false),
         };
+        let (source, latch) = hanging;
         latch.hang(method);
         std::thread::scope(|scope| {
             let (engine, bytes) = (&engine, &bytes);
@@ -283,10 +258,7 @@ fn no_source_call_holds_up_another_file() {
             });
             let read = is_done.recv_timeout(Duration::from_secs(20));
             latch.release();
-            assert!(
-                read.is_ok(),
-                "a source that hangs in {method:?} holds up the reader of another file"
-            );
+            assert!(read.is_ok(), "{method:?} holds up another file");
         });
     }
 }
@@ -295,20 +267,12 @@ fn no_source_call_holds_up_another_file() {
 /// and another engine has workers to itself.
 #[test]
 fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
-    watch();
     let engine = Engine::new(small()).expect("an engine");
     let (source, latch) = HangingSource::new(of_version(4 << 20, 1), false);
     let hung = engine.open(Arc::new(source)).expect("opened");
     latch.hang(Method::ReadAt);
     hung.advise(Advice::WillNeed, 0..2 << 20).expect("taken");
-    let wait = |so: &dyn Fn() -> bool| {
-        (0..20_000).any(|_| so() || (std::thread::sleep(Duration::from_millis(1)), false).1)
-    };
-    assert!(
-        wait(&|| latch.held() == 2),
-        "{} of two workers hang",
-        latch.held()
-    );
+    wait_until("both workers hang", || latch.held() == 2);
     std::thread::scope(|scope| {
         let (done, is_done) = channel();
         for task in [false, true] {
@@ -328,23 +292,17 @@ fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
         }
         let first = is_done.recv_timeout(Duration::from_secs(20));
         let second = is_done.recv_timeout(Duration::from_millis(300));
-        let other = Engine::new(small())
-            .expect("an engine")
-            .open(of_version(1 << 20, 9))
-            .expect("opened");
+        let other = Engine::new(small()).expect("an engine");
+        let other = other.open(of_version(1 << 20, 9)).expect("opened");
         let elsewhere = pollster::block_on(other.read_at_async(&mut [0; 5000], 1000));
         latch.release();
         assert_eq!(first, Ok(false), "threads read on");
-        assert!(
-            second.is_err(),
-            "a task has no worker: SEMANTICS.md can promise more"
-        );
+        let is_held = second.is_err();
+        // If it has one, SEMANTICS.md can promise more.
+        assert!(is_held, "a task has no worker");
         assert_eq!(elsewhere, Ok(5000), "another engine has workers to itself");
-        assert_eq!(
-            is_done.recv_timeout(Duration::from_secs(20)),
-            Ok(true),
-            "it went on when the source did"
-        );
+        let last = is_done.recv_timeout(Duration::from_secs(20));
+        assert_eq!(last, Ok(true), "it went on when the source did");
     });
     quiet(&hung);
 }
@@ -354,16 +312,14 @@ fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
 const SIZE: usize = 12_000;
 
 fn by_policy(policy: &str) -> Engine {
+    watch();
     Engine::new(Options::default().policy(policy).cache_bytes(16 << 20)).expect("an engine")
 }
 
 /// File `n`: its own bytes, a few milliseconds away.
 fn far(n: u16) -> Arc<dyn Source> {
-    Arc::new(Faulty::slow(
-        Mem::new(testing::pattern(0, SIZE, n)),
-        u64::from(n),
-        Duration::from_millis(3),
-    ))
+    let bytes = Mem::new(testing::pattern(0, SIZE, n));
+    Arc::new(Faulty::slow(bytes, n.into(), Duration::from_millis(3)))
 }
 
 /// `count` files, each listed behind the one before it.
@@ -393,7 +349,6 @@ fn read_all(engine: &Engine, files: &[ListedFile]) -> u64 {
 /// takes no notice of an order reads each when it is asked for.
 #[test]
 fn files_are_read_ahead_before_they_are_opened() {
-    watch();
     for (policy, listing, expected) in [
         ("auto", Listing::Found, 85..=98),
         ("auto", Listing::Planned, 95..=99),
@@ -402,17 +357,14 @@ fn files_are_read_ahead_before_they_are_opened() {
         let engine = by_policy(policy);
         assert_eq!(engine.follows_order(), policy == "auto");
         let ahead = read_all(&engine, &chain(&engine, 100, listing));
-        assert!(
-            expected.contains(&ahead),
-            "{policy}, {listing:?}: {ahead} of 100 read ahead"
-        );
+        let is_right = expected.contains(&ahead);
+        assert!(is_right, "{policy}, {listing:?}: {ahead} of 100 read ahead");
     }
 }
 
 /// A listed file is no open file, and keeps its pages until it is listed no more.
 #[test]
 fn a_listed_file_keeps_its_pages_until_it_is_dropped() {
-    watch();
     let engine = by_policy("auto");
     let files = chain(&engine, 40, Listing::Planned);
     assert_eq!(engine.gauges().files, 0);
@@ -423,11 +375,8 @@ fn a_listed_file_keeps_its_pages_until_it_is_dropped() {
         engine.gauges().pages >= 20 && engine.gauges().open_fetches == 0
     });
     drop(files);
-    assert_eq!(
-        engine.gauges().pages,
-        SIZE.div_ceil(4096) as u64,
-        "what was read of the file that has a reader"
-    );
+    // What was read of the file that has a reader.
+    assert_eq!(engine.gauges().pages, SIZE.div_ceil(4096) as u64);
     drop(reader);
     assert_eq!((engine.gauges().files, engine.gauges().pages), (0, 0));
 }
@@ -435,50 +384,44 @@ fn a_listed_file_keeps_its_pages_until_it_is_dropped() {
 /// The number of a file is used again when it is gone; its place in the order is not that of the next one with that number.
 #[test]
 fn a_place_ends_with_its_file() {
-    watch();
     let engine = by_policy("auto");
-    let gone = engine.list(far(0), None, Listing::Planned).expect("listed");
+    let list = |n, after| {
+        let listed = engine.list(far(n), after, Listing::Planned);
+        listed.expect("listed")
+    };
+    let gone = list(0, None);
     let place = gone.position();
     drop(gone);
-    let first = engine.list(far(1), None, Listing::Planned).expect("listed");
+    let first = list(1, None);
     assert_ne!(first.position(), place);
-    let _behind = engine
-        .list(far(2), Some(place), Listing::Planned)
-        .expect("listed");
-    first
-        .open()
-        .expect("opened")
-        .read_at(&mut [0; SIZE], 0)
-        .expect("read");
+    let _behind = list(2, Some(place));
+    let reader = first.open().expect("opened");
+    reader.read_at(&mut [0; SIZE], 0).expect("read");
     assert_eq!(engine.stats().ra_ops, 0, "nothing is behind it");
 }
 
 /// What was read ahead of a version is not given out as another one's.
 #[test]
 fn a_listed_file_that_changed_is_not_opened() {
-    watch();
     let folder = tempfile::tempdir().expect("a folder");
     let engine = by_policy("auto");
     let path = |n: u16| folder.path().join(n.to_string());
     let list = |n: u16, after: Option<&ListedFile>| {
         std::fs::write(path(n), testing::pattern(0, SIZE, n)).expect("written");
-        engine
-            .list(path(n), after.map(ListedFile::position), Listing::Planned)
-            .expect("listed")
+        let after = after.map(ListedFile::position);
+        let listed = engine.list(path(n), after, Listing::Planned);
+        listed.expect("listed")
     };
     let first = list(1, None);
     let second = list(2, Some(&first));
     std::fs::write(path(2), testing::pattern(0, SIZE + 5000, 3)).expect("written");
     let reader = first.open().expect("opened");
     reader.read_at(&mut [0; 100], 0).expect("read");
-    wait_until("noticed", || {
-        matches!(second.open(), Err(OpenError::Changed { .. }))
-    });
+    let is_changed = || matches!(second.open(), Err(OpenError::Changed { .. }));
+    wait_until("noticed", is_changed);
     let error = refused(second.open(), "changed").to_string();
-    says(
-        &error,
-        &["/2", "changed since it was listed; list it again"],
-    );
+    let remedy = "changed since it was listed; list it again";
+    says(&error, &["/2", remedy]);
     // The other one is as it was.
     assert_eq!(reader.read_at(&mut vec![0; SIZE], 0), Ok(SIZE));
 }

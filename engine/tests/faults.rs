@@ -32,7 +32,8 @@
 //! | F26 | no descriptors, EINTR, EAGAIN | edges::without_descriptors_connected_clients_are_served edges::an_interrupted_call_is_made_again |
 
 use crate::common::{
-    Rng, by, check_memory, in_threads, is_alone, named, opened, quiet, read_and_check, right,
+    Rng, by, check_memory, file_of, in_threads, is_alone, named, opened, quiet, read_and_check,
+    right, this_test,
 };
 use foreread::source::{Mem, Source};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
@@ -53,38 +54,29 @@ type Story = Vec<(usize, u64, usize)>;
 type Named = (&'static str, fn() -> Story);
 
 const STORIES: [Named; 6] = [
-    ("sequential", || {
-        (0..64).map(|i| (0, i * (16 << 10), 16 << 10)).collect()
-    }),
-    ("backward", || {
-        (0..64)
-            .rev()
-            .map(|i| (0, i * (16 << 10), 16 << 10))
-            .collect()
-    }),
+    ("sequential", || in_order().collect()),
+    ("backward", || in_order().rev().collect()),
     ("random", || {
         let mut rng = Rng(3);
-        (0..60)
-            .map(|_| (0, rng.below(SIZE), 1 + rng.below(9000) as usize))
-            .collect()
+        let read = |_| (0, rng.below(SIZE), 1 + rng.below(9000) as usize);
+        (0..60).map(read).collect()
     }),
     ("two readers", || {
-        (0..80)
-            .map(|i| (i % 2, (i / 2) as u64 * (12 << 10), 12 << 10))
-            .collect()
+        let read = |i: usize| (i % 2, (i / 2) as u64 * (12 << 10), 12 << 10);
+        (0..80).map(read).collect()
     }),
     ("one large", || {
         vec![(0, 100, SIZE as usize), (1, 0, SIZE as usize)]
     }),
     ("hinted", || {
-        vec![
-            (0, 0, 0),
-            (0, 5000, 20_000),
-            (1, 500_000, 300_000),
-            (0, SIZE - 10, 10),
-        ]
+        let reads = [(0, 5000, 20_000), (1, 500_000, 300_000), (0, SIZE - 10, 10)];
+        [&[(0, 0, 0)], &reads[..]].concat()
     }),
 ];
+
+fn in_order() -> impl DoubleEndedIterator<Item = (usize, u64, usize)> {
+    (0..64).map(|i| (0, i * (16 << 10), 16 << 10))
+}
 
 /// Small, so that pages leave as well; one worker, so that fetches come in nearly the same order every time.
 fn open(source: Arc<Faulty<Mem>>, policy: &str) -> Reader {
@@ -102,13 +94,12 @@ fn tell(readers: &[&Reader; 2], story: &[(usize, u64, usize)]) -> u64 {
     let mut failed = 0;
     let mut buf = vec![0; SIZE as usize];
     for &(reader, offset, len) in story {
+        let reader = readers[reader];
         if len == 0 {
-            readers[reader]
-                .advise(Advice::WillNeed, 0..SIZE)
-                .expect("taken");
+            reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
             continue;
         }
-        match readers[reader].read_at(&mut buf[..len], offset) {
+        match reader.read_at(&mut buf[..len], offset) {
             Ok(read) => {
                 assert_eq!(read as u64, (len as u64).min(SIZE - offset));
                 right(&buf[..read], offset, 0);
@@ -138,11 +129,7 @@ fn the_nth_fetch_fails_for_every_n() {
             for (lasting, is_queued) in [(false, false), (true, false), (false, true), (true, true)]
             {
                 for n in 0.. {
-                    let make = if lasting {
-                        Faulty::from_nth
-                    } else {
-                        Faulty::nth
-                    };
+                    let make = [Faulty::nth, Faulty::from_nth][usize::from(lasting)];
                     let source = Arc::new(make(named(SIZE), n));
                     let queued = Arc::new(QueuedSource::new(Arc::clone(&source), n));
                     let first = match is_queued {
@@ -188,11 +175,8 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
     for (name, story) in STORIES {
         for (threads, depth) in [(0, 64), (1, 64), (1, 1), (0, 2)] {
             for n in 0.. {
-                let queued = Arc::new(
-                    QueuedSource::new(named(SIZE), n)
-                        .refused_from(n)
-                        .depth(depth),
-                );
+                let queued = QueuedSource::new(named(SIZE), n);
+                let queued = Arc::new(queued.refused_from(n).depth(depth));
                 let options = by("linux-6.18:max=128K", 256 << 10).threads(threads);
                 let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
                 assert_eq!(tell(&[&reader, &reader], &story()), 0, "{name}");
@@ -246,11 +230,8 @@ fn a_reaper_that_leaves_wakes_the_next() {
         let together = Barrier::new(3);
         in_threads(3, |thread| {
             together.wait();
-            let mut buf = [0; 128 << 10];
-            assert_eq!(
-                read_and_check(&reader, &mut buf, thread << 18, 0),
-                128 << 10
-            );
+            let read = read_and_check(&reader, &mut [0; 128 << 10], thread << 18, 0);
+            assert_eq!(read, 128 << 10);
         });
         let missed = reader.gauges().missed_calls;
         assert_eq!((missed, queued.taken()), (0, 6), "seed {seed}");
@@ -294,16 +275,14 @@ fn failing_readahead_fails_no_read() {
     let rule = move |call: Call| {
         let overlaps = |r: &Range<u64>| r.start < call.offset + call.len && call.offset < r.end;
         let demanded = seen.lock().expect("no panic").iter().any(overlaps);
-        let unlucky = rng.lock().expect("no panic").below(5) == 0;
-        if unlucky && !demanded {
-            FaultAction::Fail(EIO)
-        } else {
-            FaultAction::Pass
+        match rng.lock().expect("no panic").below(5) == 0 && !demanded {
+            true => FaultAction::Fail(EIO),
+            false => FaultAction::Pass,
         }
     };
     // A million of them: ./test-long faults.
-    let reads: u64 =
-        std::env::var("FOREREAD_READS").map_or(10_240, |n| n.parse().expect("a number"));
+    let reads = std::env::var("FOREREAD_READS");
+    let reads: u64 = reads.map_or(10_240, |n| n.parse().expect("a number"));
     let each = reads.div_ceil(4);
     let source = Arc::new(Faulty::new(named((each * 4) << 14), rule));
     let options = by("linux-6.18:max=64K", 4 << 20);
@@ -322,23 +301,15 @@ fn failing_readahead_fails_no_read() {
         }
     });
     quiet(&reader);
-    let stats = reader.stats();
-    assert_eq!(
-        (stats.failed_reads, stats.failed_fetches),
-        (0, source.faults())
-    );
-    assert!(source.faults() > reads / 100, "{} faults", source.faults());
-    println!(
-        "{reads} demand reads of 16 KiB, {} failed reads of readahead, {} failed demand reads",
-        source.faults(),
-        stats.failed_reads
-    );
+    let (stats, faults) = (reader.stats(), source.faults());
+    assert_eq!((stats.failed_reads, stats.failed_fetches), (0, faults));
+    assert!(faults > reads / 100, "{faults} faults");
+    println!("{reads} demand reads of 16 KiB, {faults} failed reads of readahead, no other");
 }
 
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace")
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("the workspace")
 }
 
 /// The table at the head of this file names tests that are there, for every fault.
@@ -383,37 +354,22 @@ fn sources(folder: &Path) -> String {
 fn every_limit_names_its_test() {
     let folders = "core/src core/tests engine/src engine/tests lab/src attach/src attach/pagecache/src observe/src os/src \
         check/tests plan/tests cli/tests";
-    let all: String = folders
-        .split(' ')
-        .map(|folder| sources(&workspace().join(folder)))
-        .collect();
+    let folders = folders.split(' ').map(|folder| workspace().join(folder));
+    let all: String = folders.map(|folder| sources(&folder)).collect();
     let page = std::fs::read_to_string(workspace().join("SEMANTICS.md")).expect("SEMANTICS.md");
-    let limits = page
-        .split("## Limits")
-        .nth(1)
-        .and_then(|rest| rest.split("## ").next());
-    let rows = limits
-        .expect("a table")
-        .lines()
-        .filter(|line| line.starts_with("| "));
+    let (_, limits) = page.split_once("## Limits").expect("a table");
+    let limits = limits.split("## ").next().unwrap_or_default();
+    let rows = limits.lines().filter(|line| line.starts_with("| "));
     let rows = Vec::from_iter(rows.skip(1));
     assert!(rows.len() >= 20, "{} rows", rows.len());
     for row in rows {
-        let cell = row
-            .trim_end_matches('|')
-            .rsplit('|')
-            .next()
-            .expect("a cell")
-            .trim();
-        assert!(
-            cell.starts_with('`') || cell.starts_with("none: "),
-            "no test: {row}"
-        );
+        let cell = row.trim_end_matches('|').rsplit('|').next();
+        let cell = cell.expect("a cell").trim();
+        let has_test = cell.starts_with('`') || cell.starts_with("none: ");
+        assert!(has_test, "no test: {row}");
         for test in cell.split('`').skip(1).step_by(2) {
-            assert!(
-                all.contains(&format!("fn {test}(")),
-                "there is no {test}: {row}"
-            );
+            let is_there = all.contains(&format!("fn {test}("));
+            assert!(is_there, "there is no {test}: {row}");
         }
     }
 }
@@ -423,9 +379,7 @@ fn every_limit_names_its_test() {
 fn one_in_five_under_threads() {
     for policy in policies() {
         let source = Arc::new(Faulty::share(named(SIZE), 4, 200));
-        let options = Options::default()
-            .policy(foreread_history::parse(policy.name).expect("a policy"))
-            .cache_bytes(256 << 10);
+        let options = small(policy.name);
         let reader = Reader::open(Arc::clone(&source), options).expect("opens");
         in_threads(4, |thread| {
             let (own, mut rng) = (reader.try_clone().expect("opens"), Rng(thread));
@@ -450,16 +404,14 @@ fn an_early_end_is_short() {
     let mut buf = vec![0; 64 << 10];
     assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 64 << 10);
     // The last page in front of the early end arrives whole; what reaches beyond it does not.
-    assert_eq!(
-        read_and_check(&reader, &mut buf[..4096], SIZE / 2 - 4096, 0),
-        4096
-    );
+    let last = SIZE / 2 - 4096;
+    assert_eq!(read_and_check(&reader, &mut buf[..4096], last, 0), 4096);
     for offset in [SIZE / 2 - 100, SIZE / 2, SIZE - 1] {
-        let error = reader
-            .read_at(&mut buf[..8192], offset)
-            .expect_err("no bytes there");
+        let error = reader.read_at(&mut buf[..8192], offset);
+        let error = error.expect_err("no bytes there");
         assert!(matches!(error, ReadError::Short { .. }), "{error}");
-        assert!(error.to_string().contains(&format!("at {offset}")) && error.errno() == EIO);
+        says(&error.to_string(), &[&format!("at {offset}")]);
+        assert_eq!(error.errno(), EIO);
     }
     source.heal();
     clean(&reader);
@@ -474,12 +426,9 @@ fn a_panic_is_an_error() {
             usual(info);
         }
     }));
-    let bug = |call: Call| {
-        if call.nth % 3 == 1 {
-            FaultAction::Panic
-        } else {
-            FaultAction::Pass
-        }
+    let bug = |call: Call| match call.nth % 3 {
+        1 => FaultAction::Panic,
+        _ => FaultAction::Pass,
     };
     let source = Arc::new(Faulty::new(named(SIZE), bug));
     let reader = open(Arc::clone(&source), "linux-6.18:max=128K");
@@ -494,17 +443,18 @@ fn version(v: u16) -> Vec<u8> {
     testing::pattern(0, 64 << 10, v)
 }
 
+/// A memory of 64 KiB of which the `n`th call of this kind fails, and with `lasting` all later ones.
+fn failing(what: Other, n: u64, lasting: bool) -> Arc<Faulty<Mem>> {
+    let memory = Mem::new(version(0));
+    Arc::new(Faulty::nth_of(memory, what, n, lasting))
+}
+
 /// A source that cannot take over its new version goes on to say that it has changed: no read mixes two, and none hangs.
 #[test]
 fn the_nth_accept_fails_for_every_n() {
     for lasting in [false, true] {
         for n in 0.. {
-            let source = Arc::new(Faulty::nth_of(
-                Mem::new(version(0)),
-                Other::Accept,
-                n,
-                lasting,
-            ));
+            let source = failing(Other::Accept, n, lasting);
             let reader = open(Arc::clone(&source), "linux-6.18:max=128K");
             let mut buf = vec![0; 10_000];
             assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 10_000);
@@ -519,10 +469,8 @@ fn the_nth_accept_fails_for_every_n() {
                         other => panic!("accept {n}: {other:?}"),
                     }
                 }
-                assert!(
-                    told > 0 && (lasting || told <= 2),
-                    "accept {n}: told {told} times"
-                );
+                let is_right = told > 0 && (lasting || told <= 2);
+                assert!(is_right, "accept {n}: told {told} times");
             }
             let faults = source.faults();
             source.heal();
@@ -542,28 +490,19 @@ fn the_nth_accept_fails_for_every_n() {
 fn the_nth_flush_fails_for_every_n() {
     for lasting in [false, true] {
         for n in 0..5 {
-            let source = Arc::new(Faulty::nth_of(
-                Mem::new(version(0)),
-                Other::Flush,
-                n,
-                lasting,
-            ));
+            let source = failing(Other::Flush, n, lasting);
             let reader = open(Arc::clone(&source), "none");
             reader.allow_writes().expect("memory");
             let mut failed = 0;
-            for at in 0..4_u64 {
-                reader
-                    .write_at(&testing::pattern(at * 5000, 5000, 9), at * 5000)
-                    .expect("written");
+            for at in (0..4).map(|block| block * 5000) {
+                let bytes = testing::pattern(at, 5000, 9);
+                reader.write_at(&bytes, at).expect("written");
                 failed += u64::from(reader.flush().is_err_and(|error| error.errno() == EIO));
-                read_and_check(&reader, &mut [0; 5000], at * 5000, 9);
+                read_and_check(&reader, &mut [0; 5000], at, 9);
             }
+            // The storage is not asked again once it failed.
             let expected = (4_u64.saturating_sub(n), u64::from(n < 4));
-            assert_eq!(
-                (failed, source.faults()),
-                expected,
-                "flush {n}: the storage is not asked again once it failed"
-            );
+            assert_eq!((failed, source.faults()), expected, "flush {n}");
             source.heal();
             assert_eq!(reader.flush().is_ok(), n >= 4, "flush {n}: kept");
             drop(reader);
@@ -577,10 +516,7 @@ fn the_nth_flush_fails_for_every_n() {
 /// With no thread to be had, and whichever is the first: every read is right, by threads, by a queue, by tasks.
 #[test]
 fn the_nth_thread_is_refused_for_every_n() {
-    needs!(is_alone(
-        module_path!(),
-        "the_nth_thread_is_refused_for_every_n"
-    ));
+    needs!(is_alone(this_test!()));
     let mut refused = 0;
     for lasting in [false, true] {
         for n in 0.. {
@@ -616,48 +552,36 @@ fn the_nth_thread_is_refused_for_every_n() {
 #[test]
 #[cfg(feature = "nbd")]
 fn a_server_without_its_first_thread_is_an_error() {
-    needs!(is_alone(
-        module_path!(),
-        "a_server_without_its_first_thread_is_an_error"
-    ));
+    needs!(is_alone(this_test!()));
     use foreread::front::nbd::{Listen, NbdSettings, Server};
     let dir = tempfile::tempdir().expect("a directory");
     let reader = || opened(named(SIZE), Options::default());
     let place = [Listen::Unix(dir.path().join("s"))];
     testing::refuse(SystemRequest::Thread, Some(0), true);
-    let error = Server::bind(&place, reader(), NbdSettings::default())
-        .err()
-        .expect("no thread");
+    let bind = || Server::bind(&place, reader(), NbdSettings::default());
+    let error = bind().err().expect("no thread");
     assert_eq!(error.kind, foreread::front::FrontErrorKind::System);
     let error = error.to_string();
     says(&error, &["no thread can be started", "ulimit -u"]);
     testing::refuse(SystemRequest::Thread, None, false);
-    assert!(
-        Server::bind(&place, reader(), NbdSettings::default()).is_ok(),
-        "the place is free again"
-    );
+    assert!(bind().is_ok(), "the place is free again");
 }
 
 /// Memory that the system does not map: buffers come from the allocator, and every read is right.
 #[test]
 fn the_nth_mapping_is_refused_for_every_n() {
-    needs!(is_alone(
-        module_path!(),
-        "the_nth_mapping_is_refused_for_every_n"
-    ));
+    needs!(is_alone(this_test!()));
     // Each round needs one slab more than what the ones before have left.
     for n in 0..3_u64 {
         let size = (n + 1) * (36 << 20);
         testing::refuse(SystemRequest::Mapping, Some(0), n == 2);
-        let options = by("linux-6.18:max=1M", size);
-        let reader = opened(named(size), options);
+        let reader = opened(named(size), by("linux-6.18:max=1M", size));
         let mut buf = vec![0; 1 << 20];
-        (0..size >> 20)
-            .for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20));
-        assert!(
-            !testing::is_due(SystemRequest::Mapping),
-            "mapping {n} was never asked for"
-        );
+        for i in 0..size >> 20 {
+            assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20);
+        }
+        let is_refused = !testing::is_due(SystemRequest::Mapping);
+        assert!(is_refused, "mapping {n} was never asked for");
         testing::refuse(SystemRequest::Mapping, None, false);
         check_memory(&quiet(&reader), 4096);
     }
@@ -668,18 +592,15 @@ fn the_nth_mapping_is_refused_for_every_n() {
 #[test]
 #[cfg(feature = "uring")]
 fn the_nth_mapping_of_files_is_refused_for_every_n() {
-    needs!(is_alone(
-        module_path!(),
-        "the_nth_mapping_of_files_is_refused_for_every_n"
-    ));
-    let file = tempfile::NamedTempFile::new().expect("a scratch file");
-    std::fs::write(file.path(), testing::pattern(0, 4 << 20, 0)).expect("room");
-    let name = format!("file:{}", file.path().display());
-    let open =
-        || Reader::open(name.as_str(), Options::default().cache_bytes(8 << 20)).expect("opens");
+    needs!(is_alone(this_test!()));
+    let file = file_of(4 << 20, 0);
+    let options = Options::default().cache_bytes(8 << 20);
+    let open = || Reader::open(file.path(), options.clone()).expect("opens");
     let read_all = |reader: &Reader| {
-        let mut buf = vec![0; 100_000];
-        (0..40).for_each(|i| assert_eq!(read_and_check(reader, &mut buf, i * 100_000, 0), 100_000));
+        for i in 0..40 {
+            let read = read_and_check(reader, &mut vec![0; 100_000], i * 100_000, 0);
+            assert_eq!(read, 100_000);
+        }
         check_memory(&quiet(reader), 4096);
     };
     let usual = open().describe();
@@ -694,21 +615,12 @@ fn the_nth_mapping_of_files_is_refused_for_every_n() {
             [&first, &second].into_iter().for_each(read_all);
             let fired = !testing::is_due(SystemRequest::Mapping);
             testing::refuse(SystemRequest::Mapping, None, false);
-            let refused = |reader: &Reader| {
-                reader
-                    .describe()
-                    .contains("io_uring got too little locked memory: ENOMEM")
-            };
-            assert_eq!(
-                [&first, &second].map(refused),
-                [fired && n == 0, fired && (n == 1 || lasting && n == 0)]
-            );
+            let words = "io_uring got too little locked memory: ENOMEM";
+            let refused = |reader: &Reader| reader.describe().contains(words);
+            let expected = [fired && n == 0, fired && (n == 1 || lasting && n == 0)];
+            assert_eq!([&first, &second].map(refused), expected);
             without += u32::from(fired);
-            assert_eq!(
-                open().describe(),
-                usual,
-                "mapping {n}: rings are there again"
-            );
+            assert_eq!(open().describe(), usual, "mapping {n}: rings are back");
             if !fired {
                 break;
             }
@@ -720,35 +632,28 @@ fn the_nth_mapping_of_files_is_refused_for_every_n() {
 /// A file that cannot be opened is an error that says what to do; the engine and the files that it has go on.
 #[test]
 fn the_nth_open_fails_for_every_n() {
-    needs!(is_alone(module_path!(), "the_nth_open_fails_for_every_n"));
-    let file = tempfile::NamedTempFile::new().expect("a scratch file");
-    std::fs::write(file.path(), testing::pattern(0, 100_000, 0)).expect("room");
-    let name = format!("file:{}", file.path().display());
+    needs!(is_alone(this_test!()));
+    let file = file_of(100_000, 0);
     for n in 0..5 {
         let engine = Engine::new(Options::default().cache_bytes(4 << 20)).expect("an engine");
         testing::refuse(SystemRequest::File, Some(n), false);
-        let opened: Vec<_> = (0..4).map(|_| engine.open(name.as_str())).collect();
+        let opened: Vec<_> = (0..4).map(|_| engine.open(file.path())).collect();
         testing::refuse(SystemRequest::File, None, false);
         let failed = opened.iter().position(Result::is_err);
         assert_eq!(failed, (n < 4).then_some(n as usize));
         for reader in &opened {
             match reader {
+                Err(error) => says(&error.to_string(), &["ulimit -n"]),
                 Ok(reader) => {
                     assert_eq!(read_and_check(reader, &mut [0; 5000], 70_000, 0), 5000)
                 }
-                Err(error) => assert!(error.to_string().contains("ulimit -n"), "{error}"),
             }
         }
         let files = opened.iter().flatten().count() as u64;
         assert_eq!(engine.gauges().files, files);
         drop(opened);
-        assert_eq!(
-            (
-                engine.gauges().files,
-                engine.gauges().opens,
-                engine.meter().held_bytes()
-            ),
-            (0, 0, 0)
-        );
+        let gauges = engine.gauges();
+        let left = (gauges.files, gauges.opens, engine.meter().held_bytes());
+        assert_eq!(left, (0, 0, 0));
     }
 }

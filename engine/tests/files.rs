@@ -6,7 +6,7 @@ use crate::common::{
     LoopDevice, changed as source_changed, check_memory, in_threads, plain, quiet, read_and_check,
     read_source, right, watch,
 };
-use foreread::source::{self, Defaults, Mem, Source};
+use foreread::source::{self, Defaults, Mem, Source, SourceError};
 use foreread::{OpenError, Options, ReadError, Reader};
 use foreread_testing::{self as testing, needs, pattern, says};
 use std::fs::{File, Permissions, set_permissions};
@@ -71,10 +71,7 @@ fn non_files_are_refused_in_one_line() {
     }
     let error = Reader::open("moddel:rbd", Options::default());
     let line = error.err().expect("no such source").to_string();
-    assert!(
-        line.contains("the supported sources are file:PATH"),
-        "{line}"
-    );
+    says(&line, &["the supported sources are file:PATH"]);
 }
 
 #[test]
@@ -82,8 +79,7 @@ fn no_permission() {
     let file = file_of(&[1; 100]);
     set_permissions(file.path(), Permissions::from_mode(0o000)).expect("it is ours");
     if File::open(file.path()).is_ok() {
-        println!("skipped: needs a non-root user");
-        return;
+        return println!("skipped: needs a non-root user");
     }
     assert!(refused(file.path()).contains("grant read permission"));
 }
@@ -91,18 +87,14 @@ fn no_permission() {
 #[test]
 fn settings_that_do_not_fit() {
     let of = |policy: &str| Options::default().policy(policy);
+    let wrong_page = of("linux-6.18").page_bytes(8192);
+    let no_log = of("auto").event_log("/no/such/place/log");
     for (options, why) in [
         (of("linux-9"), "'linux-9' is not a policy"),
         (of("none:x=1"), "foreread list policies"),
         (of("auto").page_bytes(1000), "page size of 1000 bytes"),
-        (
-            of("linux-6.18").page_bytes(8192),
-            "linux-6.18 needs pages of 4096 bytes",
-        ),
-        (
-            of("auto").event_log("/no/such/place/log"),
-            "/no/such/place/log",
-        ),
+        (wrong_page, "linux-6.18 needs pages of 4096 bytes"),
+        (no_log, "/no/such/place/log"),
     ] {
         let error = Reader::open(Arc::new(Mem::new(vec![1])), options);
         let line = error.err().expect("refused").to_string();
@@ -112,9 +104,10 @@ fn settings_that_do_not_fit() {
 
 #[test]
 fn at_and_past_the_end() {
-    for size in [
+    let sizes = [
         0_u64, 1, 511, 512, 513, 4095, 4096, 4097, 10_000, 262_144, 262_145,
-    ] {
+    ];
+    for size in sizes {
         let file = file_of(&pattern(0, size as usize, 0));
         for policy in ["none", "linux-6.18", "rbd-plain"] {
             let reader = open_by(file.path(), Options::default().policy(policy)).expect("opens");
@@ -127,13 +120,8 @@ fn at_and_past_the_end() {
                 let read = read_and_check(&reader, &mut buf, offset, 0);
                 assert_eq!(read as u64, size - offset);
             }
-            let far = [
-                1 << 62,
-                (1 << 62) + 1,
-                i64::MAX as u64,
-                u64::MAX - 1,
-                u64::MAX,
-            ];
+            let largest = i64::MAX as u64;
+            let far = [1 << 62, (1 << 62) + 1, largest, u64::MAX - 1, u64::MAX];
             for offset in far.into_iter().chain([size, size + 1]) {
                 assert_eq!(reader.read_at(&mut buf, offset), Ok(0), "{offset}");
             }
@@ -150,9 +138,8 @@ fn appended_while_it_is_read() {
     assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 10_000);
     let mut size = 10_000;
     for more in [1, 2287, 4096, 50_000, 13] {
-        file.as_file()
-            .write_all_at(&pattern(size, more, 0), size)
-            .expect("appends");
+        let bytes = pattern(size, more, 0);
+        file.as_file().write_all_at(&bytes, size).expect("appends");
         size += more as u64;
         // A read that reaches the end sees the new bytes at once, those of the last old page too.
         let read = read_and_check(&reader, &mut buf, 9_000, 0);
@@ -207,10 +194,8 @@ fn a_longer_file_copied_over_it_is_not_an_append() {
         // A read that reaches the end asks first: the same.
         std::fs::write(file.path(), pattern(0, 1_900_000, 3)).expect("copied over it");
         changed(reader.read_at(&mut buf, 899_000));
-        assert_eq!(
-            (reader.size(), read_and_check(&reader, &mut buf, 899_000, 3)),
-            (1_900_000, 8192)
-        );
+        let read = read_and_check(&reader, &mut buf, 899_000, 3);
+        assert_eq!((reader.size(), read), (1_900_000, 8192));
     }
 }
 
@@ -301,9 +286,9 @@ fn growth_is_a_change_to_a_pinned_reader() {
         let mut buf = vec![0; 8192];
         // More than once: from the second read on its pages are read without asking, until one of their group of 64 is fetched.
         (0..3).for_each(|_| _ = read_and_check(&pinned, &mut buf, 0, 0));
-        file.as_file()
-            .write_all_at(&pattern(300_000, 5000, 0), 300_000)
-            .expect("appends");
+        let more = pattern(300_000, 5000, 0);
+        let appended = file.as_file().write_all_at(&more, 300_000);
+        appended.expect("appends");
         // The first fetch after that notices, and its bytes are not handed over.
         let met = pinned.read_at(&mut buf, 280_000);
         assert_eq!(met.is_ok(), appending, "{met:?}");
@@ -328,9 +313,8 @@ fn overwritten() {
     let mut buf = vec![0; 8192];
     assert_eq!(read_and_check(&reader, &mut buf, 0, 1), 8192);
     std::thread::sleep(std::time::Duration::from_millis(20));
-    file.as_file()
-        .write_all_at(&pattern(0, 3_000_000, 2), 0)
-        .expect("writes");
+    let new = pattern(0, 3_000_000, 2);
+    file.as_file().write_all_at(&new, 0).expect("writes");
     // Cached bytes are still those of the old version, whole. The first fetch notices.
     let offset = 2_900_000;
     for reader in [&reader, &other] {
@@ -393,11 +377,7 @@ impl Source for InPairs {
         self.0.size()
     }
 
-    fn read_at(
-        &self,
-        bufs: &mut [IoSliceMut<'_>],
-        offset: u64,
-    ) -> Result<usize, source::SourceError> {
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let read = self.0.read_at(bufs, offset);
         if read.is_err() {
             self.1.wait();
@@ -465,9 +445,9 @@ fn a_block_device_that_grew() {
     let pinned = reader.try_clone().expect("opens").pin_version();
     let mut buf = vec![0; 8192];
     read_and_check(&reader, &mut buf, 1_040_000, 0);
-    file.as_file()
-        .write_all_at(&pattern(1 << 20, 1 << 20, 0), 1 << 20)
-        .expect("appends");
+    let more = pattern(1 << 20, 1 << 20, 0);
+    let appended = file.as_file().write_all_at(&more, 1 << 20);
+    appended.expect("appends");
     device.resized();
     assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 96, 0), 8192);
     assert_eq!(reader.size(), 2 << 20);

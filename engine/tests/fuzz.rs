@@ -29,43 +29,30 @@ fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
 }
 
 fn option(number: u32, data: &[u8]) -> Vec<u8> {
-    let head = [
-        &wire::OPTION_MAGIC.to_be_bytes()[..],
-        &number.to_be_bytes(),
-        &(data.len() as u32).to_be_bytes(),
-    ];
-    [&head.concat(), data].concat()
+    let words = [number, data.len() as u32].map(u32::to_be_bytes);
+    [&wire::OPTION_MAGIC.to_be_bytes()[..], &words.concat(), data].concat()
 }
+
+/// The flags of a client, and its options: number and data.
+type Sent<'a> = (u8, &'a [(u32, &'a [u8])]);
 
 /// What nbdinfo, qemu and the kernel's client send.
 fn handshakes() -> Vec<Vec<u8>> {
-    let go = [&4_u32.to_be_bytes()[..], b"disk", &[0, 3, 0, 1, 0, 2, 0, 3]].concat();
-    let meta = [
-        &4_u32.to_be_bytes()[..],
-        b"disk",
-        &1_u32.to_be_bytes(),
-        &15_u32.to_be_bytes(),
-        b"base:allocation",
-    ]
-    .concat();
-    vec![
-        [
-            vec![0, 0, 0, 3],
-            option(8, &[]),
-            option(10, &meta),
-            option(6, &go),
-            option(7, &go),
-        ]
-        .concat(),
-        [
-            vec![0, 0, 0, 3],
-            option(5, &[]),
-            option(3, &[]),
-            option(2, &[]),
-        ]
-        .concat(),
-        [vec![0, 0, 0, 1], option(1, b"disk")].concat(),
-    ]
+    let [one, four, fifteen] = [1_u32, 4, 15].map(u32::to_be_bytes);
+    let go = [&four[..], b"disk", &[0, 3, 0, 1, 0, 2, 0, 3]].concat();
+    let meta = [&four[..], b"disk", &one, &fifteen, b"base:allocation"].concat();
+    let stories: [Sent<'_>; 3] = [
+        (3, &[(8, &[]), (10, &meta), (6, &go), (7, &go)]),
+        (3, &[(5, &[]), (3, &[]), (2, &[])]),
+        (1, &[(1, b"disk")]),
+    ];
+    let bytes = |(flags, options): Sent<'_>| -> Vec<u8> {
+        let options = options
+            .iter()
+            .flat_map(|(number, data)| option(*number, data));
+        [0, 0, 0, flags].into_iter().chain(options).collect()
+    };
+    stories.map(bytes).to_vec()
 }
 
 #[test]
@@ -81,26 +68,19 @@ fn conversation(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for cookie in 0..1 + rng.below(12) {
         let what = [0, 0, 0, 0, 1, 3, 4, 5, 6, 7, 2, 99][rng.below(12) as usize];
-        let len = if what == command::FLUSH {
-            0
-        } else {
-            1 + rng.below(20_000) as u32
+        let (len, offset) = match what {
+            command::FLUSH => (0, 0),
+            _ => (1 + rng.below(20_000) as u32, rng.below(310_000)),
         };
-        let offset = if what == command::FLUSH {
-            0
-        } else {
-            rng.below(310_000)
+        let flags = rng.below(2) as u16;
+        let request = Request {
+            flags,
+            command: what,
+            cookie,
+            offset,
+            len,
         };
-        bytes.extend(
-            Request {
-                flags: rng.below(2) as u16,
-                command: what,
-                cookie,
-                offset,
-                len,
-            }
-            .bytes(),
-        );
+        bytes.extend(request.bytes());
         if what == command::WRITE {
             bytes.extend(vec![0x25; len as usize]);
         }
@@ -112,11 +92,8 @@ fn conversation(rng: &mut Rng) -> Vec<u8> {
 fn requests_by_strangers() {
     let mut rng = Rng(2);
     for n in 0..20_000 {
-        let bytes = [
-            vec![n as u8, rng.next() as u8],
-            mutate(&conversation(&mut rng), &mut rng),
-        ]
-        .concat();
+        let begin = vec![n as u8, rng.next() as u8];
+        let bytes = [begin, mutate(&conversation(&mut rng), &mut rng)].concat();
         fuzz::requests(&bytes).unwrap_or_else(|why| panic!("input {n}: {why}"));
     }
 }
@@ -126,12 +103,10 @@ fn conversations_with_a_whole_server() {
     watch();
     let mut rng = Rng(3);
     for n in 0..600 {
-        let plain = conversation(&mut rng);
-        let bytes = if n % 3 == 0 {
-            plain
-        } else {
-            mutate(&plain, &mut rng)
-        };
+        let mut bytes = conversation(&mut rng);
+        if n % 3 > 0 {
+            bytes = mutate(&bytes, &mut rng);
+        }
         fuzz::conversation(&bytes).unwrap_or_else(|why| panic!("input {n}: {why}"));
     }
 }
@@ -140,9 +115,8 @@ fn conversations_with_a_whole_server() {
 fn stories_of_the_engine() {
     watch();
     // One seed, for looking at what a run has found.
-    let one = std::env::var("FOREREAD_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
+    let one = std::env::var("FOREREAD_SEED").ok();
+    let one = one.and_then(|seed| seed.parse().ok());
     for seed in one.map_or(0..3000, |seed: u64| seed..seed + 1) {
         let story = Story::drawn(seed);
         fuzz::engine(&story, false).unwrap_or_else(|why| panic!("seed {seed}: {why}: {story:?}"));

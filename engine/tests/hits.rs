@@ -1,12 +1,11 @@
 //! Tests of reads without the driver's lock: the bytes are current, the reads are counted, and the same errors end them
 //! as other reads.
 
-use crate::common::{Rng, by, named, opened};
+use crate::common::{Rng, by, in_threads, named, opened, right};
 use foreread::eventlog;
 use foreread::policy::{Answer, Ask, Info, Policy, PolicySpec, Scope};
 use foreread::source::Mem;
 use foreread::{Options, ReadError, Reader};
-use foreread_testing as testing;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -16,7 +15,7 @@ const PAGE: usize = 4096;
 fn read(reader: &Reader, offset: u64) {
     let mut buf = [0; PAGE];
     assert_eq!(reader.read_at(&mut buf, offset), Ok(PAGE));
-    testing::check(&buf, offset, 0).expect("right bytes");
+    right(&buf, offset, 0);
 }
 
 /// Two threads may be behind the lock at most one at a time: the one inside a policy holds it here, and waits for the other.
@@ -58,16 +57,13 @@ fn a_hit_needs_no_lock_and_a_stopped_engine_serves_no_hit() {
     (0..5).for_each(|_| read(&reader, 0));
     INSIDE.wait();
     holder.join().expect("read");
-    assert_eq!(
-        (reader.stats().demand_reads, reader.stats().hits),
-        (9, 7),
-        "counted all the same"
-    );
+    // Counted all the same.
+    let stats = reader.stats();
+    assert_eq!((stats.demand_reads, stats.hits), (9, 7));
     // What holds behind the lock after a panic is unknown.
     let other = Arc::clone(&reader);
-    thread::spawn(move || _ = other.read_at(&mut [0; PAGE], 2 << 20))
-        .join()
-        .expect_err("panics behind the lock");
+    let panics = thread::spawn(move || _ = other.read_at(&mut [0; PAGE], 2 << 20));
+    panics.join().expect_err("panics behind the lock");
     let met = reader.read_at(&mut [0; PAGE], 0);
     assert!(matches!(met, Err(ReadError::Stopped { .. })), "{met:?}");
     assert!(reader.engine().is_stopped(), "what keeps engines sees it");
@@ -80,51 +76,35 @@ fn no_reader_sees_overwritten_bytes() {
     const PAGES: u64 = 40;
     let reader = opened(Mem::new(vec![0; PAGES as usize * PAGE]), Options::default());
     reader.allow_writes().expect("memory");
-    let (reader, written) = (
-        Arc::new(reader),
-        Arc::new([const { AtomicU64::new(0) }; PAGES as usize]),
-    );
-    let threads: Vec<_> = (0..3)
-        .map(|me| {
-            let (reader, written) = (
-                Arc::new(reader.try_clone().expect("room")),
-                Arc::clone(&written),
-            );
-            thread::spawn(move || {
-                let (mut rng, mut buf) = (Rng(me), vec![0; PAGE]);
-                for _ in 0..60_000 {
-                    let page = rng.below(PAGES);
-                    let least = written[page as usize].load(Ordering::SeqCst);
-                    assert_eq!(reader.read_at(&mut buf, page * PAGE as u64), Ok(PAGE));
-                    let stamp = u64::from_le_bytes(buf[..8].try_into().expect("eight"));
-                    assert!(stamp >= least, "page {page}: {stamp}, {least} was written");
-                    assert!(
-                        buf.chunks(8).all(|part| part == stamp.to_le_bytes()),
-                        "page {page} is torn"
-                    );
+    let written = [const { AtomicU64::new(0) }; PAGES as usize];
+    in_threads(4, |me| {
+        if me == 3 {
+            for stamp in 1..300_u64 {
+                let bytes = stamp.to_le_bytes().repeat(PAGE / 8);
+                for page in 0..PAGES {
+                    let done = reader.write_at(&bytes, page * PAGE as u64);
+                    done.expect("written");
+                    written[page as usize].store(stamp, Ordering::SeqCst);
                 }
-            })
-        })
-        .collect();
-    for stamp in 1..300_u64 {
-        for page in 0..PAGES {
-            let bytes = stamp.to_le_bytes().repeat(PAGE / 8);
-            reader
-                .write_at(&bytes, page * PAGE as u64)
-                .expect("written");
-            written[page as usize].store(stamp, Ordering::SeqCst);
+                thread::yield_now();
+            }
+            return;
         }
-        thread::yield_now();
-    }
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().expect("no panic"));
-    assert_eq!(
-        reader.stats().demand_reads,
-        180_000,
-        "every read is counted"
-    );
-    assert!(reader.stats().hits > 90_000, "{:?}", reader.stats());
+        let own = reader.try_clone().expect("room");
+        let (mut rng, mut buf) = (Rng(me), vec![0; PAGE]);
+        for _ in 0..60_000 {
+            let page = rng.below(PAGES);
+            let least = written[page as usize].load(Ordering::SeqCst);
+            assert_eq!(own.read_at(&mut buf, page * PAGE as u64), Ok(PAGE));
+            let stamp = u64::from_le_bytes(buf[..8].try_into().expect("eight"));
+            assert!(stamp >= least, "page {page}: {stamp}, {least} was written");
+            let is_whole = buf.chunks(8).all(|part| part == stamp.to_le_bytes());
+            assert!(is_whole, "page {page} is torn");
+        }
+    });
+    let stats = reader.stats();
+    assert_eq!(stats.demand_reads, 180_000, "every read is counted");
+    assert!(stats.hits > 90_000, "{stats:?}");
 }
 
 /// Eight threads in a set twice as large as the cache: pages come and go under hits, none is lost from the counters, and the log
@@ -134,31 +114,21 @@ fn hits_beside_eviction_are_logged_and_replay() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let options = by("linux-6.18:max=64K", 2 << 20).event_log(&log).threads(2);
-    let reader = Arc::new(opened(named(4 << 20), options));
-    let threads: Vec<_> = (0..8)
-        .map(|me| {
-            let reader = Arc::clone(&reader);
-            thread::spawn(move || {
-                let mut rng = Rng(me);
-                for _ in 0..2000 {
-                    // Most reads in a small part.
-                    let pages = if rng.below(8) == 0 { 1024 } else { 100 };
-                    read(&reader, rng.below(pages) * PAGE as u64);
-                }
-            })
-        })
-        .collect();
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().expect("no panic"));
+    let reader = opened(named(4 << 20), options);
+    in_threads(8, |me| {
+        let mut rng = Rng(me);
+        for _ in 0..2000 {
+            // Most reads in a small part.
+            let pages = if rng.below(8) == 0 { 1024 } else { 100 };
+            read(&reader, rng.below(pages) * PAGE as u64);
+        }
+    });
     let (stats, own) = (reader.end_event_log().expect("written"), reader.own_stats());
     assert_eq!((stats.demand_reads, own.demand_reads), (16_000, 16_000));
     assert_eq!(stats.hits + stats.late_hits + stats.misses, 16_000);
     let text = std::fs::read_to_string(log).expect("a log");
-    let hits = text
-        .lines()
-        .filter(|line| line.starts_with("E ") && line.contains(" hit "))
-        .count();
+    let is_hit = |line: &&str| line.starts_with("E ") && line.contains(" hit ");
+    let hits = text.lines().filter(is_hit).count();
     assert!(hits > 4000, "{hits} reads took no lock");
     eventlog::check_log(text.as_bytes()).expect("identical");
 }
@@ -172,11 +142,9 @@ fn a_task_hits_without_the_lock() {
     let reader = opened(named(1 << 20), options);
     for _ in 0..100 {
         let mut buf = [0; PAGE];
-        assert_eq!(
-            pollster::block_on(reader.read_at_async(&mut buf, 8192)),
-            Ok(PAGE)
-        );
-        testing::check(&buf, 8192, 0).expect("right bytes");
+        let read = pollster::block_on(reader.read_at_async(&mut buf, 8192));
+        assert_eq!(read, Ok(PAGE));
+        right(&buf, 8192, 0);
     }
     drop(reader);
     let text = std::fs::read_to_string(log).expect("a log");

@@ -5,7 +5,7 @@
 //! Example: a poll with a buffer of 64 KiB is pending; the next one has a buffer of 1,000 bytes; both get the bytes
 //! from the cursor's position on.
 
-use crate::common::{Rng, by, named, opened, right, wait_until};
+use crate::common::{Rng, by, named, opened, right, runtime, wait_until};
 use foreread::io::ReadCursor;
 use foreread::source::{Mem, SourceError};
 use foreread::{OpenError, Options, ReadError, Reader};
@@ -92,33 +92,23 @@ fn errors_are_io_errors_and_come_back() {
     let error = reader.cursor().read(&mut buf).expect_err("broken");
     let line = error.to_string();
     assert!(line.starts_with("read of 10 bytes at 0 of "), "{line}");
-    assert_eq!(
-        error.kind(),
-        Error::from_raw_os_error(direct.errno()).kind()
-    );
+    let kind = Error::from_raw_os_error(direct.errno()).kind();
+    assert_eq!(error.kind(), kind);
     let back = error.downcast::<ReadError>().expect("the same");
     assert_eq!(back.to_string(), line, "the whole line is kept");
 
-    let missing = Reader::open("file:/nothing/here", options())
-        .map(drop)
-        .expect_err("missing");
-    let error = Error::from(missing);
+    let missing = Reader::open("file:/nothing/here", options()).map(drop);
+    let error = Error::from(missing.expect_err("missing"));
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(matches!(
-        error.downcast::<OpenError>(),
-        Ok(OpenError::Source(_))
-    ));
-
+    let back = error.downcast::<OpenError>();
+    assert!(matches!(back, Ok(OpenError::Source(_))), "{back:?}");
     let back = SourceError::from(Error::from_raw_os_error(13));
-    assert!(
-        matches!(&back, SourceError::Other { errno: 13, what, .. } if what.contains("denied")),
-        "{back:?}"
-    );
+    let is_denied =
+        matches!(&back, SourceError::Other { errno: 13, what, .. } if what.contains("denied"));
+    assert!(is_denied, "{back:?}");
     assert_eq!(Error::from(back).kind(), ErrorKind::PermissionDenied);
-    assert!(matches!(
-        SourceError::from(Error::other("no number")),
-        SourceError::Other { errno: 5, .. }
-    ));
+    let back = SourceError::from(Error::other("no number"));
+    assert_eq!(back.errno(), 5);
 }
 
 #[cfg(any(feature = "tokio", feature = "futures"))]
@@ -133,29 +123,35 @@ mod tasks {
         opened(source, options().cache_bytes(1 << 20))
     }
 
+    #[cfg(feature = "futures")]
+    fn poll(cursor: &mut ReadCursor<&Reader>, buf: &mut [u8]) -> Poll<std::io::Result<usize>> {
+        let context = &mut Context::from_waker(Waker::noop());
+        futures_util::AsyncRead::poll_read(Pin::new(cursor), context, buf)
+    }
+
     /// Polls until it is ready, each time with another buffer. Returns how often it was pending.
     #[cfg(feature = "futures")]
     fn read_with_changing_buffers(cursor: &mut ReadCursor<&Reader>, rng: &mut Rng) -> u64 {
-        use futures_util::AsyncRead;
         let (mut pending, at) = (0, cursor.position());
         loop {
             // The first is longer than a quarter of the cache, so that its read comes in pieces.
             let most = if pending == 0 { 900_000 } else { 100_000 };
             let mut buf = vec![0xAA; 1 + rng.below(most) as usize];
-            match Pin::new(&mut *cursor)
-                .poll_read(&mut Context::from_waker(Waker::noop()), &mut buf)
-            {
-                Poll::Ready(read) => {
-                    let read = read.expect("read");
-                    assert!(read > 0, "not the end at {at}");
-                    right(&buf[..read], at, 0);
-                    assert_eq!(cursor.position(), at + read as u64);
-                    return pending;
-                }
-                Poll::Pending => pending += 1,
+            if let Poll::Ready(read) = poll(cursor, &mut buf) {
+                let read = read.expect("read");
+                assert!(read > 0, "not the end at {at}");
+                right(&buf[..read], at, 0);
+                assert_eq!(cursor.position(), at + read as u64);
+                return pending;
             }
+            pending += 1;
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+
+    #[cfg(feature = "futures")]
+    fn seek(cursor: &mut ReadCursor<&Reader>, to: u64) -> u64 {
+        cursor.seek(SeekFrom::Start(to)).expect("inside")
     }
 
     #[cfg(feature = "futures")]
@@ -165,9 +161,7 @@ mod tasks {
         let (mut cursor, mut pending) = (reader.cursor(), 0);
         for _ in 0..200 {
             if cursor.position() >= SIZE - 200_000 || rng.below(10) == 0 {
-                cursor
-                    .seek(SeekFrom::Start(rng.below(SIZE - 300_000)))
-                    .expect("inside");
+                seek(&mut cursor, rng.below(SIZE - 300_000));
             }
             pending += read_with_changing_buffers(&mut cursor, &mut rng);
         }
@@ -177,18 +171,13 @@ mod tasks {
     #[cfg(feature = "futures")]
     #[test]
     fn a_cursor_that_is_dropped_or_moved_gives_its_read_up() {
-        use futures_util::AsyncRead;
         let (reader, mut rng, mut given_up) = (slow(), Rng(5), 0);
         for n in 0..100_u64 {
             let (mut cursor, mut buf) = (reader.cursor(), vec![0; 70_000]);
-            cursor
-                .seek(SeekFrom::Start(rng.below(SIZE - 100_000)))
-                .expect("inside");
-            let poll =
-                Pin::new(&mut cursor).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf);
-            given_up += u64::from(poll.is_pending());
+            seek(&mut cursor, rng.below(SIZE - 100_000));
+            given_up += u64::from(poll(&mut cursor, &mut buf).is_pending());
             if n % 2 == 0 {
-                let at = cursor.seek(SeekFrom::Start(n)).expect("inside");
+                let at = seek(&mut cursor, n);
                 cursor.read_exact(&mut buf[..50]).expect("read");
                 right(&buf[..50], at, 0);
             }
@@ -222,26 +211,21 @@ mod tasks {
     fn tokio_copies_from_many_cursors() {
         use tokio::io::{AsyncReadExt, AsyncSeekExt};
         let reader = Arc::new(slow());
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .build()
-            .expect("a runtime");
-        let each: Vec<_> = (0..4_u64)
-            .map(|n| {
-                let mut cursor = ReadCursor::new(Arc::clone(&reader));
-                runtime.spawn(async move {
-                    let (start, mut all) = (n * SIZE / 5, Vec::new());
-                    let sought = AsyncSeekExt::seek(&mut cursor, SeekFrom::Start(start)).await;
-                    sought.expect("inside");
-                    let copy = tokio::io::copy(&mut cursor, &mut all).await;
-                    assert_eq!(copy.expect("copied"), SIZE - start);
-                    right(&all, start, 0);
-                    let read = AsyncReadExt::read(&mut cursor, &mut [0; 1]).await;
-                    assert_eq!(read.expect("the end"), 0);
-                })
+        let runtime = runtime(2);
+        let each = (0..4_u64).map(|n| {
+            let mut cursor = ReadCursor::new(Arc::clone(&reader));
+            runtime.spawn(async move {
+                let (start, mut all) = (n * SIZE / 5, Vec::new());
+                let sought = AsyncSeekExt::seek(&mut cursor, SeekFrom::Start(start)).await;
+                sought.expect("inside");
+                let copy = tokio::io::copy(&mut cursor, &mut all).await;
+                assert_eq!(copy.expect("copied"), SIZE - start);
+                right(&all, start, 0);
+                let read = AsyncReadExt::read(&mut cursor, &mut [0; 1]).await;
+                assert_eq!(read.expect("the end"), 0);
             })
-            .collect();
-        for task in each {
+        });
+        for task in Vec::from_iter(each) {
             runtime.block_on(task).expect("no panic");
         }
     }

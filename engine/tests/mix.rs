@@ -58,11 +58,8 @@ fn faults() -> Vec<Fault> {
         Lie::EndlessHeaders,
         Lie::Garbage,
     ];
-    answers
-        .map(Fault::Answers)
-        .into_iter()
-        .chain([Fault::Replaced])
-        .collect()
+    let answers = answers.map(Fault::Answers).into_iter();
+    answers.chain([Fault::Replaced]).collect()
 }
 
 fn object(version: u16) -> Mem {
@@ -113,13 +110,9 @@ fn read(reader: &Reader, rng: &mut Rng, shared: &Shared) -> bool {
     };
     assert_eq!(got as u64, len.min(SIZE - offset), "at {offset}");
     let versions = shared.versions.load(Ordering::SeqCst) as u16;
-    let right =
-        (0..=versions).any(|version| testing::check(&bytes[..got], offset, version).is_ok());
-    assert!(
-        right,
-        "{got} bytes at {offset} are of no version alone: {:?}",
-        testing::check(&bytes[..got], offset, versions)
-    );
+    let wrong = |version| testing::check(&bytes[..got], offset, version).is_err();
+    let is_wrong = (0..=versions).all(wrong);
+    assert!(!is_wrong, "{got} bytes at {offset} are of no version alone");
     shared.bytes.fetch_add(got as u64, Ordering::Relaxed);
     true
 }
@@ -128,10 +121,8 @@ fn read(reader: &Reader, rng: &mut Rng, shared: &Shared) -> bool {
 fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: &Fault, seed: u64) {
     let until = Instant::now() + Duration::from_secs(60);
     while !read(reader, rng, shared) {
-        assert!(
-            Instant::now() < until,
-            "no read succeeds 60 s after {fault:?}, seed {seed}"
-        );
+        let is_late = Instant::now() >= until;
+        assert!(!is_late, "no read succeeds after {fault:?}, seed {seed}");
         std::thread::yield_now();
     }
 }
@@ -139,10 +130,8 @@ fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: &Fault, seed: u
 #[test]
 fn every_fault_costs_errors_and_no_wrong_byte() {
     let number = |name: &str, usual: u64| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(usual)
+        let text = std::env::var(name).ok();
+        text.and_then(|text| text.parse().ok()).unwrap_or(usual)
     };
     let seed = number("FOREREAD_SEED", std::process::id().into());
     let time = Duration::from_secs(number("FOREREAD_SECONDS", 20));
@@ -152,10 +141,8 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
         Arc::new(Object::open_with(&server.url(), settings()).expect("an object"))
     };
     let direct = Reader::open(open(), options()).expect("opened");
-    let served = Served::of(
-        Reader::open(open(), options()).expect("opened"),
-        NbdSettings::default(),
-    );
+    let behind = Reader::open(open(), options()).expect("opened");
+    let served = Served::of(behind, NbdSettings::default());
     let by_nbd = Reader::open(served.uri(), options()).expect("opened");
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let cache = format!(
@@ -170,9 +157,8 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
     std::thread::scope(|scope| {
         let _stop = StopAtEnd(&shared);
         for thread in 0..THREADS {
-            let reader = [&direct, &by_nbd, &cached][thread as usize % 3]
-                .try_clone()
-                .expect("another");
+            let reader = [&direct, &by_nbd, &cached][thread as usize % 3];
+            let reader = reader.try_clone().expect("another");
             let shared = Arc::clone(&shared);
             scope.spawn(move || {
                 let mut rng = Rng(seed ^ thread << 32 | 1);
@@ -184,10 +170,8 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
         let (all, mut rng) = (faults(), Rng(seed | 1));
         let mut seen = vec![0_u64; all.len()];
         while begun.elapsed() < time || seen.contains(&0) {
-            let nth = seen
-                .iter()
-                .position(|times| *times == 0)
-                .unwrap_or(rng.below(all.len() as u64) as usize);
+            let unseen = seen.iter().position(|times| *times == 0);
+            let nth = unseen.unwrap_or(rng.below(all.len() as u64) as usize);
             seen[nth] += 1;
             match &all[nth] {
                 Fault::Answers(lie) => server.lie(lie.clone(), 1 + rng.below(8)),
@@ -212,15 +196,11 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
     });
     let [reads, errors, bytes] =
         [&shared.reads, &shared.errors, &shared.bytes].map(|n| n.load(Ordering::Relaxed));
-    println!(
-        "{reads} reads, {errors} errors, {bytes} bytes compared in {:?}",
-        begun.elapsed()
-    );
+    let took = begun.elapsed();
+    println!("{reads} reads, {errors} errors, {bytes} bytes compared in {took:?}");
     let (own, tier) = (cache.counts(), cache.shared().map(|tier| tier.counts()));
     println!("{own:?} {tier:?}");
     assert!(own.hits > 0, "{own:?}");
-    assert!(
-        errors > 0 && bytes > SIZE,
-        "{reads} reads, {errors} errors, {bytes} bytes"
-    );
+    let is_enough = errors > 0 && bytes > SIZE;
+    assert!(is_enough, "{reads} reads, {errors} errors, {bytes} bytes");
 }

@@ -4,11 +4,11 @@
 use crate::common::nbd as served;
 
 use crate::common::{
-    Rng, by, named, opened, plain, quiet, read_and_check, read_right, refused, right, wait_until,
-    watch,
+    Rng, by, file_of, named, opened, plain, quiet, read_and_check, read_right, refused, right,
+    wait_until, watch,
 };
 use foreread::front::FrontErrorKind;
-use foreread::front::nbd::{Listen, NbdSettings, Server, ServerCounts};
+use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Extent, Mem, Nbd, Source};
 use foreread::{Options, ReadError, Reader};
@@ -17,9 +17,10 @@ use served::{Client, MIB, Peer, Running, Served, by_python, has, hello, option_r
 use std::error::Error as _;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 fn sequential() -> Options {
@@ -32,11 +33,7 @@ fn large_and_scattered_reads() {
     let served = Served::new(named(80 * MIB));
     let source = Nbd::open(&served.uri()).expect("connected");
     let (mut a, mut b, mut c) = (vec![0; 3], vec![0; 0], vec![0; 70 << 20]);
-    let mut bufs = [
-        IoSliceMut::new(&mut a),
-        IoSliceMut::new(&mut b),
-        IoSliceMut::new(&mut c),
-    ];
+    let mut bufs = [&mut a, &mut b, &mut c].map(|buf| IoSliceMut::new(buf));
     assert_eq!(source.read_at(&mut bufs, 5), Ok((70 << 20) + 3));
     right(&a, 5, 0);
     right(&c, 8, 0);
@@ -58,13 +55,9 @@ fn refused_requests_are_answered_and_the_client_continues() {
     client.send(command::DISC, 7, 0, 0);
     assert!(client.is_gone());
     served.wait_for(0);
-    let ServerCounts {
-        requests,
-        failed_requests,
-        bytes,
-        ..
-    } = (served.counts)();
-    assert_eq!((requests, failed_requests, bytes), (3, 3, 10));
+    let counts = (served.counts)();
+    let counted = (counts.requests, counts.failed_requests, counts.bytes);
+    assert_eq!(counted, (3, 3, 10));
 }
 
 /// A client gets one size: a file that a longer one is copied over, or that is appended to, ends its connection; one that was
@@ -72,22 +65,18 @@ fn refused_requests_are_answered_and_the_client_continues() {
 #[test]
 fn growth_ends_the_connection() {
     for (appending, over) in [(false, true), (false, false), (true, false)] {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), testing::pattern(0, 1 << 20, 1)).expect("written");
+        let file = file_of(1 << 20, 1);
         let options = Options::default().policy("none").appending(appending);
-        let served = Served::of(
-            Reader::open(file.path().to_str().expect("UTF-8"), options).expect("opened"),
-            NbdSettings::default(),
-        );
+        let reader = Reader::open(file.path(), options).expect("opened");
+        let served = Served::of(reader, NbdSettings::default());
         let mut client = served.client();
         assert_eq!(client.asks(command::READ, 0, 4096), 0);
         right(&client.data(4096), 0, 1);
         if over {
             std::fs::write(file.path(), testing::pattern(0, 2 << 20, 2)).expect("copied over it");
         } else {
-            file.as_file()
-                .write_all_at(&testing::pattern(MIB, 4096, 1), MIB)
-                .expect("appended");
+            let more = testing::pattern(MIB, 4096, 1);
+            file.as_file().write_all_at(&more, MIB).expect("appended");
         }
         for offset in [500_000, 0] {
             let error = if appending { 0 } else { errno::ESHUTDOWN };
@@ -149,9 +138,8 @@ fn a_server_that_died_is_connected_to_again() {
     assert!(matches!(error, ReadError::Io { .. }), "{error}");
     read_and_check(&reader, &mut buf, 0, 0);
     let server = start();
-    wait_until("it has come back, and is not read", || {
-        reader.read_at(&mut buf, 2 * MIB).is_ok()
-    });
+    let mut is_back = || reader.read_at(&mut buf, 2 * MIB).is_ok();
+    wait_until("it has come back, and is not read", &mut is_back);
     right(&buf, 2 * MIB, 0);
     // Restarted in less time than a read waits: no read fails.
     drop(server);
@@ -170,12 +158,9 @@ fn a_server_that_died_is_connected_to_again() {
 /// A large read whose end fails can only be ended by hanging up: half of it is out.
 #[test]
 fn an_error_in_the_middle_of_an_answer_hangs_up() {
-    let rule = |call: Call| {
-        if call.offset >= 4 * MIB {
-            FaultAction::Fail(5)
-        } else {
-            FaultAction::Pass
-        }
+    let rule = |call: Call| match call.offset >= 4 * MIB {
+        true => FaultAction::Fail(5),
+        false => FaultAction::Pass,
     };
     let source = Faulty::new(named(8 * MIB), rule);
     let reader = plain(Arc::new(source));
@@ -212,9 +197,8 @@ fn bad_clients_lose_their_connection_and_no_other() {
         bad.push(Client(stream));
     }
     let mut half = served.client();
-    half.0
-        .write_all(&wire::REQUEST_MAGIC.to_be_bytes())
-        .expect("sent");
+    let magic = wire::REQUEST_MAGIC.to_be_bytes();
+    half.0.write_all(&magic).expect("sent");
     let mut garbage = served.client();
     garbage.0.write_all(&[7; 28]).expect("sent");
     let mut stingy = served.client();
@@ -234,13 +218,11 @@ fn bad_clients_lose_their_connection_and_no_other() {
 #[test]
 fn one_client_too_many_is_refused() {
     let reader = opened(named(MIB), Options::default());
-    let served = Served::of(
-        reader,
-        NbdSettings {
-            max_clients: 2,
-            ..NbdSettings::default()
-        },
-    );
+    let settings = NbdSettings {
+        max_clients: 2,
+        ..NbdSettings::default()
+    };
+    let served = Served::of(reader, settings);
     let (mut one, two) = (served.client(), served.client());
     assert!(Client(served.connect()).is_gone());
     assert_eq!((served.counts)().turned_away, 1);
@@ -261,14 +243,10 @@ fn a_socket_is_private_and_replaces_no_other() {
         Server::bind(&[place], reader, NbdSettings::default()).map(drop)
     };
     let error = again(&served.path()).expect_err("taken");
-    let cause = error
-        .source()
-        .and_then(|cause| cause.downcast_ref::<std::io::Error>())
-        .map(std::io::Error::kind);
-    assert_eq!(
-        (error.kind, cause),
-        (FrontErrorKind::Address, Some(std::io::ErrorKind::AddrInUse))
-    );
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    let cause = cause.map(std::io::Error::kind);
+    assert_eq!(error.kind, FrontErrorKind::Address);
+    assert_eq!(cause, Some(ErrorKind::AddrInUse));
     let remedy = "; stop the server that uses this address, or use another address";
     says(&error.to_string(), &["in use", remedy]);
     let file = served.dir.path().join("file");
@@ -304,35 +282,43 @@ fn a_server_that_comes_back_larger_is_a_change() {
     read_right(&source, MIB, 100, 0);
 }
 
-/// A server that answers wrongly loses its connection, and gives never a wrong byte.
-#[test]
-fn a_server_that_answers_wrongly_is_left() {
+/// A server by hand at a socket: its work gets the listener. The folder of the socket, the URI, and the thread.
+fn by_hand(
+    work: impl FnOnce(UnixListener) + Send + 'static,
+) -> (tempfile::TempDir, String, JoinHandle<()>) {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
-    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let thread = std::thread::spawn(move || work(listener));
+    let uri = format!("nbd+unix:///?socket={}", path.display());
+    (dir, uri, thread)
+}
+
+/// A server that answers wrongly loses its connection, and gives never a wrong byte.
+#[test]
+fn a_server_that_answers_wrongly_is_left() {
     let too_old = [&hello()[..16], &[0, 0]].concat();
     let mut of_4_gib = [hello(), option_reply(7, 3, &[])].concat();
     let len = of_4_gib.len() - 4;
     of_4_gib[len..].fill(0xff);
     let ssh = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec();
-    let wrong_answers = [ssh, too_old, of_4_gib];
-    let expected = [
-        "not a newstyle NBD server",
-        "too old",
-        "a reply of more than 65536 bytes to an option",
+    let wrong_answers = [
+        (ssh, "not a newstyle NBD server"),
+        (too_old, "too old"),
+        (of_4_gib, "a reply of more than 65536 bytes to an option"),
     ];
-    let server = std::thread::spawn(move || {
-        for lie in wrong_answers {
+    let answers = wrong_answers.clone();
+    let (_dir, uri, server) = by_hand(move |listener| {
+        for (lie, _) in answers {
             let (mut stream, _) = listener.accept().expect("a client");
             stream.write_all(&lie).expect("sent");
             // Until the client leaves.
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
-    for why in expected {
-        let lie = Nbd::open(&format!("nbd+unix:///?socket={}", path.display()));
-        says(&refused(lie, why).to_string(), &[why]);
+    for (_, why) in wrong_answers {
+        says(&refused(Nbd::open(&uri), why).to_string(), &[why]);
     }
     server.join().expect("no panic");
 }
@@ -366,9 +352,8 @@ fn each_client_has_its_own_window() {
     let served = Served::of(reader, NbdSettings::default());
     let mut clients = [served.client(), served.client(), served.client()];
     for i in 0..256_u64 {
-        for (me, client) in clients.iter_mut().enumerate() {
-            let offset = me as u64 * 20 * MIB + i * 4096;
-            client.reads(i, offset, 4096);
+        for (place, client) in (0..).step_by(20).zip(&mut clients) {
+            client.reads(i, place * MIB + i * 4096, 4096);
         }
     }
     quiet(&watched);
@@ -377,12 +362,8 @@ fn each_client_has_its_own_window() {
     // Of 768 reads, each stream misses its first and hardly another.
     assert!(served_ahead >= 768 - 9, "{served_ahead} of 768, {stats:?}");
     // Three windows of at most 128 KiB that were not read yet.
-    let asked = 3 * 256 * 4096;
-    assert!(
-        stats.source_bytes <= asked + 3 * 2 * (128 << 10),
-        "{} for {asked}",
-        stats.source_bytes
-    );
+    let (bytes, asked) = (stats.source_bytes, 3 * 256 * 4096);
+    assert!(bytes <= asked + 3 * 2 * (128 << 10), "{bytes} for {asked}");
 }
 
 /// The handshake of a server by hand, with an export of 16 MiB. Gives the first request.
@@ -407,11 +388,7 @@ fn first_request(stream: &mut UnixStream) -> wire::Request {
 /// The limit on a whole answer grows with its length: this one takes three times as long as a server may be silent.
 #[test]
 fn a_large_answer_that_makes_progress_is_not_ended() {
-    watch();
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("s");
-    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-    std::thread::spawn(move || {
+    let (_dir, uri, _) = by_hand(|listener| {
         let (mut stream, _) = listener.accept().expect("a client");
         let request = first_request(&mut stream);
         let mut data = vec![0; request.len as usize];
@@ -423,7 +400,6 @@ fn a_large_answer_that_makes_progress_is_not_ended() {
             stream.write_all(piece).expect("sent");
         }
     });
-    let uri = format!("nbd+unix:///?socket={}", path.display());
     let source = Nbd::open_within(&uri, Duration::from_millis(240)).expect("connected");
     read_right(&source, 4096, 4 << 20, 0);
 }
@@ -431,12 +407,8 @@ fn a_large_answer_that_makes_progress_is_not_ended() {
 /// A server whose answer goes on byte by byte, never silent for long: the read ends, and so does the handshake.
 #[test]
 fn an_answer_that_dribbles_ends() {
-    watch();
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("s");
-    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     let silence = Duration::from_millis(400);
-    std::thread::spawn(move || {
+    let (_dir, uri, _) = by_hand(move |listener| {
         let dribble = |stream: &mut UnixStream, bytes: &[u8]| {
             for byte in bytes {
                 std::thread::sleep(silence / 8);
@@ -457,7 +429,6 @@ fn an_answer_that_dribbles_ends() {
             dribble(&mut stream, &[0; 200]);
         }
     });
-    let uri = format!("nbd+unix:///?socket={}", path.display());
     let begun = Instant::now();
     let error = refused(Nbd::open_within(&uri, silence), "a greeting of a second");
     says(&error.to_string(), &["within the time limit"]);
@@ -491,15 +462,12 @@ fn libnbd_and_qemu_read_the_right_bytes_from_us() {
         copied("nbdcopy");
     }
     if has("qemu-img", "qemu-utils") {
-        run(
-            "qemu-img",
-            &["convert", "-f", "raw", "-O", "raw", &served.uri(), target],
-        );
+        let raw = ["-f", "raw"];
+        let convert = ["convert", "-f", "raw", "-O", "raw", &served.uri(), target];
+        run("qemu-img", &convert);
         copied("qemu-img");
-        run(
-            "qemu-io",
-            &["-r", "-f", "raw", "-c", "read 1M 64k", &served.uri()],
-        );
+        let read = ["-r", raw[0], raw[1], "-c", "read 1M 64k", &served.uri()];
+        run("qemu-io", &read);
     }
     let script = "assert h.pread(4096, 1<<20) == h.pread(4096, 1<<20)\n\
         for i in range(64): h.aio_pread(nbd.Buffer(65536), i * 65536)\n\
@@ -511,9 +479,8 @@ fn libnbd_and_qemu_read_the_right_bytes_from_us() {
 
 /// nbdkit's pattern: every eight bytes are their offset, big end first.
 fn is_pattern(bytes: &[u8], offset: u64) -> bool {
-    (offset..)
-        .zip(bytes)
-        .all(|(at, byte)| (at & !7).to_be_bytes()[(at & 7) as usize] == *byte)
+    let right = |at: u64| (at & !7).to_be_bytes()[(at & 7) as usize];
+    (offset..).zip(bytes).all(|(at, byte)| right(at) == *byte)
 }
 
 /// A server that fails requests which do not keep to its sizes: the smallest, and the largest.
@@ -522,33 +489,34 @@ fn requests_keep_to_the_sizes_of_the_server() {
     needs!(has("nbdkit", "nbdkit"));
     for (minimum, maximum) in [("1", "64K"), ("64K", "1M"), ("4K", "4K")] {
         let preferred = if maximum == "4K" { "4K" } else { "64K" };
-        let sizes = format!(
-            "blocksize-minimum={minimum} blocksize-preferred={preferred} blocksize-maximum={maximum}"
-        );
+        let sizes = [
+            ("minimum", minimum),
+            ("preferred", preferred),
+            ("maximum", maximum),
+        ];
+        let sizes = sizes
+            .map(|(name, size)| format!("blocksize-{name}={size}"))
+            .join(" ");
         let fixed =
             "-f -U SOCKET --filter=blocksize-policy pattern 4M blocksize-error-policy=error";
         let args = Vec::from_iter(fixed.split(' ').chain(sizes.split(' ')));
         let peer = Peer::start("nbdkit", &args);
         let source = Nbd::open(&peer.uri()).expect("connected");
-        for (offset, len) in [
+        let places = [
             (0, 4 << 20),
             (12_345, 3 << 20),
             (4 * MIB - 10, 10),
             (65_536, 65_536),
             (511, 2),
-        ] {
-            assert!(
-                is_pattern(&read(&source, offset, len), offset),
-                "{sizes}: {len} bytes from {offset}"
-            );
+        ];
+        for (offset, len) in places {
+            let is_right = is_pattern(&read(&source, offset, len), offset);
+            assert!(is_right, "{sizes}: {len} bytes from {offset}");
         }
         let reader = Reader::open(peer.uri(), Options::default()).expect("connected");
         let mut bytes = vec![0; 4 << 20];
-        assert_eq!(
-            reader.read_at(&mut bytes, 0).expect("readable"),
-            bytes.len(),
-            "{sizes}"
-        );
+        let read = reader.read_at(&mut bytes, 0).expect("readable");
+        assert_eq!(read, bytes.len(), "{sizes}");
         assert!(is_pattern(&bytes, 0), "{sizes}");
         quiet(&reader);
     }
@@ -559,12 +527,10 @@ fn requests_keep_to_the_sizes_of_the_server() {
 #[test]
 fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
     needs!(has("nbdkit", "nbdkit"));
-    let filters = ["-f", "--filter=error", "-U"];
-    let rest = ["SOCKET", "pattern", "16M", "error-rate=5%", "error=EIO"];
-    let args = Vec::from_iter(filters.iter().chain(&rest).copied());
-    let peer = Peer::start("nbdkit", &args);
-    let reader =
-        Reader::open(peer.uri(), Options::default().cache_bytes(2 * MIB)).expect("connected");
+    let args = "-f --filter=error -U SOCKET pattern 16M error-rate=5% error=EIO";
+    let peer = Peer::start("nbdkit", &Vec::from_iter(args.split(' ')));
+    let options = Options::default().cache_bytes(2 * MIB);
+    let reader = Reader::open(peer.uri(), options).expect("connected");
     let reads = 16 * 1024_u64;
     let (mut failed, mut buf) = (0, vec![0; 4096]);
     for round in 0..16 {
@@ -577,14 +543,8 @@ fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
         }
     }
     let stats = reader.stats();
-    println!(
-        "{failed} of {reads} reads failed, {} bytes of readahead did",
-        stats.ra_failed_bytes
-    );
-    assert!(
-        stats.ra_failed_bytes > 0 && failed < reads / 20,
-        "{failed} failed, {stats:?}"
-    );
+    let is_right = stats.ra_failed_bytes > 0 && failed < reads / 20;
+    assert!(is_right, "{failed} of {reads} failed, {stats:?}");
 }
 
 // ---- holes of a file: what the library reports about them, and what clients do with that ----
@@ -592,18 +552,18 @@ fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
 /// 64 MiB: data in the first one and in that at 40, holes between and behind.
 fn sparse() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    file.as_file().set_len(64 * MIB).expect("a hole");
+    let of = file.as_file();
+    of.set_len(64 * MIB).expect("a hole");
     for start in [0, 40 * MIB] {
-        file.as_file()
-            .write_all_at(&testing::pattern(start, MIB as usize, 0), start)
-            .expect("written");
+        let bytes = testing::pattern(start, MIB as usize, 0);
+        of.write_all_at(&bytes, start).expect("written");
     }
-    file.as_file().sync_all().expect("on disk");
+    of.sync_all().expect("on disk");
     file
 }
 
 fn of_file(file: &tempfile::NamedTempFile) -> Reader {
-    Reader::open(file.path().to_str().expect("UTF-8"), Options::default()).expect("opened")
+    Reader::open(file.path(), Options::default()).expect("opened")
 }
 
 #[test]
@@ -611,42 +571,33 @@ fn a_reader_reports_holes() {
     let file = sparse();
     let reader = of_file(&file);
     assert!(reader.knows_holes());
-    let data = |len| Extent {
-        len,
-        is_hole: false,
-    };
-    let hole = |len| Extent { len, is_hole: true };
+    let data = |len| extent(len, false);
+    let hole = |len| extent(len, true);
     let all = [data(MIB), hole(39 * MIB), data(MIB), hole(23 * MIB)];
-    assert_eq!(reader.extents(0, 64 * MIB, 9).expect("said"), all);
-    assert_eq!(
-        reader.extents(0, u64::MAX, 9).expect("said"),
-        all,
-        "the end of the file is the end"
-    );
-    assert_eq!(reader.extents(0, 64 * MIB, 2).expect("said"), all[..2]);
-    assert_eq!(
-        reader.extents(10 * MIB, 11 * MIB, 9).expect("said"),
-        [hole(30 * MIB)],
-        "as far as it goes"
-    );
-    assert_eq!(
-        reader.extents(64 * MIB - 1, 64 * MIB, 9).expect("said"),
-        [hole(1)]
-    );
-    assert_eq!(reader.extents(64 * MIB, u64::MAX, 9).expect("said"), []);
+    for (from, to, most, wanted) in [
+        (0, 64 * MIB, 9, &all[..]),
+        // The end of the file is the end.
+        (0, u64::MAX, 9, &all),
+        (0, 64 * MIB, 2, &all[..2]),
+        // As far as it goes.
+        (10 * MIB, 11 * MIB, 9, &[hole(30 * MIB)]),
+        (64 * MIB - 1, 64 * MIB, 9, &[hole(1)]),
+        (64 * MIB, u64::MAX, 9, &[]),
+    ] {
+        let extents = reader.extents(from, to, most).expect("said");
+        assert_eq!(extents, wanted, "{from}..{to}");
+    }
     // Another version has other holes.
-    file.as_file()
-        .write_all_at(&[1; 4096], 20 * MIB)
-        .expect("written");
+    let written = file.as_file().write_all_at(&[1; 4096], 20 * MIB);
+    written.expect("written");
     let error = reader.extents(0, 64 * MIB, 9).expect_err("it has changed");
     assert!(matches!(error, ReadError::Changed { .. }), "{error}");
-    assert_eq!(
-        reader
-            .extents(0, 64 * MIB, 9)
-            .expect("of the new version")
-            .len(),
-        6
-    );
+    let new = reader.extents(0, 64 * MIB, 9).expect("of the new version");
+    assert_eq!(new.len(), 6);
+}
+
+fn extent(len: u64, is_hole: bool) -> Extent {
+    Extent { len, is_hole }
 }
 
 #[test]
@@ -654,18 +605,10 @@ fn a_source_that_knows_no_holes_is_all_data() {
     let reader = opened(named(MIB), Options::default());
     assert!(!reader.knows_holes());
     let all = reader.extents(4096, MIB, 9).expect("said");
-    assert_eq!(
-        all,
-        [Extent {
-            len: MIB - 4096,
-            is_hole: false
-        }]
-    );
+    assert_eq!(all, [extent(MIB - 4096, false)]);
     if has("nbdinfo", "libnbd-bin") {
-        let info = run(
-            "nbdinfo",
-            &["--json", &Served::of(reader, NbdSettings::default()).uri()],
-        );
+        let served = Served::of(reader, NbdSettings::default());
+        let info = run("nbdinfo", &["--json", &served.uri()]);
         assert!(!info.contains("base:allocation"), "{info}");
     }
 }
@@ -673,48 +616,24 @@ fn a_source_that_knows_no_holes_is_all_data() {
 /// They read the map, and of a copy the data alone is asked for.
 #[test]
 fn clients_copy_only_data() {
-    if !has("nbdinfo", "libnbd-bin")
-        || !has("nbdcopy", "libnbd-bin")
-        || !has("qemu-img", "qemu-utils")
-    {
-        return;
-    }
+    needs!(has("nbdinfo", "libnbd-bin") && has("nbdcopy", "libnbd-bin"));
+    needs!(has("qemu-img", "qemu-utils"));
     let file = sparse();
     let served = Served::of(of_file(&file), NbdSettings::default());
-    let map: Vec<String> = run("nbdinfo", &["--map", &served.uri()])
-        .lines()
-        .map(|line| {
-            line.split_whitespace()
-                .take(3)
-                .collect::<Vec<_>>()
-                .join(" ")
-        })
-        .collect();
-    assert_eq!(
-        map,
-        [
-            "0 1048576 0",
-            "1048576 40894464 3",
-            "41943040 1048576 0",
-            "42991616 24117248 3"
-        ]
-    );
+    let map = run("nbdinfo", &["--map", &served.uri()]);
+    let words = |line: &str| Vec::from_iter(line.split_whitespace().take(3)).join(" ");
+    let map = Vec::from_iter(map.lines().map(words)).join(", ");
+    let wanted = "0 1048576 0, 1048576 40894464 3, 41943040 1048576 0, 42991616 24117248 3";
+    assert_eq!(map, wanted);
     let seen = run("qemu-img", &["map", "--output=json", &served.uri()]);
-    assert_eq!(
-        (
-            seen.matches("\"data\": true").count(),
-            seen.matches("\"zero\": true").count()
-        ),
-        (2, 2),
-        "{seen}"
-    );
+    let kinds = ["\"data\": true", "\"zero\": true"];
+    let counts = kinds.map(|kind| seen.matches(kind).count());
+    assert_eq!(counts, [2, 2], "{seen}");
     let before = (served.counts)().bytes;
     let copy = served.dir.path().join("copy");
     run("nbdcopy", &[&served.uri(), copy.to_str().expect("UTF-8")]);
     let bytes = (served.counts)().bytes - before;
     assert!(bytes <= 3 * MIB, "{bytes} bytes for 2 MiB of data");
-    assert!(
-        std::fs::read(&copy).expect("copied") == std::fs::read(file.path()).expect("there"),
-        "right bytes"
-    );
+    let [copy, file] = [&copy, file.path()].map(|path| std::fs::read(path).expect("there"));
+    assert!(copy == file, "right bytes");
 }

@@ -2,7 +2,7 @@
 
 use crate::common::nbd::{Client, MIB, Running, Served, by_python, has, request, run};
 use crate::common::tls::{Certificates, TlsClient, option, reply};
-use crate::common::{by, named, opened, right};
+use crate::common::{by, named, opened, refused, right};
 use foreread::Options;
 use foreread::front::nbd::{NbdSettings, NbdTls};
 use foreread::nbd::wire::{command, reply as kind};
@@ -33,10 +33,8 @@ fn served_with(settings: NbdSettings) -> Served {
 /// What a client is called with: `certificates` is its folder.
 fn uri(served: &Served, scheme: &str, certificates: &Path) -> String {
     let socket = served.path().display().to_string();
-    format!(
-        "{scheme}+unix://localhost/?socket={socket}&tls-certificates={}",
-        certificates.display()
-    )
+    let folder = certificates.display();
+    format!("{scheme}+unix://localhost/?socket={socket}&tls-certificates={folder}")
 }
 
 /// Runs a program that has to fail. What it says.
@@ -147,22 +145,19 @@ fn a_client_whose_certificate_was_revoked_is_refused() {
     fails("nbdinfo", &[&uri(&foreign, "nbds", good.path())]);
 
     let list = certificates.path().join("ca-crl.pem");
-    let refused = |why: &str| {
-        let said = load(true).expect_err(why).to_string();
+    let is_refused = |why: &str| {
+        let said = refused(load(true), why).to_string();
         says(&said, &["revoked", "ca-crl.pem", "; let the"]);
         load(false).expect("the list is only for clients' certificates");
     };
-    for text in [
-        "",
-        "no list",
-        "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
-    ] {
+    let no_list = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    for text in ["", "no list", no_list] {
         std::fs::write(&list, text).expect("written");
-        refused(text);
+        is_refused(text);
     }
     std::fs::remove_file(&list).expect("removed");
     std::os::unix::fs::symlink("nowhere", &list).expect("a link");
-    refused("a link to nothing");
+    is_refused("a link to nothing");
 }
 
 /// QEMU brings its own TLS (GnuTLS) and its own reading of the folder of certificates.
@@ -194,9 +189,8 @@ fn requests_in_one_record_are_all_answered() {
     let mut client = TlsClient::new(&served, &certificates).begun();
     for round in 0..20 {
         let many = 1 + round * 3;
-        let all: Vec<u8> = (0..many)
-            .flat_map(|i| request(command::READ, i, i * 100_000, 70_000))
-            .collect();
+        let ask = |i| request(command::READ, i, i * 100_000, 70_000);
+        let all = Vec::from_iter((0..many).flat_map(ask));
         client.0.write_all(&all).expect("sent");
         let mut left: Vec<u64> = (0..many).collect();
         while !left.is_empty() {
@@ -248,13 +242,8 @@ fn bad_clients_lose_their_connection_and_no_other() {
     let mut bad = Vec::new();
     // Plain options behind STARTTLS, silence, garbage, and the head of a record whose rest does not come.
     let go = option(7, &[0, 0, 0, 0, 0, 0]);
-    for bytes in [
-        &go[..],
-        &[],
-        &[0x55; 100],
-        &[22, 3, 1, 2, 0],
-        &[22, 3, 1, 0xff, 0xff],
-    ] {
+    let heads = [[22, 3, 1, 2, 0], [22, 3, 1, 0xff, 0xff]];
+    for bytes in [&go[..], &[], &[0x55; 100], &heads[0], &heads[1]] {
         let mut stream = TlsClient::started(&served);
         stream.write_all(bytes).expect("sent");
         bad.push(stream);
@@ -273,26 +262,19 @@ fn bad_clients_lose_their_connection_and_no_other() {
     let mut slow = TlsClient::started(&served);
     let began = Instant::now();
     while slow.write_all(&[22]).is_ok() {
-        assert!(
-            began.elapsed() < Duration::from_secs(5),
-            "it is still there"
-        );
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(5), "it is still there");
         std::thread::sleep(Duration::from_millis(50));
     }
     // Answers that are not taken, and half a request.
     let mut greedy = TlsClient::new(&served, &certificates).begun();
     greedy.send(command::READ, 1, 0, 16 << 20);
     let mut half = TlsClient::new(&served, &certificates).begun();
-    half.0
-        .write_all(&request(command::READ, 1, 0, 1)[..9])
-        .expect("sent");
+    let request = request(command::READ, 1, 0, 1);
+    half.0.write_all(&request[..9]).expect("sent");
     // After TLS has begun, plain bytes are no records.
     let mut plain = TlsClient::new(&served, &certificates).begun();
-    plain
-        .0
-        .sock
-        .write_all(&request(command::READ, 1, 0, 1))
-        .expect("sent");
+    plain.0.sock.write_all(&request).expect("sent");
     served.wait_for(1);
     drop((greedy, half, plain));
     for cookie in 0..10 {
@@ -333,23 +315,18 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     let (bare, some) = (certificates.only(&own[..1]), certificates.only(&own));
     let [cert, key] = own.map(|file| some.path().join(file));
     NbdTls::load(some.path(), false).expect("the authority is only for clients' certificates");
-    fails(
-        some.path(),
-        true,
-        "missing + ca-cert.pem + ; the folder must contain",
-    );
-    fails(bare.path(), false, "missing + server-key.pem");
+    let all = ["ca-cert.pem", "server-key.pem"].map(|file| format!("missing + {file}"));
+    let no_authority = format!("{} + ; the folder must contain", all[0]);
+    fails(some.path(), true, &no_authority);
+    fails(bare.path(), false, &all[1]);
     fails(Path::new("/none"), false, "missing + /none/server-cert.pem");
     std::fs::copy(certificates.file("client-key.pem"), &key).expect("copied");
     let other =
         "does not belong to the certificate + server-key.pem + ; use the key of this certificate";
     fails(some.path(), false, other);
     std::fs::write(key, "no key").expect("written");
-    fails(
-        some.path(),
-        false,
-        "no certificate or key + without a password",
-    );
+    let no_key = "no certificate or key + without a password";
+    fails(some.path(), false, no_key);
     std::fs::write(cert, "-----BEGIN CERTIFICATE-----\n!\n").expect("written");
     fails(some.path(), false, "server-cert.pem + not PEM text");
     certificates.issue_server_of("2020-01-01 00:00:00 UTC", "2021-01-01 00:00:00 UTC");
@@ -357,9 +334,6 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     fails(certificates.path(), false, expired);
     fails(certificates.only(&own).path(), false, "has expired");
     certificates.issue_server_of("2040-01-01 00:00:00 UTC", "2041-01-01 00:00:00 UTC");
-    fails(
-        certificates.path(),
-        false,
-        "not valid yet + check the clock",
-    );
+    let early = "not valid yet + check the clock";
+    fails(certificates.path(), false, early);
 }

@@ -3,7 +3,7 @@
 use crate::common::nbd::{MIB, Peer, Running, Served, has, hello, option_reply, read};
 use crate::common::tls::{Certificates, option};
 use crate::common::{
-    Rng, in_threads, named, opened, quiet, read_and_check, read_right, wait_until, watch,
+    Rng, in_threads, named, opened, quiet, read_and_check, read_right, wait_until,
 };
 use foreread::front::nbd::{Listen, NbdSettings};
 use foreread::nbd::wire;
@@ -46,16 +46,17 @@ fn bare(tls: &[&str]) -> Peer {
     Peer::start("nbdkit", &args.concat())
 }
 
-fn refused(uri: &str, words: &[&str]) -> SourceOpenError {
-    let error = Nbd::open(uri).map(drop).expect_err(uri);
-    says(&error.to_string(), words);
+/// The error has each of these words, between which is ` + `.
+#[track_caller]
+fn refused(uri: &str, words: &str) -> SourceOpenError {
+    let error = crate::common::refused(Nbd::open(uri), uri);
+    says(&error.to_string(), &Vec::from_iter(words.split(" + ")));
     error
 }
 
 #[test]
 fn nbdkit_and_qemu_nbd_with_tls_are_sources() {
     needs!(let certificates = Certificates::new());
-    watch();
     let dir = certificates.path();
     let image = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(image.path(), testing::pattern(0, 16 << 20, 0)).expect("written");
@@ -91,12 +92,10 @@ fn nbdkit_and_qemu_nbd_with_tls_are_sources() {
         read_right(&source, 12_345, 9 << 20, 0);
         // A server that requires TLS, asked without.
         let plain = format!("nbd+unix:///{EXPORT}?socket={}", peer.socket().display());
-        refused(&plain, &["requires TLS", "; write nbds://"]);
+        refused(&plain, "requires TLS + ; write nbds://");
         let none = certificates.only(&["ca-cert.pem"]);
-        refused(
-            &uri(&peer.socket(), "localhost", none.path()),
-            &["client-cert.pem"],
-        );
+        let uri = uri(&peer.socket(), "localhost", none.path());
+        refused(&uri, "client-cert.pem");
     }
 }
 
@@ -119,7 +118,7 @@ fn every_byte_is_the_source_s_for_many_threads_over_tcp() {
     });
     assert!(read(&source, 16 * MIB + 13, 10).is_empty());
     let by_address = format!("{address}?tls-certificates={dir}");
-    refused(&by_address, &["another name", "tls-hostname"]);
+    refused(&by_address, "another name + tls-hostname");
     for terms in ["tls-hostname=localhost", "tls-verify-peer=0"] {
         let source = Nbd::open(&format!("{by_address}&{terms}")).expect("connected");
         read_right(&source, MIB, 4096, 0);
@@ -135,54 +134,40 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     let own = certificates.path();
     let at = |host: &str, dir: &Path| uri(&server.path(), host, dir);
     Nbd::open(&at("", own)).expect("a socket has no name, and needs none");
-    refused(
-        &at("disks.example", own),
-        &["another name", "tls-hostname=NAME"],
-    );
+    let other_name = "another name + tls-hostname=NAME";
+    refused(&at("disks.example", own), other_name);
     // Another authority: with a name, and without.
+    let untrusted = "not from a trusted authority + ca-cert.pem";
     for host in ["localhost", ""] {
-        refused(
-            &at(host, others.path()),
-            &["not from a trusted authority", "ca-cert.pem"],
-        );
+        refused(&at(host, others.path()), untrusted);
     }
     // None of the system's has issued it.
+    let by_folder = |dir: &Path, words: &str| refused(&at("localhost", dir), words);
     let bare = certificates.only(&["client-cert.pem", "client-key.pem"]);
-    let error = refused(&at("localhost", bare.path()), &["ca-cert.pem"]);
+    let error = by_folder(bare.path(), "ca-cert.pem");
     assert!(error.why.contains("authority"), "{error}");
     // A client of another authority, and one without a certificate.
     let wrong = certificates.with_client_of(&others);
     let none = certificates.only(&["ca-cert.pem"]);
     for dir in [wrong.path(), none.path()] {
-        let error = refused(
-            &at("localhost", dir),
-            &["requires another client certificate"],
-        );
+        let error = by_folder(dir, "requires another client certificate");
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
     }
     // Files that are missing, or hold something else.
-    refused(
-        &at("localhost", Path::new("/nonexistent")),
-        &["not a folder", "tls-certificates"],
-    );
+    let nowhere = Path::new("/nonexistent");
+    by_folder(nowhere, "not a folder + tls-certificates");
     let half = certificates.only(&["ca-cert.pem", "client-cert.pem"]);
-    refused(
-        &at("localhost", half.path()),
-        &["client-key.pem", "neither"],
-    );
+    by_folder(half.path(), "client-key.pem + neither");
     let key = half.path().join("client-key.pem");
     std::fs::copy(own.join("server-key.pem"), key).expect("copied");
-    refused(&at("localhost", half.path()), &["client-key.pem"]);
+    by_folder(half.path(), "client-key.pem");
     std::fs::write(none.path().join("ca-cert.pem"), "no certificate").expect("written");
-    refused(
-        &at("localhost", none.path()),
-        &["ca-cert.pem", "cannot be used"],
-    );
+    by_folder(none.path(), "ca-cert.pem + cannot be used");
     server.wait_for(0);
     assert_eq!((server.counts)().requests, 0);
     // Without a look at the certificate, any will do.
     let any = at("disks.example", wrong.path()) + "&tls-verify-peer=0";
-    refused(&any, &["requires another client certificate"]);
+    refused(&any, "requires another client certificate");
     let lax = served(&certificates, false);
     let any = uri(&lax.path(), "disks.example", bare.path()) + "&tls-verify-peer=0";
     let source = Nbd::open(&any).expect("connected");
@@ -200,29 +185,23 @@ fn certificates_have_their_time() {
     certificates.revoke("server", None);
     let peer = start();
     for host in ["localhost", ""] {
-        refused(
-            &at(&peer, host),
-            &["was revoked", "have a new certificate issued"],
-        );
+        let revoked = "was revoked + have a new certificate issued";
+        refused(&at(&peer, host), revoked);
     }
     certificates.revoke("client", None);
     Nbd::open(&at(&peer, "localhost")).expect("another one is revoked");
     certificates.revoke("client", Some("2021-01-01 00:00:00 UTC"));
-    refused(
-        &at(&peer, "localhost"),
-        &["no valid revocation list", "certtool --generate-crl"],
-    );
+    let no_list = "no valid revocation list + certtool --generate-crl";
+    refused(&at(&peer, "localhost"), no_list);
     std::fs::remove_file(certificates.path().join("ca-crl.pem")).expect("removed");
     certificates.issue_server_of("2020-01-01 00:00:00 UTC", "2021-01-01 00:00:00 UTC");
     let peer = start();
     for host in ["localhost", ""] {
-        refused(
-            &at(&peer, host),
-            &["has expired", "have a new certificate issued"],
-        );
+        let expired = "has expired + have a new certificate issued";
+        refused(&at(&peer, host), expired);
     }
     certificates.issue_server_of("2040-01-01 00:00:00 UTC", "2041-01-01 00:00:00 UTC");
-    refused(&at(&start(), "localhost"), &["not valid yet", "the clock"]);
+    refused(&at(&start(), "localhost"), "not valid yet + the clock");
 }
 
 /// Keys that were agreed on beforehand: by name, and a server that has nothing else.
@@ -230,22 +209,19 @@ fn certificates_have_their_time() {
 fn keys_agreed_on_beforehand_are_refused_by_name() {
     needs!(let certificates = Certificates::new());
     let psk = |uri: &str| {
-        let error = refused(uri, &["(PSK)", "tls-certificates=DIR"]);
+        let error = refused(uri, "(PSK) + tls-certificates=DIR");
         assert!(error.remedy.contains("tunnel"), "{error}");
     };
-    psk(&format!(
-        "nbds://localhost:{CLOSED}/?tls-psk-file=/keys.psk"
-    ));
+    let own = format!("nbds://localhost:{CLOSED}/?tls-psk-file=/keys.psk");
+    psk(&own);
     psk(&format!("nbds://alice@localhost:{CLOSED}/"));
     needs!(has("nbdkit", "nbdkit"));
     let keys = certificates.file("keys.psk");
     std::fs::write(&keys, "alice:0123456789abcdef0123456789abcdef\n").expect("written");
     let keys = format!("--tls-psk={keys}");
     let peer = bare(&["--tls=require", &keys]);
-    refused(
-        &uri(&peer.socket(), "localhost", certificates.path()),
-        &["(PSK)"],
-    );
+    let uri = uri(&peer.socket(), "localhost", certificates.path());
+    refused(&uri, "(PSK)");
 }
 
 /// A server by hand, for one client after another. What each of them has sent.
@@ -256,9 +232,7 @@ fn by_hand(path: &Path, answers: Vec<Vec<u8>>) -> JoinHandle<Vec<Vec<u8>>> {
             let (mut stream, _) = listener.accept().expect("a client");
             stream.write_all(&hello()).expect("sent");
             let mut sent = vec![0; 4 + 16];
-            stream
-                .read_exact(&mut sent)
-                .expect("the flags and an option");
+            stream.read_exact(&mut sent).expect("flags and an option");
             assert_eq!(sent[4..], option(wire::option::STARTTLS, &[]));
             let _ = stream.write_all(&answer);
             // Until the client leaves.
@@ -273,7 +247,6 @@ fn by_hand(path: &Path, answers: Vec<Vec<u8>>) -> JoinHandle<Vec<Vec<u8>>> {
 #[test]
 fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
     needs!(let certificates = Certificates::new());
-    watch();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s");
     let export = [&[0, 0][..], &MIB.to_be_bytes(), &[0, 1]].concat();
@@ -281,44 +254,36 @@ fn nothing_is_sent_in_plain_text_if_tls_was_requested() {
     let starttls = |kind, data: &[u8]| option_reply(wire::option::STARTTLS, kind, data);
     let plain = [go(3, &export), go(1, &[])].concat();
     let ack = starttls(wire::reply::ACK, &[]);
+    let cut = [&ack[..], &[0x16, 3, 3, 0xff, 0xff]].concat();
+    let unsupported = starttls(wire::reply::ERR_UNSUP, b"what?");
     let answers: [(Vec<u8>, &str); 8] = [
-        (
-            starttls(wire::reply::ERR_UNSUP, b"what?"),
-            "has no TLS (what?)",
-        ),
+        (unsupported, "has no TLS (what?)"),
         (starttls(wire::reply::ERR_POLICY, &[]), "has no TLS"),
         (starttls(wire::reply::ERR_INVALID, &[]), "refuses TLS"),
         ([&ack[..], &plain].concat(), "TLS data is invalid"),
         (starttls(wire::reply::ACK, b"x"), "violates the protocol"),
-        (plain.clone(), "a reply to an option that was not requested"),
+        (plain, "a reply to an option that was not requested"),
         (starttls(wire::reply::INFO, &export), "refuses TLS"),
-        (
-            [&ack[..], &[0x16, 3, 3, 0xff, 0xff]].concat(),
-            "TLS data is invalid",
-        ),
+        (cut, "TLS data is invalid"),
     ];
     let (answers, words): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
     let server = by_hand(&path, answers);
     for word in words {
-        let error = refused(&uri(&path, "localhost", certificates.path()), &[word]);
+        let error = refused(&uri(&path, "localhost", certificates.path()), word);
         let said = error.to_string();
-        assert!(
-            !said.contains("has no TLS") || said.contains("; start it with TLS"),
-            "{said}"
-        );
+        let has_remedy = said.contains("; start it with TLS");
+        assert!(has_remedy || !said.contains("has no TLS"), "{said}");
     }
     for sent in server.join().expect("no panic") {
         assert!(!has_bytes(&sent, EXPORT.as_bytes()), "{sent:?}");
         // After the option comes a record of TLS, or nothing.
-        assert!(
-            sent.get(20).is_none_or(|kind| matches!(kind, 0x15 | 0x16)),
-            "{sent:?}"
-        );
+        let is_tls = sent.get(20).is_none_or(|kind| matches!(kind, 0x15 | 0x16));
+        assert!(is_tls, "{sent:?}");
     }
     if has("nbdkit", "nbdkit") {
         let peer = bare(&["--tls=off"]);
         let name = uri(&peer.socket(), "localhost", certificates.path());
-        refused(&name, &["has no TLS", "; start it with TLS"]);
+        refused(&name, "has no TLS + ; start it with TLS");
     }
 }
 
@@ -381,10 +346,8 @@ enum Tampering {
 fn between(listener: &UnixListener, server: &Path, tampering: Tampering) -> (usize, Vec<u8>) {
     let (mut client, _) = listener.accept().expect("a client");
     let mut server = UnixStream::connect(server).expect("connected");
-    let (mut from_client, mut to_server) = (
-        client.try_clone().expect("a socket"),
-        server.try_clone().expect("a socket"),
-    );
+    let mut from_client = client.try_clone().expect("a socket");
+    let mut to_server = server.try_clone().expect("a socket");
     let requests = std::thread::spawn(move || {
         let (mut sent, mut buf) = (Vec::new(), [0; 4096]);
         while let Ok(got @ 1..) = from_client.read(&mut buf) {

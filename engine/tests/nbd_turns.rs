@@ -10,7 +10,7 @@ use foreread::nbd::wire::command;
 use foreread::source::Mem;
 use foreread::{Options, Reader};
 use foreread_testing as testing;
-use served::{Client, MIB, Served, request};
+use served::{Client, MIB, Served, request, writing};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -93,8 +93,8 @@ fn slow_clients_delay_no_other() {
 #[test]
 fn clients_that_take_no_answers_cost_what_the_limits_say() {
     // A thousand of them: FOREREAD_CLIENTS=1000, with ulimit -n 4096.
-    let slow_clients: u64 =
-        std::env::var("FOREREAD_CLIENTS").map_or(40, |n| n.parse().expect("a number"));
+    let slow_clients = std::env::var("FOREREAD_CLIENTS");
+    let slow_clients: u64 = slow_clients.map_or(40, |n| n.parse().expect("a number"));
     const HELPERS: u32 = 8;
     const OWED: u64 = MIB;
     let options = by("none", 64 * MIB);
@@ -126,11 +126,7 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     let counts = (served.counts)();
     let (p99, longest) = (took[395], took[399]);
     println!("{slow_clients} slow clients: p99 {p99:?}, longest {longest:?}; {counts:?}");
-    let threads = counts.threads;
-    assert!(
-        threads > slow_clients,
-        "each waits for its client: {threads}"
-    );
+    assert!(counts.threads > slow_clients, "each waits for its client");
     if slow_clients > 40 {
         return;
     }
@@ -148,18 +144,9 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
 #[test]
 fn a_dribbling_client_loses_its_connection_and_no_other() {
     let stall = Duration::from_millis(400);
-    let reader = opened(
-        Mem::new(testing::pattern(0, 4 << 20, 0)),
-        Options::default(),
-    );
-    let served = Served::of(
-        reader,
-        NbdSettings {
-            stall,
-            writable: true,
-            ..NbdSettings::default()
-        },
-    );
+    let source = Mem::new(testing::pattern(0, 4 << 20, 0));
+    let settings = NbdSettings { stall, ..writing() };
+    let served = Served::of(opened(source, Options::default()), settings);
     let dribble = |client: &mut Client, bytes: &[u8]| {
         // Sixteen times the time for stalls in all, each pause a fraction of it.
         bytes.iter().any(|byte| {
@@ -171,17 +158,13 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
     let [mut half, mut write, mut full, mut other] = [(); 4].map(|()| served.client());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(
-                dribble(&mut half, &head(command::READ, 4096)) || half.is_gone(),
-                "a request of seven seconds"
-            );
+            let is_left = dribble(&mut half, &head(command::READ, 4096)) || half.is_gone();
+            assert!(is_left, "a request of seven seconds");
         });
         scope.spawn(|| {
             write.0.write_all(&head(command::WRITE, 64)).expect("sent");
-            assert!(
-                dribble(&mut write, &[0; 64]) || write.is_gone(),
-                "a payload of six seconds"
-            );
+            let is_left = dribble(&mut write, &[0; 64]) || write.is_gone();
+            assert!(is_left, "a payload of six seconds");
         });
         scope.spawn(|| {
             (0..4).for_each(|cookie| full.send(command::READ, cookie, 0, 4 << 20));
@@ -218,10 +201,8 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
         }
     });
     let counts = (served.counts)();
-    assert_eq!(
-        (counts.bytes, counts.failed_requests, counts.turned_away),
-        (64 * MIB, 0, 0)
-    );
+    let counted = (counts.bytes, counts.failed_requests, counts.turned_away);
+    assert_eq!(counted, (64 * MIB, 0, 0));
     // The cache, and one fetch in flight for each active client.
     let held = meter.held_bytes();
     assert!(held <= 2 * (4 + 16) * MIB, "{held} bytes");

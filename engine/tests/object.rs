@@ -3,7 +3,7 @@
 
 use crate::common::{
     Rng, by, changed, named, opened, plain, quiet, read_and_check, read_right, read_source as read,
-    refused, short_settings, wait_until, watch,
+    refused, right, runtime, short_settings, wait_until, watch,
 };
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{self, Mem, Source};
@@ -64,21 +64,14 @@ fn an_object_that_shrank_has_changed() {
         let error = reader.read_at(&mut buf, 500_000).expect_err("changed");
         let is_change = matches!(error, ReadError::Changed { .. });
         assert!(is_change, "{date:?}: {error}");
-        assert_eq!(
-            (reader.size(), reader.read_at(&mut buf, 500_000)),
-            (10_000, Ok(0))
-        );
-        assert_eq!(
-            read_and_check(&reader, &mut buf, 0, 2),
-            4096,
-            "nothing of the old one"
-        );
+        assert_eq!(reader.size(), 10_000);
+        assert_eq!(reader.read_at(&mut buf, 500_000), Ok(0));
+        // Nothing of the old one.
+        assert_eq!(read_and_check(&reader, &mut buf, 0, 2), 4096);
         server.lie(Lie::Status(416, None), u64::MAX);
         let error = reader.read_at(&mut buf, 5000).expect_err("refused");
-        assert!(
-            matches!(error, ReadError::Io { .. } | ReadError::Changed { .. }),
-            "{error}"
-        );
+        let is_right = matches!(error, ReadError::Io { .. } | ReadError::Changed { .. });
+        assert!(is_right, "{error}");
     }
 }
 
@@ -126,16 +119,11 @@ fn a_server_that_asks_for_fewer_requests_gets_fewer() {
         at += read_and_check(&reader, &mut buf, at, 0) as u64;
     }
     quiet(&reader);
-    let asked = object.asked();
-    println!("{asked:?}, {} refused", server.refused());
-    assert!(server.refused() > 0, "it was asked for more at first");
+    let (asked, refused) = (object.asked().requests, server.refused());
+    println!("{refused} of {asked} refused");
+    assert!(refused > 0, "it was asked for more at first");
     // With two at once every third or fourth answer allows one too many; without a limit most are refused.
-    assert!(
-        server.refused() * 5 < asked.requests * 2,
-        "{} of {} refused",
-        server.refused(),
-        asked.requests
-    );
+    assert!(refused * 5 < asked * 2, "{refused} of {asked} refused");
     assert_eq!(reader.stats().failed_fetches, 0);
 }
 
@@ -152,9 +140,8 @@ fn short_requests_are_more_at_once() {
         let reader = plain(Arc::new(object));
         server.lie(Lie::Silence, u64::MAX);
         for n in 1..=60 {
-            reader
-                .prefetch(n * 8 * MIB..n * 8 * MIB + len)
-                .expect("taken");
+            let at = n * 8 * MIB;
+            reader.prefetch(at..at + len).expect("taken");
         }
         let running = || reader.gauges().running_fetches;
         wait_until("as many run", || running() >= at_once);
@@ -201,12 +188,9 @@ fn a_broken_body_is_continued_after_the_received_bytes() {
     server.lie(Lie::Close(20_000), 1);
     read_right(&object, 0, 50_000, 0);
     let seen = server.seen();
-    let ranges: Vec<_> = seen
-        .iter()
-        .filter_map(|seen| seen.header("range"))
-        .collect();
+    let ranges = seen.iter().filter_map(|seen| seen.header("range"));
     let wanted = ["bytes=0-131071", "bytes=0-49999", "bytes=20000-49999"];
-    assert_eq!(ranges, wanted);
+    assert_eq!(Vec::from_iter(ranges), wanted);
     assert_eq!(object.asked().bytes, 128 * KIB + 50_000);
 }
 
@@ -225,20 +209,13 @@ fn the_first_bytes_come_with_the_request_that_opens() {
     assert_eq!(asked(100_000, &[(0, 100_000)]), 1);
     assert_eq!(asked(MIB, &[(0, 4096), (65_536, 4096)]), 1);
     assert_eq!(asked(MIB, &[(0, 150_000)]), 2, "the rest");
-    assert_eq!(
-        asked(MIB, &[(500_000, 4096), (0, 4096)]),
-        2,
-        "a reader that begins elsewhere"
-    );
+    let elsewhere = [(500_000, 4096), (0, 4096)];
+    assert_eq!(asked(MIB, &elsewhere), 2, "a reader that begins elsewhere");
     let log = tempfile::NamedTempFile::new().expect("a file");
     let server = serve(MIB);
     let options = Options::default().policy("none").event_log(log.path());
     let reader = opened(open(&server), options);
-    server.replace(
-        Mem::new(testing::pattern(0, 1 << 20, 7)),
-        Some("\"other\""),
-        None,
-    );
+    server.replace(of_version(MIB, 7), Some("\"other\""), None);
     let mut buf = vec![0; 65_536];
     read_and_check(&reader, &mut buf, 0, 0);
     let error = reader.read_at(&mut buf, 500_000).expect_err("another");
@@ -266,11 +243,8 @@ fn the_answer_to_the_request_that_opens_is_a_latency() {
     let reader = opened(open(&server), Options::default().event_log(log.path()));
     let again = reader.try_clone().expect("opened again");
     read_and_check(&reader, &mut vec![0; 65_536], 0, 0);
-    assert!(
-        reader.stats().ra_planned_bytes >= MIB,
-        "{:?}",
-        reader.stats()
-    );
+    let stats = reader.stats();
+    assert!(stats.ra_planned_bytes >= MIB, "{stats:?}");
     drop(again);
     // Once for a file.
     is_logged_once(&reader, &log, " answered ");
@@ -307,10 +281,8 @@ fn each_deadline_ends_its_operation() {
         let line = read(&object, 0, 50_000).expect_err(words).to_string();
         says(&line, &[words]);
         // A busy machine may be late once more, but not always.
-        let bytes = (0..50)
-            .find_map(|_| read(&object, 0, 50_000).ok())
-            .expect("it is not late any more");
-        testing::check(&bytes, 0, 0).expect("right bytes");
+        let bytes = (0..50).find_map(|_| read(&object, 0, 50_000).ok());
+        right(&bytes.expect("it is not late any more"), 0, 0);
     }
 }
 
@@ -463,12 +435,8 @@ fn open_errors_are_one_line_without_secrets() {
     fails(&own("object"), "answered 403; check the user and password");
     server.lie(Lie::IgnoreRange, 1);
     fails(&own("object"), "use a server that supports ranges");
-    server.lie(Lie::Status(503, None), 3);
-    fails(&own("object"), "answered 503; try again later");
-    fails(
-        "http://nosuch.invalid/x",
-        "its host name cannot be resolved",
-    );
+    let host = "http://nosuch.invalid/x";
+    fails(host, "its host name cannot be resolved");
     fails(&tls, "https://127.0.0.1");
     fails(&free, "cannot be made");
 
@@ -476,14 +444,10 @@ fn open_errors_are_one_line_without_secrets() {
     let object = Object::open_with(&own("object"), settings()).expect("opened");
     let basic = Some("Basic dXNlcjpzZWNyZXQ=");
     let last = server.seen().pop().expect("asked");
-    assert_eq!(
-        (last.header("authorization"), last.target.as_str()),
-        (basic, "/object?token=secret")
-    );
-    assert_eq!(
-        object.describe(),
-        format!("http://127.0.0.1:{port}/object?..., by ETag")
-    );
+    let sent = (last.header("authorization"), last.target.as_str());
+    assert_eq!(sent, (basic, "/object?token=secret"));
+    let shown = format!("http://127.0.0.1:{port}/object?..., by ETag");
+    assert_eq!(object.describe(), shown);
     server.lie(Lie::Status(404, None), 1);
     let line = read(&object, 0, 10).expect_err("gone").to_string();
     assert!(!line.contains("secret"), "{line}");
@@ -493,14 +457,9 @@ fn open_errors_are_one_line_without_secrets() {
 fn sources_are_opened_by_name_and_inside_another_runtime() {
     let server = serve(MIB);
     let object = source::open(&server.url()).expect("opened");
-    assert_eq!(
-        object.defaults().requests,
-        ObjectSettings::default().requests
-    );
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async { read_right(&*object, 0, 10_000, 0) });
+    let usual = ObjectSettings::default().requests;
+    assert_eq!(object.defaults().requests, usual);
+    runtime(0).block_on(async { read_right(&*object, 0, 10_000, 0) });
 }
 
 /// With `hedge=`, what a read waits for is asked for again where the first answer does not come: here it never does.
@@ -512,10 +471,8 @@ fn a_silent_answer_is_hedged() {
         total: Duration::from_secs(60),
         ..settings()
     };
-    let object = Arc::new(
-        Object::open_with(&server.url(), patient.with("hedge=50").expect("settings"))
-            .expect("opened"),
-    );
+    let patient = patient.with("hedge=50").expect("settings");
+    let object = Arc::new(open_by(&server, patient));
     let reader = plain(Arc::clone(&object));
     let mut buf = vec![0; 4096];
     // The first answers show how long one takes.
@@ -525,10 +482,8 @@ fn a_silent_answer_is_hedged() {
     server.lie(Lie::Silence, 1);
     let start = Instant::now();
     read_and_check(&reader, &mut buf, 900_000, 0);
-    assert!(
-        start.elapsed() < Duration::from_secs(30),
-        "the silent answer was waited for"
-    );
+    let is_hedged = start.elapsed() < Duration::from_secs(30);
+    assert!(is_hedged, "the silent answer was waited for");
     assert!(object.asked().hedges >= 1);
     // By buffers, without a reader, as well.
     for n in 0..40 {

@@ -8,7 +8,7 @@ use crate::common::{
 };
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
-use foreread_testing::{self as testing, CephCluster, CephError, needs, says};
+use foreread_testing::{self as testing, CephCluster, CephError, needs, rows, says};
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::process::Command;
@@ -31,14 +31,10 @@ fn cluster() -> Option<MutexGuard<'static, CephCluster>> {
         Err(error) => panic!("{error}"),
     });
     if made.is_none() {
-        println!(
-            "skipped: needs a Ceph cluster (apt-get install ceph-mon ceph-mgr ceph-osd ceph-common)"
-        );
+        println!("skipped: needs a Ceph cluster (packages ceph-mon ceph-mgr ceph-osd ceph-common)");
     }
-    let cluster = made
-        .as_ref()?
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let cluster = made.as_ref()?.lock();
+    let cluster = cluster.unwrap_or_else(PoisonError::into_inner);
     if !cluster.is_up() {
         // A test that failed had ended a daemon.
         cluster.again().expect("up again");
@@ -50,11 +46,25 @@ fn cluster() -> Option<MutexGuard<'static, CephCluster>> {
 fn import(cluster: &CephCluster, name: &str, size: u64) {
     let file = cluster.dir().join(format!("{name}.bytes"));
     std::fs::write(&file, testing::pattern(0, size as usize, 0)).expect("room");
-    rbd(
-        cluster,
-        &format!("--no-progress import {} rbd/{name}", file.display()),
-    );
+    let words = format!("--no-progress import {} rbd/{name}", file.display());
+    rbd(cluster, &words);
     std::fs::remove_file(&file).expect("removed");
+}
+
+/// Opens an image, and a reader of it by this policy.
+fn read_by(cluster: &CephCluster, name: &str, options: Options) -> (Arc<Rbd>, Reader) {
+    read_with(cluster, name, &RbdSettings::default(), options)
+}
+
+fn read_with(
+    cluster: &CephCluster,
+    name: &str,
+    settings: &RbdSettings,
+    options: Options,
+) -> (Arc<Rbd>, Reader) {
+    let source = Arc::new(Rbd::open_with(&uri(cluster, name), settings).expect("open"));
+    let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options);
+    (source, reader.expect("open"))
 }
 
 /// Runs the command `rbd`.
@@ -79,7 +89,8 @@ fn the_bytes_are_right_at_every_offset() {
     needs!(let cluster = cluster());
     let size = 9 * MIB + 777;
     import(&cluster, "bytes", size);
-    let source = Arc::new(Rbd::open(&uri(&cluster, "bytes")).expect("open"));
+    let options = by("rbd-aligned", 32 * MIB).page_bytes(512);
+    let (source, reader) = read_by(&cluster, "bytes", options);
     assert_eq!((source.size(), source.check()), (size, Ok(size)));
     says(&source.describe(), &[", librbd 1."]);
     assert_eq!(source.defaults(), Defaults::RBD);
@@ -91,22 +102,13 @@ fn the_bytes_are_right_at_every_offset() {
     // Over the border of two objects, into buffers of odd lengths.
     let (mut a, mut b, mut c) = (vec![0; 1], vec![0; 4097], vec![0; 300]);
     let offset = 4 * MIB - 4000;
-    let mut bufs = [
-        IoSliceMut::new(&mut a),
-        IoSliceMut::new(&mut b),
-        IoSliceMut::new(&mut c),
-    ];
+    let mut bufs = [&mut a, &mut b, &mut c].map(|buf| IoSliceMut::new(buf));
     assert_eq!(source.read_at(&mut bufs, offset), Ok(4398));
     right(&[a, b, c].concat(), offset, 0);
     for offset in [size, size + 1, u64::MAX] {
         assert_eq!(read(&source, offset, 10), Ok(Vec::new()), "past the end");
     }
     // Through the engine, with readahead, from several threads.
-    let options = Options::default()
-        .policy("rbd-aligned")
-        .page_bytes(512)
-        .cache_bytes(32 * MIB);
-    let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
     in_threads(8, |seed| {
         let reader = reader.try_clone().expect("open");
         let (mut rng, mut buf) = (Rng(seed), vec![0; 70_000]);
@@ -143,10 +145,8 @@ fn an_image_reports_its_object_layout() {
     needs!(let cluster = cluster());
     rbd(&cluster, "create --size 16M rbd/plain");
     let stripes = "--stripe-unit 64K --stripe-count 4 --object-size 1M";
-    rbd(
-        &cluster,
-        &format!("create --size 16M {stripes} rbd/striped"),
-    );
+    let create = format!("create --size 16M {stripes} rbd/striped");
+    rbd(&cluster, &create);
     let layout = |name: &str| {
         let image = Rbd::open(&uri(&cluster, name)).expect("open");
         let layout = image.layout().expect("a layout");
@@ -176,10 +176,8 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     import(&cluster, "sizes", 6 * MIB);
     rbd(&cluster, "snap create --no-progress rbd/sizes@first");
     let resize = |size: &str| {
-        rbd(
-            &cluster,
-            &format!("resize --no-progress --allow-shrink --size {size} rbd/sizes"),
-        );
+        let fixed = "resize --no-progress --allow-shrink --size";
+        rbd(&cluster, &format!("{fixed} {size} rbd/sizes"));
     };
     let quiet = RbdSettings {
         look_every: None,
@@ -195,10 +193,8 @@ fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     resize("5M");
     let error = head.check().expect_err("it is smaller");
     assert!(matches!(error, SourceError::Changed { .. }), "{error}");
-    says(
-        &error.to_string(),
-        &[": it has 5242880 bytes, but had 7340032"],
-    );
+    let words = [": it has 5242880 bytes, but had 7340032"];
+    says(&error.to_string(), &words);
     assert_eq!(read(&head, 0, 10), Err(error), "until it is accepted");
     assert_eq!((head.accept(), head.check()), (5 * MIB, Ok(5 * MIB)));
     read_right(&head, 0, 5 * MIB as usize, 0);
@@ -218,16 +214,14 @@ fn another_image_of_the_name_is_noticed_and_reported_once() {
         look_every: Some(Duration::from_millis(20)),
         ..RbdSettings::default()
     };
-    let source = Arc::new(Rbd::open_with(&uri(&cluster, "twice"), &settings).expect("open"));
     let options = by("rbd-aligned", MIB);
-    let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
+    let (source, reader) = read_with(&cluster, "twice", &settings, options);
     let mut buf = vec![0; 4096];
     read_and_check(&reader, &mut buf, 0, 0);
     rbd(&cluster, "mv rbd/twice rbd/away");
     import(&cluster, "twice", 4 * MIB);
-    wait_until("the other image is not noticed", || {
-        matches!(read(&source, 0, 1), Err(SourceError::Changed { .. }))
-    });
+    let is_noticed = || matches!(read(&source, 0, 1), Err(SourceError::Changed { .. }));
+    wait_until("the other image is not noticed", is_noticed);
     let told = reader.read_at(&mut buf, MIB).expect_err("told");
     assert!(matches!(told, ReadError::Changed { .. }), "{told}");
     read_and_check(&reader, &mut buf, MIB, 0);
@@ -237,21 +231,13 @@ fn another_image_of_the_name_is_noticed_and_reported_once() {
 fn missing_inputs_are_one_line_errors() {
     needs!(let cluster = cluster());
     let conf = cluster.conf().display().to_string();
-    for (name, why) in [
-        (
-            format!("rbd:rbd/nothing?conf={conf}"),
-            "there is no image or snapshot with this name",
-        ),
-        (
-            format!("rbd:nothing/x?conf={conf}"),
-            "there is no pool with this name",
-        ),
-        (
-            "rbd:rbd/x?conf=no/such.conf".to_string(),
-            "the configuration no/such.conf cannot be read",
-        ),
-    ] {
-        let error = refused(Rbd::open(&name), &name).to_string();
+    let table = format!(
+        "rbd:rbd/nothing?conf={conf} | there is no image or snapshot with this name
+         rbd:nothing/x?conf={conf} | there is no pool with this name
+         rbd:rbd/x?conf=no/such.conf | the configuration no/such.conf cannot be read"
+    );
+    for [name, why] in rows(&table) {
+        let error = refused(Rbd::open(name), name).to_string();
         assert!(error.starts_with(&format!("{name}: {why}")), "{error}");
         assert_eq!(error.lines().count(), 1);
     }
@@ -264,23 +250,17 @@ fn opening_an_absent_cluster_times_out() {
     let text = std::fs::read_to_string(cluster.conf()).expect("a file");
     let at = text.find("mon host = ").expect("a monitor");
     let line = text[at..].lines().next().expect("a line");
-    std::fs::write(
-        &path,
-        text.replace(line, "mon host = [v2:127.0.0.1:1,v1:127.0.0.1:2]"),
-    )
-    .expect("room");
+    let nowhere = "mon host = [v2:127.0.0.1:1,v1:127.0.0.1:2]";
+    std::fs::write(&path, text.replace(line, nowhere)).expect("room");
     let settings = RbdSettings::default()
         .with("client_mount_timeout", 1)
         .with("rados_mon_op_timeout", 1);
     let name = format!("rbd:rbd/x?conf={}", path.display());
     let error = refused(Rbd::open_with(&name, &settings), "no cluster").to_string();
     let conf = path.display();
-    assert_eq!(
-        error,
-        format!(
-            "{name}: no answer from the cluster of {conf} within 1 s; check that its monitors run and can be reached (ceph -s)"
-        )
-    );
+    let remedy = "check that its monitors run and can be reached (ceph -s)";
+    let why = format!("{name}: no answer from the cluster of {conf} within 1 s; {remedy}");
+    assert_eq!(error, why);
     std::fs::remove_file(&path).expect("removed");
 }
 
@@ -293,12 +273,8 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
         .with("objecter_tick_interval", "0.2")
         .with("objecter_timeout", "0.5");
     let settings = settings.with("rados_osd_op_timeout", 2);
-    let source = Arc::new(Rbd::open_with(&uri(&cluster, "dies"), &settings).expect("open"));
-    let options = Options::default()
-        .policy("rbd-aligned")
-        .page_bytes(512)
-        .cache_bytes(16 * MIB);
-    let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
+    let options = by("rbd-aligned", 16 * MIB).page_bytes(512);
+    let (source, reader) = read_with(&cluster, "dies", &settings, options);
     let mut buf = vec![0; 4096];
     (0..100).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i * 4096, 0), 4096));
     signal(&cluster, "-KILL");
@@ -308,10 +284,8 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
         let error = read.expect_err("no answer").to_string();
         says(&error, &["Connection timed out"]);
     });
-    assert_eq!(
-        read(&source, 0, 10).map_err(|error| error.errno()),
-        Err(ETIMEDOUT)
-    );
+    let late = read(&source, 0, 10).map_err(|error| error.errno());
+    assert_eq!(late, Err(ETIMEDOUT));
     cluster.again().expect("up again");
     wait_until("reads go on", || read(&source, 7 * MIB, 10).is_ok());
     read_and_check(&reader, &mut buf, 6 * MIB, 0);
@@ -330,10 +304,8 @@ fn closing_waits_for_reads_whose_caller_went_away() {
     let source = Rbd::open_with(&uri(&cluster, "closing"), &settings).expect("open");
     signal(&cluster, "-STOP");
     for i in 0..20 {
-        assert_eq!(
-            read(&source, i * 300_000, 300_000).map_err(|error| error.errno()),
-            Err(ETIMEDOUT)
-        );
+        let late = read(&source, i * 300_000, 300_000);
+        assert_eq!(late.map_err(|error| error.errno()), Err(ETIMEDOUT));
     }
     let closing = std::thread::spawn(move || drop(source));
     std::thread::sleep(Duration::from_millis(100));
@@ -348,29 +320,22 @@ fn closing_waits_for_reads_whose_caller_went_away() {
 fn an_engine_that_goes_away_closes_the_image_when_its_readahead_has_ended() {
     needs!(let cluster = cluster());
     import(&cluster, "dropped", 16 * MIB);
-    let source = Arc::new(Rbd::open(&uri(&cluster, "dropped")).expect("open"));
-    let options = Options::default()
-        .policy("rbd-eager")
-        .page_bytes(512)
-        .cache_bytes(32 * MIB);
-    let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
+    let options = by("rbd-eager", 32 * MIB).page_bytes(512);
+    let (source, reader) = read_by(&cluster, "dropped", options);
     let mut buf = vec![0; 4096];
     (0..9).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i * 4096, 0), 4096));
     signal(&cluster, "-STOP");
     let last = std::thread::spawn(move || {
         let mut buf = vec![0; 4096];
         read_and_check(&reader, &mut buf, 9 * 4096, 0);
-        assert!(
-            reader.gauges().open_fetches > 0 || reader.stats().ra_bytes > 0,
-            "{:?}",
-            reader.stats()
-        );
+        let stats = reader.stats();
+        let is_ahead = reader.gauges().open_fetches > 0 || stats.ra_bytes > 0;
+        assert!(is_ahead, "{stats:?}");
         drop(reader);
     });
     std::thread::sleep(Duration::from_millis(50));
     signal(&cluster, "-CONT");
     last.join().expect("read and dropped");
-    wait_until("the engine still holds the image", || {
-        Arc::strong_count(&source) == 1
-    });
+    let is_closed = || Arc::strong_count(&source) == 1;
+    wait_until("the engine still holds the image", is_closed);
 }

@@ -82,13 +82,9 @@ fn no_other_server_gets_a_credential() {
                     let folder = name.replace("/key", "/").replace("/file", "/");
                     Prefix::open_with(folder.as_str(), settings).map(drop)
                 });
-                for error in [
-                    opened.as_ref().err(),
-                    folder.as_ref().and_then(|f| f.as_ref().err()),
-                ]
-                .into_iter()
-                .flatten()
-                {
+                let errors = opened.as_ref().err().into_iter();
+                let of_folder = folder.as_ref().and_then(|folder| folder.as_ref().err());
+                for error in errors.chain(of_folder) {
                     is_clean(&what, &error.to_string());
                 }
                 let seen = other.seen();

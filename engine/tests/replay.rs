@@ -2,7 +2,7 @@
 //!
 //! No log causes a panic.
 
-use crate::common::{Rng, named, opened};
+use crate::common::{Rng, by, named, opened};
 use foreread::eventlog::{self, LogCheck, ReplayError};
 use foreread::{Advice, Options, Origin, Reader};
 use foreread_core::event::Event;
@@ -25,15 +25,10 @@ const POLICIES: [&str; 5] = [
 fn live(seed: u64, log: &Path) -> (u64, u64) {
     const SIZE: u64 = 4 << 20;
     let policy = POLICIES[seed as usize % POLICIES.len()];
-    let source = Arc::new(Faulty::share(
-        named(SIZE),
-        seed,
-        if seed.is_multiple_of(3) { 30 } else { 0 },
-    ));
-    let mut options = Options::default()
-        .policy(policy)
-        .event_log(log)
-        .threads(1 + seed as u32 % 4);
+    let per_mille = if seed.is_multiple_of(3) { 30 } else { 0 };
+    let source = Arc::new(Faulty::share(named(SIZE), seed, per_mille));
+    let options = Options::default().policy(policy).event_log(log);
+    let mut options = options.threads(1 + seed as u32 % 4);
     options.cache_bytes = (64 << 10) << (seed % 5);
     options.limits.max_in_flight = 2 + seed as u32 % 7;
     // Every other run hands its transfers to a queue.
@@ -54,15 +49,13 @@ fn live(seed: u64, log: &Path) -> (u64, u64) {
                     let len = 1 + rng.below(30_000) as usize;
                     // Errors are part of the run; that they are the right ones is another test's matter.
                     let _ = own.read_at(&mut buf[..len], at);
-                    at = if rng.below(8) == 0 {
-                        rng.below(SIZE)
-                    } else {
-                        at + len as u64
-                    };
+                    at += len as u64;
+                    if rng.below(8) == 0 {
+                        at = rng.below(SIZE);
+                    }
+                    let ahead = at..at + 200_000;
                     match rng.below(40) {
-                        0 => own
-                            .advise(Advice::WillNeed, at..at + 200_000)
-                            .expect("taken"),
+                        0 => own.advise(Advice::WillNeed, ahead).expect("taken"),
                         1 => own.advise(Advice::DontNeed, 0..at).expect("taken"),
                         2 if thread == 0 && step > 50 => source.inner().append(&[0; 1000]),
                         _ => {}
@@ -82,7 +75,6 @@ fn check(text: &[u8]) -> Result<LogCheck, ReplayError> {
 
 #[test]
 fn twenty_live_runs() {
-    crate::common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let (mut reads, mut ahead, mut events, mut actions) = (0, 0, 0, 0);
     for seed in 0..20 {
@@ -90,16 +82,10 @@ fn twenty_live_runs() {
         let (r, a) = live(seed, &log);
         let text = std::fs::read(&log).expect("a log");
         let done = check(&text).unwrap_or_else(|error| panic!("run {seed}: {error}"));
-        (reads, ahead, events, actions) = (
-            reads + r,
-            ahead + a,
-            events + done.events,
-            actions + done.actions,
-        );
+        (reads, ahead) = (reads + r, ahead + a);
+        (events, actions) = (events + done.events, actions + done.actions);
     }
-    println!(
-        "20 runs: {reads} reads, {ahead} readaheads, {events} events, {actions} identical actions"
-    );
+    println!("{reads} reads, {ahead} readaheads, {events} events, {actions} identical actions");
     assert!(reads > 10_000 && ahead > 1000);
 }
 
@@ -109,24 +95,17 @@ fn twenty_live_runs() {
 fn an_ended_log_is_the_counters_of_its_moment() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
-    let options = Options::default()
-        .policy("linux-6.18:max=128K")
-        .event_log(&log)
-        .threads(2);
-    let reader = opened(named(4 << 20), options);
+    let options = by("linux-6.18:max=128K", 64 << 20).event_log(&log);
+    let reader = opened(named(4 << 20), options.threads(2));
     let read = |n: u64| {
-        assert_eq!(
-            reader.read_at(&mut [0; 8192], n * 8192).expect("read"),
-            8192
-        )
+        let read = reader.read_at(&mut [0; 8192], n * 8192);
+        assert_eq!(read.expect("read"), 8192);
     };
     (0..100).for_each(read);
     let stats = reader.end_event_log().expect("written");
     (100..200).for_each(read);
-    assert_eq!(
-        (stats.demand_reads, reader.stats().demand_reads),
-        (100, 200)
-    );
+    let reads = (stats.demand_reads, reader.stats().demand_reads);
+    assert_eq!(reads, (100, 200));
     drop(reader);
     let text = std::fs::read(&log).expect("a log");
     let (mut reads, mut served, mut ahead) = (0, 0, 0);
@@ -145,14 +124,8 @@ fn an_ended_log_is_the_counters_of_its_moment() {
         }),
     );
     assert_eq!(done.expect("identical"), check(&text).expect("identical"));
-    assert_eq!(
-        (reads, served, ahead),
-        (
-            100,
-            stats.demand_bytes,
-            stats.ra_planned_bytes - stats.ra_refused_bytes
-        )
-    );
+    let planned = stats.ra_planned_bytes - stats.ra_refused_bytes;
+    assert_eq!((reads, served, ahead), (100, stats.demand_bytes, planned));
 }
 
 /// What a log has of each kind; which of them come depends on when the threads run.
@@ -175,15 +148,12 @@ fn sample() -> String {
 
 #[test]
 fn a_touched_log_is_noticed() {
-    crate::common::watch();
     let text = sample();
     assert!(check(text.as_bytes()).is_ok());
     let lines: Vec<&str> = text.lines().collect();
     let at = |start: &str| {
-        lines
-            .iter()
-            .position(|l| l.starts_with(start))
-            .expect("there is one")
+        let found = lines.iter().position(|line| line.starts_with(start));
+        found.expect("there is one")
     };
     let with = |n: usize, new: &str| {
         let mut lines = lines.clone();
@@ -213,9 +183,9 @@ fn a_touched_log_is_noticed() {
     differs(without(n), n);
     differs(with(n, &format!("{}\n{}", lines[n], lines[n])), n + 1);
     assert!(check(without(at("A ") - 1).as_bytes()).is_err());
-    let ends = text
-        .rfind("\nE ")
-        .and_then(|e| text[..e].rfind("\nA submit"))
+    let last = text.rfind("\nE ").expect("an event");
+    let ends = text[..last]
+        .rfind("\nA submit")
         .expect("a submit near the end")
         + 1;
     let event = text[..ends].lines().count();
@@ -225,55 +195,41 @@ fn a_touched_log_is_noticed() {
     let half = text[..text.len() / 2].trim_end();
     assert!(check(half.as_bytes()).is_err());
     // Other limits, another policy: other decisions.
-    assert!(
-        check(
-            text.replacen("capacity_pages=", "capacity_pages=1", 1)
-                .as_bytes()
-        )
-        .is_err()
-    );
-    assert!(
-        check(
-            text.replacen("policy linux-6.18:max=1048576", "policy none", 1)
-                .as_bytes()
-        )
-        .is_err()
-    );
+    for (part, other) in [
+        ("capacity_pages=", "capacity_pages=1"),
+        ("policy linux-6.18:max=1048576", "policy none"),
+    ] {
+        assert!(check(text.replacen(part, other, 1).as_bytes()).is_err());
+    }
 }
 
 #[test]
 fn an_invalid_log_is_an_error_with_its_line() {
-    crate::common::watch();
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
                 max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy none\n";
-    assert_eq!(
-        check(head.as_bytes()).expect("a log without events"),
-        LogCheck::default()
-    );
-    let long = format!("{head}E 1 {}\n", "x".repeat(1 << 20));
+    let empty = check(head.as_bytes()).expect("a log without events");
+    assert_eq!(empty, LogCheck::default());
+    let after = |line: &str| format!("{head}{line}");
+    let large = head.replace("capacity_pages=100", "capacity_pages=18446744073709551615");
     for (text, line) in [
         (String::new(), 1),
         ("foreread-events 2\n".to_string(), 1),
         ("\0\u{7f}ELF\n".to_string(), 1),
         ("foreread-events 1\nconfig\n".to_string(), 2),
-        (
-            head.replace("capacity_pages=100", "capacity_pages=18446744073709551615"),
-            2,
-        ),
+        (large, 2),
         (head.replace("policy none", "policy nothing"), 3),
-        (format!("{head}nonsense\n"), 4),
-        (format!("{head}E 1 timer"), 4),
-        (format!("{head}A wake 1\n"), 4),
-        (format!("{head}E 1 open 4000000000 0 10\n"), 4),
-        (format!("{head}E 1 open 0 4000000000 10\n"), 4),
-        (long, 4),
+        (after("nonsense\n"), 4),
+        (after("E 1 timer"), 4),
+        (after("A wake 1\n"), 4),
+        (after("E 1 open 4000000000 0 10\n"), 4),
+        (after("E 1 open 0 4000000000 10\n"), 4),
+        (after(&format!("E 1 {}\n", "x".repeat(1 << 20))), 4),
     ] {
         let error = check(text.as_bytes()).expect_err("no log");
         let said = error.to_string();
-        assert!(
-            said.starts_with(&format!("line {line}: ")) && !said.contains('\n') && said.len() < 400,
-            "{said}"
-        );
+        let is_line = !said.contains('\n') && said.len() < 400;
+        let begin = format!("line {line}: ");
+        assert!(is_line && said.starts_with(&begin), "{said}");
     }
     let error = check(&[head.as_bytes(), b"E 1 \xff\n"].concat()).expect_err("not text");
     assert!(error.to_string().starts_with("line 4: "));
@@ -282,13 +238,9 @@ fn an_invalid_log_is_an_error_with_its_line() {
 /// Whatever a log holds, replay ends, with an error or without.
 #[test]
 fn no_log_panics() {
-    crate::common::watch();
     let text = sample();
-    let short: Vec<u8> = text
-        .lines()
-        .take(400)
-        .flat_map(|l| [l.as_bytes(), b"\n"].concat())
-        .collect();
+    let begin = text.split_inclusive('\n').take(400);
+    let short = begin.collect::<String>().into_bytes();
     let mut rng = Rng(11);
     for _ in 0..3000 {
         let mut bytes = short.clone();
@@ -303,11 +255,8 @@ fn no_log_panics() {
         let _ = check(&bytes);
     }
     // Events alone, so that no difference stops the machine early: any sequence of them is only handled.
-    let events: Vec<&str> = text
-        .lines()
-        .filter(|l| l.starts_with('E'))
-        .take(600)
-        .collect();
+    let events = text.lines().filter(|line| line.starts_with('E'));
+    let events = Vec::from_iter(events.take(600));
     let head: Vec<&str> = text.lines().take(3).collect();
     for _ in 0..300 {
         let mut mixed = events.clone();
@@ -338,12 +287,9 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
     let log = dir.path().join("log");
     let policy = "linux-3.12:max=512K+capacity-2010b";
     let open = |size| {
-        Reader::open(
-            Arc::new(named(size)),
-            Options::default()
-                .policy(parse(policy).expect("a policy"))
-                .event_log(&log),
-        )
+        let policy = parse(policy).expect("a policy");
+        let options = Options::default().policy(policy);
+        Reader::open(Arc::new(named(size)), options.event_log(&log))
     };
     let check = |log: &[u8]| eventlog::check_log_among(log, &[&policies()], None);
     for (size, max) in [
@@ -352,34 +298,21 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
         (505_000, 4 << 10),
     ] {
         let reader = open(size).expect("opens");
-        assert_eq!(
-            (
-                reader.policy().values[0],
-                reader.policy().to_string().as_str()
-            ),
-            (max, policy)
-        );
+        assert_eq!(reader.policy().values[0], max);
+        assert_eq!(reader.policy().to_string(), policy);
         let mut buf = vec![0; 100_000];
         for i in 0..5 {
             reader.read_at(&mut buf, i * 100_000).expect("reads");
         }
         drop(reader);
         let text = std::fs::read_to_string(&log).expect("a log");
-        assert!(
-            text.contains(&format!(
-                "\npolicy linux-3.12:max={max},context=conservative\n"
-            )),
-            "{size}"
-        );
+        let line = format!("\npolicy linux-3.12:max={max},context=conservative\n");
+        assert!(text.contains(&line), "{size}");
         assert!(check(text.as_bytes()).is_ok(), "{size}");
         // Such a log would be ambiguous.
         let open_again = text.replace(&format!("max={max}"), "max=capacity");
-        let error = check(open_again.as_bytes())
-            .expect_err("no capacity here")
-            .to_string();
-        says(
-            &error,
-            &["max depends on the storage capacity, which is not known here"],
-        );
+        let error = check(open_again.as_bytes()).expect_err("no capacity here");
+        let words = ["max depends on the storage capacity, which is not known here"];
+        says(&error.to_string(), &words);
     }
 }

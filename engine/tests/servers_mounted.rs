@@ -2,21 +2,21 @@
 //! listing fails; a file that was refused once can be read by the next program; slow operations end with their caller,
 //! and with the mount.
 
-use crate::common::wait_until;
+use crate::common::{is_alone, right, this_test, wait_until};
 use crate::fuse::{Here, believed, can_mount, mount_with, small};
 use crate::stores::{
-    FILES, NAMES, NO_LISTINGS, bucket, endless as lists_without_end, lists,
-    memory_settings as settings, unmet,
+    FILES, NAMES, NO_LISTINGS, bucket, endless as lists_without_end, memory_settings as settings,
+    not_a_listing, unmet,
 };
 use foreread::front::fuse::FuseSettings;
 use foreread::source::Source;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
-use foreread_testing::{self as testing, BucketServer, Link, needs, says};
+use foreread_testing::{self as testing, BucketServer, Link, needs, rows, says};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, FileExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -27,10 +27,13 @@ fn mount(tree: Arc<dyn Tree>) -> Here {
     mount_with(tree, &believed(Duration::ZERO), small().policy("none"))
 }
 
+fn prefix(settings: ObjectSettings) -> Arc<dyn Tree> {
+    let prefix = Prefix::open_with("s3://bucket/dir/", settings);
+    Arc::new(prefix.expect("opened"))
+}
+
 fn mount_prefix(settings: ObjectSettings) -> Here {
-    mount(Arc::new(
-        Prefix::open_with("s3://bucket/dir/", settings).expect("opened"),
-    ))
+    mount(prefix(settings))
 }
 
 fn mount_object(server: &BucketServer, name: &'static str) -> Here {
@@ -54,20 +57,17 @@ fn listed(here: &Here) -> std::io::Result<Vec<String>> {
 fn a_single_object_has_its_date() {
     needs!(can_mount());
     let (server, (name, _)) = (bucket(), FILES[0]);
-    let date = |path: &std::path::Path| {
-        fs::metadata(path)
-            .and_then(|meta| meta.modified())
-            .expect("a date")
+    let date = |path: &Path| {
+        let date = fs::metadata(path).and_then(|meta| meta.modified());
+        date.expect("a date")
     };
     let whole = mount_prefix(settings(&server));
     let listed = date(&whole.path(name));
     whole.end();
     let here = mount_object(&server, name);
     assert!(listed > std::time::SystemTime::UNIX_EPOCH);
-    assert_eq!(
-        (date(&here.path(name)), date(here.dir.path())),
-        (listed, listed)
-    );
+    let dates = (date(&here.path(name)), date(here.dir.path()));
+    assert_eq!(dates, (listed, listed));
     here.end();
 }
 
@@ -81,38 +81,21 @@ fn a_replacement_that_only_the_etag_tells_is_never_mixed() {
         let server = bucket();
         server.put("dir/a", testing::pattern(0, size, 1));
         (0..others).for_each(|n| server.put(&format!("dir/other{n}"), vec![7; 10]));
-        let tree =
-            Arc::new(Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened"));
         let believed = believed(Duration::from_secs(600));
-        let here = mount_with(tree, &believed, small().policy("none"));
-        listed(&here).expect("listed");
+        let here = mount_with(prefix(settings(&server)), &believed, small().policy("none"));
+        here.names("");
         let mut part = vec![0; 300_000];
-        File::open(here.path("a"))
-            .and_then(|file| file.read_exact_at(&mut part, 0))
-            .expect("read");
-        assert_eq!(testing::check(&part, 0, 1), Ok(()));
+        here.open("a").read_exact_at(&mut part, 0).expect("read");
+        right(&part, 0, 1);
         server.put_within_the_second("dir/a", testing::pattern(0, size, 2));
-        if given_up {
-            (0..others)
-                .for_each(|n| drop(fs::read(here.path(&format!("other{n}"))).expect("read")));
+        for other in (0..others).filter(|_| given_up) {
+            here.read(&format!("other{other}")).expect("read");
         }
-        let mut tries = (0..5).map(|_| fs::read(here.path("a")));
-        let whole = tries.find_map(|read| match read {
-            Ok(bytes) => Some(bytes),
-            Err(error) => {
-                assert_eq!(
-                    error.raw_os_error(),
-                    Some(Errno::STALE.raw_os_error()),
-                    "{error}"
-                );
-                None
-            }
-        });
-        assert_eq!(
-            testing::check(&whole.expect("five tries are enough"), 0, 2),
-            Ok(()),
-            "given up: {given_up}"
-        );
+        let stale = |error: std::io::Error| {
+            assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()));
+        };
+        let mut tries = (0..5).filter_map(|_| here.read("a").map_err(stale).ok());
+        right(&tries.next().expect("five tries are enough"), 0, 2);
         here.end();
     }
 }
@@ -123,16 +106,12 @@ fn an_invalid_listing_is_not_an_empty_folder() {
     let server = bucket();
     server.set_page(2);
     let here = mount_prefix(settings(&server));
-    for (status, body, _) in NO_LISTINGS {
+    for [status, _, body] in rows(NO_LISTINGS) {
         let what = format!("{status} {body}");
         for is_second in [false, true] {
             assert_eq!(listed(&here).expect("a listing"), NAMES, "before {what}");
-            server.edit(move |seen, answer| {
-                if lists(seen) && (!is_second || seen.target.contains("continuation-token")) {
-                    answer.status = status;
-                    answer.body = body.as_bytes().to_vec();
-                }
-            });
+            let part = if is_second { "continuation-token" } else { "" };
+            server.edit(not_a_listing(part, status, body));
             assert!(listed(&here).is_err(), "{what}: {:?}", listed(&here));
             if !is_second {
                 let error = fs::metadata(here.path("large")).expect_err("asked");
@@ -155,15 +134,13 @@ fn a_file_that_was_refused_is_read_by_the_next_program() {
     needs!(can_mount());
     let server = bucket();
     let believed = believed(Duration::from_secs(3600));
-    let prefix = Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened");
-    for here in [
-        mount_with(Arc::new(prefix), &believed, small().policy("none")),
-        mount_object(&server, "large"),
-    ] {
+    let prefix = prefix(settings(&server));
+    let of_prefix = mount_with(prefix, &believed, small().policy("none"));
+    for here in [of_prefix, mount_object(&server, "large")] {
         let at = |offset: u64| {
             let mut buf = [0; 4096];
-            let read = File::open(here.path("large"))?.read_exact_at(&mut buf, offset);
-            read.map(|()| testing::check(&buf, offset, 0).expect("right bytes"))
+            let read = here.open("large").read_exact_at(&mut buf, offset);
+            read.map(|()| right(&buf, offset, 0))
         };
         at(0).expect("read");
         unmet(&server, 2);
@@ -195,12 +172,8 @@ fn endless() -> (BucketServer, Here) {
 fn list(server: &BucketServer, here: &Here) -> std::process::Child {
     let before = server.requests().lists;
     let mut ls = Command::new("ls");
-    let ls = ls
-        .arg(here.dir.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("started");
+    let ls = ls.arg(here.dir.path()).stdout(Stdio::null());
+    let ls = ls.stderr(Stdio::null()).spawn().expect("started");
     wait_until("it lists", || server.requests().lists >= before + 2);
     ls
 }
@@ -212,11 +185,9 @@ fn a_program_that_is_killed_while_it_lists_ends() {
     let (server, here) = endless();
     for signal in ["-KILL", "-TERM", "-INT"] {
         let mut ls = list(&server, &here);
-        let kill = Command::new("kill")
-            .args([signal, &ls.id().to_string()])
-            .status()
-            .expect("kill");
-        assert!(kill.success());
+        let mut kill = Command::new("kill");
+        let kill = kill.args([signal, &ls.id().to_string()]).status();
+        assert!(kill.expect("kill").success());
         assert!(!ls.wait().expect("it ends").success());
     }
     server.honest();
@@ -241,10 +212,7 @@ fn a_mount_that_is_stopped_ends_its_listings() {
 #[test]
 fn the_names_of_a_long_listing_take_little_memory() {
     // The account is that of the process.
-    needs!(crate::common::is_alone(
-        module_path!(),
-        "the_names_of_a_long_listing_take_little_memory"
-    ));
+    needs!(is_alone(this_test!()));
     needs!(can_mount());
     let server = bucket();
     let name = |n: u64| format!("image-{n:05}");
@@ -253,23 +221,20 @@ fn the_names_of_a_long_listing_take_little_memory() {
     let here = mount_prefix(settings(&server));
     let numbers = || -> BTreeMap<String, u64> {
         let entries = fs::read_dir(here.dir.path()).expect("listed");
-        let number = |entry: std::io::Result<fs::DirEntry>| {
-            let entry = entry.expect("listed");
-            (entry.file_name().into_string().expect("text"), entry.ino())
-        };
-        let all: Vec<_> = entries.map(number).collect();
-        let numbers = BTreeMap::from_iter(all.clone());
-        assert_eq!(numbers.len(), all.len(), "each name once");
+        let entries = Vec::from_iter(entries.map(|entry| entry.expect("listed")));
+        let name = |entry: &fs::DirEntry| entry.file_name().into_string().expect("text");
+        let numbers = entries.iter().map(|entry| (name(entry), entry.ino()));
+        let numbers = BTreeMap::from_iter(numbers);
+        assert_eq!(numbers.len(), entries.len(), "each name once");
         numbers
     };
     let first = numbers();
     assert_eq!(first.len() as u64, many + NAMES.len() as u64);
     let each = name_bytes() / many;
     assert!(each < 100, "{each} bytes a name");
-    let of = |name: &str| fs::metadata(here.path(name)).expect("there").ino();
     for n in [0, 1, 4_999, many - 1] {
-        assert_eq!(of(&name(n)), first[&name(n)]);
-        assert_eq!(fs::read(here.path(&name(n))).expect("read"), vec![b'x'; 9]);
+        assert_eq!(here.ino(&name(n)), first[&name(n)]);
+        assert_eq!(here.read(&name(n)).expect("read"), vec![b'x'; 9]);
     }
     assert_eq!(numbers(), first, "listed again");
     // Another version of a name that was read, and of one that was not; a new name, and one that is gone.
@@ -285,9 +250,9 @@ fn the_names_of_a_long_listing_take_little_memory() {
     }
     assert_eq!(second.len(), first.len());
     assert!(!second.contains_key(&gone) && fs::metadata(here.path(&gone)).is_err());
-    assert_eq!(fs::read(here.path(&read)).expect("read"), b"other");
-    assert_eq!(fs::read(here.path(&unread)).expect("read"), b"another");
-    assert_eq!(of(&unread), second[&unread]);
+    assert_eq!(here.read(&read).expect("read"), b"other");
+    assert_eq!(here.read(&unread).expect("read"), b"another");
+    assert_eq!(here.ino(&unread), second[&unread]);
     here.end();
     assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
 }
@@ -296,10 +261,7 @@ fn the_names_of_a_long_listing_take_little_memory() {
 #[test]
 fn names_that_do_not_fit_end_a_listing() {
     // The account is that of the process.
-    needs!(crate::common::is_alone(
-        module_path!(),
-        "names_that_do_not_fit_end_a_listing"
-    ));
+    needs!(is_alone(this_test!()));
     needs!(can_mount());
     let dir = tempfile::tempdir().expect("a folder");
     (0..1000).for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
@@ -307,8 +269,7 @@ fn names_that_do_not_fit_end_a_listing() {
     (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
     let local = foreread::source::open_tree(dir.path()).expect("a tree");
     let count = NAMES.len() + 1000;
-    let prefix = Prefix::open_with("s3://bucket/dir/", settings(&server));
-    let prefix: Arc<dyn Tree> = Arc::new(prefix.expect("opened"));
+    let prefix = prefix(settings(&server));
     for (tree, count) in [(local, 1000), (prefix, count)] {
         let here = mount(Arc::clone(&tree));
         let (before, mut others) = (name_bytes(), NameBytes::default());
@@ -317,10 +278,8 @@ fn names_that_do_not_fit_end_a_listing() {
         says(&why.to_string(), &["exceed the limit of"]);
         let error = listed(&here).expect_err("too many");
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-        assert!(
-            matches!(errno, Some(Errno::OVERFLOW | Errno::TOOBIG)),
-            "{error}"
-        );
+        let is_right = matches!(errno, Some(Errno::OVERFLOW | Errno::TOOBIG));
+        assert!(is_right, "{error}");
         drop(others);
         assert_eq!(listed(&here).expect("listed").len(), count);
         here.end();
@@ -333,21 +292,17 @@ fn names_that_do_not_fit_end_a_listing() {
 fn the_end_of_a_mount_takes_no_other_away() {
     needs!(can_mount());
     let server = bucket();
-    let other = |dir: &std::path::Path, what: &[&str]| {
-        let done = std::process::Command::new(what[0])
-            .args(&what[1..])
-            .arg(dir)
-            .status();
+    let other = |dir: &Path, what: &[&str]| {
+        let done = Command::new(what[0]).args(&what[1..]).arg(dir).status();
         assert!(done.expect("mount is there").success(), "{what:?}");
     };
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path();
     other(dir, &["mount", "-t", "tmpfs", "below"]);
-    let tree = Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened");
-    let engine = foreread::Engine::for_tree(small(), &tree).expect("an engine");
-    let (mount, stop) =
-        foreread::front::fuse::Mount::new(Arc::new(tree), engine, dir, &FuseSettings::default())
-            .expect("mounted");
+    let tree = prefix(settings(&server));
+    let engine = foreread::Engine::for_tree(small(), &*tree).expect("an engine");
+    let mounted = foreread::front::fuse::Mount::new(tree, engine, dir, &FuseSettings::default());
+    let (mount, stop) = mounted.expect("mounted");
     let runs = std::thread::spawn(move || mount.run());
     fs::read_dir(dir).expect("it answers");
     other(dir, &["umount"]);

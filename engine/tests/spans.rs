@@ -4,64 +4,18 @@
 //! Each test runs in its own process, because `tracing` caches for the whole process whether a span is enabled, and
 //! other tests have no subscriber.
 
-use crate::common::{is_alone, plain};
+use crate::common::{SpanFields, Traced, is_alone, plain, this_test};
 use foreread::source::Mem;
 use foreread::{Options, Reader};
 use foreread_testing::{Faulty, needs};
-use std::collections::BTreeMap;
 use std::io::IoSliceMut;
-use std::sync::{Arc, Mutex};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
-
-type SpanFields = BTreeMap<&'static str, String>;
-
-/// Fields of each span, by its number less one. Its name is in `span`.
-#[derive(Clone, Default)]
-struct Spans(Arc<Mutex<Vec<SpanFields>>>);
-
-struct FieldsOf<'a>(&'a mut SpanFields);
-
-impl Visit for FieldsOf<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
-    }
-}
-
-impl Subscriber for Spans {
-    fn enabled(&self, of: &Metadata<'_>) -> bool {
-        of.is_span() && of.target().starts_with("foreread")
-    }
-
-    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        let mut all = self.0.lock().expect("no panic");
-        let name = attributes.metadata().name();
-        let mut fields = BTreeMap::from([("span", name.to_string())]);
-        attributes.record(&mut FieldsOf(&mut fields));
-        all.push(fields);
-        Id::from_u64(all.len() as u64)
-    }
-
-    fn record(&self, id: &Id, values: &Record<'_>) {
-        let mut all = self.0.lock().expect("no panic");
-        values.record(&mut FieldsOf(&mut all[id.into_u64() as usize - 1]));
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, _: &Event<'_>) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+use std::sync::Arc;
 
 /// The spans of this thread.
 fn all_spans_of(work: impl FnOnce()) -> Vec<SpanFields> {
-    let spans = Spans::default();
-    tracing::subscriber::with_default(spans.clone(), work);
-    std::mem::take(&mut *spans.0.lock().expect("no panic"))
+    let traced = Traced::default();
+    tracing::subscriber::with_default(traced.clone(), work);
+    std::mem::take(&mut *traced.spans.lock().expect("no panic"))
 }
 
 /// Those of what it reads.
@@ -79,10 +33,7 @@ fn parts(of: &SpanFields) -> [u64; 4] {
 
 #[test]
 fn a_reads_bytes_are_counted_by_page_state() {
-    needs!(is_alone(
-        module_path!(),
-        "a_reads_bytes_are_counted_by_page_state"
-    ));
+    needs!(is_alone(this_test!()));
     let source = Arc::new(Mem::new(vec![7; 100_100]));
     let reader = plain(source);
     let mut buf = [0; 8192];
@@ -128,7 +79,7 @@ fn a_reads_bytes_are_counted_by_page_state() {
 /// With readahead a page may be in flight when it is read: it is late, and no hit.
 #[test]
 fn parts_add_up_with_readahead() {
-    needs!(is_alone(module_path!(), "parts_add_up_with_readahead"));
+    needs!(is_alone(this_test!()));
     let source = Arc::new(Mem::new(vec![7; 4_000_000]));
     let reader = Reader::open(source, Options::default()).expect("opened");
     let mut buf = vec![0; 50_000];
@@ -153,7 +104,7 @@ fn parts_add_up_with_readahead() {
 
 #[test]
 fn a_failed_read_gives_the_reason() {
-    needs!(is_alone(module_path!(), "a_failed_read_gives_the_reason"));
+    needs!(is_alone(this_test!()));
     let faulty = Faulty::nth(Mem::new(vec![7; 10_000]), 0);
     let reader = Reader::open(Arc::new(faulty), Options::default().policy("none"));
     let reader = reader.expect("opened");
@@ -163,16 +114,14 @@ fn a_failed_read_gives_the_reason() {
     let [span] = &spans[..] else {
         panic!("{spans:?}")
     };
-    assert!(
-        span.contains_key("error") && !span.contains_key("bytes"),
-        "{span:?}"
-    );
+    let has = |field| span.contains_key(field);
+    assert!(has("error") && !has("bytes"), "{span:?}");
 }
 
 /// Names of sources are shown without their secrets.
 #[test]
 fn opening_and_fetching_have_spans() {
-    needs!(is_alone(module_path!(), "opening_and_fetching_have_spans"));
+    needs!(is_alone(this_test!()));
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), [7; 100_000]).expect("written");
     let spans = all_spans_of(|| {
@@ -186,9 +135,7 @@ fn opening_and_fetching_have_spans() {
         assert!(Reader::open(name, Options::default()).is_err());
     });
     let fetches = spans.iter().filter(|of| of["span"] == "fetch");
-    let fetches: Vec<_> = fetches
-        .map(|of| [&of["offset"][..], &of["bytes"]])
-        .collect();
+    let fetches = Vec::from_iter(fetches.map(|of| [&of["offset"][..], &of["bytes"]]));
     assert_eq!(fetches, [["8192", "4096"]], "{spans:?}");
     assert_eq!(spans[0]["span"], "open");
     assert!(spans[0]["source"].contains(&*file.path().to_string_lossy()));

@@ -14,6 +14,7 @@ use foreread::source::{Source, SourceError};
 use foreread_testing::{
     BucketServer, Lie, ServedAnswer, ServedRequest, needs, pattern, rows, says,
 };
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,9 +70,14 @@ fn names(tree: &Prefix, folder: &str) -> Result<BTreeMap<String, (EntryKind, u64
 
 /// Is it a request for names?
 pub fn lists(seen: &ServedRequest) -> bool {
-    ["list-type=2", "comp=list", "/api/"]
-        .iter()
-        .any(|part| seen.target.contains(part))
+    let parts = ["list-type=2", "comp=list", "/api/"];
+    parts.iter().any(|part| seen.target.contains(part))
+}
+
+/// A source has these bytes of a version, and no more.
+#[track_caller]
+fn has(source: &dyn Source, size: usize, version: u16, what: &str) {
+    assert!(read_all(source) == Ok(pattern(0, size, version)), "{what}");
 }
 
 /// Changes answers that have the bytes of an object.
@@ -86,6 +92,13 @@ fn edit_objects(
     });
 }
 
+/// Changes the text of listings.
+fn edit_listing(seen: &ServedRequest, answer: &mut ServedAnswer, edit: impl Fn(String) -> String) {
+    if lists(seen) {
+        answer.body = edit(String::from_utf8_lossy(&answer.body).into()).into_bytes();
+    }
+}
+
 /// The keys have what a URL would change.
 #[test]
 fn objects_of_each_store_are_read_back() {
@@ -98,15 +111,13 @@ fn objects_of_each_store_are_read_back() {
         ] {
             store.put(key, pattern(0, size, 0));
             let (object, name) = (open(store, key), store.name(key));
-            let size = size as u64;
-            assert_eq!((object.size(), object.check()), (size, Ok(size)), "{name}");
-            let is_right = read_all(&object) == Ok(pattern(0, size as usize, 0));
-            assert!(is_right, "{name}");
+            let length = size as u64;
+            assert_eq!((object.size(), object.check()), (length, Ok(length)));
+            has(&object, size, 0, &name);
         }
         let nothing = Object::open_with(store.name("nothing"), patient(store));
         let error = refused(nothing, "there is none");
-        let noent = rustix::io::Errno::NOENT.raw_os_error();
-        assert_eq!(error.errno, noent, "{error}");
+        assert_eq!(error.errno, Errno::NOENT.raw_os_error(), "{error}");
         if store.kind != Kind::Http {
             let folder = Object::open_with(store.name("dir/"), patient(store));
             says(&refused(folder, "dir/").to_string(), &["prefix"]);
@@ -170,9 +181,8 @@ fn odd_keys_are_read_by_name_and_in_a_folder() {
         for key in shown {
             let object = open(store, &format!("o/{key}"));
             assert_eq!(read_all(&object).as_deref(), Ok(key.as_bytes()), "{key}");
-            let (source, _) = tree
-                .open(Path::new(key))
-                .unwrap_or_else(|e| panic!("{key}: {e}"));
+            let opened = tree.open(Path::new(key));
+            let (source, _) = opened.unwrap_or_else(|e| panic!("{key}: {e}"));
             assert_eq!(read_all(&*source).as_deref(), Ok(key.as_bytes()), "{key}");
         }
     });
@@ -220,12 +230,12 @@ fn compressed_objects_are_read_as_stored() {
             let what = format!("{:?}, {name}", store.kind);
             let object = Object::open_with(store.name("dir/x"), patient(store));
             let object = object.unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(read_all(&object) == Ok(pattern(0, 300_000, 0)), "{what}");
+            has(&object, 300_000, 0, &what);
             if store.kind != Kind::Http {
                 let tree = prefix(store, "dir/");
                 let meta = tree.look(Path::new("x")).expect("there");
                 let (listed, _) = tree.open_listed(Path::new("x"), &meta).expect("opens");
-                assert!(read_all(&*listed) == Ok(pattern(0, 300_000, 0)), "{what}");
+                has(&*listed, 300_000, 0, &what);
             }
         }
         edit_objects(store, move |_, answer| {
@@ -233,12 +243,10 @@ fn compressed_objects_are_read_as_stored() {
             answer.set("x-goog-stored-content-encoding", "gzip");
         });
         // Where it was opened without bytes, by HEAD, the first read refuses it.
-        let error = match Object::open_with(store.name("dir/x"), patient(store)) {
-            Err(error) => error.to_string(),
-            Ok(object) => match read_all(&object) {
-                Err(error) => error.to_string(),
-                Ok(bytes) => panic!("{:?}: {} bytes", store.kind, bytes.len()),
-            },
+        let opened = Object::open_with(store.name("dir/x"), patient(store));
+        let error = match opened.map_err(|error| error.to_string()) {
+            Ok(object) => read_all(&object).expect_err("unpacked").to_string(),
+            Err(error) => error,
         };
         assert!(error.contains("decompresses the stored object"), "{error}");
     });
@@ -248,7 +256,6 @@ fn compressed_objects_are_read_as_stored() {
 #[test]
 fn the_marker_of_an_azure_folder_is_not_a_file() {
     needs!(let store = Store::start(Kind::Azure));
-    watch();
     store.put("dir/x", pattern(0, 10, 0));
     store.put("dir/full", Vec::new());
     store.put("dir/full/y", pattern(0, 10, 0));
@@ -276,49 +283,34 @@ fn the_marker_of_an_azure_folder_is_not_a_file() {
                 answer.set(header, value);
             }
             let has_metadata = seen.target.contains("include=metadata");
-            if lists(seen) && (has_metadata || header == "x-ms-resource-type") {
-                let text = String::from_utf8_lossy(&answer.body).into_owned();
-                let mut marked = String::new();
-                for part in text.split_inclusive("</Blob>") {
-                    let is_mark = ["dir/full<", "dir/void<"]
-                        .iter()
-                        .any(|key| part.contains(key));
-                    marked += &match is_mark {
-                        true => part.replacen("</Properties>", element, 1),
-                        false => part.to_string(),
-                    };
-                }
-                answer.body = marked.into_bytes();
+            if has_metadata || header == "x-ms-resource-type" {
+                let is_mark = |part: &str| part.contains("dir/full<") || part.contains("dir/void<");
+                let mark = |part: &str| match is_mark(part) {
+                    true => part.replacen("</Properties>", element, 1),
+                    false => part.to_string(),
+                };
+                edit_listing(seen, answer, |text| {
+                    text.split_inclusive("</Blob>").map(mark).collect()
+                });
             }
         });
         let tree = prefix(&store, "dir/");
         let listed = names(&tree, "").expect("listed");
-        let folders = listed
-            .iter()
-            .filter(|(_, (kind, _))| *kind == EntryKind::Folder);
-        let folders: Vec<&str> = folders.map(|(name, _)| name.as_str()).collect();
-        assert_eq!(
-            (folders, listed.len()),
-            (vec!["full", "void"], 3),
-            "{header}"
-        );
+        let is_folder = |(_, (kind, _)): &(_, &(EntryKind, u64))| *kind == EntryKind::Folder;
+        let folders = listed.iter().filter(is_folder).map(|(name, _)| &name[..]);
+        let found = (Vec::from_iter(folders), listed.len());
+        assert_eq!(found, (vec!["full", "void"], 3), "{header}");
         for (folder, inside) in [("full", 1), ("void", 0)] {
+            let what = format!("{header}: {folder}");
             let meta = tree.look(Path::new(folder)).map(|meta| meta.kind);
-            assert_eq!(meta, Ok(EntryKind::Folder), "{header}: {folder}");
+            assert_eq!(meta, Ok(EntryKind::Folder), "{what}");
             let within = names(&tree, folder).map(|names| names.len());
-            assert_eq!(within, Ok(inside), "{header}: {folder}");
-            let below = Prefix::open_with(store.name(&format!("dir/{folder}/")), patient(&store));
-            assert!(
-                below.is_ok_and(|tree| names(&tree, "").is_ok()),
-                "{header}: {folder}"
-            );
+            assert_eq!(within, Ok(inside), "{what}");
+            names(&prefix(&store, &format!("dir/{folder}/")), "").expect(&what);
             let file = Object::open_with(store.name(&format!("dir/{folder}")), patient(&store));
             let error = refused(file, "a folder");
-            let isdir = rustix::io::Errno::ISDIR.raw_os_error();
-            assert_eq!(
-                (error.errno, error.remedy.as_str()),
-                (isdir, "add a / at the end of the name")
-            );
+            assert_eq!(error.errno, Errno::ISDIR.raw_os_error());
+            assert_eq!(error.remedy, "add a / at the end of the name");
         }
         assert!(names(&tree, "nothing").is_err(), "{header}");
     }
@@ -329,11 +321,9 @@ fn the_marker_of_an_azure_folder_is_not_a_file() {
 fn a_missing_total_size_is_requested() {
     let server = bucket();
     server.edit(|_, answer| {
-        if let Some((range, _)) = answer
-            .header("content-range")
-            .and_then(|range| range.split_once('/'))
-        {
-            let range = format!("{range}/*");
+        let range = answer.header("content-range");
+        let range = range.and_then(|range| range.split_once('/'));
+        if let Some(range) = range.map(|(range, _)| format!("{range}/*")) {
             answer.set("content-range", &range);
         }
     });
@@ -341,7 +331,7 @@ fn a_missing_total_size_is_requested() {
         let object = Object::open_with(name.as_str(), memory_settings(&server));
         let object = object.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((object.size(), object.check()), (300_017, Ok(300_017)));
-        assert!(read_all(&object) == Ok(pattern(0, 300_017, 0)), "{name}");
+        has(&object, 300_017, 0, &name);
         server.put("dir/large", pattern(0, 300_018, 1));
         changed(read(&object, 150_000, 1000).map(drop), &name);
         server.put("dir/large", pattern(0, 300_017, 0));
@@ -351,10 +341,9 @@ fn a_missing_total_size_is_requested() {
         if seen.method == "HEAD" {
             *answer = ServedAnswer::new(405, "");
         }
-        let range = answer
-            .header("content-range")
-            .map(|range| range.replace("/300017", "/*"));
-        answer.set("content-range", &range.unwrap_or_default());
+        let range = answer.header("content-range").unwrap_or_default();
+        let range = range.replace("/300017", "/*");
+        answer.set("content-range", &range);
     });
     let sizeless = Object::open_with("s3://bucket/dir/large", memory_settings(&server));
     let words = ["how long the object is (Content-Range: bytes 0-131071/*)"];
@@ -379,19 +368,16 @@ fn a_replaced_object_is_noticed_by_its_version() {
             changed(&object);
         }
         assert_eq!(object.accept(), 300_000);
-        assert_eq!(read_all(&object), Ok(pattern(0, 300_000, 1)));
+        has(&object, 300_000, 1, "accepted");
         store.delete("x");
-        let gone = rustix::io::Errno::NOENT.raw_os_error();
-        let read = read_all(&object);
-        assert!(
-            matches!(read, Err(SourceError::Io { errno, .. }) if errno == gone),
-            "{read:?}"
-        );
+        let gone = Errno::NOENT.raw_os_error();
+        let read = read_all(&object).map_err(|error| error.errno());
+        assert_eq!(read, Err(gone));
         assert_eq!(object.accept(), 300_000, "there is nothing to accept");
         store.put("x", pattern(0, 200_000, 2));
         changed(&object);
         assert_eq!(object.accept(), 200_000);
-        assert_eq!(read_all(&object), Ok(pattern(0, 200_000, 2)));
+        has(&object, 200_000, 2, "accepted");
     });
 }
 
@@ -432,14 +418,14 @@ fn a_prefix_of_each_store_is_a_tree() {
             let named = if path == "a" { 2 } else { 0 };
             assert_eq!(others, named, "{path}: what is named beside it");
             let (source, opened) = tree.open_listed(Path::new(path), &meta).expect("opens");
-            assert_eq!(read_all(&*source), Ok(pattern(0, meta.size as usize, 0)));
+            has(&*source, meta.size as usize, 0, path);
             assert!(tree.is_same(&meta, &opened), "{path}");
             let (source, opened) = tree.open(Path::new(path)).expect("opens");
             assert_eq!(source.size(), opened.size);
             let is_same = tree.is_same(&meta, &opened);
             assert!(is_same, "a listing and a reply agree: {path}");
         }
-        let gone = rustix::io::Errno::NOENT.raw_os_error();
+        let gone = Errno::NOENT.raw_os_error();
         for path in ["nothing", "su", "../other"] {
             let found = tree.look(Path::new(path)).map(|meta| meta.size);
             assert_eq!(found.map_err(|error| error.errno()), Err(gone), "{path}");
@@ -450,10 +436,8 @@ fn a_prefix_of_each_store_is_a_tree() {
         says(&error, &["no object has this prefix"]);
         let folder = Object::open_with(store.name("top"), patient(store));
         let error = refused(folder, "a folder").remedy;
-        let words = [
-            "a prefix ends with /",
-            "a folder is written with / at its end",
-        ];
+        let written = "a folder is written with / at its end";
+        let words = ["a prefix ends with /", written];
         assert!(words.iter().any(|words| error.contains(words)), "{error}");
     });
 }
@@ -461,23 +445,19 @@ fn a_prefix_of_each_store_is_a_tree() {
 /// Of Azure no page begins behind a key.
 #[test]
 fn a_look_up_in_a_large_folder_brings_names_that_begin_alike() {
-    each(|store| {
-        if store.kind != Kind::Azure {
-            return;
-        }
-        for number in 0..1005 {
-            store.put(&format!("many/{number:04}"), vec![0]);
-        }
-        let tree = prefix(store, "many/");
-        for (name, others) in [("0007", 999), ("1003", 4)] {
-            let mut named = 0;
-            let found = tree.look_ahead(Path::new(name), &mut |_, _| named += 1);
-            assert_eq!((found.map(|meta| meta.size), named), (Ok(1), others));
-        }
-        assert!(tree.look_ahead(Path::new("2"), &mut |_, _| {}).is_err());
-        let small = tree.small_folder(Path::new(""));
-        assert_eq!(small.map(|names| names.is_some()), Ok(false));
-    });
+    needs!(let store = Store::start(Kind::Azure));
+    for number in 0..1005 {
+        store.put(&format!("many/{number:04}"), vec![0]);
+    }
+    let tree = prefix(&store, "many/");
+    for (name, others) in [("0007", 999), ("1003", 4)] {
+        let mut named = 0;
+        let found = tree.look_ahead(Path::new(name), &mut |_, _| named += 1);
+        assert_eq!((found.map(|meta| meta.size), named), (Ok(1), others));
+    }
+    assert!(tree.look_ahead(Path::new("2"), &mut |_, _| {}).is_err());
+    let small = tree.small_folder(Path::new(""));
+    assert_eq!(small.map(|names| names.is_some()), Ok(false));
 }
 
 /// What one of [`UNMENDABLE`] is to a store: the words of its error, no error, or nothing that its protocol can say.
@@ -584,14 +564,9 @@ fn a_time_to_come_back_is_kept() {
 fn an_empty_object_is_read_in_each_form() {
     each(|store| {
         store.put("none", Vec::new());
-        for (status, range) in [
-            (416, "bytes */0"),
-            (416, ""),
-            (200, ""),
-            (206, "bytes 0-0/0"),
-            (206, "bytes */0"),
-            (204, ""),
-        ] {
+        let forms = "416 bytes */0|416 |200 |206 bytes 0-0/0|206 bytes */0|204 ";
+        for (status, range) in forms.split('|').filter_map(|form| form.split_once(' ')) {
+            let status = status.parse().expect("a number");
             edit_objects(store, move |seen, answer| {
                 if seen.range().is_some() {
                     answer.status = status;
@@ -601,12 +576,8 @@ fn an_empty_object_is_read_in_each_form() {
             });
             let object = open(store, "none");
             let what = format!("{:?}: {status} {range}", store.kind);
-            assert_eq!(
-                (object.size(), read_all(&object)),
-                (0, Ok(Vec::new())),
-                "{what}"
-            );
-            assert_eq!(object.check(), Ok(0), "{what}");
+            assert_eq!((object.size(), object.check()), (0, Ok(0)), "{what}");
+            has(&object, 0, 0, &what);
         }
     });
 }
@@ -626,7 +597,7 @@ fn dates_in_each_form_are_read() {
         ] {
             edit_objects(store, move |_, answer| answer.set("last-modified", date));
             let object = open(store, "x");
-            assert_eq!(read_all(&object), Ok(pattern(0, 300_000, 0)), "{date}");
+            has(&object, 300_000, 0, date);
             assert_eq!(object.check(), Ok(300_000), "{date}");
         }
     });
@@ -673,36 +644,30 @@ const FORMS: [(&str, Form); 10] = [
     }),
     // Google's, by S3's protocol.
     ("listed: generation", |seen, answer| {
-        if lists(seen) {
-            let text = String::from_utf8_lossy(&answer.body).into_owned();
-            let more = "<Generation>1700000000000001</Generation><ETag>";
-            answer.body = text.replace("<ETag>", more).into_bytes();
-        }
+        let more = "<Generation>1700000000000001</Generation><ETag>";
+        edit_listing(seen, answer, |text| text.replace("<ETag>", more));
     }),
     ("listed: no date", |seen, answer| {
         without(seen, answer, &["LastModified", "Last-Modified"]);
     }),
     ("listed: neither", |seen, answer| {
-        without(
-            seen,
-            answer,
-            &["ETag", "Etag", "LastModified", "Last-Modified"],
-        );
+        let all = ["ETag", "Etag", "LastModified", "Last-Modified"];
+        without(seen, answer, &all);
     }),
 ];
 
 /// A listing without some of its elements.
 fn without(seen: &ServedRequest, answer: &mut ServedAnswer, elements: &[&str]) {
-    needs!(lists(seen));
-    let mut text = String::from_utf8_lossy(&answer.body).into_owned();
-    for element in elements {
-        let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
-        while let Some((front, rest)) = text.split_once(&begin) {
-            let rest = rest.split_once(&end).map_or("", |(_, rest)| rest);
-            text = format!("{front}{rest}");
+    edit_listing(seen, answer, |mut text| {
+        for element in elements {
+            let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
+            while let Some((front, rest)) = text.split_once(&begin) {
+                let rest = rest.split_once(&end).map_or("", |(_, rest)| rest);
+                text = format!("{front}{rest}");
+            }
         }
-    }
-    answer.body = text.into_bytes();
+        text
+    });
 }
 
 /// Of Google a version is the generation, a number, and of the hub what the hub says: there the ETag of a reply means nothing in any form.
@@ -735,7 +700,7 @@ fn a_version_is_known_in_each_form() {
                 for _ in 0..2 {
                     let listed = tree.open_listed(Path::new("x"), &meta);
                     let (source, _) = listed.expect("nothing is asked");
-                    assert!(read_all(&*source) == Ok(pattern(0, 300_000, 0)), "{what}");
+                    has(&*source, 300_000, 0, &what);
                 }
                 let (_, opened) = tree.open(Path::new("x")).expect("opens");
                 assert!(tree.is_same(&meta, &opened), "{what}: {meta:?} {opened:?}");
@@ -744,7 +709,7 @@ fn a_version_is_known_in_each_form() {
                 }
             }
             let object = open(store, "dir/x");
-            assert!(read_all(&object) == Ok(pattern(0, 300_000, 0)), "{what}");
+            has(&object, 300_000, 0, &what);
             assert_eq!(object.check(), Ok(300_000), "{what}");
         }
     });
@@ -773,7 +738,7 @@ fn a_change_is_noticed_in_each_form_of_a_version() {
                     .0
             };
             let (known, object, unread) = (listed(), open(store, "dir/x"), listed());
-            assert!(read_all(&*known) == Ok(pattern(0, size, 0)), "{what}");
+            has(&*known, size, 0, &what);
             // Within the second of its date a listed file is read in the version that is there.
             if store.kind != Kind::Memory {
                 std::thread::sleep(Duration::from_millis(1100));
@@ -787,43 +752,45 @@ fn a_change_is_noticed_in_each_form_of_a_version() {
             changed(object.check(), &what);
             // A listing that says no more than the size: the first reader of a listed file gets the file that is there.
             if form == "listed: neither" && store.kind != Kind::Google {
-                assert!(read_all(&*unread) == Ok(pattern(0, size, 1)), "{what}");
+                has(&*unread, size, 1, &what);
             } else {
                 is_changed(&*unread);
             }
             assert_eq!(object.accept(), size as u64);
-            assert!(read_all(&object) == Ok(pattern(0, size, 1)), "{what}");
+            has(&object, size, 1, &what);
             let (new, _) = tree.open(Path::new("x")).expect("opens");
-            assert!(read_all(&*new) == Ok(pattern(0, size, 1)), "{what}");
+            has(&*new, size, 1, &what);
         }
     });
 }
 
-/// Bodies in place of a listing, and the words that say so.
-pub const NO_LISTINGS: [(u16, &str, &str); 10] = [
-    (
-        200,
-        "<html><head><title>Log in</title></head><body>Log in</body></html>",
-        "an HTML page in place",
-    ),
-    (200, "<!DOCTYPE html><html></html>", "an HTML page in place"),
-    (
-        200,
-        "<?xml version=\"1.0\"?><ListAllMyBucketsResult></ListAllMyBucketsResult>",
-        "in place of a listing",
-    ),
-    (200, "{\"objects\": []}", "in place of a listing"),
-    (200, "OK\n", "a text (OK) in place"),
-    (200, "", "nothing (an empty body) in place"),
-    (204, "", "nothing (an empty body) in place"),
-    (
-        200,
-        "<Error><Code>Other</Code><Message>No</Message></Error>",
-        "in place of a listing",
-    ),
-    (403, "", "answered 403"),
-    (404, "", "404"),
-];
+/// Answers in place of a listing: the status, the words of the error, and the body.
+pub const NO_LISTINGS: &str = "\
+200 | an HTML page in place | <html><head><title>Log in</title></head><body>Log in</body></html>
+200 | an HTML page in place | <!DOCTYPE html><html></html>
+200 | in place of a listing | <?xml version=\"1.0\"?><ListAllMyBucketsResult></ListAllMyBucketsResult>
+200 | in place of a listing | {\"objects\": []}
+200 | a text (OK) in place | OK
+200 | nothing (an empty body) in place |
+204 | nothing (an empty body) in place |
+200 | in place of a listing | <Error><Code>Other</Code><Message>No</Message></Error>
+403 | answered 403 |
+404 | 404 |";
+
+/// Gives this answer to requests for names whose target has the part.
+pub fn not_a_listing(
+    part: &'static str,
+    status: &str,
+    body: &'static str,
+) -> impl Fn(&ServedRequest, &mut ServedAnswer) + Send + Sync + 'static {
+    let status = status.parse().expect("a number");
+    move |seen, answer| {
+        if lists(seen) && seen.target.contains(part) {
+            answer.status = status;
+            answer.body = body.as_bytes().to_vec();
+        }
+    }
+}
 
 /// As the first page, and as the second of a bucket in memory: an error that says what came, and no name of the first page.
 #[test]
@@ -831,24 +798,17 @@ fn invalid_listings_are_errors() {
     each_tree(|store| {
         store.put("dir/x", pattern(0, 10, 0));
         let tree = prefix(store, "dir/");
-        for (status, body, words) in NO_LISTINGS {
-            store.names.edit(move |seen, answer| {
-                if lists(seen) {
-                    answer.status = status;
-                    answer.body = body.as_bytes().to_vec();
-                }
-            });
+        for [status, words, body] in rows(NO_LISTINGS) {
+            store.names.edit(not_a_listing("", status, body));
             let what = format!("{:?}: {status} {body}", store.kind);
             let error = names(&tree, "").expect_err(&what).to_string();
             // JSON of the hub: what came in its place is not named.
             let words = match store.kind {
-                Kind::Hub if status < 300 => "in place of a listing",
+                Kind::Hub if status.starts_with('2') => "in place of a listing",
                 _ => words,
             };
-            assert!(
-                error.contains(words) && !error.contains('\n'),
-                "{what}: {error}"
-            );
+            let is_right = error.contains(words) && !error.contains('\n');
+            assert!(is_right, "{what}: {error}");
             assert!(tree.look(Path::new("x")).is_err(), "{what}");
             let opened = Prefix::open_with(store.name("dir/"), patient(store));
             assert!(opened.is_err(), "{what}");
@@ -859,13 +819,8 @@ fn invalid_listings_are_errors() {
     let server = bucket();
     let tree = in_memory(&server, "s3://bucket/dir/");
     server.set_page(2);
-    for (status, body, words) in NO_LISTINGS {
-        server.edit(move |seen, answer| {
-            if lists(seen) && seen.target.contains("continuation-token") {
-                answer.status = status;
-                answer.body = body.as_bytes().to_vec();
-            }
-        });
+    for [status, words, body] in rows(NO_LISTINGS) {
+        server.edit(not_a_listing("continuation-token", status, body));
         says(&names(&tree, "").expect_err(body).to_string(), &[words]);
     }
     // Half of a page, and one that comes right when it is asked for again.
@@ -894,23 +849,22 @@ fn a_listing_without_a_token_is_whole_or_an_error() {
         }
         let tree = prefix(store, "dir/");
         store.names.edit(|seen, answer| {
-            if lists(seen) {
-                let text = String::from_utf8_lossy(&answer.body).into_owned();
-                // The last name is of the page that the token would have led to.
-                let is_first = !seen.target.contains("start-after");
-                let last = text.rfind("<Contents>").filter(|_| is_first);
+            // The last name is of the page that the token would have led to.
+            let is_first = !seen.target.contains("start-after");
+            edit_listing(seen, answer, |mut text| {
                 let end = text.rfind("</Contents>").map(|at| at + "</Contents>".len());
-                let cut = last
-                    .zip(end)
-                    .map(|(from, to)| format!("{}{}", &text[..from], &text[to..]));
-                let text = cut.unwrap_or(text);
                 // fake-gcs-server says nothing.
-                let text = text.replace("<IsTruncated>false</IsTruncated>", "");
-                let more = "<IsTruncated>true</IsTruncated></ListBucketResult>";
-                let more = text.replace("</ListBucketResult>", more);
-                let more = if is_first { more } else { text };
-                answer.body = more.replace("<KeyCount>5", "<KeyCount>4").into_bytes();
-            }
+                let last = text.rfind("<Contents>").zip(end).filter(|_| is_first);
+                if let Some((from, to)) = last {
+                    text.replace_range(from..to, "");
+                }
+                text = text.replace("<IsTruncated>false</IsTruncated>", "");
+                if is_first {
+                    let more = "<IsTruncated>true</IsTruncated></ListBucketResult>";
+                    text = text.replace("</ListBucketResult>", more);
+                }
+                text.replace("<KeyCount>5", "<KeyCount>4")
+            });
         });
         match names(&tree, "") {
             Ok(names) => assert_eq!(names.len(), 5, "{:?}", store.kind),
@@ -922,21 +876,15 @@ fn a_listing_without_a_token_is_whole_or_an_error() {
 /// A server that refuses its own version is asked once more for the first part, and without conditions from then on.
 #[test]
 fn conditions_that_a_server_refuses_are_left_out() {
-    for (form, edit) in FORMS
-        .into_iter()
-        .filter(|(form, _)| form.starts_with("412"))
-    {
+    let is_refusing = |(form, _): &(&str, Form)| form.starts_with("412");
+    for (form, edit) in FORMS.into_iter().filter(is_refusing) {
         let server = bucket();
         server.edit(edit);
         let object = Object::open_with("s3://bucket/dir/large", memory_settings(&server));
         let object = object.expect("opens");
         (0..10).for_each(|n| read_right(&object, n * 1000, 1000, 0));
-        let asked = object.asked();
-        assert_eq!(
-            (asked.requests, asked.retries),
-            (12, 0),
-            "{form}: one more than the reads"
-        );
+        let asked = (object.asked().requests, object.asked().retries);
+        assert_eq!(asked, (12, 0), "{form}: one more than the reads");
     }
 }
 
@@ -979,7 +927,7 @@ fn a_server_without_ranges_is_refused() {
         let large = Object::open_with(store.name("large"), patient(store));
         let error = refused(large, "no ranges").to_string();
         says(&error, &["it does not support ranges; use a server that"]);
-        assert!(read_all(&open(store, "small")) == Ok(pattern(0, 100_000, 0)));
+        has(&open(store, "small"), 100_000, 0, "it is whole");
     });
 }
 
@@ -1069,73 +1017,49 @@ pub fn endless(server: &BucketServer) {
 #[test]
 fn odd_keys_are_left_out_and_counted_once() {
     let server = BucketServer::start().expect("a port");
-    for key in [
-        "dir/a",
-        "dir//c",
-        "dir/..",
-        "dir/.",
-        "dir/b\tc",
-        "dir/b\nc",
-        "dir/sub/x",
-        "dir/\u{7f}/y",
-        "odd//",
-        "/x",
-    ] {
+    let keys = "dir/a|dir//c|dir/..|dir/.|dir/b\tc|dir/b\nc|dir/sub/x|dir/\u{7f}/y|odd//|/x";
+    for key in keys.split('|') {
         server.put(key, b"bytes".to_vec());
     }
     server.put("marked/", Vec::new());
-    // Two that begin alike, for longer than a warning shows.
     for letters in [300, 301] {
         server.put(&format!("dir/{}", "n".repeat(letters)), Vec::new());
     }
     let tree = in_memory(&server, "s3://bucket");
     let file = |name: &str| (name.to_string(), EntryKind::File);
     let folder = |name: &str| (name.to_string(), EntryKind::Folder);
-    assert_eq!(
-        kinds(&tree, ""),
-        Ok(vec![folder("dir"), folder("marked"), folder("odd")])
-    );
+    let root = ["dir", "marked", "odd"].map(folder);
+    assert_eq!(kinds(&tree, ""), Ok(root.to_vec()));
     assert_eq!(tree.left_out(), 1, "/x");
     for _ in 0..2 {
         assert_eq!(kinds(&tree, "dir"), Ok(vec![file("a"), folder("sub")]));
         assert_eq!(tree.left_out(), 9);
     }
-    assert_eq!(
-        (kinds(&tree, "odd"), tree.left_out()),
-        (Ok(vec![]), 10),
-        "it is there, with nothing to show"
-    );
+    // It is there, with nothing to show.
+    let odd = (kinds(&tree, "odd"), tree.left_out());
+    assert_eq!(odd, (Ok(vec![]), 10));
     assert_eq!(kinds(&tree, "marked"), Ok(vec![]), "an empty folder is one");
-    assert_eq!(
-        kinds(&tree, "gone"),
-        Err(rustix::io::Errno::NOENT.raw_os_error())
-    );
+    assert_eq!(kinds(&tree, "gone"), Err(Errno::NOENT.raw_os_error()));
     let (source, _) = tree.open(Path::new("dir/a")).expect("opened");
     assert_eq!(read_all(&*source).as_deref(), Ok(&b"bytes"[..]));
     // The first key there is, is an odd one; and a prefix that is one itself says so.
-    assert_eq!(
-        kinds(&in_memory(&server, "s3://bucket/odd/"), ""),
-        Ok(vec![])
-    );
+    let odd = in_memory(&server, "s3://bucket/odd/");
+    assert_eq!(kinds(&odd, ""), Ok(vec![]));
     let odd = Prefix::open_with("s3://bucket/dir//", memory_settings(&server));
     let line = refused(odd, "dir//").to_string();
     says(&line, &["the prefix has an empty part"]);
     // A page of odd keys alone, and one behind it.
     (0..1200).for_each(|n| server.put(&format!("many/{n:04}\n"), Vec::new()));
     server.put("many/last", Vec::new());
-    assert_eq!(
-        (kinds(&tree, "many"), tree.left_out()),
-        (Ok(vec![file("last")]), 1210)
-    );
+    let many = (kinds(&tree, "many"), tree.left_out());
+    assert_eq!(many, (Ok(vec![file("last")]), 1210));
 }
 
 /// An object and a folder of one name: the folder is shown, and the object is counted once, whichever question finds both.
 #[test]
 fn an_object_that_a_folder_hides_is_counted_once() {
     let server = BucketServer::start().expect("a port");
-    for key in [
-        "d/w", "d/x", "d/x-1", "d/x/y", "d/x.txt", "d/z/x", "d/z/x/y",
-    ] {
+    for key in "d/w d/x d/x-1 d/x/y d/x.txt d/z/x d/z/x/y".split(' ') {
         server.put(key, b"bytes".to_vec());
     }
     let shown = |name: &str| match name {
@@ -1160,16 +1084,13 @@ fn an_object_that_a_folder_hides_is_counted_once() {
         assert_eq!((asked(&tree, "w"), tree.left_out()), (EntryKind::File, 1));
     }
     let object = Object::open_with("s3://bucket/d/x", memory_settings(&server));
-    assert_eq!(
-        read_all(&object.expect("by its own name")).as_deref(),
-        Ok(&b"bytes"[..])
-    );
+    let bytes = read_all(&object.expect("by its own name"));
+    assert_eq!(bytes.as_deref(), Ok(&b"bytes"[..]));
 }
 
 /// versitygw has no ETag of a file that was put into its folder by another program, and refuses any that is named.
 #[test]
 fn a_file_that_another_program_put_into_the_bucket_is_read() {
-    watch();
     needs!(let gateway = Emulator::start(Cloud::S3));
     gateway.put("dir/put", pattern(0, 10, 0));
     let dir = gateway.dir.path().join("bucket/dir");
@@ -1183,11 +1104,7 @@ fn a_file_that_another_program_put_into_the_bucket_is_read() {
     assert!(tree.is_same(&meta, &of_object), "{meta:?} {of_object:?}");
     let object = Object::open_with("s3://bucket/dir/copied", settings).expect("opens");
     for source in [listed, opened, Arc::new(object)] {
-        assert!(
-            read_all(&*source) == Ok(pattern(0, MIB, 0)),
-            "{}",
-            source.describe()
-        );
+        has(&*source, MIB, 0, &source.describe());
         assert_eq!(source.check(), Ok(MIB as u64));
     }
     // Two pages and a bit.
@@ -1199,29 +1116,20 @@ fn a_file_that_another_program_put_into_the_bucket_is_read() {
 
 #[test]
 fn refusals_of_s3_are_one_line_with_a_remedy() {
-    watch();
     needs!(let gateway = Emulator::start(Cloud::S3));
     gateway.put("x", pattern(0, 10, 0));
-    let line_of = |name: &str, set: &[(&str, &str)]| {
+    for [name, set, words] in rows(REFUSED_BY_S3) {
         let mut settings = object_settings(gateway.variables());
-        for (variable, value) in set {
+        for (variable, value) in set
+            .split_whitespace()
+            .filter_map(|pair| pair.split_once('='))
+        {
             settings.variables.retain(|(own, _)| own != variable);
-            settings
-                .variables
-                .push((variable.to_string(), value.to_string()));
+            settings.variables.push((variable.into(), value.into()));
         }
         let line = refused(Object::open_with(name, settings), name).to_string();
-        assert!(
-            !line.contains('\n') && !line.contains(SECRET) && line.len() < 250,
-            "{line}"
-        );
-        line
-    };
-    for [name, set, words] in rows(REFUSED_BY_S3) {
-        let pairs = set
-            .split_whitespace()
-            .filter_map(|pair| pair.split_once('='));
-        let line = line_of(name, &pairs.collect::<Vec<_>>());
+        let is_line = !line.contains('\n') && line.len() < 250;
+        assert!(is_line && !line.contains(SECRET), "{line}");
         assert!(line.starts_with(name) && line.contains(words), "{line}");
     }
 }
@@ -1241,13 +1149,11 @@ s3://bucket/a//b | | the key has an empty part";
 /// The first failed request says what to run.
 #[test]
 fn without_credentials_the_remedy_is_a_login() {
-    watch();
     needs!(let emulator = Emulator::start(Cloud::Azure));
     emulator.put("x", pattern(0, 10, 0));
     let variables = emulator.variables().into_iter();
-    let without: Vec<_> = variables
-        .filter(|(name, _)| name != "AZURE_STORAGE_KEY")
-        .collect();
+    let is_no_key = |(name, _): &(String, _)| name != "AZURE_STORAGE_KEY";
+    let without = Vec::from_iter(variables.filter(is_no_key));
     let open = |settings| refused(Object::open_with(&emulator.name("x"), settings), "x");
     let unsigned = ObjectSettings {
         no_sign_request: true,

@@ -3,7 +3,10 @@
 //!
 //! No time is measured.
 
-use crate::common::{Rng, by, check_memory, is_alone, named, opened, quiet, watch};
+use crate::common::{
+    Rng, by, check_memory, is_alone, named, opened, quiet, right, runtime, this_test, wait_until,
+    watch,
+};
 use foreread::source::{Mem, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Faulty, QueuedSource, needs};
@@ -13,48 +16,37 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SIZE: u64 = (8 << 20) + 77;
 
 fn options() -> Options {
+    watch();
     by("linux-6.18:max=128K", 2 << 20)
 }
 
 /// What tasks can be read from: by workers, by a queue, by a ring, by the task alone.
 fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(&testing::pattern(0, SIZE as usize, 0))
-        .expect("written");
-    let (_, path) = file.keep().expect("kept");
-    let real = foreread::source::open(&path.display().to_string()).expect("opened");
-    std::fs::remove_file(path).expect("its name is not needed any more");
-    let mut all: Vec<(String, Arc<dyn Source>, Options)> = vec![
-        ("mem".to_string(), Arc::new(named(SIZE)), options()),
-        (
-            "mem, one worker".to_string(),
-            Arc::new(named(SIZE)),
-            options().threads(1),
-        ),
-        (
-            "mem, the task alone".to_string(),
-            Arc::new(named(SIZE)),
-            options().threads(0),
-        ),
-        (real.describe(), real, options()),
-    ];
+    let written = file.write_all(&testing::pattern(0, SIZE as usize, 0));
+    written.expect("written");
+    let real = foreread::source::open(&file.path().display().to_string()).expect("opened");
+    let mut all: Vec<(String, Arc<dyn Source>, Options)> = Vec::new();
+    let mut add = |name: &str, source, options| all.push((name.to_string(), source, options));
+    add("mem", Arc::new(named(SIZE)), options());
+    let mem = || Arc::new(named(SIZE));
+    add("mem, one worker", mem(), options().threads(1));
+    add("mem, the task alone", mem(), options().threads(0));
+    add(&real.describe(), real, options());
     for seed in 0..4 {
-        let shallow = QueuedSource::new(named(SIZE), seed).depth(1 << (2 * seed));
-        all.push((format!("queue {seed}"), Arc::new(shallow), options()));
-        let broken = QueuedSource::new(named(SIZE), seed).refused_from(20 * seed);
-        all.push((
-            format!("queue {seed} that refuses"),
-            Arc::new(broken),
-            options(),
-        ));
+        let queued = || QueuedSource::new(named(SIZE), seed);
+        let shallow = queued().depth(1 << (2 * seed));
+        add(&format!("queue {seed}"), Arc::new(shallow), options());
+        let broken = Arc::new(queued().refused_from(20 * seed));
+        add(&format!("queue {seed} that refuses"), broken, options());
     }
     let slow = Faulty::slow(named(SIZE), 7, Duration::from_micros(300));
-    all.push(("slow".to_string(), Arc::new(slow), options()));
+    add("slow", Arc::new(slow), options());
     all
 }
 
@@ -62,29 +54,19 @@ fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
 async fn reads(reader: &Reader, seed: u64, many: u64) -> u64 {
     let (mut rng, mut at, mut bytes) = (Rng(seed), seed * 12_345 % SIZE, 0);
     for _ in 0..many {
-        at = if rng.below(4) == 0 {
-            rng.below(SIZE)
-        } else {
-            at
-        };
+        if rng.below(4) == 0 {
+            at = rng.below(SIZE);
+        }
         let mut buf = vec![0; 1 + rng.below(200_000) as usize];
-        let got = reader
-            .read_at_async(&mut buf, at)
-            .await
-            .unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(
-            got as u64,
-            (buf.len() as u64).min(SIZE - at),
-            "{} bytes at {at}",
-            buf.len()
-        );
-        testing::check(&buf[..got], at, 0).expect("right bytes");
+        let got = reader.read_at_async(&mut buf, at).await;
+        let got = got.unwrap_or_else(|error| panic!("{error}"));
+        let wanted = (buf.len() as u64).min(SIZE - at);
+        assert_eq!(got as u64, wanted, "{} bytes at {at}", buf.len());
+        right(&buf[..got], at, 0);
         (at, bytes) = (at + got as u64, bytes + got as u64);
         if at >= SIZE {
-            assert_eq!(
-                reader.read_at_async(&mut buf, SIZE).await.expect("the end"),
-                0
-            );
+            let end = reader.read_at_async(&mut buf, SIZE).await;
+            assert_eq!(end.expect("the end"), 0);
             at = 0;
         }
     }
@@ -100,8 +82,16 @@ fn settle(name: &str, reader: &Reader) {
     }
 }
 
+type Task<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Tasks that read by one reader each.
+fn tasks<'a>(readers: impl IntoIterator<Item = &'a Reader>, many: u64) -> Vec<Task<'a, u64>> {
+    let task = |(reader, seed)| Box::pin(reads(reader, seed, many)) as Task<'a, u64>;
+    readers.into_iter().zip(0..).map(task).collect()
+}
+
 /// Runs tasks by hand, all on this thread: polls those that were woken, sleeps when there are none.
-fn run_all<T>(tasks: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+fn run_all<T>(tasks: Vec<Task<'_, T>>) -> Vec<T> {
     struct Bell {
         woken: std::sync::Mutex<Vec<usize>>,
         rung: std::sync::Condvar,
@@ -113,7 +103,6 @@ fn run_all<T>(tasks: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
             self.0.rung.notify_one();
         }
     }
-    watch();
     let bell = Arc::new(Bell {
         woken: (0..tasks.len()).collect::<Vec<_>>().into(),
         rung: Default::default(),
@@ -121,11 +110,8 @@ fn run_all<T>(tasks: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let mut tasks: Vec<_> = tasks.into_iter().map(Some).collect();
     let mut results: Vec<Option<T>> = tasks.iter().map(|_| None).collect();
     while results.iter().any(Option::is_none) {
-        let woken = bell
-            .rung
-            .wait_while(bell.woken.lock().expect("no panic"), |woken| {
-                woken.is_empty()
-            });
+        let woken = bell.woken.lock().expect("no panic");
+        let woken = bell.rung.wait_while(woken, |woken| woken.is_empty());
         let woken: Vec<usize> = std::mem::take(&mut *woken.expect("no panic"));
         for number in woken {
             let waker = Waker::from(Arc::new(One(Arc::clone(&bell), number)));
@@ -146,15 +132,9 @@ fn every_source_gives_its_bytes_to_tasks() {
         println!("{name}");
         let reader = Reader::open(source, options).expect("opened");
         let readers: Vec<Reader> = (0..16).map(|_| reader.try_clone().expect("room")).collect();
-        let tasks = readers
-            .iter()
-            .zip(0..)
-            .map(|(r, seed)| Box::pin(reads(r, seed, 30)) as Pin<Box<dyn Future<Output = u64>>>);
-        let bytes: u64 = run_all(tasks.collect()).iter().sum();
-        assert!(
-            bytes > 16 * 30 * 10_000 && reader.stats().demand_bytes == bytes,
-            "{bytes}"
-        );
+        let bytes: u64 = run_all(tasks(&readers, 30)).iter().sum();
+        let is_right = bytes > 16 * 30 * 10_000 && reader.stats().demand_bytes == bytes;
+        assert!(is_right, "{bytes}");
         settle(&name, &reader);
     }
 }
@@ -162,27 +142,26 @@ fn every_source_gives_its_bytes_to_tasks() {
 /// The first task that waits looks into the queue for all of them. Where its runtime does not poll it again, a thread does.
 #[test]
 fn a_task_that_is_not_polled_again_holds_up_no_other() {
-    for (name, source, options) in sources()
-        .into_iter()
-        .filter(|(name, ..)| !name.ends_with("the task alone"))
-    {
+    let mut polled = sources();
+    polled.retain(|(name, ..)| !name.ends_with("the task alone"));
+    for (name, source, options) in polled {
         println!("{name}");
         let reader = Reader::open(source, options.policy("none")).expect("opened");
         let mut buf = [0; 4096];
         let mut stalled = Box::pin(reader.read_at_async(&mut buf, 40_960));
-        let first = stalled
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
+        let first = poll(stalled.as_mut(), Waker::noop());
         assert!(first.is_pending(), "nothing is cached");
-        let all: Vec<_> = (0..8)
-            .map(|seed| Box::pin(reads(&reader, seed, 10)) as Pin<Box<_>>)
-            .collect();
-        assert_eq!(run_all::<u64>(all).len(), 8);
+        assert_eq!(run_all(tasks([&reader; 8], 10)).len(), 8);
         assert_eq!(pollster::block_on(stalled.as_mut()).expect("read"), 4096);
         drop(stalled);
-        testing::check(&buf, 40_960, 0).expect("right bytes");
+        right(&buf, 40_960, 0);
         settle(&name, &reader);
     }
+}
+
+/// Polls once.
+fn poll<T>(task: Pin<&mut impl Future<Output = T>>, waker: &Waker) -> Poll<T> {
+    task.poll(&mut Context::from_waker(waker))
 }
 
 /// A task that polled once and is kept attends to no queue: what it began ends while other files alone are read.
@@ -193,47 +172,30 @@ fn the_queue_of_a_task_that_is_kept_is_polled_while_others_read() {
     let other = reader.engine().open(Arc::new(named(SIZE))).expect("opened");
     let mut buf = [0; 4096];
     let mut stalled = Box::pin(reader.read_at_async(&mut buf, 0));
-    assert!(
-        stalled
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-            .is_pending(),
-        "nothing is cached"
-    );
+    let first = poll(stalled.as_mut(), Waker::noop());
+    assert!(first.is_pending(), "nothing is cached");
     assert!(kept.under_way() > 0, "it was submitted");
-    let end = Instant::now() + Duration::from_secs(60);
-    while kept.under_way() > 0 {
-        assert!(Instant::now() < end, "no thread reaps what the task began");
+    wait_until("no thread reaps what the task began", || {
         other.read_at(&mut [0; 512], 0).expect("read");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        kept.under_way() == 0
+    });
     assert_eq!(pollster::block_on(stalled).expect("read"), 4096);
-    testing::check(&buf, 0, 0).expect("right bytes");
+    right(&buf, 0, 0);
     settle("queue", &reader);
 }
 
 /// Runtimes that have nothing in common: one thread without anything, one thread, several threads.
 #[test]
 fn any_runtime_will_do() {
-    watch();
     for (name, source, options) in sources() {
         let reader = Arc::new(Reader::open(source, options).expect("opened"));
         assert!(pollster::block_on(reads(&reader, 1, 20)) > 0, "{name}");
-        let single = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .expect("a runtime");
-        let several = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .build()
-            .expect("a runtime");
-        for runtime in [single, several] {
-            let tasks: Vec<_> = (0..8)
-                .map(|seed| {
-                    let reader = Arc::clone(&reader);
-                    runtime.spawn(async move { reads(&reader, seed, 20).await })
-                })
-                .collect();
-            for task in tasks {
+        for runtime in [0, 2].map(runtime) {
+            let tasks = (0..8).map(|seed| {
+                let reader = Arc::clone(&reader);
+                runtime.spawn(async move { reads(&reader, seed, 20).await })
+            });
+            for task in Vec::from_iter(tasks) {
                 assert!(runtime.block_on(task).expect("no panic") > 0, "{name}");
             }
         }
@@ -255,14 +217,11 @@ fn tasks_and_threads_share_a_file() {
                     for _ in 0..60 {
                         let at = rng.below(SIZE);
                         let got = own.read_at(&mut buf, at).expect("readable");
-                        testing::check(&buf[..got], at, 0).expect("right bytes");
+                        right(&buf[..got], at, 0);
                     }
                 });
             }
-            let tasks = (0..6).map(|seed| {
-                Box::pin(reads(&reader, seed, 20)) as Pin<Box<dyn Future<Output = u64>>>
-            });
-            assert_eq!(run_all(tasks.collect()).len(), 6);
+            assert_eq!(run_all(tasks([&reader; 6], 20)).len(), 6);
         });
         settle(&name, &reader);
     }
@@ -284,7 +243,7 @@ fn poll_at_most<T>(future: impl Future<Output = T>, most: u64) -> Option<T> {
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));
     for nth in 0..most {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        if let Poll::Ready(done) = poll(future.as_mut(), &waker) {
             return Some(done);
         }
         while count.0.load(Ordering::SeqCst) <= nth {
@@ -297,23 +256,20 @@ fn poll_at_most<T>(future: impl Future<Output = T>, most: u64) -> Option<T> {
 /// Given up after every number of polls, a read leaves nothing: no place, no fetch, no lease, no byte.
 #[test]
 fn cancelled_at_every_point() {
-    watch();
     for (name, source, options) in sources() {
         let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
         let (mut finished, mut given_up) = (0, 0);
         // A task that polls its queue is polled thousands of times.
         for most in (0..10).chain([1000, 1 << 40]) {
             for seed in 0..8 {
-                let (offset, len) = if seed == 0 {
-                    (SIZE - 10, 100)
-                } else {
-                    (seed * 1_000_003, 900_000)
+                let (offset, len) = match seed {
+                    0 => (SIZE - 10, 100),
+                    _ => (seed * 1_000_003, 900_000),
                 };
                 let mut buf = vec![0; len];
                 match poll_at_most(reader.read_at_async(&mut buf, offset), most) {
                     Some(got) => {
-                        let got = got.expect("readable");
-                        testing::check(&buf[..got], offset, 0).expect("right bytes");
+                        right(&buf[..got.expect("readable")], offset, 0);
                         finished += 1;
                     }
                     None => given_up += 1,
@@ -330,32 +286,21 @@ fn cancelled_at_every_point() {
 
 /// Threads of this process, and mappings of its memory.
 fn kept() -> (usize, usize) {
-    let threads = std::fs::read_dir("/proc/self/task").expect("Linux").count();
-    (
-        threads,
-        std::fs::read_to_string("/proc/self/maps")
-            .expect("Linux")
-            .lines()
-            .count(),
-    )
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let mappings = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+    (threads.count(), mappings.lines().count())
 }
 
 /// Reads that are given up keep no thread and no mapping: neither rings nor stacks.
 #[test]
 fn cancelled_reads_keep_no_thread_and_no_mapping() {
-    needs!(is_alone(
-        module_path!(),
-        "cancelled_reads_keep_no_thread_and_no_mapping"
-    ));
-    watch();
+    needs!(is_alone(this_test!()));
     let round = || {
         for (name, source, options) in sources() {
             let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
             for (most, offset) in [(0, 0), (1, 1_000_003), (2, 5_000_009), (3, 70_001)] {
-                drop(poll_at_most(
-                    reader.read_at_async(&mut vec![0; 900_000], offset),
-                    most,
-                ));
+                let mut buf = vec![0; 900_000];
+                poll_at_most(reader.read_at_async(&mut buf, offset), most);
             }
             settle(&name, &reader);
         }
@@ -365,26 +310,11 @@ fn cancelled_reads_keep_no_thread_and_no_mapping() {
     let before = kept();
     let rounds = 25;
     (0..rounds).for_each(|_| round());
-    let mut after = kept();
     // A thread that has ended may be in the list of the kernel for a moment, and one that is not joined takes a moment to end.
-    let start = Instant::now();
-    while after.0 > before.0 && start.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(5));
-        after = kept();
-    }
-    assert!(
-        after.0 <= before.0 + 1,
-        "threads: {} before, {} after {rounds} rounds",
-        before.0,
-        after.0
-    );
+    wait_until("threads stay", || kept().0 <= before.0 + 1);
     // A ring is two mappings, and so is a stack: one kept in each round would be 50.
-    assert!(
-        after.1 < before.1 + 30,
-        "mappings: {} before, {} after {rounds} rounds",
-        before.1,
-        after.1
-    );
+    let (before, after) = (before.1, kept().1);
+    assert!(after < before + 30, "{before} and {after} mappings");
 }
 
 #[test]
@@ -398,7 +328,7 @@ fn errors_reach_the_task_they_belong_to() {
             let offset = i * 20_011 % SIZE;
             match pollster::block_on(reader.read_at_async(&mut buf, offset)) {
                 Ok(got) => {
-                    testing::check(&buf[..got], offset, 0).expect("right bytes");
+                    right(&buf[..got], offset, 0);
                     read += 1;
                 }
                 Err(ReadError::Io { .. }) => failed += 1,
@@ -414,7 +344,6 @@ fn errors_reach_the_task_they_belong_to() {
 /// Growth is seen, and a new version is one error, as for a thread.
 #[test]
 fn growth_and_change_are_seen() {
-    watch();
     for threads in [0, 2] {
         let source = Arc::new(Mem::new(testing::pattern(0, 10_000, 0)));
         let reader = Reader::open(Arc::clone(&source), options().threads(threads)).expect("opened");
@@ -423,12 +352,12 @@ fn growth_and_change_are_seen() {
         assert_eq!(read(&mut buf, 5_000), Ok(5_000));
         source.append(&testing::pattern(10_000, 3_000, 0));
         assert_eq!(read(&mut buf, 5_000), Ok(8_000));
-        testing::check(&buf[..8_000], 5_000, 0).expect("right bytes");
+        right(&buf[..8_000], 5_000, 0);
         source.replace(testing::pattern(0, 9_000, 1));
         let told = read(&mut buf, 8_000);
         assert!(matches!(told, Err(ReadError::Changed { .. })), "{told:?}");
         assert_eq!(read(&mut buf, 8_000), Ok(1_000), "the new one");
-        testing::check(&buf[..1_000], 8_000, 1).expect("right bytes");
+        right(&buf[..1_000], 8_000, 1);
         assert_eq!(read(&mut [], 0), Ok(0));
     }
 }
@@ -446,18 +375,12 @@ fn a_waker_s_panic_is_its_own() {
     let (mut mine, mut buf) = (vec![0; 4096], vec![0; 4096]);
     let waker = Waker::from(Arc::new(Bad));
     let mut read = Box::pin(reader.read_at_async(&mut mine, 0));
-    assert!(
-        read.as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
-    assert_eq!(
-        pollster::block_on(reader.read_at_async(&mut buf, 4 << 20)).expect("read"),
-        4096
-    );
-    testing::check(&buf, 4 << 20, 0).expect("right bytes");
+    assert!(poll(read.as_mut(), &waker).is_pending());
+    let other = pollster::block_on(reader.read_at_async(&mut buf, 4 << 20));
+    assert_eq!(other.expect("read"), 4096);
+    right(&buf, 4 << 20, 0);
     assert_eq!(pollster::block_on(read).expect("read"), 4096);
-    testing::check(&mine, 0, 0).expect("right bytes");
+    right(&mine, 0, 0);
     quiet(&reader);
 }
 
@@ -476,12 +399,10 @@ fn nothing_is_kept_of_a_closed_file() {
     }
     assert_eq!((engine.gauges().files, engine.gauges().reads), (0, 0));
     // The threads that attended have ended, and are joined while the engine lives: with one or two that are still ending.
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    while engine.gauges().unjoined_threads > engine.gauges().threads + 2 {
-        assert!(std::time::Instant::now() < until, "{:?}", engine.gauges());
-        std::thread::sleep(Duration::from_millis(5));
+    wait_until("threads that ended are not joined", || {
         drop(engine.open(Arc::new(named(SIZE))).expect("opened"));
-    }
+        engine.gauges().unjoined_threads <= engine.gauges().threads + 2
+    });
 }
 
 /// No program should; one that does gets right bytes and a right count.
@@ -492,8 +413,8 @@ fn a_read_polled_again_after_its_end_is_a_new_one() {
         let mut buf = [0; 100];
         let mut read = pin!(reader.read_at_async(&mut buf, SIZE - 50));
         for _ in 0..3 {
-            let got =
-                pollster::block_on(std::future::poll_fn(|context| read.as_mut().poll(context)));
+            let again = std::future::poll_fn(|context| read.as_mut().poll(context));
+            let got = pollster::block_on(again);
             assert_eq!(got.ok(), Some(50), "{name}");
         }
         settle(&name, &reader);

@@ -2,8 +2,10 @@
 
 use crate::common::nbd as served;
 
-use crate::common::{LoopDevice, SmallDisk, by, opened};
-use crate::common::{Rng, in_threads, named, only, passed, quiet, refused, right, watch};
+use crate::common::{
+    LoopDevice, Rng, SmallDisk, by, file_of, in_threads, named, only, opened, passed, quiet,
+    refused, right, this_test,
+};
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, command_flag, errno};
 use foreread::source::{FileSource, Mem, WritableSource};
@@ -12,6 +14,7 @@ use foreread_testing::{self as testing, Faulty, Other, needs, says};
 use served::{Client, MIB, Served, has, run, writing};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,13 +24,18 @@ fn options() -> Options {
     by("linux-6.18:max=256K", 2 * MIB)
 }
 
-/// A file of self-naming bytes, and a server that lets clients write it.
+/// A file, and a server that lets clients write it.
 fn writable(size: usize) -> (tempfile::NamedTempFile, Served) {
-    watch();
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), testing::pattern(0, size, 0)).expect("written");
-    let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
+    let file = file_of(size, 0);
+    let reader = Reader::open(file.path(), options()).expect("opened");
     (file, Served::of(reader, writing()))
+}
+
+/// Another program writes into a file.
+fn overwrite(file: &tempfile::NamedTempFile, bytes: &[u8]) {
+    let other = std::fs::File::options().write(true).open(file.path());
+    let other = other.expect("there");
+    other.write_all_at(bytes, 0).expect("written");
 }
 
 fn write(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
@@ -56,8 +64,8 @@ fn every_client_reads_the_writes_of_one() {
         assert_eq!(read(&mut other, at, 9000), bytes, "round {round}");
         assert_eq!(read(&mut one, at, 9000), bytes);
         let mut all = vec![0; 9000];
-        let file = std::fs::File::open(file.path()).expect("there");
-        file.read_exact_at(&mut all, at).expect("readable");
+        let read = file.as_file().read_exact_at(&mut all, at);
+        read.expect("readable");
         assert_eq!(all, bytes);
         // Its neighbours stay.
         one.reads(2, at - 100, 100);
@@ -141,21 +149,17 @@ fn a_write_overtakes_the_readahead() {
     for round in 0..30_u64 {
         let at = round * (100 << 10);
         for step in 0..3 {
-            reader
-                .read_at(&mut buf, at + step * (16 << 10))
-                .expect("readable");
+            let read = reader.read_at(&mut buf, at + step * (16 << 10));
+            read.expect("readable");
         }
         // Into what is being read ahead now.
         let (ahead, bytes) = (at + (48 << 10), vec![round as u8; 10_000]);
         reader.write_at(&bytes, ahead + 10).expect("written");
-        let got = reader
-            .read_at(&mut buf[..10_000], ahead + 10)
-            .expect("readable");
-        assert_eq!(buf[..got], bytes, "round {round}");
+        let got = reader.read_at(&mut buf[..10_000], ahead + 10);
+        assert_eq!(buf[..got.expect("readable")], bytes, "round {round}");
         // Back, for the next round.
-        reader
-            .write_at(&testing::pattern(ahead + 10, 10_000, 0), ahead + 10)
-            .expect("written");
+        let old = testing::pattern(ahead + 10, 10_000, 0);
+        reader.write_at(&old, ahead + 10).expect("written");
     }
     quiet(&reader);
 }
@@ -180,11 +184,7 @@ fn our_own_writes_are_no_change_and_those_of_others_are() {
     });
     let mut client = served.client();
     read(&mut client, 6 * MIB, 4096);
-    let other = std::fs::File::options()
-        .write(true)
-        .open(file.path())
-        .expect("there");
-    other.write_all_at(&[9; 4096], 0).expect("written");
+    overwrite(&file, &[9; 4096]);
     let changed = client.asks(command::READ, 7 * MIB, 4096);
     assert_eq!(changed, errno::ESHUTDOWN);
     // Nor does it write into another version.
@@ -194,10 +194,8 @@ fn our_own_writes_are_no_change_and_those_of_others_are() {
 /// Another program rewrites the file, and we write before we look: the write notices, and does not take the new time for its own.
 #[test]
 fn a_write_of_ours_does_not_hide_that_of_another() {
-    watch();
     for longer in [false, true] {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), testing::pattern(0, 1 << 20, 1)).expect("written");
+        let file = file_of(1 << 20, 1);
         let reader = Reader::open(file.path(), options().policy("none")).expect("opened");
         reader.allow_writes().expect("allowed");
         let mut buf = vec![0; 8192];
@@ -205,13 +203,7 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
         reader.read_at(&mut buf, 8192).expect("readable");
         std::thread::sleep(Duration::from_millis(20));
         let size = if longer { 2 << 20 } else { 1 << 20 };
-        let other = std::fs::File::options()
-            .write(true)
-            .open(file.path())
-            .expect("there");
-        other
-            .write_all_at(&testing::pattern(0, size, 2), 0)
-            .expect("written");
+        overwrite(&file, &testing::pattern(0, size, 2));
         let error = reader.write_at(&[8; 10], 4096).expect_err("it has changed");
         assert!(matches!(error, WriteError::Changed { .. }), "{error}");
         // Told once, by the write; nothing was written, and nothing of the old version is left.
@@ -219,9 +211,8 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
             reader.read_at(&mut buf, at).expect("readable");
             right(&buf, at, 2);
         }
-        reader
-            .write_at(&[8; 10], 4096)
-            .expect("into the new version");
+        let again = reader.write_at(&[8; 10], 4096);
+        again.expect("into the new version");
         assert_eq!(reader.size(), size as u64);
     }
 }
@@ -239,10 +230,8 @@ fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
         offset,
         len,
     };
-    client
-        .0
-        .write_all(&[&request.bytes()[..], bytes].concat())
-        .expect("sent");
+    let bytes = [&request.bytes()[..], bytes].concat();
+    client.0.write_all(&bytes).expect("sent");
     client.answer().1
 }
 
@@ -292,8 +281,7 @@ fn a_disk_that_loses_writes() {
 /// A disk is written through /dev: what was written is read and is there.
 #[test]
 fn a_block_device_is_written() {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), testing::pattern(0, 2 << 20, 0)).expect("written");
+    let file = file_of(2 << 20, 0);
     needs!(let device = LoopDevice::over(file.path()));
     let reader = Reader::open(device.name(), options()).expect("opened");
     let served = Served::of(reader, writing());
@@ -321,9 +309,9 @@ fn a_writable_source_is_locked() {
             ..NbdSettings::default()
         };
         let reader = Reader::open(path, options()).expect("opened");
-        Server::bind(&[Listen::Unix(dir.path().join("t"))], reader, settings)
-            .map(drop)
-            .map_err(|e| e.to_string())
+        let place = [Listen::Unix(dir.path().join("t"))];
+        let bound = Server::bind(&place, reader, settings).map(drop);
+        bound.map_err(|error| error.to_string())
     };
     let (file, served) = writable(1 << 20);
     let path = file.path().to_str().expect("UTF-8");
@@ -331,14 +319,11 @@ fn a_writable_source_is_locked() {
     says(&locked, &["another program has locked it", "--no-lock"]);
     assert_eq!(bind(path, false), Ok(()));
     if has("qemu-io", "qemu-utils") {
-        let out = Command::new("qemu-io")
-            .args(["-f", "raw", "-c", "write 0 4k", path])
-            .output()
-            .expect("started");
-        assert!(
-            !out.status.success() && String::from_utf8_lossy(&out.stderr).contains("lock"),
-            "{out:?}"
-        );
+        let mut qemu = Command::new("qemu-io");
+        let qemu = qemu.args(["-f", "raw", "-c", "write 0 4k", path]);
+        let out = qemu.output().expect("started");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && said.contains("lock"), "{out:?}");
     }
     // A child process that has been forked and has not begun its program holds copies of all descriptors.
     let copies = copies_of(path);
@@ -362,10 +347,11 @@ fn a_writable_source_is_locked() {
     drop(other);
     // A device is free when its last descriptor is closed, and other tests fork children meanwhile.
     drop(within_seconds(&claim).expect("given back"));
-    let settings = writing();
-    let reader = || Reader::open(device.name(), options()).expect("opened");
-    let served =
-        within_seconds(&|| Served::try_of(reader(), settings.clone())).expect("given back");
+    let served = || {
+        let reader = Reader::open(device.name(), options()).expect("opened");
+        Served::try_of(reader, writing())
+    };
+    let served = within_seconds(&served).expect("given back");
     assert_eq!(claim().expect_err("ours"), rustix::io::Errno::BUSY);
     drop(served);
     within_seconds(&claim).expect("given back");
@@ -375,15 +361,12 @@ fn a_writable_source_is_locked() {
 fn copies_of(path: &str) -> Vec<std::os::fd::OwnedFd> {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
     let us = pidfd_open(getpid(), PidfdFlags::empty()).expect("a process");
-    let entries = std::fs::read_dir("/proc/self/fd")
-        .expect("a folder")
-        .flatten();
-    let ours = entries
-        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(path)));
+    let entries = std::fs::read_dir("/proc/self/fd").expect("a folder");
+    let is_ours = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.to_str() == Some(path));
+    let ours = entries.flatten().filter(|entry| is_ours(&entry.path()));
     let numbers = ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
-        .filter_map(|number| pidfd_getfd(&us, number, PidfdGetfdFlags::empty()).ok())
-        .collect()
+    let copies = numbers.map(|number| pidfd_getfd(&us, number, PidfdGetfdFlags::empty()));
+    copies.flatten().collect()
 }
 
 /// Asks again for up to ten seconds.
@@ -412,20 +395,16 @@ fn unwritable_outputs_are_reported() {
     // No caller has asked to write it: it is not written.
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), [7; 100]).expect("written");
-    let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
-    assert!(matches!(
-        reader.write_at(&[1], 0),
-        Err(WriteError::Io { errno: 30, .. })
-    ));
+    let reader = Reader::open(file.path(), options()).expect("opened");
+    let read_only = reader.write_at(&[1], 0);
+    let is_denied = matches!(read_only, Err(WriteError::Io { errno: 30, .. }));
+    assert!(is_denied, "{read_only:?}");
     reader.allow_writes().expect("allowed");
-    assert!(matches!(
-        reader.write_at(&[1, 2], 99),
-        Err(WriteError::Beyond { .. })
-    ));
-    reader
-        .write_at(&[1], 99)
-        .and_then(|()| reader.flush())
-        .expect("written");
+    let beyond = reader.write_at(&[1, 2], 99);
+    let is_beyond = matches!(beyond, Err(WriteError::Beyond { .. }));
+    assert!(is_beyond, "{beyond:?}");
+    let written = reader.write_at(&[1], 99).and_then(|()| reader.flush());
+    written.expect("written");
     // Renamed over: the file that was opened is the one that is read, and another one is not written.
     let source = FileSource::open(file.path()).expect("opened");
     let folder = file.path().parent().expect("a folder");
@@ -450,17 +429,10 @@ fn other_people_s_programs_write() {
         assert!(there == bytes, "nbdcopy");
     }
     if has("qemu-io", "qemu-utils") {
-        let script = [
-            "write -P 0xab 1M 64k",
-            "read -P 0xab 1M 64k",
-            "write -f -P 0xcd 1M 4k",
-            "write -z 2M 1M",
-            "flush",
-        ];
-        let mut args = vec!["-f", "raw"];
-        script.iter().for_each(|line| args.extend(["-c", line]));
+        let args = "-f|raw|-c|write -P 0xab 1M 64k|-c|read -P 0xab 1M 64k|-c|write -f -P 0xcd 1M 4k|\
+            -c|write -z 2M 1M|-c|flush";
         let uri = served.uri();
-        args.push(&uri);
+        let args = Vec::from_iter(args.split('|').chain([uri.as_str()]));
         let said = run("qemu-io", &args);
         assert!(!said.contains("failed"), "{said}");
         let mut client = served.client();
@@ -486,17 +458,11 @@ fn a_flush_reaches_the_file() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let me = std::env::current_exe().expect("a path");
     let mut strace = Command::new("strace");
-    strace
-        .args("-f -e trace=fdatasync -o".split(' '))
-        .arg(log.path())
-        .arg(me);
-    strace.args(only(module_path!(), "a_flush_reaches_the_file"));
+    strace.args("-f -e trace=fdatasync -o".split(' '));
+    strace.arg(log.path()).arg(me).args(only(this_test!()));
     passed(&strace.env(CHILD, "1").output().expect("started"));
     let text = std::fs::read_to_string(log.path()).expect("readable");
     // A call that another thread interrupts in the log ends in a line without its bracket.
-    let synced = text
-        .lines()
-        .filter(|line| line.contains("fdatasync") && line.contains("= 0"))
-        .count();
-    assert_eq!(synced, 2, "{text}");
+    let is_sync = |line: &&str| line.contains("fdatasync") && line.contains("= 0");
+    assert_eq!(text.lines().filter(is_sync).count(), 2, "{text}");
 }

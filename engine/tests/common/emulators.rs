@@ -39,6 +39,7 @@ pub struct Emulator {
 impl Emulator {
     /// Nothing, with a line that says so, where it is not installed.
     pub fn start(cloud: Cloud) -> Option<Emulator> {
+        super::watch();
         let program = match cloud {
             Cloud::S3 => "versitygw",
             Cloud::Google => "fake-gcs-server",
@@ -172,14 +173,10 @@ impl Emulator {
                 let signed = AzureAuthorizer::new(&key, ACCOUNT).try_authorize(&mut request);
                 signed.expect("signed");
                 let options = object_store::ClientOptions::new().with_allow_http(true);
-                let client = ReqwestConnector::default()
-                    .connect(&options)
-                    .expect("a client");
-                let answer = self
-                    .runtime
-                    .block_on(client.execute(request))
-                    .expect("an answer");
-                assert_eq!(answer.status().as_u16(), 201);
+                let client = ReqwestConnector::default().connect(&options);
+                let client = client.expect("a client");
+                let answer = self.runtime.block_on(client.execute(request));
+                assert_eq!(answer.expect("an answer").status().as_u16(), 201);
             }
         }
     }
@@ -214,9 +211,8 @@ impl Emulator {
             body.len()
         );
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a server");
-        stream
-            .write_all(&[head.as_bytes(), body].concat())
-            .expect("sent");
+        let request = [head.as_bytes(), body].concat();
+        stream.write_all(&request).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");

@@ -1,7 +1,7 @@
 //! A server of ours in a test, a client by hand, and other people's servers. Never: a test.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use crate::common::{by, opened, right, wait_until, watch};
+use crate::common::{by, opened, passed, right, wait_until, watch};
 use foreread::front::FrontError;
 use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, Request, command};
@@ -223,32 +223,25 @@ impl<S: Read + Write> Client<S> {
 
 pub fn read(source: &Nbd, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    let got = source
-        .read_at(&mut [IoSliceMut::new(&mut bytes)], offset)
-        .expect("readable");
-    bytes.truncate(got);
+    let got = source.read_at(&mut [IoSliceMut::new(&mut bytes)], offset);
+    bytes.truncate(got.expect("readable"));
     bytes
 }
 
 pub fn has(program: &str, package: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|all| std::env::split_paths(&all).any(|p| p.join(program).is_file()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !found {
         println!("skipped: needs {program} (Debian package {package})");
     }
     found
 }
 
+#[track_caller]
 pub fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output().expect("started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        out.status.success(),
-        "{program} {args:?}: {}{}",
-        text(&out.stdout),
-        text(&out.stderr)
-    );
-    text(&out.stdout)
+    passed(&out);
+    String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
 /// A server of another project, stopped when dropped.
@@ -263,14 +256,11 @@ impl Peer {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("s");
         let place = |word: &&str| word.replace("SOCKET", socket.to_str().expect("UTF-8"));
-        let child = Command::new(program)
-            .args(args.iter().map(place))
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("started");
-        wait_until(&format!("{program} does not listen"), || {
-            UnixStream::connect(&socket).is_ok()
-        });
+        let mut command = Command::new(program);
+        let command = command.args(args.iter().map(place)).stdout(Stdio::null());
+        let child = command.spawn().expect("started");
+        let listens = || UnixStream::connect(&socket).is_ok();
+        wait_until(&format!("{program} does not listen"), listens);
         Peer { child, dir }
     }
 
@@ -295,9 +285,7 @@ pub fn by_python(uri: &str, script: &str) {
     let python = "/usr/bin/python3";
     let usable = Command::new(python).args(["-c", "import nbd"]).output();
     if !usable.is_ok_and(|out| out.status.success()) {
-        println!(
-            "skipped: needs the module nbd of the system's python (Debian package python3-libnbd)"
-        );
+        println!("skipped: needs the module nbd of python (Debian package python3-libnbd)");
         return;
     }
     let begin = "import nbd\nh = nbd.NBD()\nh.set_uri_allow_local_file(True)\n";

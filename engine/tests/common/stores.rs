@@ -47,7 +47,6 @@ pub struct Store {
 impl Store {
     /// Those that are installed; the others are named.
     pub fn all() -> impl Iterator<Item = Store> {
-        watch();
         let kinds = [Kind::S3, Kind::Google, Kind::Azure, Kind::Hub];
         kinds.into_iter().filter_map(Store::start)
     }
@@ -59,6 +58,7 @@ impl Store {
     }
 
     pub fn start(kind: Kind) -> Option<Store> {
+        watch();
         let server = match kind {
             Kind::S3 => Server::Emulator(Emulator::start(Cloud::S3)?),
             Kind::Google => Server::Emulator(Emulator::start(Cloud::Google)?),
@@ -99,9 +99,8 @@ impl Store {
         let (own, proxy) = (format!("127.0.0.1:{port}"), self.names.address());
         let through = |value: String| value.replace(&own, &proxy.to_string());
         let variables = variables.into_iter();
-        variables
-            .map(|(name, value)| (name, through(value)))
-            .collect()
+        let through = variables.map(|(name, value)| (name, through(value)));
+        through.collect()
     }
 
     /// The name of an object, or of all below a prefix.

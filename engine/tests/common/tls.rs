@@ -17,18 +17,14 @@ pub struct Certificates(pub tempfile::TempDir);
 impl Certificates {
     /// Nothing where there is no certtool.
     pub fn new() -> Option<Certificates> {
+        crate::common::watch();
         if !has("certtool", "gnutls-bin") {
             return None;
         }
         let all = Certificates(tempfile::tempdir().expect("a directory"));
         all.key("ca");
         // Each authority has its own name: a list of revoked certificates finds its authority by that.
-        let name = all
-            .path()
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = all.path().file_name().expect("a name").to_string_lossy();
         let text = format!(
             "cn = Authority {name}\nca\ncert_signing_key\ncrl_signing_key\nexpiration_days = 9\n"
         );
@@ -64,11 +60,8 @@ impl Certificates {
 
     fn key(&self, role: &str) {
         let file = self.file(&format!("{role}-key.pem"));
-        let words = "--generate-privkey --key-type ecdsa --outfile";
-        run(
-            "certtool",
-            &[&Vec::from_iter(words.split(' '))[..], &[&file]].concat(),
-        );
+        let words = "--generate-privkey --key-type ecdsa --outfile".split(' ');
+        run("certtool", &Vec::from_iter(words.chain([file.as_str()])));
     }
 
     /// Has the authority issue a certificate for a new key.
@@ -93,9 +86,8 @@ impl Certificates {
 
     /// One that has expired, or is not valid yet.
     pub fn issue_server_of(&self, from: &str, to: &str) {
-        self.issue_server(&format!(
-            "activation_date = {from:?}\nexpiration_date = {to:?}\n"
-        ));
+        let times = format!("activation_date = {from:?}\nexpiration_date = {to:?}\n");
+        self.issue_server(&times);
     }
 
     /// A new certificate of a client with this name.
@@ -106,14 +98,10 @@ impl Certificates {
 
     /// Has the authority write `ca-crl.pem`, which lists the certificate of `role`. `until` is when the list ends, if not in days.
     pub fn revoke(&self, role: &str, until: Option<&str>) {
-        let dates = match until {
-            None => "crl_next_update = 9\n".to_string(),
-            Some(day) => {
-                format!(
-                    "crl_this_update_date = \"2020-01-01 00:00:00 UTC\"\ncrl_next_update_date = \"{day}\"\n"
-                )
-            }
-        };
+        let dates = until.map_or("crl_next_update = 9\n".to_string(), |day| {
+            let begin = "crl_this_update_date = \"2020-01-01 00:00:00 UTC\"";
+            format!("{begin}\ncrl_next_update_date = \"{day}\"\n")
+        });
         let cert = self.file(&format!("{role}-cert.pem"));
         let own = ["--generate-crl", "--load-certificate", &cert];
         let text = format!("{dates}crl_number = 1\n");
@@ -184,8 +172,7 @@ pub fn reply(stream: &mut impl Read) -> (u32, u32) {
     stream.read_exact(&mut head).expect("a reply");
     assert_eq!(head[..8], wire::OPTION_REPLY_MAGIC.to_be_bytes());
     let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four"));
-    stream
-        .read_exact(&mut vec![0; number(16) as usize])
-        .expect("its data");
+    let mut data = vec![0; number(16) as usize];
+    stream.read_exact(&mut data).expect("its data");
     (number(8), number(12))
 }
