@@ -1,34 +1,26 @@
 //! Tests `serve` on a socket that another program created and passes on, and `health` with servers: an NBD server, a server of
 //! another protocol, and none. `mount.rs` tests it with mounts.
 
-use crate::common::{foreread, needs, says, signal, wait_until};
-use std::io::Write;
+use crate::common::{BINARY, Got, foreread, needs, says, signal, wait_until};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Runs a program of libnbd that starts `foreread serve DISK` with its socket.
-fn with_server(program: &str, before: &[&str], disk: &str, after: &[&str]) -> Option<Output> {
+fn with_server(program: &str, before: &[&str], disk: &str, after: &[&str]) -> Option<Got> {
     let mut command = Command::new(program);
-    command.args(before).args([
-        "--",
-        "[",
-        env!("CARGO_BIN_EXE_foreread"),
-        "serve",
-        disk,
-        "]",
-    ]);
-    command.args(after);
-    let made = command
-        .env("XDG_CONFIG_HOME", "/dev/null")
-        .env_remove("FOREREAD_POLICY")
-        .output();
+    command
+        .args(before)
+        .args(["--", "[", BINARY, "serve", disk, "]"]);
+    let command = command.args(after).env("XDG_CONFIG_HOME", "/dev/null");
+    let made = command.env_remove("FOREREAD_POLICY").output();
     if made.is_err() {
         println!("skipped: needs {program} (Debian package libnbd-bin)");
     }
-    made.ok()
+    made.ok().map(|output| Got::from(&output))
 }
 
 #[test]
@@ -38,17 +30,11 @@ fn libnbd_starts_a_server_with_its_socket() {
     let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
     std::fs::write(at("disk"), &bytes).expect("written");
     needs!(let info = with_server("nbdinfo", &["--size"], &at("disk"), &[]));
-    assert_eq!(
-        String::from_utf8_lossy(&info.stdout).lines().last(),
-        Some("300000"),
-        "{info:?}"
-    );
+    assert_eq!(info.out.lines().last(), Some("300000"), "{}", info.err);
     needs!(let copied = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]));
-    assert!(copied.status.success(), "{copied:?}");
-    assert!(
-        std::fs::read(at("copy")).expect("copied") == bytes,
-        "right bytes"
-    );
+    assert_eq!(copied.code, Some(0), "{}", copied.err);
+    let copy = std::fs::read(at("copy")).expect("copied");
+    assert!(copy == bytes, "right bytes");
 }
 
 /// systemd's own program for that: it makes the socket, and becomes the server when the first client connects.
@@ -59,7 +45,7 @@ fn systemd_starts_a_server_with_its_socket() {
     std::fs::write(at("disk"), vec![7; 300_000]).expect("written");
     let mut command = Command::new("systemd-socket-activate");
     command.args(["-l", &at("s"), "-E", "XDG_CONFIG_HOME=/dev/null"]);
-    command.args([env!("CARGO_BIN_EXE_foreread"), "serve", &at("disk")]);
+    command.args([BINARY, "serve", &at("disk")]);
     let Ok(mut server) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
         println!("skipped: needs systemd-socket-activate (Debian package systemd)");
         return;
@@ -74,17 +60,12 @@ fn systemd_starts_a_server_with_its_socket() {
         let Ok(size) = size else {
             return println!("skipped: needs nbdinfo (Debian package libnbd-bin)");
         };
-        assert_eq!(
-            String::from_utf8_lossy(&size.stdout).trim(),
-            "300000",
-            "{size:?}"
-        );
+        let size = Got::from(&size);
+        assert_eq!(size.out.trim(), "300000", "{}", size.err);
     }
     assert_eq!(code, Some(0), "a clean end");
-    assert!(
-        Path::new(&at("s")).exists(),
-        "the socket is not the server's to remove"
-    );
+    let is_kept = Path::new(&at("s")).exists();
+    assert!(is_kept, "the socket is not the server's to remove");
 }
 
 /// systemd starts what comes after it when it hears this: the server listens by then.
@@ -95,7 +76,7 @@ fn systemd_hears_that_it_listens() {
     let heard = UnixDatagram::bind(at("notify")).expect("a socket");
     let limit = heard.set_read_timeout(Some(Duration::from_secs(60)));
     limit.expect("a socket");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let mut command = Command::new(BINARY);
     command.args(["serve", "Cargo.toml", "--unix"]);
     command.arg(at("nbd")).env("NOTIFY_SOCKET", at("notify"));
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -112,79 +93,70 @@ fn systemd_hears_that_it_listens() {
 #[test]
 fn a_path_that_is_not_a_socket_is_refused() {
     let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve Cargo.toml 3</dev/null";
-    let out = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_foreread")])
-        .output()
-        .expect("started");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2));
+    let out = Command::new("sh").args(["-c", script, BINARY]).output();
     let remedy = "; pass a listening unix or TCP socket";
-    says(&said, &["cannot listen", "socket 0 of LISTEN_FDS", remedy]);
+    let got = Got::from(&out.expect("started"));
+    says(
+        got.is_refused(),
+        &["cannot listen", "socket 0 of LISTEN_FDS", remedy],
+    );
+}
+
+/// Says the same to each client.
+fn greet(
+    clients: impl Iterator<Item = impl Read + Write> + Send + 'static,
+    greeting: &'static [u8],
+) {
+    let serve = move || clients.for_each(|mut client| _ = client.write_all(greeting));
+    foreread_os::threads::spawn("greets", serve).expect("a thread");
 }
 
 /// A server that says this to each client, and its address.
 fn saying(greeting: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    let serve = move || {
-        for client in listener.incoming() {
-            let _ = client.and_then(|mut client| client.write_all(greeting));
-        }
-    };
-    foreread_os::threads::spawn("greets", serve).expect("a thread");
+    let clients = std::iter::from_fn(move || Some(listener.accept().expect("a client").0));
+    greet(clients, greeting);
     format!("nbd://{address}")
 }
 
+/// A server that greets is healthy, by TCP and at a socket; of another the line says why it is not.
 #[test]
 fn a_server_is_healthy_that_greets() {
-    let (good, bad) = (
-        saying(b"NBDMAGICIHAVEOPT\0\x03"),
-        saying(b"HTTP/1.1 400 Bad"),
-    );
-    assert_eq!(
-        foreread(["health", &good]).is_done(),
-        format!("{good}: answers\n")
-    );
-    let got = foreread(["health", &bad, &good]);
-    let lines = format!("{bad}: not an NBD server\n{good}: answers\n");
-    assert_eq!((got.code, got.out), (Some(1), lines));
+    const GREETING: &[u8] = b"NBDMAGICIHAVEOPT\0\x03";
+    let (good, bad) = (saying(GREETING), saying(b"HTTP/1.1 400 Bad"));
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port");
     let none = format!("nbd://{}", gone.local_addr().expect("bound"));
     drop(gone);
-    let got = foreread(["health", &none]);
-    assert_eq!(
-        (got.code, got.out),
-        (Some(1), format!("{none}: nothing listens there\n"))
-    );
-    let got = foreread(["health", "/proc"]);
-    assert_eq!(got.out, "/proc: not a foreread mount\n");
-}
-
-#[test]
-fn a_server_on_a_unix_socket_is_checked_too() {
     let dir = tempfile::tempdir().expect("a folder");
-    let path = dir.path().join("a socket");
-    let listener = UnixListener::bind(&path).expect("room");
-    let serve = move || {
-        for client in listener.incoming() {
-            let _ = client.and_then(|mut client| client.write_all(b"NBDMAGICIHAVEOPT\0\x03"));
-        }
+    let listener = UnixListener::bind(dir.path().join("a socket")).expect("room");
+    let clients = std::iter::from_fn(move || Some(listener.accept().expect("a client").0));
+    greet(clients, GREETING);
+    let socket = |name: &str| {
+        let path = dir.path().join(name).display().to_string();
+        format!("nbd+unix:///?socket={}", path.replace(' ', "%20"))
     };
-    foreread_os::threads::spawn("greets", serve).expect("a thread");
-    let name = |path: &Path| format!("nbd+unix:///?socket={}", path.display()).replace(' ', "%20");
-    let good = name(&path);
-    let answers = format!("{good}: answers\n");
-    assert_eq!(foreread(["health", &good]).is_done(), answers);
-    let gone = name(&dir.path().join("gone"));
-    let got = foreread(["health", &gone]);
-    assert_eq!(got.code, Some(1));
-    assert!(got.out.contains("No such file"), "{}", got.out);
-    for (name, says) in [
-        ("nbd+unix:///", "no socket is given"),
-        ("nbdx://h", "not the name of an NBD server"),
+    for (name, code, says) in [
+        (good.as_str(), 0, "answers"),
+        (&bad, 1, "not an NBD server"),
+        (&none, 1, "nothing listens there"),
+        ("/proc", 1, "not a foreread mount"),
+        (&socket("a socket"), 0, "answers"),
+        (&socket("gone"), 1, "No such file"),
+        ("nbd+unix:///", 1, "no socket is given"),
+        ("nbdx://h", 1, "not the name of an NBD server"),
     ] {
         let got = foreread(["health", name]);
-        assert_eq!(got.code, Some(1), "{name}");
-        assert!(got.out.contains(says), "{}", got.out);
+        assert_eq!(got.code, Some(code), "{name}");
+        let begin = format!("{name}: ");
+        assert!(
+            got.out.starts_with(&begin) && got.out.contains(says),
+            "{}",
+            got.out
+        );
     }
+    // One that is not healthy is enough.
+    let got = foreread(["health", &bad, &good]);
+    let lines = format!("{bad}: not an NBD server\n{good}: answers\n");
+    assert_eq!((got.code, got.out), (Some(1), lines));
 }

@@ -1,10 +1,11 @@
 //! Tests `foreread cache` on folders that are valid, damaged, hostile, or missing.
 
-use crate::common::{Got, foreread, says};
+use crate::common::{Got, foreread, says, text};
 use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
 use foreread::source::object::ObjectSettings;
 use foreread_testing::{BucketServer, ExactSource};
+use serde_json::Value;
 use std::fs;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -44,16 +45,29 @@ impl Filled {
     }
 
     fn path(&self) -> &str {
-        self.dir.path().to_str().expect("UTF-8")
+        text(self.dir.path())
     }
 
     fn run(&self, command: &str, more: &[&str]) -> Got {
         foreread(["cache", command, self.path()].iter().chain(more))
     }
 
-    fn json(&self, command: &str, more: &[&str]) -> serde_json::Value {
-        let got = self.run(command, &[more, &["--json"]].concat());
-        serde_json::from_str(&got.out).unwrap_or_else(|error| panic!("{error}: {}", got.err))
+    fn json(&self, command: &str, more: &[&str]) -> Value {
+        self.run(command, &[more, &["--json"]].concat()).json()
+    }
+
+    /// Numbers of the JSON.
+    fn numbers<const N: usize>(&self, words: &[&str], keys: [&str; N]) -> [Option<u64>; N] {
+        let json = self.json(words[0], &words[1..]);
+        keys.map(|key| json[key].as_u64())
+    }
+
+    /// What the listing of the cache has of this kind.
+    fn sources(&self, kind: &str, more: &[&str]) -> Vec<String> {
+        let listed = self.json("list", more);
+        let listed = listed[kind].as_array().expect("a list").iter();
+        let source = |one: &Value| one["source"].as_str().expect("text").to_string();
+        listed.map(source).collect()
     }
 
     /// The files whose names end so, in order.
@@ -73,20 +87,18 @@ impl Filled {
     fn file(&self, source: &str, ending: &str) -> PathBuf {
         let listed = self.json("list", &[source]);
         let file = listed["versions"][0]["file"].as_str().expect("a file");
-        self.dir
-            .path()
-            .join(format!("foreread-cache-2/{file}{ending}"))
+        let folder = self.dir.path().join("foreread-cache-2");
+        folder.join(format!("{file}{ending}"))
     }
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).expect("a folder").flatten();
-    entries
-        .flat_map(|entry| match entry.file_type() {
-            Ok(kind) if kind.is_dir() => files(&entry.path()),
-            _ => vec![entry.path()],
-        })
-        .collect()
+    let below = |entry: fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => files(&entry.path()),
+        _ => vec![entry.path()],
+    };
+    entries.flat_map(below).collect()
 }
 
 fn three() -> Filled {
@@ -102,35 +114,30 @@ fn list_and_stat_show_the_content() {
     let cache = three();
     let listed = cache.json("list", &[]);
     assert_eq!(listed["schema"], "foreread.cache-list/1");
-    let versions = listed["versions"].as_array().expect("a list");
-    let names: Vec<_> = versions.iter().map(|version| &version["source"]).collect();
-    assert_eq!(names, ["s3://b/a/one", "s3://b/a/two", "s3://b/c"]);
-    let two = &versions[1];
+    let names = ["s3://b/a/one", "s3://b/a/two", "s3://b/c"];
+    assert_eq!(cache.sources("versions", &[]), names);
+    let two = &listed["versions"][1];
     assert_eq!(
-        (&two["version"], two["size_bytes"].as_u64()),
-        (&"\"v1\"".into(), Some(2 * MIB + 5))
+        (&two["version"], &two["used_again"]),
+        (&"\"v1\"".into(), &false.into())
     );
-    assert_eq!(two["held_bytes"], two["size_bytes"]);
-    assert_eq!(two["used_again"], false);
+    let sizes = ["size_bytes", "held_bytes"].map(|key| two[key].as_u64());
+    assert_eq!(sizes, [Some(2 * MIB + 5); 2]);
     let text = cache.run("list", &["s3://b/a/"]);
-    let lines: Vec<&str> = text.is_done().lines().collect();
-    assert!(
-        lines.len() == 3 && lines[1].ends_with("s3://b/a/one") && lines[2].contains("100 %"),
-        "{}",
-        text.out
-    );
-    let all = cache.json("stat", &[]);
-    assert_eq!(
-        ["versions", "sources", "versions_again"].map(|key| all[key].as_u64()),
-        [Some(3), Some(3), Some(0)]
-    );
-    assert_eq!(all["held_bytes"].as_u64(), Some(5 * MIB + 105));
-    let on_disk: u64 = cache
-        .objects()
-        .iter()
-        .map(|path| path.metadata().expect("there").blocks() * 512)
-        .sum();
-    assert_eq!(all["file_bytes"].as_u64(), Some(on_disk));
+    let lines = Vec::from_iter(text.is_done().lines());
+    let is_right = lines.len() == 3 && lines[1].ends_with("s3://b/a/one");
+    assert!(is_right && lines[2].contains("100 %"), "{}", text.out);
+    let blocks = |path: &PathBuf| path.metadata().expect("there").blocks();
+    let on_disk = cache.objects().iter().map(blocks).sum::<u64>() * 512;
+    let keys = [
+        "versions",
+        "sources",
+        "versions_again",
+        "held_bytes",
+        "file_bytes",
+    ];
+    let wanted = [3, 3, 0, 5 * MIB + 105, on_disk].map(Some);
+    assert_eq!(cache.numbers(&["stat"], keys), wanted);
     assert!(cache.run("stat", &[]).is_done().starts_with("on disk"));
 }
 
@@ -155,54 +162,33 @@ fn listings_are_shown_and_removed_by_folder() {
         }
         assert!(opened.flush(Duration::from_secs(60)), "written");
     };
-    let sources = |of: &serde_json::Value| -> Vec<String> {
-        let listings = of["listings"].as_array().expect("a list");
-        let source = |one: &serde_json::Value| one["source"].as_str().expect("text").to_string();
-        listings.iter().map(source).collect()
-    };
     list();
-    let all = [
-        "s3://bucket/",
-        "s3://bucket/d/",
-        "s3://bucket/d/sub/",
-        "s3://bucket/e/",
-    ];
-    assert_eq!(sources(&cache.json("list", &[])), all);
-    let stat = cache.json("stat", &[]);
-    assert_eq!(
-        ["listings", "listed_names"].map(|key| stat[key].as_u64()),
-        [Some(4), Some(7)]
-    );
-    assert!(
-        cache
-            .run("list", &[])
-            .is_done()
-            .contains("s3://bucket/d/sub/")
-    );
-    let below = cache.json("list", &["s3://bucket/d/"]);
-    assert_eq!(sources(&below), all[1..3]);
+    let bucket = "s3://bucket/";
+    let all = ["", "d/", "d/sub/", "e/"].map(|folder| format!("{bucket}{folder}"));
+    let sources = |more: &[&str]| cache.sources("listings", more);
+    assert_eq!(sources(&[]), all);
+    let counts = cache.numbers(&["stat"], ["listings", "listed_names"]);
+    assert_eq!(counts, [Some(4), Some(7)]);
+    says(cache.run("list", &[]).is_done(), &["s3://bucket/d/sub/"]);
+    assert_eq!(sources(&["s3://bucket/d/"]), all[1..3]);
     cache.run("remove", &["s3://bucket/d/"]).is_done();
-    let left = ["s3://bucket/", "s3://bucket/e/"];
-    assert_eq!(sources(&cache.json("list", &[])), left);
+    assert_eq!(sources(&[]), [bucket, "s3://bucket/e/"]);
     let files = cache.files(|name| name.len() == 32);
     let text = fs::read_to_string(&files[0]).expect("a text");
     fs::write(&files[0], text.replace("s3://", "\u{1b}[2J")).expect("written");
-    assert_eq!(sources(&cache.json("list", &[])).len(), 1);
+    assert_eq!(sources(&[]).len(), 1);
     cache.run("remove", &["--yes"]).is_done();
     assert_eq!(cache.files(|name| name.len() == 32), [] as [PathBuf; 0]);
     list();
-    assert_eq!(sources(&cache.json("list", &[])), all);
+    assert_eq!(sources(&[]), all);
 }
 
 #[test]
 fn verify_finds_and_removes_invalid_blocks() {
     let cache = three();
     let first = cache.run("verify", &[]);
-    assert!(
-        first.is_done().starts_with("3 versions read") && first.out.contains(" 0 wrong"),
-        "{}",
-        first.out
-    );
+    assert!(first.is_done().starts_with("3 versions read"));
+    says(&first.out, &[" 0 wrong"]);
     let open = |path: &Path| {
         let mut options = fs::File::options();
         options.write(true).open(path).expect("opened")
@@ -218,32 +204,19 @@ fn verify_finds_and_removes_invalid_blocks() {
     fs::rename(&two, &moved).expect("moved");
     symlink(&moved, &two).expect("a link");
     let kept = cache.json("verify", &["--dry-run"]);
-    assert_eq!(
-        ["versions", "wrong", "removed"].map(|key| kept[key].as_u64()),
-        [Some(3), Some(3), Some(0)]
-    );
+    let counts = ["versions", "wrong", "removed"].map(|key| kept[key].as_u64());
+    assert_eq!(counts, [Some(3), Some(3), Some(0)]);
     let faults = kept["faults"].as_array().expect("a list");
     let offsets = faults.iter().filter_map(|fault| fault["offset"].as_u64());
-    assert_eq!(offsets.collect::<Vec<_>>(), [69_632, 0, 0]);
+    assert_eq!(Vec::from_iter(offsets), [69_632, 0, 0]);
     let removed = cache.run("verify", &[]);
     assert_eq!(removed.code, Some(1));
-    assert!(
-        removed.out.contains("3 wrong and removed") && removed.err.contains("3 blocks are wrong"),
-        "{}{}",
-        removed.out,
-        removed.err
-    );
-    assert!(
-        cache
-            .run("verify", &[])
-            .is_done()
-            .contains("1 version read")
-    );
+    says(&removed.out, &["3 wrong and removed"]);
+    says(&removed.err, &["3 blocks are wrong"]);
+    says(cache.run("verify", &[]).is_done(), &["1 version read"]);
     let left = cache.json("list", &[]);
-    assert_eq!(
-        left["versions"][0]["held_bytes"].as_u64(),
-        Some(3 * MIB - 4096)
-    );
+    let held = left["versions"][0]["held_bytes"].as_u64();
+    assert_eq!(held, Some(3 * MIB - 4096));
     assert!(moved.exists(), "what a link names is left alone");
 }
 
@@ -255,11 +228,7 @@ fn remove_and_trim_take_versions_away() {
     let none = cache.run("remove", &["s3://b/zz"]);
     none.refuses("no version of it is in the cache");
     let one = cache.run("remove", &["s3://b/a/one"]);
-    assert!(
-        one.is_done().starts_with("1 version removed"),
-        "{}",
-        one.out
-    );
+    assert!(one.is_done().starts_with("1 version removed"));
     assert_eq!(cache.objects().len(), 3);
     // The oldest goes first.
     let oldest = cache.file("s3://b/a/two", ".sums");
@@ -269,15 +238,10 @@ fn remove_and_trim_take_versions_away() {
     let trimmed = cache.run("trim", &["--size", "1200K"]);
     assert!(trimmed.is_done().contains(" removed; "), "{}", trimmed.out);
     assert!(!oldest.exists());
-    let asked = cache.run("remove", &[]);
-    assert!(asked.is_refused().contains("add --yes"), "{}", asked.err);
+    cache.run("remove", &[]).refuses("add --yes");
     assert_eq!(cache.objects().len(), 1);
-    assert!(
-        cache
-            .run("remove", &["--yes"])
-            .is_done()
-            .starts_with("1 version")
-    );
+    let last = cache.run("remove", &["--yes"]);
+    assert!(last.is_done().starts_with("1 version"));
     assert_eq!(cache.objects(), Vec::<PathBuf>::new());
     assert_eq!(cache.run("list", &[]).is_done(), "The cache is empty.\n");
 }
@@ -288,28 +252,16 @@ fn folders_writable_by_others_are_refused() {
     let inner = format!("{}/foreread-cache-2", cache.path());
     fs::set_permissions(cache.path(), PermissionsExt::from_mode(0o777)).expect("open to all");
     let others = cache.run("list", &[]);
-    says(
-        others.is_refused(),
-        &["other users can write to it", "others=trusted"],
-    );
+    let words = ["other users can write to it", "others=trusted"];
+    says(others.is_refused(), &words);
     let trusted = format!("{},others=trusted", cache.path());
-    assert_eq!(
-        foreread(["cache", "list", &trusted])
-            .is_done()
-            .lines()
-            .count(),
-        4
-    );
+    let listed = foreread(["cache", "list", &trusted]);
+    assert_eq!(listed.is_done().lines().count(), 4);
     // A link in place of the folder of the format.
     let linked = tempfile::tempdir().expect("a folder");
     symlink(&inner, linked.path().join("foreread-cache-2")).expect("a link");
-    let linked = foreread([
-        "cache",
-        "remove",
-        linked.path().to_str().expect("UTF-8"),
-        "--yes",
-    ]);
-    assert!(linked.is_refused().contains("has no folder"));
+    let linked = text(linked.path());
+    foreread(["cache", "remove", linked, "--yes"]).refuses("has no folder");
     assert_eq!(cache.objects().len(), 5);
 }
 
@@ -355,21 +307,18 @@ fn a_folder_of_another_format_is_not_touched() {
         let how = format!("'rm -r {}/{name}'", filled.path());
         assert_eq!(words.contains(&how), is_old, "{words}");
         assert_eq!(filled.json("stat", &[])["has_old_folder"], is_old);
-        for (command, more) in [
-            ("trim", &["--size", "1"][..]),
-            ("remove", &[]),
-            ("list", &[]),
-        ] {
-            filled.run(command, more).is_done();
-            is_there(command);
+        for line in ["trim --size 1", "remove", "list"] {
+            let words = Vec::from_iter(line.split(' '));
+            filled.run(words[0], &words[1..]).is_done();
+            is_there(line);
         }
         fs::remove_dir_all(filled.dir.path().join("foreread-cache-2")).expect("removed");
+        let reason = match is_old {
+            true => "foreread-cache-1 of an older version",
+            false => "it has no folder foreread-cache-2;",
+        };
         for command in ["list", "stat", "verify", "remove"] {
-            let got = filled.run(command, &[]);
-            got.refuses(match is_old {
-                true => "foreread-cache-1 of an older version",
-                false => "it has no folder foreread-cache-2;",
-            });
+            filled.run(command, &[]).refuses(reason);
             is_there(command);
         }
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_foreread");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_foreread");
 
 /// The first line of what runs, with its end: by it a server or a mount says that it is there. Nothing where it ends without.
 pub fn first_line(process: &mut Child) -> String {
@@ -29,16 +29,11 @@ pub fn first_line(process: &mut Child) -> String {
 #[track_caller]
 pub fn inside(page: &Path) -> serde_json::Value {
     let html = std::fs::read_to_string(page).expect("written");
-    assert!(
-        html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"),
-        "{}",
-        page.display()
-    );
-    let data = html
-        .split("id=\"foreread-json\">")
-        .nth(1)
-        .and_then(|rest| rest.split("</script>").next());
-    serde_json::from_str(data.expect("the data")).expect("JSON")
+    let is_whole = html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>");
+    assert!(is_whole, "{}", page.display());
+    let (_, data) = html.split_once("id=\"foreread-json\">").expect("data");
+    let (data, _) = data.split_once("</script>").expect("its end");
+    serde_json::from_str(data).expect("JSON")
 }
 
 /// Sends a signal such as `-TERM`.
@@ -68,9 +63,8 @@ pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
 /// A command with no capability, though its user is root: as any other user beside the programs of this user.
 pub fn unprivileged<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new("setpriv");
-    command
-        .args(["--bounding-set=-all", "--inh-caps=-all"])
-        .args(words);
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
+    command.args(words);
     command
 }
 
@@ -96,10 +90,9 @@ pub fn children(pid: u32) -> Vec<u32> {
     let tasks = tasks.into_iter().flatten().flatten();
     let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
     let texts = tasks.filter_map(|task| of(task).ok());
-    let all = texts.collect::<Vec<_>>().join(" ");
-    all.split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
+    let all = Vec::from_iter(texts).join(" ");
+    let pids = all.split_whitespace();
+    pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Whether the first thread of a process waits in poll.
@@ -113,8 +106,8 @@ pub fn instances(pid: u32) -> Vec<PathBuf> {
     let folders = places.map(|place| format!("{place}/instances"));
     let all = folders.iter().flat_map(std::fs::read_dir).flatten();
     let own = format!("/foreread-{pid}-");
-    all.flatten()
-        .map(|entry| entry.path())
+    let paths = all.flatten().map(|entry| entry.path());
+    paths
         .filter(|path| path.to_string_lossy().contains(&own))
         .collect()
 }
@@ -146,11 +139,9 @@ pub fn scratch() -> (tempfile::TempDir, PathBuf) {
 }
 
 pub fn has(program: &[&str]) -> bool {
-    let runs = Command::new(program[0])
-        .args(&program[1..])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let mut command = Command::new(program[0]);
+    let command = command.args(&program[1..]).stdout(Stdio::null());
+    let runs = command.stderr(Stdio::null()).status();
     let runs = runs.is_ok_and(|status| status.success());
     if !runs {
         println!("skipped: needs {}", program.join(" "));
@@ -160,10 +151,8 @@ pub fn has(program: &[&str]) -> bool {
 
 /// Records a command; nothing where this machine cannot.
 pub fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
-    let args = ["record", "--by", "trace", "--force", "-o", text(trace)]
-        .into_iter()
-        .chain(options.iter().copied());
-    let got = foreread(args.chain(["--"]).chain(command.iter().copied()));
+    let fixed = ["record", "--by", "trace", "--force", "-o", text(trace)];
+    let got = foreread([&fixed, options, &["--"], command].concat());
     if got.code == Some(3) {
         println!("skipped: needs root and tracefs ({})", got.err.trim_end());
         return None;
@@ -179,9 +168,8 @@ pub fn steps(trace: &Path, format: Option<&str>) -> BTreeMap<String, Vec<Step>> 
             Item::File(file) => names.push(file.name),
             Item::Record(r) => {
                 let bytes = r.returned.unwrap_or(r.len);
-                all.entry(names[r.file as usize].clone())
-                    .or_default()
-                    .push((r.op, r.offset, bytes));
+                let steps = all.entry(names[r.file as usize].clone()).or_default();
+                steps.push((r.op, r.offset, bytes));
             }
         }
     }
@@ -198,9 +186,7 @@ pub fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, 
         let reads = all
             .into_iter()
             .filter(|(op, _, len)| *op == Op::Read && *len > 0);
-        let mut reads: Vec<(u64, u64)> = reads
-            .map(|(_, offset, len)| (offset, offset + len))
-            .collect();
+        let mut reads = Vec::from_iter(reads.map(|(_, offset, len)| (offset, offset + len)));
         reads.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (start, end) in reads {
@@ -211,10 +197,8 @@ pub fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, 
         }
         joined
     };
-    steps
-        .into_iter()
-        .map(|(name, all)| (name, of(all)))
-        .collect()
+    let all = steps.into_iter();
+    all.map(|(name, steps)| (name, of(steps))).collect()
 }
 
 /// Ended whatever happens.
@@ -283,19 +267,16 @@ pub fn same(name: &str, text: &str) {
         std::fs::write(&path, text).expect("written");
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = expected
-        .lines()
-        .zip(text.lines())
+    let mut pairs = expected.lines().zip(text.lines());
+    let shorter = expected.lines().count().min(text.lines().count());
+    let differs = pairs
         .position(|(one, other)| one != other)
-        .unwrap_or(expected.lines().count().min(text.lines().count()));
+        .unwrap_or(shorter);
     let line = |of: &str| of.lines().nth(differs).unwrap_or("(its end)").to_string();
-    assert!(
-        expected == text,
-        "snapshots/{name}.txt differs in line {}; FOREREAD_BLESS=1 writes it\n  file: {}\n  now:  {}",
-        differs + 1,
-        line(&expected),
-        line(text)
-    );
+    let is_same = expected == text;
+    let (file, now, number) = (line(&expected), line(text), differs + 1);
+    let what = format!("snapshots/{name}.txt differs in line {number}; FOREREAD_BLESS=1 writes it");
+    assert!(is_same, "{what}\n  file: {file}\n  now:  {now}");
 }
 
 /// What a program prints on stdout, if it succeeds.
@@ -456,13 +437,9 @@ impl SlowDisk {
     /// Unmounts a writable one, which nothing may hold, and mounts it again.
     #[track_caller]
     pub fn remount(&self) {
-        assert!(
-            runs(&["umount", text(&self.mount())]).is_some(),
-            "it is busy"
-        );
-        assert!(self.mounts("noatime"));
+        let is_free = runs(&["umount", text(&self.mount())]).is_some();
+        assert!(is_free && self.mounts("noatime"), "it is busy");
     }
-
     /// Drops the pages of every file on it.
     pub fn forget(&self) {
         let mount = self.mount();

@@ -1,8 +1,8 @@
 //! Tests of `compare` and `sweep`: traces and their formats, the output after Ctrl-C, and cells of a sweep, which agree with
 //! `compare` and are measured only once. The lab's tests cover the replay modes.
 
-use crate::common::{foreread, has, run, says, signal, text};
-use serde_json::{Value, json};
+use crate::common::{BINARY, foreread, has, run, says, signal, text};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,17 +15,15 @@ fn ctrl_c_prints_what_was_measured_and_what_was_not() {
     }
     let mut command = Command::new("env");
     // A test that is begun in the background has no SIGINT to give on.
-    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")]);
+    command.args(["--default-signal=INT", BINARY]);
     command.args(["compare", "--on", "model:rbd", "--runs", "40"]);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("it starts");
     let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut err = String::new();
     said.read_line(&mut err).expect("a line");
-    assert!(
-        err.starts_with("foreread: sequential on model:rbd: "),
-        "{err}"
-    );
+    let begin = "foreread: sequential on model:rbd: ";
+    assert!(err.starts_with(begin), "{err}");
     signal(child.id(), "-INT");
     let out = std::io::read_to_string(child.stdout.take().expect("a pipe")).expect("text");
     said.read_to_string(&mut err).expect("text");
@@ -36,22 +34,19 @@ fn ctrl_c_prints_what_was_measured_and_what_was_not() {
 }
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../trace/tests/traces")
-        .join(name)
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces");
+    traces.join(name)
 }
 
 /// The bytes of a fixture in hexadecimal digits, as a file.
 fn from_hex(name: &str, folder: &Path) -> PathBuf {
     let digits = std::fs::read_to_string(fixture(name)).expect("there");
     let lines = digits.lines().filter(|line| !line.starts_with('#'));
-    let digits: Vec<char> = lines
-        .flat_map(str::chars)
-        .filter(char::is_ascii_hexdigit)
-        .collect();
+    let digits = lines.flat_map(str::chars).filter(char::is_ascii_hexdigit);
+    let digits = Vec::from_iter(digits);
     let byte = |two: &[char]| u8::from_str_radix(&String::from_iter(two), 16).expect("digits");
     let path = folder.join("rbd.trace");
-    std::fs::write(&path, digits.chunks(2).map(byte).collect::<Vec<_>>()).expect("room");
+    std::fs::write(&path, Vec::from_iter(digits.chunks(2).map(byte))).expect("room");
     path
 }
 
@@ -78,9 +73,10 @@ fn compare(trace: &Path, more: &str) -> Value {
 #[test]
 fn a_trace_that_was_imported_gives_the_same_figures() {
     let table_of_pairs = compare(&fixture("alibaba/unsure.csv"), "--format alibaba");
+    let found = [&table_of_pairs["workload"], &table_of_pairs["mode"]];
     assert_eq!(
-        (&table_of_pairs["workload"], &table_of_pairs["mode"]),
-        (&json!("unsure.csv"), &json!("afap")),
+        found,
+        ["unsure.csv", "afap"],
         "ambiguous content needs a format"
     );
     let folder = tempfile::tempdir().expect("a scratch directory");
@@ -107,9 +103,14 @@ const TRACES: &str = "../lab/traces/grep-ide.frt boot-virtio ../lab/traces/grep-
 fn cells(words: &str) -> Vec<Value> {
     let got = run(format!("sweep {words} --json -"));
     let lines = got.is_done().lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect()
+    let cell = |line| serde_json::from_str(line).expect("JSON");
+    lines.map(cell).collect()
+}
+
+/// The cells that a sweep would measure.
+fn missing(words: &str) -> Vec<Value> {
+    let got = run(format!("sweep {words} --dry-run"));
+    serde_json::from_str(got.is_done()).expect("JSON")
 }
 
 #[test]
@@ -128,9 +129,8 @@ fn a_cell_is_the_row_of_compare() {
     ));
     got.is_done();
     let compared = got.json();
-    let rows = compared[1]["rows"].as_array().expect("rows");
+    let mut rows = compared[1]["rows"].as_array().expect("rows").iter();
     let row = rows
-        .iter()
         .find(|row| row["policy"] == "linux-6.18")
         .expect("there");
     assert!(row["ra_bytes"].as_u64() > Some(0));
@@ -143,37 +143,23 @@ fn a_cell_is_the_row_of_compare() {
 fn a_second_sweep_measures_only_what_is_missing() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("cells.jsonl");
-    let resume = format!("--resume {}", text(&file));
-    let sweep = |policies: &str| {
-        cells(&format!(
-            "boot-virtio --on model:object-near,model:nvme {resume} --policy {policies}"
-        ))
-    };
-    let (first, read) = (sweep("none"), || {
-        std::fs::read_to_string(&file).expect("read")
-    });
+    let resume = format!("boot-virtio --resume {} --on model:nvme", text(&file));
+    let sweep = |policies: &str| cells(&format!("{resume},model:object-near --policy {policies}"));
+    let missing = || missing(&format!("{resume} --policy none,linux-6.18"));
+    let read = || std::fs::read_to_string(&file).expect("read");
+    let first = sweep("none");
     let before = read();
     assert_eq!((first.len(), before.lines().count()), (2, 2));
-    let missing = || {
-        let got = run(format!(
-            "sweep boot-virtio --on model:nvme --dry-run {resume} --policy none,linux-6.18"
-        ));
-        serde_json::from_str::<Vec<Value>>(got.is_done()).expect("JSON")
-    };
     let keys = missing();
     assert_eq!(keys.len(), 1);
-    assert_eq!(
-        (&keys[0]["policy"], &keys[0]["device"]),
-        (&json!("linux-6.18"), &json!("model:nvme"))
-    );
+    let found = [&keys[0]["policy"], &keys[0]["device"]];
+    assert_eq!(found, ["linux-6.18", "model:nvme"]);
     // The last line is cut, as a full disk would leave it.
     std::fs::write(&file, &before[..before.len() - 9]).expect("written");
     let second = sweep("none,linux-6.18");
     assert_eq!((second.len(), read().lines().count()), (4, 4));
-    assert!(
-        first.iter().all(|cell| second.contains(cell)),
-        "the same cell is the same result"
-    );
+    let is_kept = first.iter().all(|cell| second.contains(cell));
+    assert!(is_kept, "the same cell is the same result");
     let whole = read();
     assert!(whole.starts_with(before.lines().next().expect("a line")));
     assert_eq!(sweep("linux-6.18").len(), 2);
@@ -185,18 +171,12 @@ fn a_second_sweep_measures_only_what_is_missing() {
 /// short cell: large ones are first.
 #[test]
 fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
-    let got = run(format!("sweep --on model:nvme --dry-run {TRACES}"));
-    let missing: Vec<Value> = serde_json::from_str(got.is_done()).expect("JSON");
-    let bytes: Vec<_> = missing
-        .iter()
-        .map(|key| key["trace_bytes"].as_u64())
-        .collect();
+    let missing = missing(&format!("--on model:nvme {TRACES}"));
+    let bytes = missing.iter().map(|key| key["trace_bytes"].as_u64());
+    let bytes = Vec::from_iter(bytes);
     assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1]);
-    let on = |jobs, policies| {
-        cells(&format!(
-            "{TRACES} --on model:object-near --policy {policies} --jobs {jobs}"
-        ))
-    };
+    let fixed = format!("{TRACES} --on model:object-near");
+    let on = |jobs, policies| cells(&format!("{fixed} --policy {policies} --jobs {jobs}"));
     let (one, two) = (on(1, "none"), on(2, "none,linux-6.18"));
     assert_eq!((one.len(), &one), (3, &on(3, "none")));
     let bytes = |cell: &Value| cell["result"]["row"]["demand_bytes"].as_u64();

@@ -1,6 +1,8 @@
 //! Tests the effect of FOREREAD_POLICY and the configuration files on `compare`, `explain` and `serve`, and how each reports it.
 
-use crate::common::{Got, Server, foreread_in, says};
+#[cfg(feature = "serve")]
+use crate::common::{BINARY, Server};
+use crate::common::{Got, foreread_in, says};
 
 /// A user whose configuration is `text`, and a disk of 1 MiB.
 struct User(tempfile::TempDir);
@@ -35,54 +37,60 @@ impl User {
         let got = self.runs(policy, &args);
         assert_eq!(got.code, Some(0), "{}", got.err);
         let report = got.json();
-        let rows = report["rows"]
-            .as_array()
-            .unwrap_or_else(|| panic!("{report}"));
-        let names = rows
-            .iter()
-            .map(|row| row["policy"].as_str().expect("a name").to_string());
-        (names.collect(), report["notes"].to_string())
+        let rows = report["rows"].as_array().expect("rows");
+        let name = |row: &serde_json::Value| row["policy"].as_str().expect("a name").to_string();
+        let names = rows.iter().map(name).collect();
+        (names, report["notes"].to_string())
     }
 }
 
 #[test]
 fn the_policy_that_is_set_is_a_row_of_compare() {
     let user = User::new("policy = \"linux-3.12\"\n");
-    let (rows, notes) = user.compares("", "model:nvme", &[]);
-    assert!(
-        rows.contains(&"linux-3.12".to_string()) && rows.contains(&"linux-6.18".to_string()),
-        "{rows:?}"
-    );
-    says(
-        &notes,
-        &["linux-3.12 is the policy set", "config.toml line 1"],
-    );
-    let (rows, notes) = user.compares("linux-2.6.31:max=1M", "model:nvme", &[]);
-    assert!(
-        rows.contains(&"linux-2.6.31:max=1M".to_string())
-            && !rows.contains(&"linux-3.12".to_string()),
-        "{rows:?}"
-    );
-    assert!(notes.contains("(FOREREAD_POLICY)"), "{notes}");
-    let (rows, notes) = user.compares("linux-3.12", "model:nvme", &["--policy", "none"]);
-    assert!(
-        rows == ["none"] && !notes.contains("is set"),
-        "{rows:?} {notes}"
-    );
+    // What is set, what is asked for, rows that are there, one that is not, and words of the notes.
+    for (policy, more, rows, no_row, words) in [
+        (
+            "",
+            &[][..],
+            &["linux-3.12", "linux-6.18"][..],
+            "",
+            &["linux-3.12 is the policy set", "config.toml line 1"][..],
+        ),
+        (
+            "linux-2.6.31:max=1M",
+            &[],
+            &["linux-2.6.31:max=1M"],
+            "linux-3.12",
+            &["(FOREREAD_POLICY)"],
+        ),
+        (
+            "linux-3.12",
+            &["--policy", "none"],
+            &["none"],
+            "linux-3.12",
+            &[],
+        ),
+    ] {
+        let (found, notes) = user.compares(policy, "model:nvme", more);
+        let has = |row: &&str| found.iter().any(|found| found == row);
+        assert!(rows.iter().all(has) && !has(&no_row), "{policy}: {found:?}");
+        assert!(more.is_empty() || found == rows, "{found:?}");
+        says(&notes, words);
+        assert_eq!(
+            notes.contains("is the policy set"),
+            !words.is_empty(),
+            "{notes}"
+        );
+    }
 }
 
 #[test]
 fn max_and_capacity_hold_on_storage_and_not_on_a_model() {
     let user = User::new("max = \"512K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"96K\"\n");
-    let (rows, notes) = user.compares(
-        "",
-        &user.disk(),
-        &["--policy", "linux-6.18,linux-3.12:max=1M"],
-    );
-    assert_eq!(
-        rows,
-        ["none", "linux-6.18:max=96K", "linux-3.12:max=1M", "kernel"]
-    );
+    let both = ["--policy", "linux-6.18,linux-3.12:max=1M"];
+    let (rows, notes) = user.compares("", &user.disk(), &both);
+    let wanted = ["none", "linux-6.18:max=96K", "linux-3.12:max=1M", "kernel"];
+    assert_eq!(rows, wanted);
     says(&notes, &["config.toml line 1", "up to 2G"]);
     let (rows, _) = user.compares("", "model:nvme", &["--policy", "linux-6.18"]);
     assert_eq!(rows, ["none", "linux-6.18"]);
@@ -131,33 +139,28 @@ fn serve_reports_the_origin_of_its_settings() {
     says(&said, &["policy rbd-plain:trigger=10,min=64K,max=1M,"]);
     let said = serves(&user, &["--policy", "linux-6.18"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
-    assert!(said.contains("policy linux-6.18:max=4K,"), "{said}");
-    for part in [
-        "policy: --policy; ",
-        "min: ",
-        "config.toml line 1; ",
-        "hint random: ",
-        "config.toml line 3",
-    ] {
-        assert!(said.contains(part), "{part} is not in: {said}");
-    }
+    let policy = "policy linux-6.18:max=4K,";
+    let origins = ["policy: --policy; ", "min: ", "config.toml line 1; "];
+    says(
+        &said,
+        &[
+            &[policy, "hint random: ", "config.toml line 3"],
+            &origins[..],
+        ]
+        .concat(),
+    );
     let user = User::new("max = \"256K\"\n");
-    let ahead = |said: &str| said.lines().last().expect("a line").to_string();
-    let (plain, hinted) = (
-        serves(&user, &[], 8),
-        serves(&user, &["--hint", "random"], 8),
-    );
-    assert!(plain.contains("policy: default; max: "), "{plain}");
-    assert!(hinted.contains("hint random: --hint"), "{hinted}");
-    assert_ne!(
-        ahead(&plain),
-        ahead(&hinted),
-        "readahead is off by the hint"
-    );
-    assert!(
-        ahead(&hinted).contains("readahead 0 B,") && !ahead(&plain).contains("readahead 0 B,"),
-        "{plain}\n{hinted}"
-    );
+    let [plain, hinted] = [&[][..], &["--hint", "random"]].map(|more| serves(&user, more, 8));
+    says(&plain, &["policy: default; max: "]);
+    says(&hinted, &["hint random: --hint"]);
+    // The hint switches readahead off.
+    let is_off = |said: &str| {
+        said.lines()
+            .last()
+            .expect("a line")
+            .contains("readahead 0 B,")
+    };
+    assert!(is_off(&hinted) && !is_off(&plain), "{plain}\n{hinted}");
 }
 
 /// What a server says on stderr that is ended after this many sequential reads.
@@ -168,22 +171,19 @@ fn serves(user: &User, more: &[&str], reads: u64) -> String {
     use std::process::Command;
     let socket = user.0.path().join("s");
     let _ = std::fs::remove_file(&socket);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let mut command = Command::new(BINARY);
+    command.args(["serve", &user.disk(), "--unix"]);
     command
-        .args(["serve", &user.disk(), "--unix"])
         .arg(&socket)
-        .args(more);
-    command
-        .env("XDG_CONFIG_HOME", user.0.path())
+        .args(more)
         .env_remove("FOREREAD_POLICY");
-    let server = Server::start(&mut command);
+    let server = Server::start(command.env("XDG_CONFIG_HOME", user.0.path()));
     if reads > 0 {
         let client = Nbd::open(&server.line).expect("it serves");
-        for n in 0..reads {
+        for at in (0..reads).map(|n| n * 4096) {
             let mut buf = [0; 4096];
-            client
-                .read_at(&mut [IoSliceMut::new(&mut buf)], n * 4096)
-                .expect("read");
+            let read = client.read_at(&mut [IoSliceMut::new(&mut buf)], at);
+            read.expect("read");
         }
     }
     server.ended_by("-TERM")

@@ -4,7 +4,7 @@
 //! A block without a language is a shell script; if lines start with `$ `, the other lines are output.
 //! `python/tests/test_docs.py` runs the Python blocks; `.github/workflows/links.yml` checks the links.
 
-use crate::common::{can_mount, needs};
+use crate::common::{BINARY, Got, can_mount, needs};
 use foreread::source::Mem;
 use foreread_testing::{BucketServer, HubServer};
 use std::collections::BTreeSet;
@@ -52,9 +52,8 @@ kubectl | It needs a cluster; csi-sanity runs in csi/tests.
 foreread-csi | It serves as root at fixed paths; csi/tests runs it.";
 
 fn not_run() -> impl Iterator<Item = (&'static str, &'static str)> {
-    NOT_RUN
-        .lines()
-        .map(|line| line.split_once(" | ").expect("a reason"))
+    let lines = NOT_RUN.lines();
+    lines.map(|line| line.split_once(" | ").expect("a reason"))
 }
 
 /// Names in the pages, and what the folder of the test has for them.
@@ -84,9 +83,8 @@ settle() {
 "#;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace")
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("the workspace")
 }
 
 fn page(name: &str) -> String {
@@ -97,16 +95,12 @@ fn page(name: &str) -> String {
 fn blocks(name: &str) -> Vec<Vec<String>> {
     let text = page(name).replace("\\\n", " ");
     let mut blocks = Vec::new();
-    for (number, part) in text.split("\n```").enumerate() {
+    // Every other part is a block, which begins with its language.
+    for part in text.split("\n```").skip(1).step_by(2) {
         let (language, body) = part.split_once('\n').unwrap_or((part, ""));
-        if number % 2 == 0 {
-            continue;
-        }
         let languages = ["", "rust", "toml", "python", "c", "yaml", "text"];
-        assert!(
-            languages.contains(&language),
-            "{name}: a block of '{language}'"
-        );
+        let is_known = languages.contains(&language);
+        assert!(is_known, "{name}: a block of '{language}'");
         if !language.is_empty() {
             continue;
         }
@@ -124,57 +118,41 @@ fn blocks(name: &str) -> Vec<Vec<String>> {
 /// The commands in backticks in a page's text.
 fn inline(name: &str) -> Vec<String> {
     let text = page(name);
-    let outside = text.split("\n```").step_by(2);
-    let spans = outside.flat_map(|text| {
-        text.split('\n')
-            .flat_map(|line| line.split('`').skip(1).step_by(2))
-    });
-    spans
-        .filter(|span| span.starts_with("foreread "))
-        .map(str::to_string)
-        .collect()
+    let outside = text.split("\n```").step_by(2).flat_map(str::lines);
+    let spans = outside.flat_map(|line| line.split('`').skip(1).step_by(2));
+    let commands = spans.filter(|span| span.starts_with("foreread "));
+    commands.map(str::to_string).collect()
 }
 
 /// The words of each call of `foreread` in a line.
 fn calls(line: &str) -> Vec<Vec<String>> {
     let line = line.replace("cargo run --release -- ", "foreread ");
-    let parts = line
-        .split("; ")
-        .map(|part| part.trim_end_matches('&').trim_start_matches("sudo "));
     let words = |part: &str| {
-        part.split_whitespace()
-            .map(|word| word.trim_matches('\'').to_string())
-            .collect()
+        let words = part.split_whitespace().map(|word| word.trim_matches('\''));
+        words.map(str::to_string).collect()
     };
-    parts
-        .filter_map(|part| part.strip_prefix("foreread ").map(words))
-        .collect()
+    let parts = line.split("; ").map(|part| part.trim_end_matches('&'));
+    let parts = parts.map(|part| part.trim_start_matches("sudo "));
+    let calls = parts.filter_map(|part| part.strip_prefix("foreread "));
+    calls.map(words).collect()
 }
 
 /// The parser takes these arguments: with `--help` behind them it shows the help of the command and refuses what it does not know.
 fn is_parsed(page: &str, mut words: Vec<String>) {
-    let end = words
-        .iter()
-        .position(|word| word == "--")
-        .unwrap_or(words.len());
-    words.insert(end, "--help".to_string());
-    if words[0] == "check"
-        && !Path::new(env!("CARGO_BIN_EXE_foreread"))
-            .with_file_name("foreread-check")
-            .exists()
-    {
-        println!("skipped: needs foreread-check (cargo test --workspace builds it)");
-        return;
+    let end = words.iter().position(|word| word == "--");
+    words.insert(end.unwrap_or(words.len()), "--help".to_string());
+    let check = Path::new(BINARY).with_file_name("foreread-check");
+    if words[0] == "check" && !check.exists() {
+        return println!("skipped: needs foreread-check (cargo test --workspace builds it)");
     }
     let got = crate::common::foreread(&words);
+    let is_help = got.code == Some(0) && got.out.contains("Usage: foreread");
     assert!(
-        got.code == Some(0) && got.out.contains("Usage: foreread"),
+        is_help,
         "{page}: foreread {words:?}: {}{}",
-        got.out,
-        got.err
+        got.out, got.err
     );
 }
-
 #[test]
 fn commands_of_the_pages_are_parsed() {
     for name in PAGES {
@@ -190,10 +168,9 @@ fn commands_of_the_pages_are_parsed() {
 
 /// A folder with what the pages name: data, programs, a model, a profile.
 fn folder(page: &str, bytes: &[u8]) -> tempfile::TempDir {
-    let dir = tempfile::Builder::new()
-        .prefix(page)
-        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
-        .expect("a folder");
+    let mut dir = tempfile::Builder::new();
+    let dir = dir.prefix(page).tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+    let dir = dir.expect("a folder");
     let put = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
@@ -202,15 +179,11 @@ fn folder(page: &str, bytes: &[u8]) -> tempfile::TempDir {
     put("big.bin", bytes);
     put("disk.img", &bytes.repeat(8));
     put("load.py", b"print(len(open('big.bin', 'rb').read()))");
-    put(
-        "serve.py",
-        b"print(len(open('model/a.safetensors', 'rb').read()))",
-    );
+    let load = b"print(len(open('model/a.safetensors', 'rb').read()))";
+    put("serve.py", load);
     put("model/a.safetensors", &safetensors());
-    put(
-        "home/.aws/credentials",
-        b"[dev]\naws_access_key_id = k\naws_secret_access_key = s\n",
-    );
+    let keys = b"[dev]\naws_access_key_id = k\naws_secret_access_key = s\n";
+    put("home/.aws/credentials", keys);
     for program in ["app", "program"] {
         put(
             program,
@@ -225,30 +198,22 @@ fn folder(page: &str, bytes: &[u8]) -> tempfile::TempDir {
 
 fn safetensors() -> Vec<u8> {
     let header = br#"{"a":{"dtype":"U8","shape":[100000],"data_offsets":[0,100000]}}"#;
-    [
-        &(header.len() as u64).to_le_bytes()[..],
-        header,
-        &[7; 100_000],
-    ]
-    .concat()
+    let len = (header.len() as u64).to_le_bytes();
+    [&len[..], header, &[7; 100_000]].concat()
 }
 
 #[test]
 fn commands_of_the_pages_run() {
     needs!(can_mount());
     let bytes: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
-    let (store, hub) = (
-        BucketServer::start().expect("a port"),
-        HubServer::start().expect("two ports"),
-    );
+    let store = BucketServer::start().expect("a port");
+    let hub = HubServer::start().expect("two ports");
     for key in ["data/big.bin", "train/a", "data/f1", "data/f2", "big.bin"] {
         store.put(key, bytes.clone());
     }
-    hub.put(
-        "openai-community/gpt2",
-        "model.safetensors",
-        Mem::new(safetensors()),
-    );
+    let model = Mem::new(safetensors());
+    hub.put("openai-community/gpt2", "model.safetensors", model);
+    let variables = [store.variables(), hub.variables()].concat();
     let mut used = BTreeSet::new();
     for name in PAGES {
         let dir = folder(&name.replace('/', "-"), &bytes);
@@ -259,74 +224,49 @@ fn commands_of_the_pages_run() {
                     used.insert(begin);
                     continue;
                 }
-                let line = REPLACED
-                    .iter()
-                    .fold(line.clone(), |line, (from, to)| line.replace(from, to))
-                    .replace("7171", "$PORT");
+                let replace = |line: String, (from, to): &(&str, &str)| line.replace(from, to);
+                let line = REPLACED.iter().fold(line.clone(), replace);
+                let line = line.replace("7171", "$PORT");
+                let is_server = ["foreread mount", "foreread serve"];
+                let is_server = is_server.iter().any(|begin| line.starts_with(begin));
                 script += &match line.strip_suffix('&') {
                     Some(_) => format!("{line}\nsettle '{line}'\n"),
-                    None if ["foreread mount", "foreread serve"]
-                        .iter()
-                        .any(|begin| line.starts_with(begin)) =>
-                    {
-                        format!("serves {line}\n")
-                    }
+                    None if is_server => format!("serves {line}\n"),
                     None => format!("{line}\n"),
                 };
             }
-            runs(
-                name,
-                dir.path(),
-                &script,
-                &[store.variables(), hub.variables()].concat(),
-            );
+            runs(name, dir.path(), &script, &variables);
         }
     }
     for (begin, why) in not_run() {
-        assert!(
-            used.contains(&begin) && why.ends_with('.'),
-            "'{begin}' is in no page any more"
-        );
+        let is_right = used.contains(&begin) && why.ends_with('.');
+        assert!(is_right, "'{begin}' is in no page any more");
     }
 }
 
 #[track_caller]
 fn runs(page: &str, dir: &Path, script: &str, variables: &[(String, String)]) {
     // Free now; versitygw says if another program has taken it since.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|one| one.local_addr())
-        .expect("a port")
-        .port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
+    let port = port.expect("a port").port();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let ours = [
-        Path::new(env!("CARGO_BIN_EXE_foreread"))
-            .parent()
-            .expect("a folder")
-            .to_path_buf(),
-        root().join("target/tools"),
-    ];
-    let path =
-        std::env::join_paths(ours.into_iter().chain(std::env::split_paths(&path))).expect("a path");
+    let own = Path::new(BINARY).parent().expect("a folder");
+    let ours = [own.to_path_buf(), root().join("target/tools")];
+    let path = std::env::join_paths(ours.into_iter().chain(std::env::split_paths(&path)));
     // Long enough for any machine: it ends a command that waits for something which does not come.
-    let out = Command::new("timeout")
-        .args(["--kill-after=20", "600", "bash", "-c", script])
-        .current_dir(dir)
-        .env("PATH", path)
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=20", "600", "bash", "-c", script]);
+    command.current_dir(dir).stdin(Stdio::null());
+    command.env("PATH", path.expect("a path"));
+    command
         .env("HOME", dir.join("home"))
-        // rclone cannot load it.
+        .env("PORT", port.to_string());
+    // rclone cannot load it.
+    command
         .env_remove("AWS_CA_BUNDLE")
-        .env("XDG_CONFIG_HOME", "/dev/null")
-        .env("PORT", port.to_string())
-        .envs(variables.iter().cloned())
-        .stdin(Stdio::null())
-        .output()
-        .expect("bash starts");
-    let text = [out.stdout, out.stderr]
-        .map(|text| String::from_utf8_lossy(&text).into_owned())
-        .concat();
-    assert!(
-        out.status.success(),
-        "{page}: {}\n{script}\n{text}",
-        out.status
-    );
+        .env("XDG_CONFIG_HOME", "/dev/null");
+    command.envs(variables.iter().cloned());
+    let got = Got::from(&command.output().expect("bash starts"));
+    let Got { code, out, err } = got;
+    assert_eq!(code, Some(0), "{page}:\n{script}\n{out}{err}");
 }

@@ -4,7 +4,7 @@
 //! A simulated machine is a folder with a `proc`, a `sys`, an `etc` and a `run`. Its `sys` contains a link to the loop
 //! device, so the value is set in the kernel, and the rules file belongs to the test.
 
-use crate::common::{Got, LoopDisk, folder, needs, run, says, sparse, text};
+use crate::common::{BINARY, Got, LoopDisk, folder, needs, run, says, sparse, text};
 use foreread_testing::rows;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const FOREREAD: &str = env!("CARGO_BIN_EXE_foreread");
 const RULES: &str = "etc/udev/rules.d/61-foreread-readahead.rules";
 /// What the kernel reads ahead of the disk `sda`.
 const SETTING: &str = "sys/block/sda/queue/read_ahead_kb";
@@ -47,20 +46,30 @@ impl Machine {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
+    /// Writes files of this folder: a row is a path and what is in it.
+    fn write_all(&self, folder: &str, table: &str) {
+        for [path, text] in rows(table) {
+            self.write(&format!("{folder}/{path}"), format!("{text}\n"));
+        }
+    }
+
     /// What is set of `sda`, and whether there is a file of rules.
     fn state(&self) -> (String, bool) {
         (self.text(SETTING), self.path(RULES).exists())
     }
 
-    /// A disk: name, number, read_ahead_kb, rotational, optimal_io_size, max_sectors_kb.
-    fn disk(&self, name: &str, number: &str, [kib, rotates, optimal, request]: [u64; 4]) {
-        let of = |file: &str| format!("sys/block/{name}/{file}");
-        self.write(&of("dev"), format!("{number}\n"));
-        self.write(&of("size"), "2097152\n");
-        self.write(&of("queue/read_ahead_kb"), format!("{kib}\n"));
-        self.write(&of("queue/rotational"), format!("{rotates}\n"));
-        self.write(&of("queue/optimal_io_size"), format!("{optimal}\n"));
-        self.write(&of("queue/max_sectors_kb"), format!("{request}\n"));
+    /// Disks: a row is a name, the number, read_ahead_kb, rotational, optimal_io_size, max_sectors_kb.
+    fn disks(&self, table: &str) {
+        let files =
+            "dev queue/read_ahead_kb queue/rotational queue/optimal_io_size queue/max_sectors_kb";
+        for row in table.lines() {
+            let mut words = row.split_whitespace();
+            let folder = format!("sys/block/{}", words.next().expect("a name"));
+            for (file, value) in files.split(' ').zip(words) {
+                self.write(&format!("{folder}/{file}"), format!("{value}\n"));
+            }
+            self.write(&format!("{folder}/size"), "2097152\n");
+        }
     }
 
     fn doctor(&self, words: &str) -> Got {
@@ -90,11 +99,8 @@ impl Machine {
         got.is_done();
         let json = got.json();
         for (name, verdict, kib) in wanted {
-            assert_eq!(
-                found(&json, name),
-                (verdict.to_string(), Some(*kib)),
-                "{name}"
-            );
+            let wanted = (verdict.to_string(), Some(*kib));
+            assert_eq!(found(&json, name), wanted, "{name}");
         }
     }
 }
@@ -104,39 +110,35 @@ fn found(json: &serde_json::Value, name: &str) -> (String, Option<u64>) {
     let mut devices = devices.iter().filter(|device| device["device"] == name);
     let device = devices.next().expect("it is there");
     let rule = device["rule_bytes"].as_u64().map(|bytes| bytes / 1024);
-    (
-        device["standing"].as_str().expect("a word").to_string(),
-        rule,
-    )
+    let standing = device["standing"].as_str().expect("a word");
+    (standing.to_string(), rule)
 }
 
 fn cloud() -> Machine {
     let machine = Machine::new("6.17.0-1009-azure\n");
-    machine.disk("sda", "8:0", [4096, 1, 0, 2048]);
-    machine.disk("nvme0n1", "259:0", [65_536, 0, 32 << 20, 256]);
-    machine.disk("sdb", "8:16", [2560, 1, 0, 1280]);
-    machine.disk("dm-0", "253:0", [4096, 1, 0, 2048]);
-    machine.disk("md0", "9:0", [2048, 0, 1 << 20, 512]);
-    machine.disk("zram0", "252:0", [128, 0, 4096, 124]);
-    machine.disk("loop9", "7:9", [128, 0, 0, 1280]);
-    for (path, text) in [
-        ("sys/block/sda/device/model", "Msft Virtual Disk"),
-        (
-            "sys/block/nvme0n1/device/model",
-            "MSFT NVMe Accelerator v1.0",
-        ),
-        ("sys/block/sdb/device/model", "ST4000NM0035"),
-        ("sys/block/dm-0/dm/name", "vg-data\n"),
-        ("sys/block/dm-0/dm/uuid", "LVM-abc\n"),
-        ("sys/block/dm-0/slaves/sda/x", ""),
-        ("sys/block/md0/md/level", "raid0\n"),
-        ("sys/block/loop9/size", "0\n"),
-        ("sys/class/bdi/0:44/read_ahead_kb", "128\n"),
-        ("sys/class/bdi/0:45/read_ahead_kb", "64\n"),
-        ("sys/class/bdi/btrfs-1/read_ahead_kb", "4096\n"),
-    ] {
-        machine.write(path, text);
-    }
+    machine.disks(
+        "sda 8:0 4096 1 0 2048
+         nvme0n1 259:0 65536 0 33554432 256
+         sdb 8:16 2560 1 0 1280
+         dm-0 253:0 4096 1 0 2048
+         md0 9:0 2048 0 1048576 512
+         zram0 252:0 128 0 4096 124
+         loop9 7:9 128 0 0 1280",
+    );
+    machine.write_all(
+        "sys",
+        "block/sda/device/model | Msft Virtual Disk
+         block/nvme0n1/device/model | MSFT NVMe Accelerator v1.0
+         block/sdb/device/model | ST4000NM0035
+         block/dm-0/dm/name | vg-data
+         block/dm-0/dm/uuid | LVM-abc
+         block/dm-0/slaves/sda/x |
+         block/md0/md/level | raid0
+         block/loop9/size | 0
+         class/bdi/0:44/read_ahead_kb | 128
+         class/bdi/0:45/read_ahead_kb | 64
+         class/bdi/btrfs-1/read_ahead_kb | 4096",
+    );
     let mounts = "20 1 0:30 / / rw - overlay overlay rw,upperdir=/up\n\
         21 20 0:44 / /nfs rw - nfs4 host:/x rw,rsize=1048576\n\
         22 20 0:45 / /fuse rw - fuse.s3fs s3fs rw\n\
@@ -160,25 +162,22 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
         ("0:45", "fine", 128),
         ("btrfs-1", "fine", 4096),
     ]);
-    let listed = [
+    let advice = "Set 1 MiB:  foreread doctor --fix sda";
+    let parts = [
         "nvme0n1 (64 MiB)",
         "dm-0 (4 MiB)",
-        "Set 1 MiB:  foreread doctor --fix sda",
+        advice,
+        "Next: foreread tune",
     ];
-    let printed = machine.prints("", &listed);
-    says(&printed, &["Next: foreread tune", "The root is an overlay"]);
-    let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    let printed = machine.prints("", &parts);
+    says(&printed, &["The root is an overlay"]);
+    let words = Vec::from_iter(printed.split_whitespace()).join(" ");
     let line =
         "sda: readahead is 4 MiB (default since Linux 6.17); random page faults read 4 MiB each.";
-    assert!(
-        words.starts_with(line) && words.contains("by formula"),
-        "{printed}"
-    );
+    assert!(words.starts_with(line) && words.contains("by formula"));
     let is_short = printed.lines().count() <= 12 && !printed.contains("commit");
-    assert!(
-        is_short && !printed.contains("loop9"),
-        "it has no file: {printed}"
-    );
+    // It has no file.
+    assert!(is_short && !printed.contains("loop9"), "{printed}");
     let why = machine.prints("--why", &["459779d04ae8", "/fuse"]);
     assert!(!why.contains("0:45"), "{why}");
     assert_eq!(machine.doctor("--exit-code").code, Some(1));
@@ -189,19 +188,20 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
 #[test]
 fn a_path_of_multipath_does_not_hide_what_is_mounted() {
     let machine = Machine::new("6.17.0\n");
-    machine.disk("sda", "8:0", [8192, 1, 0, 4096]);
-    machine.disk("sdb", "8:16", [8192, 1, 0, 4096]);
-    machine.disk("sdc", "8:32", [8192, 0, 4 << 20, 4096]);
-    machine.disk("dm-0", "253:0", [65_536, 0, 32 << 20, 4096]);
-    machine.disk("zd0", "230:0", [4, 0, 16_384, 512]);
-    for (file, text) in [
-        ("dm/name", "mpatha\n"),
-        ("dm/uuid", "mpath-3600\n"),
-        ("slaves/sda/x", ""),
-        ("slaves/sdb/x", ""),
-    ] {
-        machine.write(&format!("sys/block/dm-0/{file}"), text);
-    }
+    machine.disks(
+        "sda 8:0 8192 1 0 4096
+         sdb 8:16 8192 1 0 4096
+         sdc 8:32 8192 0 4194304 4096
+         dm-0 253:0 65536 0 33554432 4096
+         zd0 230:0 4 0 16384 512",
+    );
+    machine.write_all(
+        "sys/block/dm-0",
+        "dm/name | mpatha
+         dm/uuid | mpath-3600
+         slaves/sda/x |
+         slaves/sdb/x |",
+    );
     let mounts = "30 1 253:0 / / rw - ext4 /dev/mapper/mpatha rw\n";
     machine.write("proc/self/mountinfo", mounts);
     machine.finds(&[
@@ -212,10 +212,7 @@ fn a_path_of_multipath_does_not_hide_what_is_mounted() {
         ("zd0", "fine", 4),
     ]);
     let printed = machine.prints("", &[]);
-    assert!(
-        printed.starts_with("dm-0: readahead is 64 MiB"),
-        "{printed}"
-    );
+    assert!(printed.starts_with("dm-0: readahead is 64 MiB"));
     machine.prints("--why sda", &["files on it are read through dm-0"]);
 }
 
@@ -242,15 +239,13 @@ fn the_rule_goes_by_what_udev_knows_then() {
     );
     let table = Vec::from_iter(rows::<5>(&table));
     for (n, [name, file, text, known, _]) in table.iter().enumerate() {
-        machine.disk(name, &format!("9:{n}"), [65_536, 0, 32 << 20, 4096]);
+        machine.disks(&format!("{name} 9:{n} 65536 0 33554432 4096"));
         if !file.is_empty() {
             machine.write(&format!("sys/block/{name}/{file}"), format!("{text}\n"));
         }
         if !known.is_empty() {
-            machine.write(
-                &format!("run/udev/data/b9:{n}"),
-                known.replace(", ", "\n") + "\n",
-            );
+            let known = known.replace(", ", "\n") + "\n";
+            machine.write(&format!("run/udev/data/b9:{n}"), known);
         }
     }
     let is_rule = |name: &str, rule: &str| {
@@ -279,10 +274,9 @@ fn watch_shows_what_disks_read_and_what_doctor_says() {
     machine.write("proc/vmstat", "workingset_refault_file 5\n");
     stat("sda", 10);
     stat("sdb", 10);
-    let mut watch = Command::new(FOREREAD);
-    watch
-        .args(["watch", "--root", machine.root()])
-        .args(["--every", "200ms", "--json"]);
+    let mut watch = Command::new(BINARY);
+    watch.args(["watch", "--root", machine.root()]);
+    watch.args(["--every", "200ms", "--json"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
     let mut sums = [0; 3];
@@ -303,56 +297,44 @@ fn watch_shows_what_disks_read_and_what_doctor_says() {
     }
     watch.kill().and_then(|()| watch.wait()).expect("it runs");
     assert_eq!(sums, [20, 20 * 256 * 512, 60]);
-    let got = run(format!(
-        "watch sda --root {} --every 100ms --once",
-        machine.root()
-    ));
-    says(
-        got.is_done(),
-        &["sda: 0 B in 0 reads", "doctor: 4M is suspicious"],
-    );
+    let once = format!("watch sda --root {} --every 100ms --once", machine.root());
+    let parts = ["sda: 0 B in 0 reads", "doctor: 4M is suspicious"];
+    says(run(once).is_done(), &parts);
 }
 
 #[test]
 fn what_is_not_there_is_one_line() {
     // The other is a container whose sysfs has no disks.
-    let (empty, container) = (
-        tempfile::tempdir().expect("a folder"),
-        Machine::new("6.18.0\n"),
-    );
+    let empty = tempfile::tempdir().expect("a folder");
+    let container = Machine::new("6.18.0\n");
     for (command, root, part) in [
         ("doctor", text(empty.path()), "no sysfs"),
         ("watch", text(empty.path()), "no sysfs"),
         ("watch", container.root(), "no disk is visible here"),
     ] {
         let got = run(format!("{command} --root {root}"));
-        assert_eq!(
-            (got.code, got.err.lines().count()),
-            (Some(3), 1),
-            "{}",
-            got.err
-        );
+        let ended = (got.code, got.err.lines().count());
+        assert_eq!(ended, (Some(3), 1), "{}", got.err);
         says(&got.err, &[part]);
     }
-    cloud()
-        .doctor("sdz")
-        .refuses("no such device with readahead: sdz");
+    let none = cloud().doctor("sdz");
+    none.refuses("no such device with readahead: sdz");
 }
 
 #[test]
 fn hostile_contents_are_passed_over() {
     let machine = Machine::new("\u{1b}[31m9999999999.1\n");
-    machine.disk("sda", "8:0", [u64::MAX, 1, u64::MAX, u64::MAX]);
+    machine.disks(&format!("sda 8:0 {0} 1 {0} {0}\nsd\"b 8 0 7 0 0", u64::MAX));
     machine.write("sys/block/sda/device/model", "a\"\n\u{1b}[2J\\");
-    machine.disk("sd\"b", "8", [0, 7, 0, 0]);
     machine.write("sys/block/sdc/queue/read_ahead_kb", [0xff; 3]);
     machine.write("proc/self/mountinfo", "1 2 3 - \n");
     let rule = "ATTR{queue/read_ahead_kb}=\"\nKERNEL==\"[\", ATTR{queue/read_ahead_kb}=\"9";
     machine.write("etc/udev/rules.d/1.rules", rule);
     let printed = machine.prints(&format!("--metrics {}/out.prom", machine.root()), &[]);
     assert!(!printed.contains('\u{1b}'), "{printed}");
+    let metrics = machine.text("out.prom");
     says(
-        &machine.text("out.prom"),
+        &metrics,
         &["foreread_doctor_suspicious{device=\"sd\\\"b\"} 1\n"],
     );
 }
@@ -367,10 +349,8 @@ fn a_fix_is_set_kept_and_taken_back() {
     machine.prints("--fix sda", &[]);
     let rules = machine.text(RULES);
     says(&rules, &["# foreread-before sda 4096 1024\n"]);
-    assert!(
-        rules.ends_with("ATTR{queue/read_ahead_kb}=\"1024\"\n"),
-        "{rules}"
-    );
+    let end = "ATTR{queue/read_ahead_kb}=\"1024\"\n";
+    assert!(rules.ends_with(end), "{rules}");
     assert_eq!(machine.text(SETTING), "1024");
     // As after a kill between the file and the value, and after one between the value and the end of the file.
     machine.write(SETTING, "4096\n");
@@ -385,24 +365,14 @@ fn a_fix_is_set_kept_and_taken_back() {
     machine.prints("--fix nvme0n1", &["no serial number"]);
     assert_eq!(machine.text(RULES).matches("foreread-before").count(), 2);
     machine.prints("--undo sda", &[]);
-    assert_eq!(
-        (
-            machine.state().0.as_str(),
-            machine.text(RULES).contains("sda")
-        ),
-        ("4096", false)
-    );
+    let has_rule = machine.text(RULES).contains("sda");
+    assert_eq!((machine.state().0.as_str(), has_rule), ("4096", false));
     // What another command advises, of the disk that it names.
     machine.prints("--fix sda --to 512K", &["4096 -> 512"]);
     machine.prints("--undo sda", &[]);
     // All disks are set by asking for all.
-    for wrong in [
-        "--fix --to 1M",
-        "--fix",
-        "--fix sda --all",
-        "--fix sda --to 5000",
-        "sda --to 1M",
-    ] {
+    let wrong = "--fix --to 1M|--fix|--fix sda --all|--fix sda --to 5000|sda --to 1M";
+    for wrong in wrong.split('|') {
         machine.doctor(wrong).is_refused();
     }
     // A value that something else has set stays.
@@ -416,18 +386,13 @@ fn a_fix_is_set_kept_and_taken_back() {
 fn what_may_not_be_set_is_refused_and_nothing_is_done() {
     let machine = cloud();
     let theirs = "usr/lib/udev/rules.d/60-x.rules";
-    machine.write(
-        theirs,
-        "KERNEL==\"sd*\", ATTR{queue/read_ahead_kb}=\"4096\"\n",
-    );
+    let rule = "KERNEL==\"sd*\", ATTR{queue/read_ahead_kb}=\"4096\"\n";
+    machine.write(theirs, rule);
     machine.doctor("--fix sda").refuses(theirs);
     machine.prints("--fix sda --force", &[]);
     machine.prints("--undo", &[]);
-    machine.fails(
-        "--fix 0:45",
-        3,
-        "a udev rule cannot set the readahead of a mount",
-    );
+    let why = "a udev rule cannot set the readahead of a mount";
+    machine.fails("--fix 0:45", 3, why);
     machine.write("etc/NIXOS", "");
     machine.fails("--fix sda --force", 3, "services.udev.extraRules");
     fs::remove_file(machine.path("etc/NIXOS")).expect("removed");
@@ -449,15 +414,10 @@ fn other_users_and_their_lines_do_not_matter() {
         file.lock().expect("nothing else has it");
         file
     });
-    let line = format!(
-        "umask 0; exec {FOREREAD} doctor --root {} --fix sda",
-        machine.root()
-    );
-    let done = Command::new("sh")
-        .args(["-c", &line])
-        .output()
-        .expect("a shell");
-    Got::from(&done).is_done();
+    let root = machine.root();
+    let line = format!("umask 0; exec {BINARY} doctor --root {root} --fix sda");
+    let done = Command::new("sh").args(["-c", &line]).output();
+    Got::from(&done.expect("a shell")).is_done();
     let mode = |path: &str| {
         fs::metadata(machine.path(path))
             .expect("there")
@@ -465,19 +425,16 @@ fn other_users_and_their_lines_do_not_matter() {
             .mode()
     };
     let lock = "run/foreread-doctor.lock";
-    assert_eq!(
-        [mode(RULES), mode(lock)].map(|mode| mode & 0o7777),
-        [0o644, 0o600]
-    );
+    let modes = [mode(RULES), mode(lock)].map(|mode| mode & 0o7777);
+    assert_eq!(modes, [0o644, 0o600]);
     says(&machine.text(RULES), &[own, "foreread-before"]);
     machine.prints("--undo", &[]);
     assert_eq!(machine.text(RULES), own);
     // The lock is for a second doctor.
     let file = fs::File::open(machine.path(lock)).expect("it is there");
     file.lock().expect("nothing else has it");
-    machine
-        .doctor("--fix sda")
-        .refuses("another 'foreread doctor' is running");
+    let second = machine.doctor("--fix sda");
+    second.refuses("another 'foreread doctor' is running");
     fs::remove_file(machine.path(lock)).expect("it is there");
     symlink("/etc/passwd", machine.path(lock)).expect("room");
     let refused = machine.doctor("--fix sda");
@@ -498,21 +455,16 @@ fn loop_disk() -> Option<(LoopDisk, tempfile::TempDir)> {
 fn the_table_of_rules_agrees_with_this_kernel() {
     needs!(let (disk, _dir) = loop_disk());
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
-    let mut numbers = release
-        .split('.')
-        .map_while(|part| part.parse::<u32>().ok());
+    let numbers = release.split('.');
+    let mut numbers = numbers.map_while(|part| part.parse::<u32>().ok());
     if (numbers.next(), numbers.next()) < (Some(6), Some(9)) {
         println!("skipped: needs a kernel that applies its rule at a change, 6.9 or later");
         return;
     }
     for rotates in [0, 1] {
         for request in [64, 128, 512, 1280] {
-            let values = [
-                ("rotational", rotates),
-                ("read_ahead_kb", 4),
-                ("max_sectors_kb", request),
-            ];
-            needs!(values.iter().all(|(file, value)| disk.set(file, *value)));
+            needs!(disk.set("rotational", rotates));
+            needs!(disk.set("read_ahead_kb", 4) && disk.set("max_sectors_kb", request));
             let got = run(format!("doctor {} --json - --no-measure", disk.name()));
             got.is_done();
             let rule = found(&got.json(), disk.name()).1;
@@ -534,10 +486,8 @@ fn udev_applies_the_rule() {
         exec udevadm test --action=change \"$2\" 2>&1";
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script, "sh"]).arg(&rules);
-    let said = command
-        .arg(Path::new("/sys/block").join(disk.name()))
-        .output();
-    let said = Got::from(&said.expect("it starts")).out;
+    let said = command.arg(Path::new("/sys/block").join(disk.name()));
+    let said = Got::from(&said.output().expect("it starts")).out;
     if !said.contains("Reading rules file") {
         println!("skipped: needs a mount namespace");
         return;
@@ -554,7 +504,7 @@ fn killed_at_any_moment_it_can_be_undone() {
     let link = machine.path("sys/block").join(disk.name());
     symlink(Path::new("/sys/block").join(disk.name()), link).expect("room");
     let fix = || {
-        let mut command = Command::new(FOREREAD);
+        let mut command = Command::new(BINARY);
         command.args(["doctor", "--root", machine.root(), "--fix", disk.name()]);
         command.stdout(Stdio::null()).spawn().expect("it starts")
     };
@@ -571,10 +521,8 @@ fn killed_at_any_moment_it_can_be_undone() {
         // Later moments a little beyond its end: some runs are whole.
         let more = Duration::from_micros(u64::from(n % 7) * 30);
         std::thread::sleep(whole * n / MOMENTS * 5 / 4 + more);
-        child
-            .kill()
-            .and_then(|()| child.wait())
-            .expect("it is ours");
+        let ended = child.kill().and_then(|()| child.wait());
+        ended.expect("it is ours");
         let rules = machine.text(RULES);
         let state = match (rules.is_empty(), disk.kib()) {
             (true, 8192) => 0,

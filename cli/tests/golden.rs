@@ -6,7 +6,7 @@
 //! If the version number of a format changes: remove `golden/`, then `FOREREAD_BLESS=1 cargo test --all-features
 //! golden` writes it.
 
-use crate::common::says;
+use crate::common::{BINARY, says};
 use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
 use foreread::source::object::ObjectSettings;
@@ -31,17 +31,13 @@ const CSV: &str = "start_ns,end_ns,file,file_size,open,op,offset,length,returned
 
 /// What the command prints that is run in this folder.
 fn done_in(dir: &Path, words: &str) -> String {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let mut command = assert_cmd::Command::new(BINARY);
     let variables = std::env::vars_os().map(|(name, _)| name);
     for name in variables.filter(|name| name.to_string_lossy().starts_with("FOREREAD_")) {
         command.env_remove(name);
     }
-    command.env("XDG_CONFIG_HOME", "/dev/null");
-    let done = command
-        .current_dir(dir)
-        .args(words.split(' '))
-        .assert()
-        .success();
+    command.env("XDG_CONFIG_HOME", "/dev/null").current_dir(dir);
+    let done = command.args(words.split(' ')).assert().success();
     String::from_utf8(done.get_output().stdout.clone()).expect("text")
 }
 
@@ -117,31 +113,25 @@ fn read(golden: &Path) {
     says(&done("trace info trace.frt"), &["3: 3 reads (0.27 MB)"]);
     let plan = done("trace info m.plan");
     says(&plan, &["plan: 1 range of 1 file (1067 bytes), of headers"]);
-    let more = "--size 1M --runs 1 --policy none --json -";
-    let compared = done(&format!(
-        "compare random:count=16 --on model:model.toml {more}"
-    ));
+    let more = "--on model:model.toml --size 1M --runs 1 --policy none --json -";
+    let compared = done(&format!("compare random:count=16 {more}"));
     says(&compared, &["foreread.compare/1"]);
     let log = fs::read(dir.join("none.events")).expect("a log");
     let checked = foreread::eventlog::check_log(&log[..]).expect("it is read");
     assert!(checked.events >= 9 && checked.actions >= 6, "{checked:?}");
     let stat = done("cache stat cache --json");
     let stat: serde_json::Value = serde_json::from_str(&stat).expect("JSON");
-    assert_eq!(
-        ["versions", "held_bytes", "listings"].map(|key| stat[key].as_u64()),
-        [Some(1), Some(64 * KIB as u64), Some(1)],
-        "{stat}"
-    );
+    let counts = ["versions", "held_bytes", "listings"].map(|key| stat[key].as_u64());
+    let wanted = [1, 64 * KIB as u64, 1].map(Some);
+    assert_eq!(counts, wanted, "{stat}");
     let cache = opened(&dir.join("cache"));
     let other = ExactSource::new(Mem::new(vec![9; 64 * KIB]), "s3://b/d", "\"v1\"");
     let engine = Engine::new(Options::default().disk_cache(&cache)).expect("an engine");
     let reader = engine.open(Arc::new(other)).expect("opened");
     let mut buf = vec![0; 64 * KIB];
     assert_eq!(reader.read_at(&mut buf, 0).expect("read"), buf.len());
-    assert!(
-        buf.iter().all(|byte| *byte == 7),
-        "from the disk, and not from the store"
-    );
+    let is_held = buf.iter().all(|byte| *byte == 7);
+    assert!(is_held, "from the disk, and not from the store");
 }
 
 #[test]

@@ -3,14 +3,16 @@
 //!
 //! Needs FUSE and root; `run` and `record` also need tracefs. Otherwise the tests are skipped.
 
-use crate::common::{Running, can_mount, eventually, first_line, needs, says, text, wait_until};
+use crate::common::{
+    BINARY, Running, Server, can_mount, eventually, needs, says, signal, text, wait_until,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A mount whose server is stopped, until it is dropped.
 struct Silent {
-    server: Child,
+    server: Server,
     dir: tempfile::TempDir,
 }
 
@@ -22,25 +24,20 @@ impl Silent {
             return None;
         }
         let dir = tempfile::tempdir().expect("a folder");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-        command
-            .arg("mount")
-            .arg(source)
-            .arg(dir.path())
-            .args(["--attr-ttl", "0s"]);
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut server = command.spawn().expect("started");
-        let line = first_line(&mut server);
-        assert!(!line.is_empty(), "not mounted");
+        let mut command = Command::new(BINARY);
+        command.arg("mount").arg(source).arg(dir.path());
+        let server = Server::start(command.args(["--attr-ttl", "0s"]));
         let silent = Silent { server, dir };
-        signal("-STOP", &silent.server);
+        let pid = silent.server.process.id();
+        signal(pid, "-STOP");
         // It has stopped when the system says so.
-        let stat = format!("/proc/{}/stat", silent.server.id());
-        let is_stopped = || {
-            fs::read_to_string(&stat)
-                .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|s| s.starts_with(" T")))
+        let is_stopped = |stat: String| {
+            let state = stat.rsplit(')').next();
+            state.is_some_and(|state| state.starts_with(" T"))
         };
-        wait_until("the server stops", is_stopped);
+        let stat = format!("/proc/{pid}/stat");
+        let stat = || fs::read_to_string(&stat).is_ok_and(is_stopped);
+        wait_until("the server stops", stat);
         Some(silent)
     }
 
@@ -51,35 +48,24 @@ impl Silent {
 
 impl Drop for Silent {
     fn drop(&mut self) {
-        signal("-CONT", &self.server);
-        signal("-TERM", &self.server);
-        let _ = self.server.wait();
+        let pid = self.server.process.id();
+        for name in ["-CONT", "-TERM"] {
+            signal(pid, name);
+        }
+        let _ = self.server.process.wait();
         let mut command = Command::new("fusermount3");
-        let _ = command
-            .args(["-u", "-z", "-q"])
-            .arg(self.dir.path())
-            .stderr(Stdio::null())
-            .status();
+        let command = command.args(["-u", "-z", "-q"]).arg(self.dir.path());
+        let _ = command.stderr(Stdio::null()).status();
     }
 }
-
-fn signal(name: &str, child: &Child) {
-    let _ = Command::new("kill")
-        .args([name, &child.id().to_string()])
-        .status();
-}
-
 fn start(arguments: &[&str]) -> Child {
     // A test that is begun in the background has no SIGINT to give on.
     let mut command = Command::new("env");
     command
-        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")])
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started")
+        .args(["--default-signal=INT", BINARY])
+        .args(arguments);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::piped()).spawn().expect("started")
 }
 
 /// The exit code, 128 and the signal, and what it said. Only a test that fails comes to the end of the wait.
@@ -88,10 +74,9 @@ fn ended(child: Child) -> (i32, String) {
     let mut child = Running(child);
     let status = eventually("it ends", || child.0.try_wait().expect("waited"));
     let err = std::io::read_to_string(child.0.stderr.take().expect("piped")).expect("text");
+    let code = status.code();
     (
-        status
-            .code()
-            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        code.unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
         err,
     )
 }
@@ -108,8 +93,8 @@ fn waits_for_it(child: &mut Child) {
     let tasks = format!("/proc/{}/task", child.id());
     let waits = || {
         let all = fs::read_dir(&tasks).into_iter().flatten().flatten();
-        all.filter_map(|task| fs::read_to_string(task.path().join("stack")).ok())
-            .any(|stack| stack.contains("fuse"))
+        let mut stacks = all.filter_map(|task| fs::read_to_string(task.path().join("stack")).ok());
+        stacks.any(|stack| stack.contains("fuse"))
     };
     wait_until("a thread waits for the file system", || {
         assert!(child.try_wait().expect("waited").is_none(), "it has ended");
@@ -132,44 +117,33 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     fs::write(&plan, lines).expect("room");
     let (plan, trace) = (text(&plan), source.path().join("t.frt"));
     let trace = text(&trace);
-    let (code, err) = ended(start(&[
-        "replay",
-        plan,
-        "--",
-        "sh",
-        "-c",
-        &until_it_waits(3),
-    ]));
-    assert_eq!(code, 3, "{err}");
-    says(&err, &["reads were given up: the storage did not answer"]);
+    let replay = |options: &[&str], code| {
+        let waits = until_it_waits(code);
+        let words = [&["replay", plan], options, &["--", "sh", "-c", &waits]].concat();
+        let (ended, err) = ended(start(&words));
+        assert_eq!(ended, i32::from(code), "{err}");
+        err
+    };
+    says(
+        &replay(&[], 3),
+        &["reads were given up: the storage did not answer"],
+    );
     for (name, number) in [("-INT", 2), ("-TERM", 15)] {
         let mut alone = start(&["replay", plan]);
         waits_for_it(&mut alone);
-        signal(name, &alone);
+        signal(alone.id(), name);
         let (code, err) = ended(alone);
         assert_eq!(code, 128 + number, "{err}");
     }
     // The list of files is not even made.
-    for arguments in [
-        &["warm", a, b][..],
-        &["plan", "--format", "zip", a, "-o", trace],
-    ] {
+    let plan_of = ["plan", "--format", "zip", a, "-o", trace];
+    for arguments in [&["warm", a, b][..], &plan_of] {
         let mut child = start(arguments);
         waits_for_it(&mut child);
-        signal("-INT", &child);
+        signal(child.id(), "-INT");
         assert_eq!(ended(child).0, 130, "{arguments:?}");
     }
-    let reported = [
-        "replay",
-        plan,
-        "--report",
-        "--",
-        "sh",
-        "-c",
-        &until_it_waits(4),
-    ];
-    let (code, err) = ended(start(&reported));
-    assert_eq!(code, 4, "{err}");
+    replay(&["--report"], 4);
     // The program itself waits for the file system, and is ended from outside.
     for arguments in [
         &["run", "-q"][..],

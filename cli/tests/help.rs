@@ -1,7 +1,8 @@
 //! Tests that the help of every command fits one screen, that the files generated from the arguments are complete, and that
 //! commands which are separate programs (`foreread check`) get their words. The texts are in `snapshots/`.
 
-use crate::common::{Got, commands, fits, foreread, says, text};
+use crate::common::{BINARY, Got, commands, fits, foreread, says, text};
+use foreread_testing::rows;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -65,52 +66,40 @@ fn renders(page: &str) {
 }
 
 /// `foreread` in a folder, beside a script that is its `foreread-check`.
-fn beside(script: Option<&str>, args: &[&str]) -> Got {
+fn beside(script: Option<&str>, args: &str) -> Got {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let (own, binary) = (dir.path().join("foreread"), env!("CARGO_BIN_EXE_foreread"));
-    let linked = fs::hard_link(binary, &own);
-    linked
-        .or_else(|_| fs::copy(binary, &own).map(drop))
-        .expect("the binary");
+    let own = dir.path().join("foreread");
+    let linked = fs::hard_link(BINARY, &own);
+    let linked = linked.or_else(|_| fs::copy(BINARY, &own).map(drop));
+    linked.expect("the binary");
     if let Some(script) = script {
         let other = dir.path().join("foreread-check");
         fs::write(&other, format!("#!/bin/sh\n{script}\n")).expect("room");
         fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).expect("ours");
     }
     let mut command = Command::new(own);
-    let command = command.args(args).env("PATH", "/usr/bin:/bin");
+    let command = command.args(args.split(' ')).env("PATH", "/usr/bin:/bin");
     Got::from(&command.output().expect("it starts"))
 }
 
 #[test]
 fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
-    for (args, expected) in [
-        ("check reproduce all --json -", "reproduce all --json -"),
-        ("check conform linux -h", "conform linux -h"),
-        ("check bench", "bench"),
-        ("check", ""),
-        (
-            "--log debug check bench hit --force",
-            "bench --log=debug hit --force",
-        ),
-    ] {
-        let got = beside(
-            Some("echo \"$*\"; exit 9"),
-            &Vec::from_iter(args.split(' ')),
-        );
-        assert_eq!(
-            (got.code, got.out.trim_end()),
-            (Some(9), expected),
-            "{args}"
-        );
+    let table = "check reproduce all --json - | reproduce all --json -
+        check conform linux -h | conform linux -h
+        check bench | bench
+        check |
+        --log debug check bench hit --force | bench --log=debug hit --force";
+    for [args, expected] in rows(table) {
+        let got = beside(Some("echo \"$*\"; exit 9"), args);
+        let passed = (got.code, got.out.trim_end());
+        assert_eq!(passed, (Some(9), expected), "{args}");
     }
     // One of another version is named with both versions.
     let own = env!("CARGO_PKG_VERSION");
     for (theirs, warned) in [("0.0.7", true), (own, false)] {
-        let script = format!(
-            "[ \"$1\" = --version ] && echo foreread-check {theirs} && exit\necho ran; exit 9"
-        );
-        let got = beside(Some(&script), &["check", "bench"]);
+        let says = format!("echo foreread-check {theirs} && exit");
+        let script = format!("[ \"$1\" = --version ] && {says}\necho ran; exit 9");
+        let got = beside(Some(&script), "check bench");
         assert_eq!((got.code, got.out.as_str()), (Some(9), "ran\n"), "{theirs}");
         assert_eq!(got.err.lines().count(), usize::from(warned), "{}", got.err);
         let both = format!("has version 0.0.7 and this foreread has version {own}: ");
@@ -120,18 +109,11 @@ fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
 
 #[test]
 fn without_it_the_error_says_how_to_get_it() {
-    for args in [&["check", "reproduce", "all"][..], &["check"]] {
+    for args in ["check reproduce all", "check"] {
         let got = beside(None, args);
-        assert_eq!(
-            (got.code, got.err.lines().count()),
-            (Some(3), 1),
-            "{}",
-            got.err
-        );
-        let parts = [
-            "foreread: 'check' needs the program foreread-check, ",
-            "cargo install --path check",
-        ];
-        says(&got.err, &parts);
+        let ended = (got.code, got.err.lines().count());
+        assert_eq!(ended, (Some(3), 1), "{}", got.err);
+        let needs = "foreread: 'check' needs the program foreread-check, ";
+        says(&got.err, &[needs, "cargo install --path check"]);
     }
 }

@@ -2,13 +2,13 @@
 //! The systemd units have the rights that SECURITY.md states, and a mount works with these rights.
 
 use crate::common::{
-    Got, Server, can_mount, eventually, first_line, foreread, has, needs, ranges, says, signal,
-    steps, text, wait_until,
+    BINARY, Got, Server, can_mount, eventually, first_line, foreread, has, needs, ranges, says,
+    signal, steps, text, wait_until,
 };
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 /// A mount by the command; taken away and ended, whatever happens.
@@ -27,13 +27,10 @@ impl Mounted {
 
     fn with(source: &Path, more: &[&str], variables: Vec<(String, String)>) -> Mounted {
         let dir = tempfile::tempdir().expect("a folder");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-        let command = command.arg("mount").arg(source).arg(dir.path()).args(more);
-        let command = command
-            .envs(variables)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut process = command.spawn().expect("started");
+        let mut command = Command::new(BINARY);
+        command.arg("mount").arg(source).arg(dir.path()).args(more);
+        let command = command.envs(variables).stdout(Stdio::piped());
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("started");
         let line = first_line(&mut process);
         let err = BufReader::new(process.stderr.take().expect("piped"));
         let begin = String::new();
@@ -43,7 +40,7 @@ impl Mounted {
             dir,
             begin,
         };
-        if line.trim_end() != mounted.dir.path().display().to_string() {
+        if line.trim_end() != mounted.place() {
             let mut err = String::new();
             let _ = mounted.err.read_to_string(&mut err);
             panic!("not mounted: {line}{err}");
@@ -56,19 +53,39 @@ impl Mounted {
         mounted
     }
 
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn place(&self) -> String {
+        self.dir.path().display().to_string()
+    }
+
+    fn open(&self, name: &str) -> File {
+        File::open(self.path(name)).expect("opened")
+    }
+
     fn signal(&self, name: &str) {
         signal(self.process.id(), name);
     }
 
-    /// Waits for the end with a timeout; returns what stderr had.
-    fn ended(mut self) -> (ExitStatus, String) {
+    /// Waits for the end: the exit code, and what stderr had.
+    fn ended(mut self) -> (Option<i32>, String) {
         let status = eventually("it ends", || self.process.try_wait().expect("waited"));
         let mut text = String::new();
         self.err.read_to_string(&mut text).expect("text");
-        (status, text)
+        (status.code(), text)
+    }
+
+    /// Unmounts it by a signal, and gives what stderr had.
+    #[track_caller]
+    fn ended_by(self, name: &str) -> String {
+        self.signal(name);
+        let (code, err) = self.ended();
+        assert_eq!(code, Some(0), "{err}");
+        err
     }
 }
-
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -83,11 +100,10 @@ fn take_away(dir: &Path) {
     let _ = command.stderr(Stdio::null()).status();
 }
 
+/// A folder with a file of 3 MB.
 fn source() -> tempfile::TempDir {
     let source = tempfile::tempdir().expect("a folder");
-    let bytes: Vec<u8> = (0..3_000_000u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
+    let bytes = foreread_testing::pattern(0, 3_000_000, 0);
     fs::write(source.path().join("file"), bytes).expect("written");
     source
 }
@@ -98,18 +114,14 @@ fn mounted_read_and_unmounted_by_a_signal() {
     let source = source();
     for signal in ["-INT", "-TERM", "-HUP"] {
         let mounted = Mounted::new(source.path(), &["--stats-every", "100ms"]);
-        let bytes = fs::read(mounted.dir.path().join("file")).expect("read");
+        let bytes = fs::read(mounted.path("file")).expect("read");
         assert!(bytes == fs::read(source.path().join("file")).expect("read"));
         std::thread::sleep(Duration::from_millis(250));
-        mounted.signal(signal);
         let dir = mounted.dir.path().to_path_buf();
-        let (status, err) = mounted.ended();
-        assert!(status.success(), "{status}: {err}");
+        let err = mounted.ended_by(signal);
         says(&err, &["files 0 now, 1 in all; reads ", "sent 3.00 MB"]);
-        assert!(
-            !dir.exists(),
-            "the folder could be removed, so nothing is mounted there"
-        );
+        // The folder could be removed, so nothing is mounted there.
+        assert!(!dir.exists());
     }
 }
 
@@ -131,18 +143,13 @@ fn a_mount_has_the_memory_that_its_readers_need() {
     large.set_len(400 << 20).expect("a sparse file");
     let mounted = Mounted::new(source.path(), &[]);
     let pid = mounted.process.id();
-    fs::metadata(mounted.dir.path().join("large")).expect("there");
+    fs::metadata(mounted.path("large")).expect("there");
     let idle = peak_of(pid);
-    let mut file = File::open(mounted.dir.path().join("large")).expect("opened");
-    let read = std::io::copy(&mut file, &mut std::io::sink()).expect("read");
-    assert_eq!(read, 400 << 20);
-    let busy = peak_of(pid);
+    let read = std::io::copy(&mut mounted.open("large"), &mut std::io::sink());
+    assert_eq!(read.expect("read"), 400 << 20);
+    let more = peak_of(pid) - idle;
     assert!(idle < 60, "idle, it has {idle} MiB");
-    assert!(
-        busy - idle < 160,
-        "one reader took {} MiB more",
-        busy - idle
-    );
+    assert!(more < 160, "one reader took {more} MiB more");
 }
 
 /// The process of a mount that was taken away ends late; what was mounted at the place meanwhile stays.
@@ -152,7 +159,7 @@ fn the_end_of_a_mount_does_not_unmount_the_next_one() {
     let source = source();
     let mut first = Mounted::new(source.path(), &[]);
     first.signal("-STOP");
-    let place = first.dir.path().display().to_string();
+    let place = first.place();
     // It does not look at the folder: nothing would answer.
     let away = Command::new("umount").args(["-c", "-i", &place]).status();
     assert!(away.expect("umount").success());
@@ -170,30 +177,27 @@ fn busy_it_is_detached_and_a_second_signal_ends_it() {
     needs!(can_mount());
     let source = source();
     let mut mounted = Mounted::new(source.path(), &[]);
-    let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
+    let mut file = mounted.open("file");
     mounted.signal("-TERM");
     let mut line = String::new();
     mounted.err.read_line(&mut line).expect("a line");
-    assert_eq!(
-        line,
-        "foreread: files are still open: the mount is detached and ends when they are closed\n"
-    );
-    assert_eq!(
-        fs::read_dir(mounted.dir.path()).expect("a folder").count(),
-        0
-    );
+    let detached = "files are still open: the mount is detached and ends when they are closed";
+    assert_eq!(line, format!("foreread: {detached}\n"));
+    let entries = fs::read_dir(mounted.dir.path()).expect("a folder");
+    assert_eq!(entries.count(), 0);
     let read = std::io::copy(&mut file, &mut std::io::sink());
     assert_eq!(read.expect("still served"), 3_000_000);
     mounted.signal("-TERM");
-    let (status, err) = mounted.ended();
-    assert_eq!(status.code(), Some(143), "{err}");
+    let (code, err) = mounted.ended();
+    assert_eq!(code, Some(143), "{err}");
 
     let mounted = Mounted::new(source.path(), &[]);
-    let file = File::open(mounted.dir.path().join("file")).expect("opened");
+    let file = mounted.open("file");
     mounted.signal("-INT");
     std::thread::sleep(Duration::from_millis(50));
     drop(file);
-    assert!(mounted.ended().0.success(), "it ends with the last file");
+    let (code, err) = mounted.ended();
+    assert_eq!(code, Some(0), "it ends with the last file: {err}");
 }
 
 #[test]
@@ -201,13 +205,12 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     needs!(can_mount());
     let source = source();
     let mounted = Mounted::new(source.path(), &[]);
-    let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
+    let mut file = mounted.open("file");
     mounted.signal("-KILL");
     let dead = |error: std::io::Error| error.raw_os_error() == Some(107);
     let answer = || fs::read_dir(mounted.dir.path());
-    wait_until("a killed process answers no more", || {
-        answer().is_err_and(dead)
-    });
+    let is_dead = || answer().is_err_and(dead);
+    wait_until("a killed process answers no more", is_dead);
     assert!(file.read(&mut [0; 10]).is_err());
     let again = foreread(["mount", text(source.path()), text(mounted.dir.path())]);
     let line = again.is_refused();
@@ -216,10 +219,8 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     let remedy = line.split('\'').nth(1).expect("a command").to_string();
     drop(file);
     let helped = Command::new("sh").args(["-c", &remedy]).status();
-    assert!(
-        helped.expect("a shell").success(),
-        "what it says helps: {remedy}"
-    );
+    let is_helped = helped.expect("a shell").success();
+    assert!(is_helped, "what it says helps: {remedy}");
     assert_eq!(answer().expect("a folder again").count(), 0);
 }
 
@@ -229,31 +230,26 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
 fn odd_keys_are_named_once() {
     needs!(can_mount());
     let server = foreread_testing::BucketServer::start().expect("a port");
-    for key in [
-        "dir/a", "dir//c", "dir/..", "dir/b\tc", "dir/b\nc", "dir/x", "dir/x/y",
-    ] {
+    let keys = "dir/a|dir//c|dir/..|dir/b\tc|dir/b\nc|dir/x|dir/x/y";
+    for key in keys.split('|') {
         server.put(key, b"bytes".to_vec());
     }
-    let mounted = Mounted::with(
-        Path::new("s3://bucket/"),
-        &["--attr-ttl", "0s"],
-        server.variables(),
-    );
+    let (bucket, variables) = (Path::new("s3://bucket/"), server.variables());
+    let mounted = Mounted::with(bucket, &["--attr-ttl", "0s"], variables);
     let limit = "at most 16 requests at once (default for kind object)";
     says(&mounted.begin, &["policy auto:max-overfetch=2;", limit]);
-    let dir = mounted.dir.path().join("dir");
+    let dir = mounted.path("dir");
     for _ in 0..2 {
         let entries = fs::read_dir(&dir).expect("listed");
         let names = Vec::from_iter(entries.map(|entry| entry.expect("one").file_name()));
         assert_eq!(names, ["a", "x"]);
     }
     assert_eq!(fs::read(dir.join("a")).expect("read"), b"bytes");
-    mounted.signal("-TERM");
-    let (status, err) = mounted.ended();
-    assert!(status.success(), "{err}");
-    assert_eq!(err.matches("left out 4 keys").count(), 1, "{err}");
+    let err = mounted.ended_by("-TERM");
     let hidden = "left out 1 objects hidden by a folder of the same name";
-    assert_eq!(err.matches(hidden).count(), 1, "{err}");
+    for once in ["left out 4 keys", hidden] {
+        assert_eq!(err.matches(once).count(), 1, "{err}");
+    }
     says(&err, &[": \"dir/x\"\n", r#""dir/b\nc""#, r#""dir//""#]);
 }
 
@@ -262,20 +258,18 @@ fn odd_keys_are_named_once() {
 #[cfg(feature = "object")]
 #[test]
 fn a_repository_of_a_hub_is_planned_and_mounted() {
+    use foreread_testing::ServedRequest;
     let hub = foreread_testing::HubServer::start().expect("two ports");
     let len = 3_u64 << 20;
-    let header = format!(
-        "{{\"a\":{{\"dtype\":\"U8\",\"shape\":[{len}],\"data_offsets\":[0,{len}]}},\
-         \"b\":{{\"dtype\":\"U8\",\"shape\":[{len}],\"data_offsets\":[{len},{}]}}}}",
-        2 * len
-    );
+    let tensor = |n: u64| {
+        let offsets = [n * len, (n + 1) * len];
+        format!(r#"{{"dtype":"U8","shape":[{len}],"data_offsets":{offsets:?}}}"#)
+    };
+    let header = format!(r#"{{"a":{},"b":{}}}"#, tensor(0), tensor(1));
     let mut model = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
     model.extend(foreread_testing::pattern(0, 2 * len as usize, 0));
-    hub.put(
-        "u/r",
-        "dir/model.safetensors",
-        foreread::source::Mem::new(model.clone()),
-    );
+    let bytes = foreread::source::Mem::new(model.clone());
+    hub.put("u/r", "dir/model.safetensors", bytes);
     hub.put_small("u/r", "config.json", b"{}".to_vec());
     hub.make_private("u/r");
     hub.set_token("hf_right");
@@ -285,38 +279,32 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     variables.push(("HF_HOME".to_string(), home.path().display().to_string()));
     let plan = home.path().join("m.plan").display().to_string();
     let name = "hf://u/r/dir/model.safetensors";
-    let out = Command::new(env!("CARGO_BIN_EXE_foreread"))
-        .args(format!("plan --format safetensors --tensors b -o {plan} {name}").split(' '))
-        .env_remove("HF_TOKEN")
-        .envs(variables.clone())
-        .output()
-        .expect("it ended");
-    let got = Got::from(&out);
+    let mut command = Command::new(BINARY);
+    let words = format!("plan --format safetensors --tensors b -o {plan} {name}");
+    command.args(words.split(' ')).env_remove("HF_TOKEN");
+    let out = command.envs(variables.clone()).output();
+    let got = Got::from(&out.expect("it ended"));
     let next = format!("next: foreread mount {name} DIR --plan {plan}");
-    says(
-        got.is_done(),
-        &["2 ranges of 1 file (3.15 MB), of headers", &next],
-    );
+    let parts = ["2 ranges of 1 file (3.15 MB), of headers", &next];
+    says(got.is_done(), &parts);
     let bytes = hub.content_seen().len();
     assert!(bytes <= 4, "{bytes} requests for a header");
     needs!(can_mount());
     let mounted = Mounted::with(Path::new("hf://u/r"), &["--plan", &plan], variables);
     // The end of the file is read while no program reads.
     let last = format!("-{}", model.len() - 1);
-    let is_last = |seen: &foreread_testing::ServedRequest| {
-        seen.header("range")
-            .is_some_and(|range| range.ends_with(&last))
+    let is_last = |seen: &ServedRequest| {
+        let range = seen.header("range");
+        range.is_some_and(|range| range.ends_with(&last))
     };
-    wait_until("the plan is followed", || {
-        hub.content_seen().iter().any(is_last)
-    });
-    let dir = mounted.dir.path();
-    assert!(fs::read(dir.join("dir/model.safetensors")).expect("read") == model);
-    assert_eq!(fs::read(dir.join("config.json")).expect("read"), b"{}");
-    mounted.signal("-TERM");
-    let (status, err) = mounted.ended();
-    assert!(status.success(), "{err}");
-    let is_signed = |seen: &foreread_testing::ServedRequest| seen.header("authorization").is_some();
+    let is_read = || hub.content_seen().iter().any(is_last);
+    wait_until("the plan is followed", is_read);
+    let model_there = fs::read(mounted.path("dir/model.safetensors"));
+    assert!(model_there.expect("read") == model);
+    let config = fs::read(mounted.path("config.json"));
+    assert_eq!(config.expect("read"), b"{}");
+    mounted.ended_by("-TERM");
+    let is_signed = |seen: &ServedRequest| seen.header("authorization").is_some();
     assert!(!hub.content_seen().iter().any(is_signed) && hub.hub_seen().iter().all(is_signed));
 }
 
@@ -326,15 +314,13 @@ fn reads_through_a_mount_are_recorded() {
     needs!(can_mount());
     let (source, folder) = (source(), tempfile::tempdir().expect("a folder"));
     let path = folder.path().join("t.frt");
-    let mounted = Mounted::new(source.path(), &["--record", &path.display().to_string()]);
-    let read = fs::read(mounted.dir.path().join("file")).expect("readable");
+    let mounted = Mounted::new(source.path(), &["--record", text(&path)]);
+    let read = fs::read(mounted.path("file")).expect("readable");
     assert_eq!(read.len(), 3_000_000);
-    mounted.signal("-TERM");
-    let (status, said) = mounted.ended();
-    assert!(status.success(), "{said}");
+    mounted.ended_by("-TERM");
+    let whole = [("file".to_string(), vec![(0, 3_000_000)])];
     let all = ranges(steps(&path, None));
-    let whole = std::iter::once(("file".to_string(), vec![(0, 3_000_000)]));
-    assert_eq!(all, whole.collect(), "every byte was asked for");
+    assert_eq!(all, whole.into(), "every byte was asked for");
 }
 
 /// A folder that is mounted in the background; taken away whatever happens.
@@ -362,11 +348,18 @@ fn is_mounted(dir: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("Linux");
     let place = dir.display().to_string();
     let line = table.lines().find(|line| line.contains(&place));
-    assert!(
-        line.is_none_or(|line| line.contains(" - fuse.foreread ")),
-        "{table}"
-    );
+    let is_ours = line.is_none_or(|line| line.contains(" - fuse.foreread "));
+    assert!(is_ours, "{table}");
     line.is_some()
+}
+
+/// What `health` says of a mount that answers.
+#[track_caller]
+fn is_healthy(name: &str) {
+    assert_eq!(
+        foreread(["health", name]).is_done(),
+        format!("{name}: answers\n")
+    );
 }
 
 /// What the kernel has kept of a mount says nothing of its server.
@@ -375,16 +368,11 @@ fn a_mount_whose_server_hangs_is_not_healthy() {
     needs!(can_mount());
     let source = source();
     let mounted = Mounted::new(source.path(), &["--attr-ttl", "1h"]);
-    let place = mounted.dir.path().display().to_string();
+    let place = mounted.place();
     let link = source.path().join("link");
     std::os::unix::fs::symlink(mounted.dir.path(), &link).expect("made");
-    for name in [
-        place.clone(),
-        link.display().to_string(),
-        format!("{place}/."),
-    ] {
-        let answers = format!("{name}: answers\n");
-        assert_eq!(foreread(["health", &name]).is_done(), answers);
+    for name in [&place, text(&link), &format!("{place}/.")] {
+        is_healthy(name);
     }
     mounted.signal("-STOP");
     let tasks = format!("/proc/{}/task", mounted.process.id());
@@ -392,11 +380,8 @@ fn a_mount_whose_server_hangs_is_not_healthy() {
         let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         stat.is_empty() || stat.contains(") T ")
     };
-    while !fs::read_dir(&tasks)
-        .expect("there")
-        .flatten()
-        .all(is_stopped)
-    {
+    let all = || fs::read_dir(&tasks).expect("there").flatten();
+    while !all().all(is_stopped) {
         std::thread::yield_now();
     }
     let got = foreread(["health", &place]);
@@ -414,23 +399,17 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     let mounted = Detached::new(&["-o", "ro,noauto,cache=64M,attr_ttl=0s", &name]);
     let dir = mounted.0.path();
     assert!(is_mounted(dir));
-    assert_eq!(
-        fs::metadata(dir.join("file")).expect("there").len(),
-        3_000_000
-    );
+    let len = fs::metadata(dir.join("file")).map(|meta| meta.len());
+    assert_eq!(len.expect("there"), 3_000_000);
     let place = dir.display().to_string();
-    let healthy = format!("{place}: answers\n");
-    assert_eq!(foreread(["health", &place]).is_done(), healthy);
-    assert!(foreread(["health"]).out.contains(&healthy), "it is found");
+    is_healthy(&place);
+    says(&foreread(["health"]).out, &[&format!("{place}: answers\n")]);
     let used = Command::new("sleep").arg("600").current_dir(dir).spawn();
     let mut used = used.expect("sleep");
     let got = foreread(["umount", &place]);
     let named = format!("in use: {place}; end {} (sleep), or add --lazy", used.id());
-    assert!(
-        got.code == Some(3) && got.err.contains(&named),
-        "{}",
-        got.err
-    );
+    assert_eq!(got.code, Some(3), "{}", got.err);
+    says(&got.err, &[&named]);
     used.kill().and_then(|()| used.wait()).expect("ended");
     // What another program has mounted over it is not taken away.
     let over = |what: &[&str]| {
@@ -447,8 +426,7 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     let slash = format!("{place}/");
     assert_eq!(foreread(["umount", &slash]).is_done(), format!("{place}\n"));
     assert!(!is_mounted(dir));
-    let line = foreread(["umount", &place]).err;
-    assert!(line.contains("not a foreread mount"), "{line}");
+    says(&foreread(["umount", &place]).err, &["not a foreread mount"]);
 }
 
 /// A lock that its caller holds is free when the caller has ended, and its process has the command's name.
@@ -456,24 +434,22 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
 fn a_mount_in_the_background_keeps_no_file_of_its_caller() {
     needs!(can_mount());
     let source = source();
-    let (kept, dir) = (
-        tempfile::NamedTempFile::new().expect("room"),
-        tempfile::tempdir().expect("a folder"),
-    );
+    let kept = tempfile::NamedTempFile::new().expect("room");
+    let dir = tempfile::tempdir().expect("a folder");
     let place = dir.path().display().to_string();
     let line = r#"exec 9<"$1"; exec "$0" mount -d "$2" "$3""#;
     let mut shell = Command::new("sh");
-    shell.args(["-c", line, env!("CARGO_BIN_EXE_foreread")]);
-    shell.arg(kept.path()).arg(source.path()).arg(dir.path());
-    let got = shell.output().expect("sh");
+    shell.args(["-c", line, BINARY]).arg(kept.path());
+    let got = shell.arg(source.path()).arg(dir.path()).output();
     let mounted = Detached(dir);
-    assert!(got.status.success(), "{got:?}");
-    let mount = fs::read_dir("/proc").expect("Linux").flatten().find(|pid| {
+    Got::from(&got.expect("sh")).assert_code(0);
+    let is_it = |pid: &fs::DirEntry| {
         let words = fs::read(pid.path().join("cmdline")).unwrap_or_default();
-        words
-            .split(|byte| *byte == 0)
-            .any(|word| word == place.as_bytes())
-    });
+        let mut words = words.split(|byte| *byte == 0);
+        words.any(|word| word == place.as_bytes())
+    };
+    let mut all = fs::read_dir("/proc").expect("Linux").flatten();
+    let mount = all.find(is_it);
     let mount = mount.expect("it runs").path();
     let name = fs::read_to_string(mount.join("comm")).expect("it runs");
     assert_eq!(name, "foreread\n");
@@ -494,56 +470,43 @@ fn fstab_mounts_by_the_script() {
     let mount = |source: &Path, dir: &Path, more: &[&str]| {
         let mut command = Command::new(&script);
         let command = command.arg(source).arg(dir).args(more);
-        let command = command.env("FOREREAD", env!("CARGO_BIN_EXE_foreread"));
-        let got = Got::from(&command.output().expect("a shell"));
-        (got.code, got.err)
+        Got::from(&command.env("FOREREAD", BINARY).output().expect("a shell"))
     };
     let of_source = |options: &str| mount(source.path(), dir.path(), &["-o", options]);
-    let (code, said) = of_source("noatime,chache=1G");
-    assert!(
-        code == Some(32) && said.contains("'--cache'"),
-        "{code:?} {said}"
-    );
-    let (code, said) = of_source(&format!("ro,_netdev,env={}", file.display()));
+    let got = of_source("noatime,chache=1G");
+    says(got.assert_code(32), &["'--cache'"]);
+    let got = of_source(&format!("ro,_netdev,env={}", file.display()));
     let mounted = Detached(dir);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("policy none;"), "{said}");
-    assert!(is_mounted(mounted.0.path()));
+    says(got.assert_code(0), &["policy none;"]);
+    let is_there = || is_mounted(mounted.0.path());
+    assert!(is_there());
     // 'mount -a' mounts it once, and another source not at all.
-    let again = |source: &Path, more: &[&str]| mount(source, mounted.0.path(), more);
+    let again = |source: &Path, words: &str| {
+        let words = Vec::from_iter(words.split(' '));
+        mount(source, mounted.0.path(), &words)
+    };
     let other = tempfile::tempdir().expect("a folder");
-    assert_eq!(again(source.path(), &["-o", "ro"]).0, Some(0));
-    let (code, said) = again(other.path(), &["-o", "ro"]);
-    assert!(
-        code == Some(32) && said.contains("shows another source"),
-        "{code:?} {said}"
-    );
+    again(source.path(), "-o ro").assert_code(0);
+    let got = again(other.path(), "-o ro");
+    says(got.assert_code(32), &["shows another source"]);
     let place = mounted.0.path().display().to_string();
     foreread(["umount", &place]).is_done();
     // The type in one word has letters of flags, and is none; -f is one.
-    assert_eq!(
-        again(other.path(), &["-svf", "-o", "ro"]),
-        (Some(0), String::new())
-    );
-    assert!(!is_mounted(mounted.0.path()));
-    let (code, said) = again(source.path(), &["-tfuse.foreread", "-Nf", "-o", "ro"]);
-    assert!(
-        code == Some(0) && is_mounted(mounted.0.path()),
-        "{code:?} {said}"
-    );
+    let got = again(other.path(), "-svf -o ro");
+    assert_eq!(got.assert_code(0), "");
+    assert!(!is_there());
+    again(source.path(), "-tfuse.foreread -Nf -o ro").assert_code(0);
+    assert!(is_there());
     foreread(["umount", &place]).is_done();
 }
 
-/// A file of the repository.
-fn of_repository(path: &str) -> String {
+/// The values of a key in a file of the repository.
+fn values(path: &str, key: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::fs::read_to_string(root.join(path)).expect(path)
-}
-
-/// The values of a key.
-fn values(unit: &str, key: &str) -> Vec<String> {
-    let lines = unit.lines();
-    let values = lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let unit = fs::read_to_string(root.join(path)).expect(path);
+    let values = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     values.map(str::to_string).collect()
 }
 
@@ -551,42 +514,30 @@ fn values(unit: &str, key: &str) -> Vec<String> {
 fn a_mount_needs_no_more_rights_than_its_unit_has() {
     needs!(can_mount());
     needs!(has(&["setpriv", "--version"]));
-    let rights = values(
-        &of_repository("contrib/systemd/foreread-mount@.service"),
-        "CapabilityBoundingSet",
-    );
-    let rights: Vec<String> = rights[0]
-        .split(' ')
-        .map(|right| format!("+{}", right.trim_start_matches("CAP_").to_ascii_lowercase()))
-        .collect();
+    let unit = "contrib/systemd/foreread-mount@.service";
+    let rights = values(unit, "CapabilityBoundingSet").remove(0);
+    let lower = |right: &str| right.trim_start_matches("CAP_").to_ascii_lowercase();
+    let rights = rights.split(' ').map(|right| format!(",+{}", lower(right)));
+    let rights = format!("--bounding-set=-all{}", rights.collect::<String>());
     let folder = tempfile::tempdir().expect("a folder");
-    let (source, dir) = (folder.path().join("source"), folder.path().join("m"));
+    let [source, dir] = ["source", "m"].map(|name| folder.path().join(name));
     for path in [&source, &dir] {
-        std::fs::create_dir(path).expect("made");
+        fs::create_dir(path).expect("made");
     }
     // Of a user who lets no other look.
     let file = source.join("file");
-    std::fs::write(&file, "bytes").expect("room");
+    fs::write(&file, "bytes").expect("room");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(&file, mode).expect("set");
+    fs::set_permissions(&file, mode).expect("set");
     for path in [&file, &source] {
         std::os::unix::fs::chown(path, Some(1000), Some(1000)).expect("root may");
     }
     let mut command = Command::new("setpriv");
-    command.arg(format!("--bounding-set=-all,{}", rights.join(",")));
-    command.args([
-        "--inh-caps=-all",
-        "--no-new-privs",
-        env!("CARGO_BIN_EXE_foreread"),
-        "mount",
-    ]);
-    command
-        .arg(&source)
-        .arg(&dir)
-        .args(["--allow-other", "--cache", "16M"]);
-    let server = Server::start(&mut command);
+    command.args([&rights, "--inh-caps=-all", "--no-new-privs", BINARY]);
+    command.arg("mount").arg(&source).arg(&dir);
+    let server = Server::start(command.args(["--allow-other", "--cache", "16M"]));
     assert_eq!(server.line, dir.display().to_string());
-    assert_eq!(std::fs::read(dir.join("file")).expect("read"), b"bytes");
+    assert_eq!(fs::read(dir.join("file")).expect("read"), b"bytes");
     server.ended_by("-TERM");
     assert!(!dir.join("file").exists());
 }

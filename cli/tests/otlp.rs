@@ -3,9 +3,9 @@
 //!
 //! The receiver parses the data with the crate that OpenTelemetry generates from its protocol.
 
-use crate::common::Server;
-use crate::common::{foreread, foreread_in};
+use crate::common::{BINARY, Server, foreread, foreread_in};
 use foreread::source::{Nbd, Source};
+use foreread_testing::{HttpServer, ServedAnswer};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
@@ -13,10 +13,10 @@ use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::IoSliceMut;
+use std::net::TcpListener;
 use std::process::Command;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 const SIZE: usize = 3_000_000;
@@ -26,43 +26,45 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// A request: its path, the header `api-key`, its body.
 type Request = (String, String, Vec<u8>);
 
-/// How a receiver answers.
-#[derive(Clone, Copy)]
-enum Answer {
-    Status(&'static str),
-    Hangs,
-}
-
 /// A receiver of OTLP over HTTP.
 struct Collector {
     url: String,
     requests: Receiver<Request>,
+    _server: HttpServer,
 }
 
 impl Collector {
-    fn new(answer: Answer) -> Collector {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("bound"));
+    fn new() -> Collector {
+        Collector::with(Some(200))
+    }
+
+    /// Answers with this status, or never.
+    fn with(status: Option<u16>) -> Collector {
         let (send, requests) = channel();
-        let work = move || {
-            for stream in listener.incoming() {
-                let (stream, send) = (stream.expect("a client"), send.clone());
-                let serve = move || serve(stream, answer, &send);
-                foreread_os::threads::spawn("connection", serve).expect("a thread");
-            }
-        };
-        foreread_os::threads::spawn("collector", work).expect("a thread");
-        Collector { url, requests }
+        let server = HttpServer::start(move |seen, body| {
+            let key = seen.header("api-key").unwrap_or_default().to_string();
+            // A test that has seen enough receives no more.
+            let _ = send.send((seen.target.clone(), key, body.to_vec()));
+            let Some(status) = status else {
+                loop {
+                    std::thread::park();
+                }
+            };
+            Ok(ServedAnswer::new(status, ""))
+        });
+        let server = server.expect("a port");
+        Collector {
+            url: format!("http://{}", server.address()),
+            requests,
+            _server: server,
+        }
     }
 
     /// The next request with this path.
     fn next(&self, path: &str) -> Request {
-        loop {
-            let request = self.requests.recv_timeout(LONGEST).expect("it is sent");
-            if request.0 == path {
-                return request;
-            }
-        }
+        let next = || self.requests.recv_timeout(LONGEST).expect("it is sent");
+        let mut all = std::iter::repeat_with(next);
+        all.find(|request| request.0 == path).expect("endless")
     }
 
     fn spans(&self) -> Vec<Span> {
@@ -74,9 +76,8 @@ impl Collector {
         let body = self.next("/v1/metrics").2;
         let request = ExportMetricsServiceRequest::decode(&body[..]).expect("metrics");
         let all = request.resource_metrics.into_iter();
-        let mut all = all
-            .flat_map(|of| of.scope_metrics)
-            .flat_map(|of| of.metrics);
+        let all = all.flat_map(|of| of.scope_metrics);
+        let mut all = all.flat_map(|of| of.metrics);
         let points = match all.find(|metric| metric.name == name)?.data? {
             metric::Data::Gauge(gauge) => gauge.data_points,
             metric::Data::Sum(sum) if sum.aggregation_temporality == 2 => sum.data_points,
@@ -92,62 +93,24 @@ impl Collector {
 
 fn spans_of(body: &[u8]) -> Vec<Span> {
     let request = ExportTraceServiceRequest::decode(body).expect("spans");
-    let all = request
-        .resource_spans
-        .into_iter()
-        .flat_map(|of| of.scope_spans);
+    let all = request.resource_spans.into_iter();
+    let all = all.flat_map(|of| of.scope_spans);
     all.flat_map(|of| of.spans).collect()
-}
-
-/// Answers the requests of a connection, one after the other.
-fn serve(stream: TcpStream, answer: Answer, send: &Sender<Request>) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let (mut path, mut key, mut len) = (String::new(), String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = line.trim_end().to_ascii_lowercase();
-            if let Some(rest) = line.strip_prefix("post ") {
-                path = rest.split(' ').next().unwrap_or_default().to_string();
-            } else if let Some(text) = line.strip_prefix("content-length: ") {
-                len = text.parse().expect("a length");
-            } else if let Some(text) = line.strip_prefix("api-key: ") {
-                key = text.to_string();
-            } else if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; len];
-        reader.read_exact(&mut body).expect("a body");
-        // A test that has seen enough receives no more.
-        let _ = send.send((path, key, body));
-        let Answer::Status(status) = answer else {
-            // Until the client gives up.
-            return drop(reader.read(&mut [0]));
-        };
-        let head = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
-        if reader.get_mut().write_all(head.as_bytes()).is_err() {
-            return;
-        }
-    }
 }
 
 /// `foreread serve` of a file with telemetry.
 struct Served {
     server: Server,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 impl Served {
     fn new(collector: &str, more: &[(&str, &str)]) -> Served {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = folder.path().join("disk");
-        let bytes = (0..SIZE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
-        std::fs::write(&disk, Vec::from_iter(bytes)).expect("room");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+        let bytes = foreread_testing::pattern(0, SIZE, 0);
+        std::fs::write(&disk, bytes).expect("room");
+        let mut command = Command::new(BINARY);
         let command = command.arg("serve").arg(&disk);
         let command = command.arg("--unix").arg(folder.path().join("s"));
         let command = command.envs([
@@ -156,7 +119,10 @@ impl Served {
             ("OTEL_METRIC_EXPORT_INTERVAL", "20"),
         ]);
         let server = Server::start(command.envs(more.iter().copied()));
-        Served { server, folder }
+        Served {
+            server,
+            _folder: folder,
+        }
     }
 
     /// Reads the whole file by a client.
@@ -169,8 +135,7 @@ impl Served {
             assert_eq!(read.expect("read"), part.len());
             all.extend(part);
         }
-        let want = std::fs::read(self.folder.path().join("disk")).expect("there");
-        assert!(all == want, "the bytes of the file");
+        assert!(all == foreread_testing::pattern(0, SIZE, 0));
     }
 
     /// Ends it by SIGTERM within the promised time, and gives all that it said.
@@ -194,7 +159,7 @@ fn number(of: &[KeyValue], key: &str) -> i64 {
 
 #[test]
 fn spans_and_metrics_add_up_to_the_reads() {
-    let collector = Collector::new(Answer::Status("200 OK"));
+    let collector = Collector::new();
     let variables = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key"),
         ("OTEL_TRACES_SAMPLER", "always_on"),
@@ -220,27 +185,27 @@ fn spans_and_metrics_add_up_to_the_reads() {
     }
     assert_eq!(sums[0], 2 * SIZE as i64, "each byte in one span");
     assert!(sums[1] >= SIZE as i64 && sums[3] > 0, "{sums:?}");
-    for fetch in spans.iter().filter(|span| span.name == "fetch") {
-        let is_within = |root: &Span| root.span_id == fetch.parent_span_id;
-        assert!(spans.iter().any(is_within), "a fetch is inside its read");
-    }
-    for name in [
-        "foreread_source_latency_seconds_count",
-        "foreread_build_info",
-    ] {
-        assert!(
-            collector.metric(name).is_some_and(|value| value >= 1.0),
-            "{name}"
-        );
+    fetches_are_inside(&spans);
+    for name in ["source_latency_seconds_count", "build_info"] {
+        let value = collector.metric(&format!("foreread_{name}"));
+        assert!(value.is_some_and(|value| value >= 1.0), "{name}");
     }
     while collector.metric("foreread_read_bytes") != Some(2.0 * SIZE as f64) {}
     let said = served.ended();
     assert!(!said.contains("OTel") && !said.contains("lost"), "{said}");
 }
 
+/// Each fetch is inside of a read that has a span.
+fn fetches_are_inside(spans: &[Span]) {
+    for fetch in spans.iter().filter(|span| span.name == "fetch") {
+        let is_within = |root: &Span| root.span_id == fetch.parent_span_id;
+        assert!(spans.iter().any(is_within), "{fetch:?}");
+    }
+}
+
 #[test]
 fn the_slowest_reads_of_a_second_have_spans() {
-    let collector = Collector::new(Answer::Status("200 OK"));
+    let collector = Collector::new();
     let served = Served::new(&collector.url, &[]);
     served.read_all();
     let reads = |spans: &[Span]| spans.iter().filter(|span| span.name == "read").count();
@@ -253,15 +218,12 @@ fn the_slowest_reads_of_a_second_have_spans() {
         }
     }
     assert!(reads(&spans) <= SIZE / 100_000, "none twice");
-    for fetch in spans.iter().filter(|span| span.name == "fetch") {
-        let is_within = |root: &Span| root.span_id == fetch.parent_span_id;
-        assert!(spans.iter().any(is_within), "none without its read");
-    }
+    fetches_are_inside(&spans);
 }
 
 #[test]
 fn a_receiver_that_hangs_delays_neither_reads_nor_the_end() {
-    let collector = Collector::new(Answer::Hangs);
+    let collector = Collector::with(None);
     let hour = [("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000")];
     let served = Served::new(&collector.url, &hour);
     served.read_all();
@@ -277,7 +239,7 @@ fn a_receiver_that_refuses_or_is_away_is_one_line() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let away = format!("http://{}", listener.local_addr().expect("bound"));
     drop(listener);
-    let refuses = Collector::new(Answer::Status("401 Unauthorized"));
+    let refuses = Collector::with(Some(401));
     for (url, why) in [(&refuses.url, "401"), (&away, "network error")] {
         let only_spans = [
             ("OTEL_METRICS_EXPORTER", "none"),
@@ -298,7 +260,7 @@ fn a_receiver_that_refuses_or_is_away_is_one_line() {
 
 #[test]
 fn a_wrong_variable_is_one_line() {
-    let collector = Collector::new(Answer::Status("200 OK"));
+    let collector = Collector::new();
     let served = Served::new(&collector.url, &[("OTEL_TRACES_SAMPLER", "sometimes")]);
     let said = served.ended();
     assert_eq!(said.matches("sometimes").count(), 1, "{said}");
@@ -309,10 +271,9 @@ fn a_wrong_variable_is_one_line() {
 #[test]
 fn a_run_is_a_span_below_its_parent() {
     if foreread(["run", "--by", "sample", "-q", "--", "true"]).code != Some(0) {
-        println!("skipped: this machine cannot sample reads");
-        return;
+        return println!("skipped: this machine cannot sample reads");
     }
-    let collector = Collector::new(Answer::Status("200 OK"));
+    let collector = Collector::new();
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", OsStr::new(&collector.url)),

@@ -1,7 +1,7 @@
 //! Tests of output files: links are not followed, and existing files are not replaced without `--force`, for every option that
 //! names a file; what is killed leaves no part of a file; a page of `--html` embeds the JSON of its command.
 
-use crate::common::{foreread, inside, no_command_follows_a_link, run, says, text};
+use crate::common::{BINARY, foreread, inside, no_command_follows_a_link, run, says, text};
 use foreread::eventlog::check_log_among;
 use foreread_history::policies;
 use serde_json::Value;
@@ -54,21 +54,18 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
 #[test]
 fn a_kill_leaves_no_half_file() {
     let folder = tempfile::tempdir().expect("a scratch directory");
-    let (pipe, out) = (folder.path().join("pipe"), folder.path().join("out.frt"));
+    let [pipe, out] = ["pipe", "out.frt"].map(|name| folder.path().join(name));
     let made = Command::new("mkfifo").arg(&pipe).status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: needs mkfifo");
-        return;
+        return println!("skipped: needs mkfifo");
     }
-    let mut child = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let mut child = Command::new(BINARY);
     let child = child.args(["trace", "import", text(&pipe), "-o", text(&out)]);
     let mut child = child.stdout(Stdio::null()).spawn().expect("it starts");
     // The head of a trace comes, and then nothing more: it waits in the middle.
     let whole = fs::read(example()).expect("there");
-    let mut writer = fs::OpenOptions::new()
-        .write(true)
-        .open(&pipe)
-        .expect("a pipe");
+    let writer = fs::OpenOptions::new().write(true).open(&pipe);
+    let mut writer = writer.expect("a pipe");
     writer.write_all(&whole[..200]).expect("read");
     child.kill().and_then(|()| child.wait()).expect("it runs");
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
@@ -78,22 +75,17 @@ fn a_kill_leaves_no_half_file() {
 #[test]
 fn an_event_log_follows_no_link_and_replaces_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
-    let [data, logs, kept, none] =
-        ["data", "new/logs", "kept", "none"].map(|name| dir.path().join(name));
+    let names = ["data", "new/logs", "kept", "none"];
+    let [data, logs, kept, none] = names.map(|name| dir.path().join(name));
     fs::write(&data, vec![7; 1 << 20]).expect("room");
     let log = |on: &str, logs: &Path, more: &str| {
         let fixed = "compare sequential --size 1M --runs 1 --policy linux-6.18:max=128K";
-        run(format!(
-            "{fixed} --on {on} --event-log {} {more}",
-            text(logs)
-        ))
+        let logs = text(logs);
+        run(format!("{fixed} --on {on} --event-log {logs} {more}"))
     };
     assert_eq!(log(text(&data), &logs, "").code, Some(0));
-    let names: Vec<_> = fs::read_dir(&logs)
-        .expect("made")
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let names = fs::read_dir(&logs).expect("made").flatten();
+    let names = Vec::from_iter(names.map(|entry| entry.path()));
     assert_eq!(names.len(), 2, "none and linux-6.18: {names:?}");
     for log in &names {
         let file = fs::File::open(log).expect("it is there");
@@ -111,7 +103,8 @@ fn an_event_log_follows_no_link_and_replaces_nothing() {
     assert_eq!(fs::read(&kept).expect("there"), b"kept");
     assert!(fs::symlink_metadata(&names[0]).expect("there").is_file());
     // A folder that cannot be made is said before anything is measured.
-    log(text(&data), &data.join("logs"), "").refuses("creating the folder for event logs");
+    let inside = log(text(&data), &data.join("logs"), "");
+    inside.refuses("creating the folder for event logs");
     // On a model there are no logs, and no folder is made.
     assert_eq!(log("model:nvme", &none, "").code, Some(0));
     assert!(!none.exists());
@@ -138,19 +131,13 @@ fn a_page_has_the_json_of_its_command() {
     let [csv, page, json] = ["r.csv", "p.html", "j.json"].map(|name| dir.path().join(name));
     fs::write(&csv, "offset,len\n0,4096\n4096,4096\n8192,4096\n").expect("room");
     let compare = "compare interleaved --on model:hdd-theory --size 4M --runs 2";
+    let of_csv = |command: &str| format!("{command} {} --on model:nvme", text(&csv));
+    let vary = format!("{compare} --vary streams=1,4");
     for (command, schema, shown) in [
         (compare.to_string(), "compare", "<svg"),
-        (
-            format!("{compare} --vary streams=1,4"),
-            "compare",
-            "interleaved:streams=4 on model:hdd-theory",
-        ),
-        (format!("tune {} --on model:nvme", text(&csv)), "tune", ""),
-        (
-            format!("explain {} --on model:nvme", text(&csv)),
-            "explain",
-            "",
-        ),
+        (vary, "compare", "interleaved:streams=4 on model:hdd-theory"),
+        (of_csv("tune"), "tune", ""),
+        (of_csv("explain"), "explain", ""),
         ("run --quiet".to_string(), "run", ""),
     ] {
         let program = if schema == "run" { "-- true" } else { "" };
@@ -164,16 +151,12 @@ fn a_page_has_the_json_of_its_command() {
         assert_eq!(first["schema"], format!("foreread.{schema}/1"));
         says(&fs::read_to_string(&page).expect("written"), &[shown]);
         if shown.contains("streams=4") {
-            says(
-                &got.out,
-                &[shown, "interleaved:streams=1 on model:hdd-theory"],
-            );
+            let other = "interleaved:streams=1 on model:hdd-theory";
+            says(&got.out, &[shown, other]);
             // With '-' the JSON takes the place of the text.
             let only = run(format!("{command} --json -"));
-            assert_eq!(
-                serde_json::from_str::<Value>(only.is_done()).expect("JSON"),
-                written
-            );
+            only.is_done();
+            assert_eq!(only.json(), written);
         }
     }
 }

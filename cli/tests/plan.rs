@@ -1,6 +1,6 @@
 //! Tests of `plan`, `replay` and `warm`: plans from headers and from recorded runs, and reading them into the page cache.
 
-use crate::common::{Got, folder, foreread, run, says, text, wait_until};
+use crate::common::{BINARY, Got, folder, foreread, run, says, text, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,12 +26,8 @@ fn model(at: &Path) -> PathBuf {
 /// The same, and a plan of its headers.
 fn planned(at: &Path) -> (PathBuf, PathBuf) {
     let (model, plan) = (model(at), at.join("m.plan"));
-    let words = format!(
-        "plan --format safetensors -o {} {}",
-        text(&plan),
-        text(&model)
-    );
-    run(words).is_done();
+    let fixed = "plan --format safetensors -o";
+    run(format!("{fixed} {} {}", text(&plan), text(&model))).is_done();
     (model, plan)
 }
 
@@ -52,10 +48,16 @@ fn replay(plan: &Path) -> Got {
     foreread(["replay", text(plan), "--json", "-"])
 }
 
+#[track_caller]
 fn number(json: &Value, key: &str) -> u64 {
-    json[key]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{key}: {json}"))
+    let number = json[key].as_u64();
+    number.unwrap_or_else(|| panic!("{key}: {json}"))
+}
+
+/// What was fetched, and what was cached.
+#[track_caller]
+fn brought_in(json: &Value) -> [u64; 2] {
+    ["fetched_bytes", "cached_bytes"].map(|key| number(json, key))
 }
 
 #[test]
@@ -68,24 +70,18 @@ fn a_plan_of_headers_is_brought_in_once() {
     cool(&model);
     let first = replay(&plan).json();
     let planned = number(&first, "planned_bytes");
-    let fetched = number(&first, "fetched_bytes");
-    assert_eq!(fetched + number(&first, "cached_bytes"), planned, "{first}");
-    let others = (
-        first["used_bytes"].clone(),
-        first["left_out_bytes"].as_u64(),
-    );
-    assert_eq!(others, (Value::Null, Some(0)));
+    let [fetched, cached] = brought_in(&first);
+    assert_eq!(fetched + cached, planned, "{first}");
+    assert_eq!(first["used_bytes"], Value::Null);
+    assert_eq!(number(&first, "left_out_bytes"), 0);
     let second = replay(&plan).json();
-    let both = ["fetched_bytes", "cached_bytes"].map(|key| number(&second, key));
-    assert_eq!(both, [0, planned], "{second}");
+    assert_eq!(brought_in(&second), [0, planned], "{second}");
     // The rest of the file is cold still, where its pages can be dropped at all.
     let rest = foreread(["warm", text(&model), "--json"]).json();
     let size = fs::metadata(&model).expect("there").len();
-    assert_eq!(
-        number(&rest, "fetched_bytes") + number(&rest, "cached_bytes"),
-        size
-    );
-    let is_cold = fetched >= 3 << 20 && number(&rest, "fetched_bytes") >= 2 << 20;
+    let both = brought_in(&rest);
+    assert_eq!(both[0] + both[1], size);
+    let is_cold = fetched >= 3 << 20 && both[0] >= 2 << 20;
     assert!(fetched == 0 || is_cold, "{rest}");
 }
 
@@ -96,17 +92,13 @@ fn files_that_changed_are_left_out_and_named() {
     let file = fs::File::options().append(true).open(&model);
     file.expect("opened").set_len(5 << 20).expect("cut");
     let got = replay(&plan);
-    says(
-        &got.err,
-        &["left out", "it has changed since the plan was made"],
-    );
+    let changed = "it has changed since the plan was made";
+    says(&got.err, &["left out", changed]);
     assert_eq!(number(&got.json(), "fetched_bytes"), 0);
     fs::remove_file(&model).expect("removed");
     let got = replay(&plan);
-    says(
-        &got.err,
-        &["No such file", "every file of the plan was left out: "],
-    );
+    let all = "every file of the plan was left out: ";
+    says(&got.err, &["No such file", all]);
     assert_eq!(got.code, Some(1));
     // A pipe where the file was is not waited for.
     let made = Command::new("mkfifo").arg(&model).status();
@@ -139,12 +131,8 @@ fn runs_become_a_plan() {
     let second = recorded(at.path(), "2.strace", &["a", "c", "gone"]);
     let plan = at.path().join("p.plan");
     let [first, second] = [text(&first), text(&second)];
-    let make = |more| {
-        run(format!(
-            "plan {first} {second} -o {} --force --json {more}",
-            text(&plan)
-        ))
-    };
+    let fixed = format!("plan {first} {second} -o {} --force --json", text(&plan));
+    let make = |more| run(format!("{fixed} {more}"));
     says(&make("").err, &["left out", "gone: No such file"]);
     for (more, files, bytes) in [
         ("", 1, 8192),
@@ -156,28 +144,17 @@ fn runs_become_a_plan() {
         assert_eq!(got, [files, bytes, 2], "{more}");
     }
     let got = replay(&plan);
-    assert_eq!(
-        (got.code, number(&got.json(), "left_out_bytes")),
-        (Some(0), 0),
-        "{}",
-        got.err
-    );
+    says(got.assert_code(0), &[]);
+    assert_eq!(number(&got.json(), "left_out_bytes"), 0);
     // A trace is a plan of one run.
     let got = replay(Path::new(first));
-    assert_eq!(
-        (got.code, number(&got.json(), "planned_bytes")),
-        (Some(0), 2 * 8192),
-        "{}",
-        got.err
-    );
-    says(&got.err, &["1.strace is a trace: "]);
+    says(got.assert_code(0), &["1.strace is a trace: "]);
+    assert_eq!(number(&got.json(), "planned_bytes"), 2 * 8192);
     // A file that was written after the recording is not what the run read.
     std::thread::sleep(Duration::from_millis(20));
     fs::write(at.path().join("a"), vec![2; 20_000]).expect("written");
-    says(
-        &make("--at-least 1/2").err,
-        &["a: it was changed after the recording"],
-    );
+    let changed = "a: it was changed after the recording";
+    says(&make("--at-least 1/2").err, &[changed]);
 }
 
 #[test]
@@ -187,7 +164,7 @@ fn the_command_continues_when_replay_is_killed() {
     let [begun, go, done] = ["begun", "go", "done"].map(|name| at.path().join(name));
     let script =
         format!("touch {begun:?}; until [ -e {go:?} ]; do sleep 0.01; done; touch {done:?}");
-    let mut replay = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let mut replay = Command::new(BINARY);
     let replay = replay.args(["replay", text(&plan), "--", "sh", "-c", &script]);
     let mut replay = replay.spawn().expect("it starts");
     wait_until("it begins", || begun.exists());
@@ -209,25 +186,20 @@ fn folders_are_warmed_within_the_limit() {
     let limited = warm("--max 1M --json");
     let fetched = number(&limited.json(), "fetched_bytes");
     if fetched == 0 {
-        println!("skipped: needs a file system whose pages can be dropped");
-        return;
+        return println!("skipped: needs a file system whose pages can be dropped");
     }
-    assert_eq!(
-        (limited.code, fetched),
-        (Some(1), 1 << 20),
-        "{}",
-        limited.out
-    );
-    says(&limited.err, &["the memory is full: 2.10 MB were not read"]);
-    let rest = warm("--json").json();
-    let both = ["fetched_bytes", "cached_bytes"].map(|key| number(&rest, key));
+    assert_eq!(fetched, 1 << 20, "{}", limited.out);
+    let full = "the memory is full: 2.10 MB were not read";
+    says(limited.assert_code(1), &[full]);
+    let both = brought_in(&warm("--json").json());
     // A machine that is short of memory may drop a page that no program has used: then it is read once more.
-    assert!(both[0] >= 2 << 20 && both[0] + both[1] == 3 << 20, "{rest}");
-    let cached = "0 bytes read in 0.000 s, 3.15 MB were cached\n";
     assert!(
-        (0..5).any(|_| warm("").is_done() == cached),
-        "what is there is not read again"
+        both[0] >= 2 << 20 && both[0] + both[1] == 3 << 20,
+        "{both:?}"
     );
+    let cached = "0 bytes read in 0.000 s, 3.15 MB were cached\n";
+    let is_cached = (0..5).any(|_| warm("").is_done() == cached);
+    assert!(is_cached, "what is there is not read again");
     let got = run(format!("warm {}/none", text(at.path())));
     says(&got.err, &["none: No such file"]);
     assert_eq!(got.code, Some(1));
@@ -239,7 +211,7 @@ fn a_server_follows_a_plan_before_any_client_reads() {
     let (model, plan) = planned(at.path());
     let sockets = tempfile::tempdir().expect("a folder");
     let more = format!("--unix {}/s --plan {}", text(sockets.path()), text(&plan));
-    let mut serve = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let mut serve = Command::new(BINARY);
     let line = format!("serve {} {more} --stats-every 1s", text(&model));
     let serve = serve.args(line.split(' ')).stdout(Stdio::null());
     let mut serve = serve.stderr(Stdio::piped()).spawn().expect("it starts");

@@ -1,6 +1,6 @@
 //! End-to-end tests of `foreread probe`: a file, a model, a model file, and refused input.
 
-use crate::common::{LoopDisk, foreread, needs, run, says, text};
+use crate::common::{BINARY, LoopDisk, foreread, needs, run, says, text};
 use serde_json::Value;
 use std::path::Path;
 
@@ -15,17 +15,12 @@ fn json(words: &str) -> Value {
 fn a_model_is_written_before_stdout() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("stick.toml");
-    let full = std::fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .expect("a device");
-    let status = std::process::Command::new(env!("CARGO_BIN_EXE_foreread"))
-        .args(["probe", "model:usb-2g", "-o", text(&path)])
-        .stdout(full)
-        .stderr(std::process::Stdio::null())
-        .status()
-        .expect("it starts");
-    assert_eq!(status.code(), Some(2), "stdout is full");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut command = std::process::Command::new(BINARY);
+    command.args(["probe", "model:usb-2g", "-o", text(&path)]);
+    command.stdout(full.expect("a device"));
+    let status = command.stderr(std::process::Stdio::null()).status();
+    assert_eq!(status.expect("it starts").code(), Some(2), "stdout is full");
     assert!(path.exists());
 }
 
@@ -48,47 +43,37 @@ fn a_file_is_probed() {
     // Beside the binary: the directory for temporary files is often in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let path = dir.path().join("disk.img");
-    let bytes: Vec<u8> = (0..4_u32 << 20)
-        .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
-        .collect();
+    let bytes = foreread_testing::pattern(0, 16 << 20, 0);
     std::fs::write(&path, &bytes).expect("written");
     let model = dir.path().join("disk.toml");
     let is_deep = |json: &Value| {
         let points = json["points"].as_array().expect("an array");
-        points.iter().any(|p| p["depth"] == 64)
-            && points.iter().any(|p| p["request_bytes"] == 8 << 20)
+        let has = |key: &str, value: u64| points.iter().any(|point| point[key] == value);
+        has("depth", 64) && has("request_bytes", 8 << 20)
     };
     let (file, toml) = (text(&path), text(&model));
-    let ask = |seconds| {
-        run(format!(
-            "probe {file} --seconds {seconds} -o {toml} --force --json -"
-        ))
-    };
+    let fixed = format!("probe {file} -o {toml} --force --json - --seconds");
+    let ask = |seconds| run(format!("{fixed} {seconds}"));
     let mut got = ask(1);
     // One second is too short for every point while the disk is busy with something else.
     if got.code == Some(0) && !is_deep(&got.json()) {
         got = ask(30);
     }
     if got.code == Some(2) && got.err.contains("O_DIRECT") {
-        assert!(got.err.contains("--buffered"), "{}", got.err);
-        println!("skipped: needs direct I/O below {}", dir.path().display());
-        return;
+        says(&got.err, &["--buffered"]);
+        return println!("skipped: needs direct I/O below {}", dir.path().display());
     }
     got.is_done();
     let probe = got.json();
-    assert_eq!(
-        (&probe["schema"], &probe["direct"]),
-        (&"foreread.probe/1".into(), &true.into())
-    );
+    assert_eq!(probe["schema"], "foreread.probe/1");
+    assert_eq!(probe["direct"], true);
     assert!(is_deep(&probe), "{probe}");
     let points = probe["points"].as_array().expect("an array");
     let is_some = |of: &Value| of["median"].as_f64().is_some_and(|number| number > 0.0);
     assert!(points.iter().all(|p| is_some(&p["throughput_mb_s"])));
     assert!(is_some(&probe["host_ns_per_kib"]));
-    assert!(
-        std::fs::read(&path).expect("still there") == bytes,
-        "it was only read"
-    );
+    let is_kept = std::fs::read(&path).expect("still there") == bytes;
+    assert!(is_kept, "it was only read");
     let compared = json(&format!(
         "compare random --on model:{toml} --runs 2 --json -"
     ));
@@ -116,27 +101,17 @@ fn a_block_device_is_probed() {
 fn the_page_cache_is_not_measured_unawares() {
     let path = Path::new("/dev/shm");
     let Ok(file) = tempfile::Builder::new().tempfile_in(path) else {
-        println!("skipped: needs a tmpfs at {}", path.display());
-        return;
+        return println!("skipped: needs a tmpfs at {}", path.display());
     };
     std::fs::write(file.path(), vec![1; 8 << 20]).expect("written");
-    let got = foreread(["probe", text(file.path()), "--seconds", "1"]);
+    let probe = ["probe", text(file.path()), "--seconds", "1"];
+    let got = foreread(probe);
     if got.code == Some(0) {
-        println!(
-            "skipped: needs a file system that refuses direct I/O at {}",
-            path.display()
-        );
-        return;
+        return println!("skipped: needs a tmpfs that refuses direct I/O");
     }
     got.refuses("reads would measure the page cache");
-    let got = foreread(["probe", text(file.path()), "--seconds", "1", "--buffered"]);
-    let out: String = got
-        .is_done()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
-    says(
-        &out,
-        &["Note: Direct I/O is refused here, so the reads went through the page cache"],
-    );
+    let got = foreread([&probe[..], &["--buffered"]].concat());
+    let out = Vec::from_iter(got.is_done().split_whitespace()).join(" ");
+    let note = "Note: Direct I/O is refused here, so the reads went through the page cache";
+    says(&out, &[note]);
 }

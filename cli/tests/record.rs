@@ -4,12 +4,12 @@
 //! Needs root and tracefs; otherwise the tests are skipped. A test that needs more names it.
 
 use crate::common::{
-    children, eventually, first_line, has, instances, needs, python, ranges, record, says, scratch,
-    signal, steps, text, wait_until,
+    BINARY, Got, children, eventually, first_line, has, instances, needs, python, ranges, record,
+    says, scratch, signal, steps, text, wait_until,
 };
-
 use foreread_trace::Op;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const CALLS: &str = r#"
@@ -43,42 +43,29 @@ m[90 * 4096]
 fn what_was_open_before_and_what_threads_read_is_known() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
-    if !has(&["python3", "--version"]) {
-        return;
-    }
+    needs!(has(&["python3", "--version"]));
     let script = "import os, threading\nos.read(0, 100)\n\
         t = [threading.Thread(target=os.pread, args=(0, 50, 4096 * i)) for i in range(1, 9)]\n\
         [x.start() for x in t]\n[x.join() for x in t]\nos.read(0, 100)";
     let mut stdin = std::fs::File::open(&data).expect("there");
     std::io::Seek::seek(&mut stdin, std::io::SeekFrom::Start(12_345)).expect("a file");
-    let command = [
-        &["record", "--by", "trace", "-q", "-o", text(&trace), "--"][..],
-        &python(script),
-    ]
-    .concat();
-    let done = Command::new(env!("CARGO_BIN_EXE_foreread"))
-        .args(command)
-        .stdin(stdin)
-        .output()
-        .expect("runs");
+    let mut command = Command::new(BINARY);
+    command.args(["record", "--by", "trace", "-q", "-o", text(&trace), "--"]);
+    let done = command.args(python(script)).stdin(stdin).output();
+    let done = done.expect("runs");
     if done.status.code() == Some(3) {
-        println!("skipped: needs root and tracefs");
-        return;
+        return println!("skipped: needs root and tracefs");
     }
     assert_eq!((done.status.code(), done.stderr.len()), (Some(0), 0));
-    let mut all = steps(&trace, None)
-        .remove(text(&data))
-        .expect("the file has its name");
-    assert_eq!(
-        (all[0], all.pop()),
-        ((Op::Read, 12_345, 100), Some((Op::Read, 12_445, 100)))
-    );
+    let all = steps(&trace, None).remove(text(&data));
+    let mut all = all.expect("the file has its name");
+    let last = all.pop();
+    assert_eq!(all[0], (Op::Read, 12_345, 100));
+    assert_eq!(last, Some((Op::Read, 12_445, 100)));
     let mut rest = all.split_off(1);
     rest.sort_by_key(|(_, offset, _)| *offset);
-    assert_eq!(
-        rest,
-        (1..9).map(|i| (Op::Read, 4096 * i, 50)).collect::<Vec<_>>()
-    );
+    let threads = (1..9).map(|i| (Op::Read, 4096 * i, 50));
+    assert_eq!(rest, Vec::from_iter(threads));
 }
 
 /// The ranges of a file that was open for too short a time to be found under its name: by its inode.
@@ -88,18 +75,15 @@ fn nameless<'a>(
 ) -> Option<&'a Vec<(u64, u64)>> {
     let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(name).ok()?);
     let start = format!("inode {inode} of ");
-    ours.iter()
-        .find(|(name, _)| name.starts_with(&start))
-        .map(|(_, ranges)| ranges)
+    let mut all = ours.iter().filter(|(name, _)| name.starts_with(&start));
+    all.next().map(|(_, ranges)| ranges)
 }
 
 /// strace and the recorder over the same command: what the first saw, the second has.
 #[test]
 fn every_range_that_strace_saw_is_in_the_trace() {
     let (dir, _) = scratch();
-    if !has(&["strace", "-V"]) || !has(&["python3", "--version"]) {
-        return;
-    }
+    needs!(has(&["strace", "-V"]) && has(&["python3", "--version"]));
     let (trace, seen) = (dir.path().join("t.frt"), dir.path().join("t.strace"));
     let script = format!(
         "cd {} && rm -f out out.tar && cat data >/dev/null && dd if=data of=/dev/null bs=10000 skip=7 count=9 2>/dev/null && \
@@ -108,10 +92,8 @@ fn every_range_that_strace_saw_is_in_the_trace() {
     );
     let command = ["sh", "-c", &script, CALLS];
     // Once before: python writes what it has compiled, and reads that the next time.
-    let before = Command::new(command[0])
-        .env("LC_ALL", "C")
-        .args(&command[1..])
-        .status();
+    let mut before = Command::new(command[0]);
+    let before = before.env("LC_ALL", "C").args(&command[1..]).status();
     assert!(before.expect("it runs").success());
     needs!(let got = record(&trace, &["-q"], &command));
     assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
@@ -127,8 +109,7 @@ fn every_range_that_strace_saw_is_in_the_trace() {
         .args([calls, "-o", text(&seen)])
         .args(command)
         .status();
-    let done = done.expect("strace runs");
-    assert!(done.success());
+    assert!(done.expect("strace runs").success());
     let (mut files, mut bytes) = (0, 0);
     for (name, theirs) in ranges(steps(&seen, Some("strace"))) {
         // The trace of each is not there for the other.
@@ -136,10 +117,8 @@ fn every_range_that_strace_saw_is_in_the_trace() {
             continue;
         }
         for (start, end) in theirs {
-            let all = ours
-                .get(&name)
-                .or_else(|| nameless(&ours, &name))
-                .map_or(&[][..], Vec::as_slice);
+            let own = ours.get(&name).or_else(|| nameless(&ours, &name));
+            let all = own.map_or(&[][..], Vec::as_slice);
             let covered = all.iter().any(|(from, to)| *from <= start && end <= *to);
             assert!(covered, "{name}: {start}..{end} is not in {all:?}");
             bytes += end - start;
@@ -158,47 +137,48 @@ fn lost_events_are_counted_and_fail_if_asked() {
     let command = ["dd", &input, "of=/dev/null", "bs=16", "status=none"];
     let options = ["--memory", "8K", "--exit-code", "--json", text(&json)];
     needs!(let got = record(&trace, &options, &command));
-    let json: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
-    let lost = json["lost_events"].as_u64().expect("a number");
-    assert!(
-        lost > 0 && json["counts"]["gaps"].as_u64() > Some(0),
-        "{json}"
-    );
-    assert_eq!(got.code, Some(1), "{}", got.err);
-    says(&got.err, &["events were lost", "--memory"]);
+    let json = std::fs::read_to_string(&json).expect("written");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let [lost, gaps] = [&json["lost_events"], &json["counts"]["gaps"]];
+    let is_counted = lost.as_u64() > Some(0) && gaps.as_u64() > Some(0);
+    assert!(is_counted, "{json}");
+    says(got.assert_code(1), &["events were lost", "--memory"]);
     // What is there is readable, and no range is beyond the file.
     let all = steps(&trace, None).remove(text(&data)).unwrap_or_default();
-    assert!(
-        all.iter()
-            .all(|(_, offset, len)| offset + len <= (1 << 20) + 8192)
-    );
-    let got = record(&trace, &["--exit-code"], &["true"]).expect("as before");
-    assert_eq!(got.code, Some(0), "{}", got.err);
+    let mut ends = all.iter().map(|(_, offset, len)| offset + len);
+    assert!(ends.all(|end| end <= (1 << 20) + 8192));
+    let got = record(&trace, &["--exit-code"], &["true"]);
+    got.expect("as before").assert_code(0);
+}
+/// A trace that can be recorded here.
+fn recordable() -> Option<(tempfile::TempDir, PathBuf)> {
+    let (dir, _) = scratch();
+    let trace = dir.path().join("t.frt");
+    record(&trace, &["-q"], &["true"])?;
+    Some((dir, trace))
 }
 
 #[test]
 fn signals_reach_the_command_and_a_kill_leaves_nothing() {
-    let (dir, _) = scratch();
-    let trace = dir.path().join("t.frt");
-    if record(&trace, &["-q"], &["true"]).is_none() {
-        return;
-    }
+    needs!(let (_dir, trace) = recordable());
     let begin = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-        command
-            .args("record --by trace -q --force -o".split(' '))
-            .arg(&trace);
+        let mut command = Command::new(BINARY);
+        command.args([
+            "record",
+            "--by",
+            "trace",
+            "-q",
+            "--force",
+            "-o",
+            text(&trace),
+        ]);
         command.args(["--", "sh", "-c", "echo ready; exec sleep 600"]);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
         assert_eq!(first_line(&mut child), "ready\n");
         child
     };
     let mut child = begin();
-    assert!(
-        !instances(child.id()).is_empty(),
-        "it is looked for where it is"
-    );
+    assert!(!instances(child.id()).is_empty(), "it is looked for here");
     signal(child.id(), "-TERM");
     assert_eq!(child.wait().expect("ends").code(), Some(143));
     assert!(!steps(&trace, None).is_empty());
@@ -229,36 +209,24 @@ fn signals_reach_the_command_and_a_kill_leaves_nothing() {
 
 /// A child process by a word of its command line, whichever thread began it.
 fn child_called(pid: u32, word: &str) -> Option<u32> {
-    let called = |pid: u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|all| all.contains(word))
-    };
-    children(pid).into_iter().find(|&child| called(child))
+    let line = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+    let is_called = |pid: &u32| line(*pid).is_ok_and(|all| all.contains(word));
+    children(pid).into_iter().find(is_called)
 }
 
 #[test]
 fn without_root_one_line_names_another_way() {
-    let (dir, _) = scratch();
-    let trace = dir.path().join("t.frt");
-    if record(&trace, &["-q"], &["true"]).is_none() {
-        return;
-    }
-    if has(&["setpriv", "--version"]) {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--", env!("CARGO_BIN_EXE_foreread")]);
-        command.args("record --by trace -o /tmp/t.frt -- true".split(' '));
-        let done = command.output().expect("runs");
-        let error = String::from_utf8_lossy(&done.stderr);
-        // Where the binary cannot be reached by others there is nothing to see.
-        if done.status.code() != Some(127) && done.status.code() != Some(126) {
-            assert_eq!(
-                (done.status.code(), error.lines().count()),
-                (Some(3), 1),
-                "{error}"
-            );
-            assert!(
-                error.starts_with("foreread: not root") && error.contains("strace -f"),
-                "{error}"
-            );
-        }
+    needs!(let _trace = recordable());
+    needs!(has(&["setpriv", "--version"]));
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--", BINARY]);
+    command.args("record --by trace -o /tmp/t.frt -- true".split(' '));
+    let got = Got::from(&command.output().expect("runs"));
+    // Where the binary cannot be reached by others there is nothing to see.
+    if !matches!(got.code, Some(126 | 127)) {
+        let error = got.assert_code(3);
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.starts_with("foreread: not root"), "{error}");
+        says(error, &["strace -f"]);
     }
 }

@@ -3,11 +3,10 @@
 //! Needs root, tracefs and python3; otherwise the tests are skipped. A test that needs more names it.
 
 use crate::common::{
-    Got, LoopDisk, Step, folder, foreread, has, instances, items, needs, polls, python, record,
-    run, runs, says, scratch, signal, sparse, steps, text, wait_until,
+    BINARY, Got, LoopDisk, Step, folder, foreread, has, instances, items, needs, polls, python,
+    record, run, runs, says, scratch, signal, sparse, steps, text, wait_until,
 };
 use foreread_trace::{Flags, Item, Op};
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,9 +17,8 @@ const PAGE: u64 = 4096;
 /// Where tracefs is mounted, if it is.
 fn tracefs() -> Option<&'static Path> {
     let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(Path::new);
-    let found = places
-        .into_iter()
-        .find(|place| place.join("instances").is_dir());
+    let mut found = places.into_iter();
+    let found = found.find(|place| place.join("instances").is_dir());
     if found.is_none() {
         println!("skipped: needs tracefs mounted at /sys/kernel/tracing");
     }
@@ -69,11 +67,8 @@ impl Reader {
         let words = python(READER);
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg(folder);
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it runs");
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("it runs");
         let input = process.stdin.take().expect("a pipe");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut reader = Reader {
@@ -106,10 +101,16 @@ impl Reader {
 fn begin(trace: &Path, pid: u32) -> Option<Child> {
     // A test that is begun in the background has no SIGINT to give on.
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")]);
-    command
-        .args("record --by trace -q --force -o".split(' '))
-        .arg(trace);
+    command.args(["--default-signal=INT", BINARY]);
+    command.args([
+        "record",
+        "--by",
+        "trace",
+        "-q",
+        "--force",
+        "-o",
+        text(trace),
+    ]);
     let mut recorder = command
         .args(["--pid", &pid.to_string()])
         .spawn()
@@ -138,9 +139,8 @@ fn is_over(status: ExitStatus, recorder: u32) {
 fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
     let (dir, data) = scratch();
     let (first, second) = (dir.path().join("1.frt"), dir.path().join("2.frt"));
-    if !has(&["python3", "--version"]) || !has(&["env", "--default-signal=INT", "true"]) {
-        return;
-    }
+    needs!(has(&["python3", "--version"]));
+    needs!(has(&["env", "--default-signal=INT", "true"]));
     let mut reader = Reader::new(dir.path());
     let pid = reader.process.id();
     reader.does("r 4321");
@@ -158,28 +158,25 @@ fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
     let mut recorder = begin(&second, pid).expect("as before");
     reader.does("r 70");
     assert_eq!(recorder.try_wait().expect("ours"), None);
-    let mut ended = reader.ends();
+    let mut process = reader.ends();
     is_over(recorder.wait().expect("ends"), recorder.id());
-    assert!(ended.wait().expect("ends").success());
+    assert!(process.wait().expect("ends").success());
 
     let of = |trace| {
-        steps(trace, None)
-            .remove(text(&data))
-            .expect("the file has its name")
+        let steps = steps(trace, None).remove(text(&data));
+        steps.expect("the file has its name")
     };
     let read = |offset, bytes| (Op::Read, offset, bytes);
     let all: Vec<Step> = of(&first);
-    assert_eq!(
-        all[..3],
-        [read(104_321, 1000), read(500_000, 777), read(105_321, 50)]
-    );
+    let own = [read(104_321, 1000), read(500_000, 777), read(105_321, 50)];
+    assert_eq!(all[..3], own);
     // A sharer may have moved the position: it is known by the page only.
     let (op, offset, len) = all[3];
+    let is_right = all.len() == 4 && op == Op::Read && offset <= 300_000 && offset % PAGE == 0;
     assert!(
-        all.len() == 4 && op == Op::Read && offset <= 300_000 && offset % PAGE == 0,
+        is_right && offset + len >= 300_100 && len <= 3 * PAGE,
         "{all:?}"
     );
-    assert!(offset + len >= 300_100 && len <= 3 * PAGE, "{all:?}");
     assert_eq!(of(&second), [read(105_431, 70)]);
 }
 
@@ -190,28 +187,18 @@ fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
 fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
     let (dir, data) = scratch();
     let (outer, inner) = (dir.path().join("1.frt"), dir.path().join("2.frt"));
-    if !has(&["unshare", "--pid", "--fork", "--mount-proc", "true"]) {
-        return;
-    }
-    let (us, of) = (env!("CARGO_BIN_EXE_foreread"), text(&data));
+    needs!(has(&["unshare", "--pid", "--fork", "--mount-proc", "true"]));
+    let (us, of) = (BINARY, text(&data));
     let script = format!(
         "unshare --pid --fork --mount-proc '{us}' record --by trace -q -o '{}' -- true; [ $? = 3 ] || exit 9; \
          dd if='{of}' of=/dev/null bs=65536 status=none",
         text(&inner)
     );
     needs!(let got = record(&outer, &["-q", "--exit-code"], &["sh", "-c", &script]));
-    assert_eq!(got.code, Some(0), "{}", got.err);
-    assert!(
-        got.err.contains("cannot record in a PID namespace") && !inner.exists(),
-        "{}",
-        got.err
-    );
-    let read: u64 = steps(&outer, None)
-        .get(of)
-        .into_iter()
-        .flatten()
-        .map(|(_, _, bytes)| bytes)
-        .sum();
+    says(got.assert_code(0), &["cannot record in a PID namespace"]);
+    assert!(!inner.exists());
+    let steps = steps(&outer, None).remove(of).unwrap_or_default();
+    let read: u64 = steps.iter().map(|(_, _, bytes)| bytes).sum();
     assert!(read >= 1 << 20, "{read} bytes");
 }
 
@@ -220,9 +207,7 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
 fn a_recording_that_was_switched_off_is_reported() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
-    if !has(&["unshare", "-m", "true"]) {
-        return;
-    }
+    needs!(has(&["unshare", "-m", "true"]));
     let script = format!(
         "unshare -m sh -c 'mount -t tracefs t \"$0\" && for f in \"$0\"/instances/foreread-'$PPID'-*/tracing_on; do \
          echo 0 > $f; done' '{}' && cat '{}' > /dev/null",
@@ -230,31 +215,18 @@ fn a_recording_that_was_switched_off_is_reported() {
         text(&data)
     );
     needs!(let got = record(&trace, &[], &["sh", "-c", &script]));
-    assert_eq!(got.code, Some(0), "{}", got.err);
-    says(
-        &got.err,
-        &["note: another program switched the recording off before"],
-    );
+    let note = "note: another program switched the recording off before";
+    says(got.assert_code(0), &[note]);
+    let is_off = !steps(&trace, None).contains_key(text(&data));
+    assert!(is_off, "nothing was switched off");
+    let options = ["--exit-code", "--json", "-"];
+    let got = record(&trace, &options, &["sh", "-c", &script]).expect("as before");
+    let words = ["tracing_on is 0", "no other program uses tracefs"];
+    says(got.assert_code(1), &words);
+    let json = got.json();
+    let off = json["switched_off"].as_str();
     assert!(
-        !steps(&trace, None).contains_key(text(&data)),
-        "nothing was switched off"
-    );
-    let got = record(
-        &trace,
-        &["--exit-code", "--json", "-"],
-        &["sh", "-c", &script],
-    )
-    .expect("as before");
-    assert_eq!(got.code, Some(1), "{}", got.err);
-    says(
-        &got.err,
-        &["tracing_on is 0", "no other program uses tracefs"],
-    );
-    let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
-    assert!(
-        json["switched_off"]
-            .as_str()
-            .is_some_and(|text| text.contains("are missing")),
+        off.is_some_and(|text| text.contains("are missing")),
         "{json}"
     );
 }
@@ -278,29 +250,21 @@ fn a_scanned_mapping_is_sequential() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     fs::write(&data, vec![7; 32 << 20]).expect("room");
-    if !has(&["python3", "--version"]) {
-        return;
-    }
+    needs!(has(&["python3", "--version"]));
     let explained = |how: &str| -> Option<serde_json::Value> {
         let words = [&python(SCAN)[..], &[text(&data), how]].concat();
-        let got = record(&trace, &["-q"], &words)?;
-        assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
+        record(&trace, &["-q"], &words)?.is_done();
         let (trace, data) = (text(&trace), text(&data));
-        let got = run(format!(
-            "explain {trace} --on model:nvme --only {data} --json -"
-        ));
-        assert_eq!(got.code, Some(0), "{}", got.err);
-        let json = got.json();
-        Some(json["files"][0].clone())
+        let more = format!("--on model:nvme --only {data} --json -");
+        let got = run(format!("explain {trace} {more}"));
+        got.assert_code(0);
+        Some(got.json()["files"][0]["counts"].clone())
     };
     needs!(let scan = explained("scan"));
-    let (unused, bytes) = (
-        scan["counts"]["unused_bytes"].as_u64(),
-        scan["counts"]["demand_bytes"].as_u64(),
-    );
-    assert_eq!((unused, bytes), (Some(0), Some(32 << 20)), "{scan:#}");
+    let counts = ["unused_bytes", "demand_bytes"].map(|key| scan[key].as_u64());
+    assert_eq!(counts, [Some(0), Some(32 << 20)], "{scan:#}");
     let random = explained("random").expect("as before");
-    let bytes = random["counts"]["demand_bytes"].as_u64().expect("a number");
+    let bytes = random["demand_bytes"].as_u64().expect("a number");
     assert!(bytes <= 40 * PAGE, "{bytes} bytes of 40 pages");
 }
 
@@ -309,41 +273,32 @@ fn a_scanned_mapping_is_sequential() {
 fn without_a_writable_tracefs_it_samples() {
     let without = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
     let (dir, data) = scratch();
-    if tracefs().is_none()
-        || !has(&["unshare", "-m", "true"])
-        || !has(&[&["setpriv"], &without[..], &["true"]].concat())
-    {
-        return;
-    }
-    let (us, of, out) = (
-        env!("CARGO_BIN_EXE_foreread"),
-        text(&data),
-        text(&dir.path().join("1.frt")).to_string(),
-    );
+    needs!(tracefs().is_some() && has(&["unshare", "-m", "true"]));
+    needs!(has(&[&["setpriv"], &without[..], &["true"]].concat()));
+    let (us, of, out) = (BINARY, text(&data), dir.path().join("1.frt"));
     let script = format!(
         "for at in /sys/kernel/tracing /sys/kernel/debug/tracing; do \
          ! [ -d $at/instances ] || {{ mount --bind $at $at && mount -o remount,bind,ro $at; }} || exit 9; done; \
-         exec setpriv {} '{us}' record --json - -o '{out}' -- dd if='{of}' of=/dev/null bs=65536 status=none",
-        without.join(" ")
+         exec setpriv {} '{us}' record --json - -o '{}' -- dd if='{of}' of=/dev/null bs=65536 status=none",
+        without.join(" "),
+        text(&out)
     );
     let done = Command::new("unshare")
         .args(["-m", "sh", "-c", &script])
-        .output()
-        .expect("unshare starts");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
-    let summary: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+        .output();
+    let got = Got::from(&done.expect("unshare starts"));
+    got.assert_code(0);
+    let summary = got.json();
     assert_eq!(summary["by"], "sample", "{summary}");
 }
 
 /// How many bytes of a file a trace has as read or touched, each of them once.
 fn seen_bytes(trace: &Path, name: &str) -> u64 {
-    let all = steps(trace, None);
-    let of_file = all.iter().filter(|(own, _)| own.ends_with(name));
-    let reads = of_file
-        .flat_map(|(_, steps)| steps)
-        .filter(|(op, ..)| matches!(op, Op::Read | Op::Fault));
-    let mut ranges: Vec<(u64, u64)> = reads.map(|(_, at, len)| (*at, at + len)).collect();
+    let all = steps(trace, None).into_iter();
+    let of_file = all.filter(|(own, _)| own.ends_with(name));
+    let all = of_file.flat_map(|(_, steps)| steps);
+    let reads = all.filter(|(op, ..)| matches!(op, Op::Read | Op::Fault));
+    let mut ranges = Vec::from_iter(reads.map(|(_, at, len)| (at, at + len)));
     ranges.sort_unstable();
     let (mut bytes, mut until) = (0, 0);
     for (start, end) in ranges {
@@ -356,19 +311,14 @@ fn seen_bytes(trace: &Path, name: &str) -> u64 {
 /// Drops the pages of a file.
 fn forget(path: &Path) {
     let script = "import os,sys;f=os.open(sys.argv[1],0);os.fsync(f);os.posix_fadvise(f,0,0,4)";
-    let done = Command::new("python3")
-        .args(["-S", "-c", script])
-        .arg(path)
-        .status();
-    assert!(done.expect("it runs").success());
+    let words = [&python(script)[..], &[text(path)]].concat();
+    assert!(runs(&words).is_some(), "pages are dropped");
 }
 
 /// A mapping that the kernel fills by itself: no exception says which page it is about.
 #[test]
 fn a_mapping_that_is_filled_is_in_the_trace() {
-    if !has(&["python3", "-V"]) {
-        return;
-    }
+    needs!(has(&["python3", "-V"]));
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     let script = r#"
@@ -386,14 +336,13 @@ if how == 'touch':
     [ctypes.string_at(at + n, 1) for n in range(0, size, 4096)]
 "#;
     for how in ["touch", "populate", "advise", "lock"] {
-        for is_cached in [false, true] {
-            if !is_cached {
-                forget(&data);
-            }
-            let words = [&python(script)[..], &[how, text(&data)]].concat();
+        let words = [&python(script)[..], &[how, text(&data)]].concat();
+        forget(&data);
+        // The second time it is cached.
+        for time in 0..2 {
             needs!(let got = record(&trace, &[], &words));
-            assert_eq!(got.code, Some(0), "{how}: {}", got.err);
-            assert_eq!(seen_bytes(&trace, "/data"), 1 << 20, "{how} {is_cached}");
+            got.assert_code(0);
+            assert_eq!(seen_bytes(&trace, "/data"), 1 << 20, "{how} {time}");
         }
     }
 }
@@ -401,9 +350,7 @@ if how == 'touch':
 /// The kernel hands some io_uring reads to its own threads, which belong to no program.
 #[test]
 fn reads_of_workers_of_io_uring_are_in_the_trace() {
-    if !has(&["fio", "--version"]) {
-        return;
-    }
+    needs!(has(&["fio", "--version"]));
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
     let file = format!("--filename={}", text(&data));
@@ -413,13 +360,8 @@ fn reads_of_workers_of_io_uring_are_in_the_trace() {
         let words = Vec::from_iter(fixed.split(' ').chain([file.as_str(), worker]));
         forget(&data);
         needs!(let got = record(&trace, &[], &words));
-        assert_eq!(got.code, Some(0), "{}", got.err);
-        assert_eq!(
-            seen_bytes(&trace, "/data"),
-            1 << 20,
-            "{words:?}: {}",
-            got.err
-        );
+        let said = got.assert_code(0);
+        assert_eq!(seen_bytes(&trace, "/data"), 1 << 20, "{words:?}: {said}");
     }
 }
 
@@ -485,11 +427,8 @@ fn metadata_bytes(trace: &Path, device: &str) -> u64 {
             Item::File(file) => names.push(file.name),
             Item::Record(r) if r.flags.has(Flags::METADATA) => {
                 assert!(r.flags.has(Flags::AHEAD) && r.end_ns >= r.start_ns, "{r:?}");
-                bytes += if names[r.file as usize] == device {
-                    r.len
-                } else {
-                    0
-                };
+                let is_ours = names[r.file as usize] == device;
+                bytes += if is_ours { r.len } else { 0 };
             }
             Item::Record(_) => {}
         }
@@ -499,9 +438,8 @@ fn metadata_bytes(trace: &Path, device: &str) -> u64 {
 
 fn number(got: &Got, key: &str) -> u64 {
     let json = got.json();
-    json[key]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{key}: {json}"))
+    let number = json[key].as_u64();
+    number.unwrap_or_else(|| panic!("{key}: {json}"))
 }
 
 #[test]
@@ -514,16 +452,12 @@ fn names_and_dates_are_brought_in() {
     needs!(let _ = record(&trace, &[], &look));
     let recorded = metadata_bytes(&trace, &disk.device.node);
     let folders = FOLDERS * 4096;
-    assert!(
-        recorded > folders,
-        "a block of each folder, and inodes: {recorded} bytes"
-    );
+    // A block of each folder, and inodes.
+    assert!(recorded > folders, "{recorded} bytes");
     foreread(["plan", "-o", text(&plan), text(&trace)]).is_done();
     let planned = fs::read_to_string(&plan).expect("a plan");
-    says(
-        &planned,
-        &[&format!("f {} - {}\n", 16 << 20, disk.device.node)],
-    );
+    let line = format!("f {} - {}\n", 16 << 20, disk.device.node);
+    says(&planned, &[&line]);
 
     disk.forget();
     let replay = ["replay", text(&plan), "--json", "-"];
@@ -537,9 +471,7 @@ fn names_and_dates_are_brought_in() {
     // A device that has no file system any more is left alone.
     assert!(runs(&["umount", text(&mount)]).is_some());
     let got = foreread(["replay", text(&plan)]);
-    says(
-        &got.err,
-        &["it is not a block device with a mounted file system"],
-    );
+    let no_disk = "it is not a block device with a mounted file system";
+    says(&got.err, &[no_disk]);
     assert!(disk.mounts());
 }

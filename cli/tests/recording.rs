@@ -1,7 +1,7 @@
 //! Tests `foreread serve` as a process: when a signal ends the server, the trace of `--record` contains exactly the
 //! requests of the clients. Also tests the log, odd paths, and a control group.
 
-use crate::common::{Server, has, needs, says, signal};
+use crate::common::{BINARY, Server, has, needs, says, signal};
 use foreread::source::{Nbd, Source};
 use foreread_trace::{Item, Op, Record};
 use std::io::IoSliceMut;
@@ -19,10 +19,10 @@ struct Recorded {
 impl Recorded {
     fn new(more: &[&str]) -> Recorded {
         let folder = tempfile::tempdir().expect("a folder");
-        let bytes = (0..SIZE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
+        let bytes = foreread_testing::pattern(0, SIZE as usize, 0);
         let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("disk"), Vec::from_iter(bytes)).expect("room");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+        std::fs::write(at("disk"), bytes).expect("room");
+        let mut command = Command::new(BINARY);
         let command = command.arg("serve").arg(at("disk"));
         let command = command.arg("--unix").arg(at("s"));
         let server = Server::start(command.arg("--record").arg(at("t.frt")).args(more));
@@ -85,16 +85,10 @@ fn requests_of_a_client_are_recorded_in_order() {
     assert!(said.ends_with("t.frt: 500 records"), "{said}");
     assert_eq!(name, "disk-of-a-vm");
     assert_eq!(ranges(&records), asked);
-    assert_eq!(
-        records[0].start_ns,
-        Some(0),
-        "times count from the first request"
-    );
-    assert!(
-        records
-            .iter()
-            .all(|r| r.op == Op::Read && r.returned.is_none())
-    );
+    let first = records[0].start_ns;
+    assert_eq!(first, Some(0), "times count from the first request");
+    let is_read = |r: &Record| r.op == Op::Read && r.returned.is_none();
+    assert!(records.iter().all(is_read));
     // It waited for each answer before it asked on.
     for pair in records.windows(2) {
         let is_after = pair[0].end_ns.is_some() && pair[0].end_ns <= pair[1].start_ns;
@@ -115,10 +109,8 @@ fn writes_are_recorded_and_other_requests_are_counted() {
     ] {
         command.args(["-c", line]);
     }
-    let done = command
-        .args(["-f", "raw", served.uri()])
-        .stdout(Stdio::null())
-        .status();
+    let command = command.args(["-f", "raw", served.uri()]);
+    let done = command.stdout(Stdio::null()).status();
     assert!(done.expect("qemu-io").success());
     let (said, _, records) = served.ended();
     let asked = |op: Op| {
@@ -137,9 +129,8 @@ fn writes_are_recorded_and_other_requests_are_counted() {
 fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
     let served = Recorded::new(&[]);
     let client = Nbd::open(served.uri()).expect("connected");
-    client
-        .read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 8192)
-        .expect("read");
+    let read = client.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 8192);
+    read.expect("read");
     drop(client);
     let (_, _, records) = served.ended_by("-HUP");
     assert_eq!(ranges(&records), [(8192, 4096)]);
@@ -164,8 +155,7 @@ fn shell(
     let disk = folder.path().join(std::ffi::OsStr::from_bytes(b"disk\xff"));
     std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
     let mut command = Command::new("bash");
-    let foreread = env!("CARGO_BIN_EXE_foreread");
-    command.args(["-c", script, "bash", foreread, "serve"]);
+    command.args(["-c", script, "bash", BINARY, "serve"]);
     command.arg(&disk).args(more);
     set(&mut command);
     (Server::start(&mut command), folder)
@@ -178,16 +168,10 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
     drop(Nbd::open(&plain.line).expect("connected"));
     let said = plain.ended_by("-TERM");
     let connected = "  INFO NBD client connected client=0 peer=127.0.0.1:";
-    says(
-        &said,
-        &[connected, "  INFO NBD client gone client=0 requests="],
-    );
+    let gone = "  INFO NBD client gone client=0 requests=";
+    says(&said, &[connected, gone]);
     let timed = |line: &&str| line.starts_with("20") && line.contains("Z  INFO NBD client");
-    assert_eq!(
-        said.lines().filter(timed).count(),
-        2,
-        "with the time: {said}"
-    );
+    assert_eq!(said.lines().filter(timed).count(), 2, "with time: {said}");
     // Below the level that is asked for nothing is said, and the journal adds the time itself.
     for (level, count) in [("info", 2), ("warn", 0)] {
         let script =
@@ -200,10 +184,8 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
         drop(Nbd::open(&journal.line).expect("connected"));
         journal.ended_by("-TERM");
         let said = std::fs::read_to_string(err.path()).expect("there");
-        let of_clients = said
-            .lines()
-            .filter(|line| line.starts_with("<6>NBD client "));
-        assert_eq!(of_clients.count(), count, "{said}");
+        let is_of_client = |line: &&str| line.starts_with("<6>NBD client ");
+        assert_eq!(said.lines().filter(is_of_client).count(), count, "{said}");
     }
 }
 
@@ -212,23 +194,19 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
 fn a_cache_is_no_larger_than_the_control_group_allows() {
     let groups = std::fs::read_to_string("/proc/self/cgroup").expect("readable");
     let v1 = groups.lines().find_map(|line| line.split_once(":memory:"));
-    let v1 = v1.map(|(_, path)| format!("memory{path}"));
     let v2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
-    let v2 = v2.map(|path| path.trim_start_matches('/').to_string());
-    let (own, file) = match (v1, v2) {
-        (Some(v1), _) => (v1, "memory.limit_in_bytes"),
-        (None, v2) => (v2.unwrap_or_default(), "memory.max"),
+    let (own, file) = match (v1, v2.unwrap_or_default().trim_start_matches('/')) {
+        (Some((_, path)), _) => (format!("memory{path}"), "memory.limit_in_bytes"),
+        (None, path) => (path.to_string(), "memory.max"),
     };
-    let outer = Path::new("/sys/fs/cgroup")
-        .join(own)
-        .join(format!("foreread-test-{}", std::process::id()));
+    let name = format!("foreread-test-{}", std::process::id());
+    let outer = Path::new("/sys/fs/cgroup").join(own).join(name);
     let inner = outer.join("inner");
-    let made = std::fs::create_dir_all(&inner)
-        .and_then(|()| std::fs::write(outer.join(file), (64 << 20).to_string()));
-    if let Err(error) = made {
+    let limit = (64 << 20).to_string();
+    let made = std::fs::create_dir_all(&inner);
+    if let Err(error) = made.and_then(|()| std::fs::write(outer.join(file), limit)) {
         drop((std::fs::remove_dir(&inner), std::fs::remove_dir(&outer)));
-        println!("skipped: needs root and a control group with memory ({error})");
-        return;
+        return println!("skipped: needs root and a control group with memory ({error})");
     }
     let script = "echo $$ > \"$GROUP\"/cgroup.procs && exec \"$@\"";
     let (running, _folder) = shell(script, &["--tcp", "0", "--cache", "1G"], |command| {

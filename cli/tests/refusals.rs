@@ -1,5 +1,8 @@
 //! Tests of bad usage and bad input: one line that says what is wrong, where, and what to do; exit code 2, and never a panic.
 
+use crate::common::{
+    BINARY, Got, foreread_at, foreread_in, run, says, survive_odd_arguments, text,
+};
 #[cfg(all(
     feature = "object",
     feature = "tls",
@@ -7,7 +10,6 @@
     feature = "rbd"
 ))]
 use crate::common::{entry, same};
-use crate::common::{foreread, foreread_at, foreread_in, says, survive_odd_arguments};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -195,25 +197,22 @@ fn errors_are_one_line() {
 
 #[test]
 fn an_invalid_variable_is_one_line() {
+    #[cfg(feature = "object")]
     let s3 = "compare sequential --on s3://bucket/key";
+    #[cfg(all(feature = "otlp", feature = "serve"))]
+    let otlp = "serve /dev/null --unix /no/where";
     for (name, value, words) in [
         #[cfg(feature = "object")]
         ("AWS_ENDPOINT_URL", "host:9000", s3),
         #[cfg(feature = "object")]
         ("AWS_SECRET_ACCESS_KEY", "x\n", s3),
         #[cfg(all(feature = "otlp", feature = "serve"))]
-        (
-            "OTEL_EXPORTER_OTLP_ENDPOINT",
-            "collector:4318",
-            "serve /dev/null --unix /no/where",
-        ),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", otlp),
         ("FOREREAD_LOG", "loud", "list policies"),
         ("FOREREAD_POLICY", "linux-6.18:max=x", "compare"),
     ] {
-        let variables = [
-            ("AWS_ACCESS_KEY_ID", OsStr::new("x")),
-            (name, OsStr::new(value)),
-        ];
+        let id = ("AWS_ACCESS_KEY_ID", OsStr::new("x"));
+        let variables = [id, (name, OsStr::new(value))];
         foreread_in(&variables, words.split(' ')).refuses(name);
     }
 }
@@ -223,24 +222,23 @@ fn an_invalid_variable_is_one_line() {
 fn write_errors_are_reported_but_not_a_closed_pipe() {
     let dir = folder();
     let trace = dir.path().join("reads.csv");
-    let lines: String = (0..40_000)
-        .map(|n| format!("{},4096\n", n * 4096))
-        .collect();
+    let lines = (0..40_000).map(|n| format!("{},4096\n", n * 4096));
+    let lines = lines.collect::<String>();
     std::fs::write(&trace, format!("offset,length\n{lines}")).expect("room");
-    let trace = trace.to_str().expect("UTF-8");
-    let commands: [&[&str]; 4] = [
-        &["trace", "export", trace, "--to", "csv", "-o", "-"],
-        &["list", "policies", "--json"],
-        &["completions", "bash"],
-        &["compare", "--help"],
-    ];
-    for args in commands {
+    let trace = text(&trace);
+    let export = format!("trace export {trace} --to csv -o");
+    for line in [
+        &format!("{export} -"),
+        "list policies --json",
+        "completions bash",
+        "compare --help",
+    ] {
+        let args = Vec::from_iter(line.split(' '));
         let shell = |line: &str| {
             let mut command = std::process::Command::new("bash");
-            let program = ["-c", line, "bash", env!("CARGO_BIN_EXE_foreread")];
-            let output = command.args(program).args(args).output().expect("a shell");
-            let err = String::from_utf8_lossy(&output.stderr).into_owned();
-            (output.status.code(), err)
+            command.args(["-c", line, "bash", BINARY]).args(&args);
+            let got = Got::from(&command.output().expect("a shell"));
+            (got.code, got.err)
         };
         let (code, err) = shell("\"$@\" > /dev/full");
         says(&err, &["No space left"]);
@@ -251,8 +249,7 @@ fn write_errors_are_reported_but_not_a_closed_pipe() {
         let nonsense = shell("\"$@\" --nonsense 2> /dev/full; exit $?").0;
         assert!(nonsense == Some(2) || args.contains(&"--help"), "{args:?}");
     }
-    let full = ["trace", "export", trace, "--to", "csv", "-o", "/dev/full"];
-    foreread(full).refuses("No space left");
+    run(format!("{export} /dev/full")).refuses("No space left");
 }
 
 /// A panic is made on request in builds with debug assertions: in the main thread, and in another.

@@ -3,28 +3,18 @@
 //!
 //! Tests that use tracefs need root and tracefs; otherwise they are skipped.
 
-use crate::common::{first_line, instances, needs, signal, wait_until};
-use assert_cmd::cargo::cargo_bin;
+use crate::common::{BINARY, Got, first_line, instances, needs, signal, text, wait_until};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn run(arguments: &[&str]) -> Output {
-    Command::new(cargo_bin("foreread"))
-        .arg("run")
-        .args(arguments)
-        .output()
-        .expect("foreread runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use std::process::{Command, Stdio};
 
 /// Whether reads can be watched here.
 fn can_watch() -> bool {
-    let can = run(&["-q", "--", "true"]).status.success();
+    let done = Command::new(BINARY)
+        .args(["run", "-q", "--", "true"])
+        .output();
+    let can = done.expect("foreread runs").status.success();
     if !can {
         println!("skipped: needs root, tracefs and the initial PID namespace");
     }
@@ -38,18 +28,22 @@ fn ways(dir: &Path) -> Vec<Vec<String>> {
     let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
     let plan_of_data = format!("{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n", data.display());
     fs::write(&plan, plan_of_data).expect("room");
-    let (plan, trace) = (plan.display(), dir.join("t.frt"));
-    let watching = [
-        format!("replay {plan} --report --"),
-        "run -q --".to_string(),
-        format!("record -q --force -o {} --", trace.display()),
-    ];
-    let ways = [format!("replay {plan} --")].into_iter();
-    let ways = ways.chain(watching.into_iter().filter(|_| can_watch()));
-    let foreread = cargo_bin("foreread").display().to_string();
+    let (plan, trace) = (text(&plan), dir.join("t.frt"));
+    let replay = format!("replay {plan}");
+    let mut ways = vec![format!("{replay} --")];
+    if can_watch() {
+        let record = format!("record -q --force -o {} --", text(&trace));
+        ways.extend([
+            format!("{replay} --report --"),
+            "run -q --".to_string(),
+            record,
+        ]);
+    }
     let words = |way: String| way.split(' ').map(str::to_string).collect::<Vec<_>>();
-    ways.map(|way| [vec![foreread.clone()], words(way)].concat())
-        .collect()
+    let all = ways
+        .into_iter()
+        .map(|way| [vec![BINARY.to_string()], words(way)].concat());
+    all.collect()
 }
 
 #[test]
@@ -59,20 +53,22 @@ fn the_exit_code_and_the_output_are_the_commands() {
         let done = |words: &[&str]| {
             let mut command = Command::new(&way[0]);
             let done = command.args(&way[1..]).args(words).output();
-            let done = done.expect("foreread runs");
-            (done.status.code(), text(&done.stdout), text(&done.stderr))
+            Got::from(&done.expect("foreread runs"))
         };
         let is_reported = way.contains(&"--report".to_string());
-        let (code, out, err) = done(&["sh", "-c", "echo out; echo err >&2; exit 7"]);
-        assert_eq!((code, out.as_str()), (Some(7), "out\n"), "{way:?}");
-        assert!(err == "err\n" || is_reported, "{way:?}: {err}");
-        assert_eq!(done(&["sh", "-c", "kill -9 $$"]).0, Some(137), "{way:?}");
+        let got = done(&["sh", "-c", "echo out; echo err >&2; exit 7"]);
+        assert_eq!((got.code, got.out.as_str()), (Some(7), "out\n"), "{way:?}");
+        assert!(got.err == "err\n" || is_reported, "{way:?}: {}", got.err);
+        assert_eq!(done(&["sh", "-c", "kill -9 $$"]).code, Some(137), "{way:?}");
         // As a shell has it.
         for (program, shells) in [("/no/such/command", 127), ("/etc/passwd", 126)] {
-            let (code, _, err) = done(&[program]);
-            assert_eq!(code, Some(shells), "{way:?}: {err}");
+            let got = done(&[program]);
             let line = format!("foreread: cannot run: {program}: ");
-            assert!(err.starts_with(&line), "{way:?}: {err}");
+            assert!(
+                got.assert_code(shells).starts_with(&line),
+                "{way:?}: {}",
+                got.err
+            );
         }
     }
 }
@@ -83,22 +79,16 @@ fn ignored_signals_stay_ignored_for_the_command() {
     let dir = tempfile::tempdir().expect("a folder for temporary files");
     let signals = |traps: &str, before: &[String]| {
         let script = format!("{traps} exec \"$@\"");
-        let done = Command::new("sh")
-            .args(["-c", &script, "sh"])
-            .args(before)
-            .args(["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"])
-            .output()
-            .expect("sh runs");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]).args(before);
+        let status = ["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"];
+        let done = Got::from(&shell.args(status).output().expect("sh runs"));
         // Signals 32 and 33 are the C library's: it needs them for threads.
         let of = |line: &str| {
-            u64::from_str_radix(line.split('\t').next_back()?, 16)
-                .ok()
-                .map(|mask| mask & 0x7fff_ffff)
+            let mask = u64::from_str_radix(line.split('\t').next_back()?, 16);
+            mask.ok().map(|mask| mask & 0x7fff_ffff)
         };
-        (
-            done.status.code(),
-            text(&done.stdout).lines().map(of).collect::<Vec<_>>(),
-        )
+        (done.code, Vec::from_iter(done.out.lines().map(of)))
     };
     let ways = ways(dir.path());
     for traps in ["", "trap '' HUP;", "trap '' HUP INT QUIT TERM PIPE USR1;"] {
@@ -115,7 +105,7 @@ fn ignored_signals_stay_ignored_for_the_command() {
 fn signals_are_passed_on_and_a_kill_leaves_nothing() {
     needs!(can_watch());
     let begin = |script: &str| {
-        let mut command = Command::new(cargo_bin("foreread"));
+        let mut command = Command::new(BINARY);
         command.args(["run", "--", "sh", "-c", script]);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("foreread runs");
@@ -123,9 +113,8 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
         (child, line)
     };
     let is_removed = |child: &std::process::Child| {
-        wait_until("the guard removes the instance", || {
-            instances(child.id()).is_empty()
-        });
+        let is_gone = || instances(child.id()).is_empty();
+        wait_until("the guard removes the instance", is_gone);
     };
     let (mut child, line) = begin("trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done");
     assert_eq!(line, "ready\n");
@@ -137,9 +126,7 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
     assert_eq!(child.wait().expect("it ends").signal(), Some(9));
     is_removed(&child);
     let command: u32 = command.trim().parse().expect("a number");
-    assert!(
-        Path::new(&format!("/proc/{command}")).exists(),
-        "the command goes on"
-    );
+    let folder = format!("/proc/{command}");
+    assert!(Path::new(&folder).exists(), "the command goes on");
     signal(command, "-KILL");
 }

@@ -4,13 +4,15 @@
 //! Each program checks itself, and exits with 7 if everything is correct. Without a C compiler, setpriv or the tools
 //! for a slow disk the tests are skipped.
 
-use crate::common::{Running, SlowDisk, eventually, needs, signal, unprivileged};
-use assert_cmd::cargo::cargo_bin;
+use crate::common::{
+    BINARY, Got, Running, SlowDisk, children, eventually, foreread, has, needs, signal, text,
+    unprivileged, wait_until,
+};
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
@@ -146,9 +148,27 @@ int main(int argc, char **argv) {
 
 /// A command without privileges: with the run, or alone.
 fn by(with: bool, words: impl IntoIterator<Item = OsString>) -> Command {
-    let run = [cargo_bin("foreread").into()].into_iter();
-    let run = run.chain(["run", "--by", "sample", "--quiet", "--"].map(OsString::from));
-    unprivileged(run.filter(|_| with).chain(words))
+    let run = [BINARY, "run", "--by", "sample", "--quiet", "--"].map(OsString::from);
+    unprivileged(run.into_iter().filter(|_| with).chain(words))
+}
+
+/// A script that reads the file of its argument.
+fn script(with: bool, script: &str, file: PathBuf) -> Command {
+    by(
+        with,
+        ["python3".into(), "-c".into(), script.into(), file.into()],
+    )
+}
+
+/// What a program says by its lines on stdout.
+fn hears(said: &mut impl BufRead, word: &str) -> bool {
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    line == format!("{word}\n")
+}
+
+fn stdout(run: &mut Running) -> BufReader<ChildStdout> {
+    BufReader::new(run.0.stdout.take().expect("a pipe"))
 }
 
 /// The program, and a file of 1 MiB that it reads: on a slow disk, so that the run opens it for itself and reads ahead.
@@ -160,15 +180,13 @@ struct Promises {
 impl Promises {
     fn new() -> Option<Promises> {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
-        fs::write(dir.path().join("program.c"), PROGRAM).expect("room");
+        let source = dir.path().join("program.c");
+        fs::write(&source, PROGRAM).expect("room");
         let mut compiler = Command::new("cc");
-        let compiled = compiler
-            .args(["-w", "-pthread", "-o"])
-            .arg(dir.path().join("program"))
-            .arg(dir.path().join("program.c"))
-            .status();
-        let can_drop = Command::new("setpriv").arg("--version").output().is_ok();
-        if !(compiled.is_ok_and(|status| status.success()) && can_drop) {
+        compiler.args(["-w", "-pthread", "-o"]);
+        let compiler = compiler.arg(dir.path().join("program")).arg(source);
+        let is_compiled = compiler.status().is_ok_and(|status| status.success());
+        if !(is_compiled && has(&["setpriv", "--version"])) {
             println!("skipped: needs cc and setpriv");
             return None;
         }
@@ -201,20 +219,10 @@ impl Promises {
 #[test]
 fn a_program_finds_itself_as_without_the_run() {
     needs!(let promises = Promises::new());
-    for what in [
-        "locks",
-        "descriptors",
-        "deleted",
-        "stacks",
-        "strict",
-        "vfork",
-        "forks",
-        "exec",
-    ] {
+    for what in "locks descriptors deleted stacks strict vfork forks exec".split(' ') {
         for with in [false, true] {
-            let done = promises.ends(what, with);
-            let said = String::from_utf8_lossy(&done.stderr);
-            assert_eq!(done.status.code(), Some(7), "{what} {with}: {said}");
+            let got = Got::from(&promises.ends(what, with));
+            assert_eq!(got.code, Some(7), "{what} {with}: {}", got.err);
         }
     }
 }
@@ -230,14 +238,10 @@ fn a_program_that_is_killed_ends_the_run() {
 
 /// The only child of a process, once it is in this state.
 fn child_in(pid: u32, state: &str) -> Option<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    let child: u32 = children.split_whitespace().next()?.parse().ok()?;
+    let child = children(pid).into_iter().next()?;
     let stat = fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
-    stat.rsplit_once(')')?
-        .1
-        .trim()
-        .starts_with(state)
-        .then_some(child)
+    let (_, now) = stat.rsplit_once(')')?;
+    now.trim().starts_with(state).then_some(child)
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn a_program_that_is_stopped_goes_on_at_the_signal() {
 #[test]
 fn the_locks_of_sqlite_hold() {
     needs!(let promises = Promises::new());
-    let script = "import os, sqlite3, subprocess, sys
+    let sqlite = "import os, sqlite3, subprocess, sys
 path = sys.argv[1] + '.db'
 if len(sys.argv) > 2:
     try: sqlite3.connect(path, timeout=0, isolation_level=None).execute('begin immediate')
@@ -278,12 +282,9 @@ base.execute('begin immediate')
 assert base.execute('select sum(length(text)) from rows').fetchone() == (3000000,)
 sys.exit(7 if subprocess.run([sys.executable, *sys.orig_argv[1:], 'second']).returncode == 5 else 8)";
     for with in [false, true] {
-        let words = ["python3", "-c", script].map(OsString::from).into_iter();
-        let done = by(with, words.chain([promises.file().into()]))
-            .output()
-            .expect("it starts");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(7), "{with}: {said}");
+        let done = script(with, sqlite, promises.file()).output();
+        let got = Got::from(&done.expect("it starts"));
+        assert_eq!(got.code, Some(7), "{with}: {}", got.err);
     }
 }
 
@@ -292,7 +293,7 @@ sys.exit(7 if subprocess.run([sys.executable, *sys.orig_argv[1:], 'second']).ret
 fn a_deleted_file_is_not_kept() {
     needs!(let promises = Promises::new());
     // It deletes the file, and waits for the end of its input with the file closed.
-    let script = "import os, sys
+    let deletes = "import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
 for _ in range(50):
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -301,35 +302,28 @@ os.unlink(sys.argv[1])
 os.close(file)
 print('deleted', flush=True)
 sys.stdin.read()";
-    let words = ["python3", "-c", script].map(OsString::from).into_iter();
-    let mut command = by(true, words.chain([promises.file().into()]));
+    let mut command = script(true, deletes, promises.file());
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut run = Running(command.spawn().expect("it starts"));
-    let said = run.0.stdout.take().expect("a pipe");
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
-    assert_eq!(line, "deleted\n");
-    eventually("the run lets go of it", || {
-        (!has_deleted(run.0.id())).then_some(())
-    });
+    assert!(hears(&mut stdout(&mut run), "deleted"));
+    let is_it = |link: &Path| link.to_string_lossy().ends_with("/file (deleted)");
+    wait_until("the run lets go of it", || !holds(run.0.id(), is_it));
     drop(run.0.stdin.take());
     assert_eq!(run.0.wait().expect("it ends").code(), Some(0));
 }
 
-/// Whether a process has a file open that was deleted.
-fn has_deleted(pid: u32) -> bool {
-    let folder = Path::new("/proc").join(pid.to_string()).join("fd");
-    let links = fs::read_dir(folder).into_iter().flatten().flatten();
-    links
-        .filter_map(|link| fs::read_link(link.path()).ok())
-        .any(|link| link.to_string_lossy().ends_with("/file (deleted)"))
+/// Whether a process has such a file open.
+fn holds(pid: u32, is_it: impl Fn(&Path) -> bool) -> bool {
+    let links = fs::read_dir(format!("/proc/{pid}/fd"));
+    let mut links = links.into_iter().flatten().flatten();
+    links.any(|link| fs::read_link(link.path()).is_ok_and(|to| is_it(&to)))
 }
 
 /// The run holds no file of the program once that has closed it: its write leases are given, and its file system can be unmounted.
 #[test]
 fn a_file_that_was_closed_is_not_held() {
     needs!(let promises = Promises::new());
-    let script = "import fcntl, os, sys
+    let closes = "import fcntl, os, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
 while os.read(file, 65536): pass
 os.close(file)
@@ -345,33 +339,24 @@ sys.stdin.readline()";
         // So that its pages are read from the disk.
         promises.disk.remount();
         let file = mount.join("big");
-        let mut command = Command::new(cargo_bin("foreread"));
+        let mut command = Command::new(BINARY);
+        command.args(["run", "--by", by, "--quiet", "--", "python3", "-c", closes]);
         command
-            .args(["run", "--by", by, "--quiet", "--", "python3", "-c", script])
             .arg(&file)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut run = Running(command.spawn().expect("it starts"));
-        let mut said = std::io::BufReader::new(run.0.stdout.take().expect("a pipe"));
-        let mut hears = |word: &str| {
-            let mut line = String::new();
-            std::io::BufRead::read_line(&mut said, &mut line).expect("a line");
-            line == format!("{word}\n")
-        };
-        if !hears("closed") {
+            .stdout(Stdio::piped());
+        let run = command.stderr(Stdio::null()).spawn();
+        let mut run = Running(run.expect("it starts"));
+        let said = &mut stdout(&mut run);
+        if !hears(said, "closed") {
             println!("skipped: needs root and tracefs");
             continue;
         }
-        let holds = || {
-            let links = fs::read_dir(format!("/proc/{}/fd", run.0.id()));
-            let mut links = links.into_iter().flatten().flatten();
-            links.any(|link| fs::read_link(link.path()).is_ok_and(|to| to.starts_with(&mount)))
-        };
-        eventually("it holds nothing", || (!holds()).then_some(()));
+        let is_there = |to: &Path| to.starts_with(&mount);
+        wait_until("it holds nothing", || !holds(run.0.id(), is_there));
         let mut stdin = run.0.stdin.take().expect("a pipe");
         writeln!(stdin).expect("it listens");
-        assert!(hears("leased"), "{by}: its write lease was refused");
+        assert!(hears(said, "leased"), "{by}: its write lease was refused");
         // Not busy for the program, which works elsewhere.
         promises.disk.remount();
         writeln!(stdin).expect("it listens");
@@ -384,26 +369,16 @@ sys.stdin.readline()";
 #[test]
 fn nothing_is_read_ahead_where_an_open_drops_it() {
     needs!(let disk = SlowDisk::new());
-    let file = disk.as_file();
+    let input = format!("if={}", text(&disk.as_file()));
     for by in ["trace", "sample"] {
-        let mut run = Command::new(cargo_bin("foreread"));
-        run.args(["run", "--quiet", "--json", "-", "--by", by, "--"]);
-        run.args([
-            "dd",
-            &format!("if={}", file.display()),
-            "of=/dev/null",
-            "bs=4k",
-        ]);
-        let done = run.output().expect("it starts");
-        if done.status.code() == Some(3) {
+        let run = ["run", "--quiet", "--json", "-", "--by", by, "--"];
+        let got = foreread([&run[..], &["dd", &input, "of=/dev/null", "bs=4k"]].concat());
+        if got.code == Some(3) {
             println!("skipped: needs root and tracefs");
             continue;
         }
-        let json: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
-        assert_eq!(
-            (json["exit_code"].as_u64(), json["ahead_bytes"].as_u64()),
-            (Some(0), Some(0)),
-            "{by}: {json:#}"
-        );
+        let json = got.json();
+        let done = ["exit_code", "ahead_bytes"].map(|key| json[key].as_u64());
+        assert_eq!(done, [Some(0); 2], "{by}: {json:#}");
     }
 }

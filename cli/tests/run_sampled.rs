@@ -4,9 +4,10 @@
 //! Each read of the disk takes 2 ms. On a loaded machine, samples may be too rare, so each test is repeated until it
 //! sees enough, at most ten times. Without root, nbdkit, nbdfuse, setpriv and a loop device the tests are skipped.
 
-use crate::common::{Running, SlowDisk, eventually, needs, says, unprivileged};
+use crate::common::{BINARY, Got, Running, SlowDisk, needs, says, text, unprivileged, wait_until};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 /// Reads the file once, in the way that is named first; its exit code is 7.
 const READER: &str = "
@@ -27,19 +28,15 @@ else:
         os.pread(file, 4096, (state >> 30) % (size // 4096) * 4096)
 sys.exit(7)";
 
-/// `foreread` without a privilege.
-fn foreread<'a>(words: impl IntoIterator<Item = &'a str>) -> Output {
-    let words = std::iter::once(env!("CARGO_BIN_EXE_foreread")).chain(words);
-    unprivileged(words).output().expect("it starts")
+/// `foreread` without a privilege, by the words of a line and further ones.
+fn foreread(line: &str, more: &[&str]) -> Got {
+    let words = std::iter::once(BINARY).chain(line.split(' '));
+    let mut command = unprivileged(words.chain(more.iter().copied()));
+    Got::from(&command.output().expect("it starts"))
 }
 
-/// The words of a line, and further ones.
-fn words<'a>(line: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    line.split(' ').chain(more.iter().copied()).collect()
-}
-
-fn run(line: &str, more: &[&str]) -> Output {
-    foreread(words(&format!("run --by sample {line}"), more))
+fn run(line: &str, more: &[&str]) -> Got {
+    foreread(&format!("run --by sample {line}"), more)
 }
 
 /// Whether privileges can be dropped here.
@@ -52,86 +49,73 @@ fn can_drop() -> bool {
     can
 }
 
-fn disk() -> Option<SlowDisk> {
-    can_drop().then(SlowDisk::new).flatten()
+/// A slow disk, and the large file on it.
+fn disk() -> Option<(SlowDisk, String)> {
+    let disk = can_drop().then(SlowDisk::new).flatten()?;
+    let big = disk.mount().join("big").display().to_string();
+    Some((disk, big))
 }
 
-fn summary(done: &Output) -> serde_json::Value {
-    serde_json::from_slice(&done.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&done.stderr)))
+/// Tries it until it is seen, each time with nothing of the disk in the page cache.
+#[track_caller]
+fn is_seen(disk: &SlowDisk, what: &str, mut is_so: impl FnMut() -> bool) {
+    let mut tries = (0..10).map(|_| {
+        disk.forget();
+        is_so()
+    });
+    assert!(tries.any(|seen| seen), "{what} is not seen");
 }
 
 #[test]
 fn reads_and_faults_in_order_are_read_ahead() {
-    needs!(let disk = disk());
-    let big = disk.mount().join("big");
-    let big = big.to_str().expect("UTF-8");
+    needs!(let (disk, big) = disk());
     for what in ["read", "pread", "mmap"] {
-        let mut last = serde_json::Value::Null;
-        let is_seen = (0..10).any(|_| {
-            disk.forget();
-            let done = run("--json - -- python3 -S -c", &[READER, what, big]);
-            last = summary(&done);
+        is_seen(&disk, what, || {
+            let got = run("--json - -- python3 -S -c", &[READER, what, &big]);
+            got.assert_code(7);
+            let json = got.json();
+            println!("{json:#}");
             assert_eq!(
-                (&last["by"], &last["exit_code"], done.status.code()),
-                (&"sample".into(), &7.into(), Some(7)),
-                "{last:#}"
+                [&json["by"], &json["exit_code"]],
+                [&"sample".into(), &Value::from(7)]
             );
-            last["used_bytes"].as_u64() > Some(4 << 20)
+            json["used_bytes"].as_u64() > Some(4 << 20)
         });
-        assert!(is_seen, "{what}: {last:#}");
     }
-}
-
-/// The large file of the disk, of which nothing is in the page cache.
-fn big_and_cold(disk: &SlowDisk) -> String {
-    disk.forget();
-    let big = disk.mount().join("big");
-    big.to_str().expect("UTF-8").to_string()
 }
 
 #[test]
 fn reads_at_random_are_left_alone() {
-    needs!(let disk = disk());
-    let big = &big_and_cold(&disk);
-    let done = run("--json - -- python3 -S -c", &[READER, "random", big]);
-    let json = summary(&done);
+    needs!(let (disk, big) = disk());
+    disk.forget();
+    let json = run("--json - -- python3 -S -c", &[READER, "random", &big]).json();
     // 300 reads of 4 KiB of a file of 24 MiB.
     assert!(json["unused_bytes"].as_u64() < Some(1 << 20), "{json:#}");
 }
 
 #[test]
 fn a_process_that_runs_is_joined_until_its_end() {
-    needs!(let disk = disk());
-    let big = disk.mount().join("big");
-    let big = big.to_str().expect("UTF-8");
-    let is_seen = (0..10).any(|_| {
-        disk.forget();
-        let mut command = unprivileged(["python3", "-S", "-c", READER, "read", big]);
+    needs!(let (disk, big) = disk());
+    is_seen(&disk, "a process that runs", || {
+        let mut command = unprivileged(["python3", "-S", "-c", READER, "read", &big]);
         let reader = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
         let pid = reader.0.id().to_string();
         // Until then it is setpriv, which has more rights than the run.
-        let is_python = || {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-            name.is_ok_and(|name| name.starts_with("python"))
-        };
-        eventually("it begins", || is_python().then_some(()));
-        let done = run("--json - --pid", &[&pid]);
+        let name = || std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let is_python = || name().is_ok_and(|name| name.starts_with("python"));
+        wait_until("it begins", is_python);
+        let got = run("--json - --pid", &[&pid]);
         // It may have read all by then.
-        if String::from_utf8_lossy(&done.stderr).contains("no such process") {
+        if got.err.contains("no such process") {
             return false;
         }
-        let json = summary(&done);
-        assert_eq!(
-            (done.status.code(), &json["exit_code"]),
-            (Some(0), &serde_json::Value::Null)
-        );
+        got.assert_code(0);
+        let json = got.json();
+        assert_eq!(json["exit_code"], Value::Null);
         json["used_bytes"].as_u64() > Some(1 << 20)
     });
-    assert!(is_seen);
-    let done = run("--pid", &["4194305"]);
-    assert_eq!(done.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("no such process: 4194305"));
+    let none = run("--pid", &["4194305"]);
+    says(none.assert_code(2), &["no such process: 4194305"]);
 }
 
 #[test]
@@ -147,10 +131,9 @@ fn a_process_that_hides_cannot_be_joined() {
     assert_eq!(line.expect("a line").expect("UTF-8"), "hidden");
     let pid = hidden.0.id().to_string();
     // It ends at once, while the process goes on.
-    let done = run("--pid", &[&pid]);
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(3), "{said}");
-    says(&said, &[&format!("cannot see what process {pid} reads")]);
+    let got = run("--pid", &[&pid]);
+    let why = format!("cannot see what process {pid} reads");
+    says(got.assert_code(3), &[&why]);
     assert_eq!(hidden.0.try_wait().expect("its state"), None);
 }
 
@@ -160,32 +143,22 @@ fn a_command_that_hides_is_left_alone() {
     let hides = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(float(__import__('sys').argv[1]))";
     let dir = tempfile::tempdir().expect("a folder");
     let trace = dir.path().join("t.frt");
-    let record = format!(
-        "record --force --by sample -o {} -- python3 -c",
-        trace.display()
-    );
+    let out = trace.display();
+    let record = format!("record --force --by sample -o {out} -- python3 -c");
     let fails = format!("{hides}; raise SystemExit(5)");
+    let run = "run --by sample -- python3 -c";
     // A recording of it has nothing, says so, and passes its exit code on.
     for (line, program, code, note) in [
-        (
-            "run --by sample -- python3 -c",
-            hides,
-            0,
-            "the program may not be inspected",
-        ),
+        (run, hides, 0, "the program may not be inspected"),
         (&record, &fails, 5, "cannot be inspected"),
     ] {
-        let mut last = String::new();
         // Time for a look, more each time.
-        let is_said = ["0.1", "0.4", "1", "3", "10", "30"]
-            .into_iter()
-            .any(|time| {
-                let done = foreread(words(line, &[program, time]));
-                last = String::from_utf8_lossy(&done.stderr).into_owned();
-                assert_eq!(done.status.code(), Some(code), "{last}");
-                last.contains(note)
-            });
-        assert!(is_said, "{last}");
+        let mut times = ["0.1", "0.4", "1", "3", "10", "30"].into_iter();
+        let says = |time| {
+            let got = foreread(line, &[program, time]);
+            got.assert_code(code).contains(note)
+        };
+        assert!(times.any(says), "{line} does not say: {note}");
     }
 }
 
@@ -200,66 +173,46 @@ sys.exit(7 if fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_WRLCK else 8)";
 
 #[test]
 fn a_lease_of_the_program_is_not_broken() {
-    needs!(let disk = disk());
-    let alone = unprivileged(["python3", "-S", "-c", LEASER, &big_and_cold(&disk)]).status();
+    needs!(let (disk, big) = disk());
+    disk.forget();
+    let alone = unprivileged(["python3", "-S", "-c", LEASER, &big]).status();
     if alone.expect("it starts").code() != Some(7) {
-        println!("skipped: needs a file system with leases");
-        return;
+        return println!("skipped: needs a file system with leases");
     }
-    for by in ["sample", "trace"] {
-        let big = big_and_cold(&disk);
-        let words = words(
-            "run -q --by",
-            &[by, "--", "python3", "-S", "-c", LEASER, &big],
-        );
-        // Tracing is for root.
-        let done = match by {
-            "sample" => Ok(foreread(words)),
-            _ => Command::new(env!("CARGO_BIN_EXE_foreread"))
-                .args(words)
-                .output(),
-        };
-        let done = done.expect("it starts");
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        // Without tracefs nothing runs.
-        if by == "trace" && done.status.code() == Some(3) {
-            continue;
-        }
-        assert_eq!((by, done.status.code()), (by, Some(7)), "{said}");
-    }
+    let words = ["python3", "-S", "-c", LEASER, &big];
+    disk.forget();
+    let by_sample = foreread("run -q --by sample --", &words);
+    by_sample.assert_code(7);
+    // Tracing is for root; without tracefs nothing runs.
+    disk.forget();
+    let by_trace = ["run", "-q", "--by", "trace", "--"];
+    let by_trace = crate::common::foreread([&by_trace[..], &words].concat());
+    assert!(matches!(by_trace.code, Some(3 | 7)), "{}", by_trace.err);
 }
 
 /// What a recording by samples has of a program that reads a file of 24 MiB in order: most of it, with the times of its waits.
 #[test]
 fn a_recording_has_what_the_program_waits_for() {
-    needs!(let disk = disk());
+    needs!(let (disk, big) = disk());
     let dir = tempfile::tempdir().expect("a folder");
-    let (trace, plan) = (dir.path().join("t.frt"), dir.path().join("t.plan"));
-    let [trace, plan] = [&trace, &plan].map(|path| path.to_str().expect("UTF-8"));
-    let record = format!("record --force --by sample -o {trace}");
+    let [trace, plan] = ["t.frt", "t.plan"].map(|name| dir.path().join(name));
+    let [trace, plan] = [text(&trace), text(&plan)];
+    let record = format!("record --force --by sample -o {trace} --json - -- python3 -S -c");
     for what in ["read", "pread", "mmap"] {
-        let mut last = String::new();
-        let is_seen = (0..10).any(|_| {
-            let big = big_and_cold(&disk);
-            let line = format!("{record} --json - -- python3 -S -c");
-            let done = foreread(words(&line, &[READER, what, &big]));
-            let json = summary(&done);
+        is_seen(&disk, what, || {
+            let got = foreread(&record, &[READER, what, &big]);
+            got.assert_code(7);
+            let json = got.json();
             assert_eq!(
-                (&json["by"], done.status.code(), &json["lost_events"]),
-                (&"sample".into(), Some(7), &0.into()),
-                "{json:#}"
+                [&json["by"], &json["lost_events"]],
+                [&"sample".into(), &Value::from(0)]
             );
-            let planned = foreread(["plan", trace, "--force", "-o", plan]);
-            let info = summary(&foreread(["trace", "info", trace, "--json", "-"]));
-            last = format!(
-                "{json:#}\n{}\n{info:#}",
-                String::from_utf8_lossy(&planned.stderr)
-            );
+            let made = foreread("plan --force -o", &[plan, trace]);
+            println!("{json:#}\n{}", made.err);
             let planned = std::fs::read_to_string(plan).unwrap_or_default();
-            let of_big = |line: &&str| line.starts_with("f ") && line.ends_with("/big");
-            planned.lines().find(of_big).is_some() && planned_bytes(&planned) > 16 << 20
+            let of_big = |line: &str| line.starts_with("f ") && line.ends_with("/big");
+            planned.lines().any(of_big) && planned_bytes(&planned) > 16 << 20
         });
-        assert!(is_seen, "{what}: {last}");
     }
 }
 

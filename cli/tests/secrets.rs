@@ -2,7 +2,7 @@
 //! commands, and in the environment. The tests search all output: stdout, stderr at the most detailed log level, JSON, HTML,
 //! metrics, event logs, recordings, and the arguments of child processes.
 
-use crate::common::{Server, can_mount, children, eventually, has, says};
+use crate::common::{BINARY, Got, Server, can_mount, children, has, needs, says, wait_until};
 use clap::CommandFactory;
 use foreread::source::{Mem, Nbd, Source};
 use foreread_cli::command::Args;
@@ -22,7 +22,7 @@ const NOWHERE: &str = "127.0.0.1:1";
 /// The command in a folder that is its user's home, as talkative as it can be, with no way to a real cloud.
 fn command(home: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let nowhere = format!("http://{NOWHERE}");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
+    let mut command = Command::new(BINARY);
     command.args(args).current_dir(home).stdin(Stdio::null());
     for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         command.env(name, home);
@@ -66,7 +66,6 @@ fn is_clean(what: &str, bytes: &[u8]) {
 /// Every file in a folder and below. How many there are.
 #[track_caller]
 fn files_are_clean(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).expect("a folder");
     let look = |path: std::path::PathBuf| {
         is_clean("a file's name", path.as_os_str().as_encoded_bytes());
         if path.is_dir() {
@@ -78,9 +77,19 @@ fn files_are_clean(folder: &Path) -> usize {
         }
         1
     };
+    let entries = std::fs::read_dir(folder).expect("a folder");
     entries
         .map(|entry| look(entry.expect("an entry").path()))
         .sum()
+}
+
+/// Runs a line of words, in which `NAME` is the name of a source: it and its outputs are clean. What it says.
+#[track_caller]
+fn runs_clean(home: &Path, line: &str, name: &str) -> Got {
+    let words = line.split(' ').map(|word| word.replace("NAME", name));
+    let output = command(home, words).output().expect("it starts");
+    is_clean(line, &[&output.stdout[..], &output.stderr].concat());
+    Got::from(&output)
 }
 
 /// As a hasty user types it, and where it fails before, while and after it is taken for a URL. Each has a slash: none becomes
@@ -179,12 +188,12 @@ fn no_command_prints_secrets_of_names() {
     std::fs::write(folder.path().join("t.csv"), table).expect("room");
     let mut all = Vec::new();
     for name in spellings() {
-        let words = |line: &str| {
-            line.split(' ')
-                .map(|word| word.replace("NAME", &name))
-                .collect()
-        };
-        all.extend(PLACES.lines().map(words));
+        let word = |word: &str| word.replace("NAME", &name);
+        all.extend(
+            PLACES
+                .lines()
+                .map(|line| line.split(' ').map(word).collect()),
+        );
     }
     // These have to say something.
     let opens = all.len();
@@ -199,13 +208,10 @@ fn no_command_prints_secrets_of_names() {
                     let Some(line) = all.get(number) else { return };
                     let mut child = command(folder.path(), line);
                     let child = child.stdout(Stdio::piped()).stderr(Stdio::piped());
-                    let Output {
-                        status,
-                        stdout,
-                        stderr,
-                    } = ended(child.spawn().expect("it starts"));
-                    let is_over = matches!(status.code(), Some(1..=3)) && !stderr.is_empty();
-                    let text = [stdout, stderr].concat();
+                    let output = ended(child.spawn().expect("it starts"));
+                    let (status, said) = (output.status, !output.stderr.is_empty());
+                    let is_over = matches!(status.code(), Some(1..=3)) && said;
+                    let text = [output.stdout, output.stderr].concat();
                     let text = String::from_utf8_lossy(&text);
                     let shown = text.lines().find(|line| shows(line.as_bytes()));
                     if shown.is_some() || number < opens && !is_over {
@@ -218,21 +224,15 @@ fn no_command_prints_secrets_of_names() {
         }
     });
     let failed = failed.into_inner().expect("no panic");
-    assert!(
-        failed.is_empty(),
-        "{}:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    let count = failed.len();
+    assert!(failed.is_empty(), "{count}:\n{}", failed.join("\n"));
     files_are_clean(folder.path());
 }
 
 /// Whatever a command begins of itself has no name with a secret among its arguments.
 #[test]
 fn no_process_that_a_command_begins_shows_a_name() {
-    if !has(&["strace", "-V"]) {
-        return;
-    }
+    needs!(has(&["strace", "-V"]));
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
     let mut begun = 0;
@@ -277,28 +277,23 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("logs")).expect("made");
     let quick = "--size 256K --runs 2 --policy none,linux-6.18 --on NAME";
+    // It is the source that is shown, not nothing at all.
+    let shown = format!("http://{}/object?...", server.address());
     for line in [
         format!("compare sequential --html c.html --event-log logs --json c.json {quick}"),
         format!("compare sequential --vary cache=1M,2M --html v.html --json v.json {quick}"),
         "explain sequential --on NAME --json e.json".to_string(),
     ] {
-        let words = line.split(' ').map(|word| word.replace("NAME", &name));
-        let output = command(folder.path(), words).output().expect("it starts");
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {err}");
-        is_clean(&line, &[&output.stdout[..], &output.stderr].concat());
-        // It is the source that is shown, not nothing at all.
-        let shown = format!("http://{}/object?...", server.address());
-        says(&String::from_utf8_lossy(&output.stdout), &[&shown]);
+        let got = runs_clean(folder.path(), &line, &name);
+        got.assert_code(0);
+        says(&got.out, &[&shown]);
     }
     let files = files_are_clean(folder.path());
     assert!(files >= 5 + 2, "pages, JSON, event logs: {files}");
     let seen = server.seen().into_iter();
     let mut sent = seen.filter(|seen| seen.header("authorization").is_some());
-    assert!(
-        sent.any(|seen| shows(seen.target.as_bytes())),
-        "it was asked with both"
-    );
+    // It was asked with both.
+    assert!(sent.any(|seen| shows(seen.target.as_bytes())));
 }
 
 /// The command line of a recorded program may hold a password: neither the trace nor what is said of it does.
@@ -335,10 +330,8 @@ fn get(port: u16) -> Vec<u8> {
 
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0");
-    listener
-        .and_then(|l| l.local_addr())
-        .expect("a port")
-        .port()
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.expect("a port").port()
 }
 
 #[test]
@@ -371,9 +364,8 @@ fn a_server_hides_the_password_of_its_source() {
     let err = running.ended_by("-TERM");
     is_clean("stderr of serve", err.as_bytes());
     says(&err, &["there is no password", "/object?...", "403"]);
-    let export = "trace export t.frt --to csv -o t.csv".split(' ');
-    let output = command(folder.path(), export).output().expect("it starts");
-    is_clean("export", &output.stderr);
+    let export = "trace export t.frt --to csv -o t.csv";
+    runs_clean(folder.path(), export, "");
     assert!(files_are_clean(folder.path()) >= 1, "the recording");
 }
 
@@ -381,22 +373,16 @@ fn a_server_hides_the_password_of_its_source() {
 /// the source without its password.
 #[test]
 fn a_mount_hides_the_password_of_its_source() {
-    if !can_mount() {
-        return;
-    }
+    needs!(can_mount());
     let (_server, name) = served(1 << 20);
-    let (home, mnt) = [(); 2]
-        .map(|()| tempfile::tempdir().expect("a folder"))
-        .into();
+    let [home, mnt] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let (port, dir) = (free_port(), mnt.path().display().to_string());
     let mut mount = command(home.path(), ["mount", &name, &dir, "--record", "t.frt"]);
     let running = Server::start(mount.args(["--metrics", &port.to_string()]));
     assert_eq!(running.line, dir);
-    let entry = std::fs::read_dir(&dir)
-        .expect("listed")
-        .next()
-        .expect("one");
-    assert_eq!(entry.expect("one").file_name(), "object");
+    let names = std::fs::read_dir(&dir).expect("listed");
+    let names = Vec::from_iter(names.map(|entry| entry.expect("one").file_name()));
+    assert_eq!(names, ["object"]);
     let object = || {
         std::fs::read(mnt.path().join("object"))
             .expect("read")
@@ -409,11 +395,8 @@ fn a_mount_hides_the_password_of_its_source() {
     is_clean("stderr of mount", running.ended_by("-TERM").as_bytes());
     assert_eq!(files_are_clean(home.path()), 1, "the recording");
 
-    let mut mount = command(home.path(), ["mount", "-d", &name, &dir, "--cache", "16M"]);
-    let done = mount.output().expect("it starts");
-    let err = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{err}");
-    is_clean("stderr", err.as_bytes());
+    let line = format!("mount -d NAME {dir} --cache 16M");
+    runs_clean(home.path(), &line, &name).assert_code(0);
     let pids = std::fs::read_dir("/proc").expect("/proc").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let arguments = |pid: u32| {
@@ -429,10 +412,7 @@ fn a_mount_hides_the_password_of_its_source() {
         assert!(children(pid).is_empty());
     }
     assert_eq!(object(), 1 << 20);
-    let umount = command(home.path(), ["umount", &dir]).output();
-    assert!(umount.expect("it starts").status.success());
-    eventually("the mount is gone", || {
-        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
-        (!table.contains(&dir)).then_some(())
-    });
+    runs_clean(home.path(), &format!("umount {dir}"), "").assert_code(0);
+    let table = || std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
+    wait_until("the mount is gone", || !table().contains(&dir));
 }

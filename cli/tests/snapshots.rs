@@ -4,91 +4,43 @@
 //! `FOREREAD_BLESS=1 cargo test -p foreread-cli --all-features snapshots` writes the files; check the difference.
 
 use crate::common::{commands, entry, foreread, foreread_in, listed, same};
-use serde_json::Value;
+use foreread_testing::rows;
 use std::ffi::OsStr;
 
-/// Commands, and runs whose text is the same each time.
-const COMMANDS: &[(&str, &[&str])] = &[
-    ("mount", &[]),
-    ("serve", &[]),
-    ("run", &[]),
-    ("warm", &[]),
-    ("plan", &[]),
-    ("replay", &[]),
-    ("doctor", &[]),
-    (
-        "compare",
-        &[
-            "compare boot-ide --on model:rbd --runs 3",
-            "compare random --on model:rbd --runs 1 --policy auto",
-            "compare sequential --on model:usb-2g --size 100G --runs 1 --policy none",
-            "compare ../trace/tests/traces/csv/dftracer.csv --on model:ssd-sata --runs 2 --policy linux-6.18",
-        ],
-    ),
-    ("tune", &[]),
-    ("probe", &[]),
-    ("record", &[]),
-    (
-        "explain",
-        &[
-            "explain ../trace/tests/traces/strace/full.strace --policy linux-6.18",
-            "explain strided --on model:nvme --policy linux-6.18",
-        ],
-    ),
-    ("watch", &[]),
-    (
-        "trace",
-        &[
-            "trace info ../trace/tests/traces/foreread/v1.frt",
-            "trace info tests/golden/m.plan",
-            "trace info tests/snapshots/metadata.plan",
-            "trace formats",
-        ],
-    ),
-    ("list", &["list policies", "list models", "list workloads"]),
-    ("cache", &[]),
-    ("sweep", &[]),
-    ("umount", &[]),
-    ("health", &[]),
-    ("completions", &[]),
-    ("man", &[]),
-];
+/// Runs of a command whose text is the same each time.
+const RUNS: &str = "\
+compare boot-ide --on model:rbd --runs 3
+compare random --on model:rbd --runs 1 --policy auto
+compare sequential --on model:usb-2g --size 100G --runs 1 --policy none
+compare ../trace/tests/traces/csv/dftracer.csv --on model:ssd-sata --runs 2 --policy linux-6.18
+explain ../trace/tests/traces/strace/full.strace --policy linux-6.18
+explain strided --on model:nvme --policy linux-6.18
+trace info ../trace/tests/traces/foreread/v1.frt
+trace info tests/golden/m.plan
+trace info tests/snapshots/metadata.plan
+trace formats
+list policies
+list models
+list workloads";
+
+/// Every command.
+const COMMANDS: &str = "mount serve run warm plan replay doctor compare tune probe record explain watch trace list cache sweep umount health \
+    completions man";
 
 /// Runs with `--json -`, what the schema is called, and keys that have to be there.
-const JSON: &[(&str, &str, &[&str])] = &[
-    (
-        "compare random:count=16 --on model:rbd --runs 1 --policy none,auto",
-        "compare",
-        &["workload", "source", "rows", "notes"],
-    ),
-    ("list policies", "policies", &["policies"]),
-    ("list models", "models", &["models"]),
-    ("list workloads", "workloads", &["workloads"]),
-    (
-        "trace info ../trace/tests/traces/foreread/v1.frt",
-        "trace-info",
-        &["span_ns"],
-    ),
-    (
-        "trace info tests/snapshots/metadata.plan",
-        "plan-info",
-        &["bytes", "metadata_bytes"],
-    ),
-    ("trace formats", "formats", &["formats"]),
-    ("doctor --no-measure", "doctor", &["devices"]),
-    (
-        "explain sequential --on model:nvme",
-        "explain",
-        &["policy", "files", "total"],
-    ),
-    (
-        "tune ../trace/tests/traces/csv/dftracer.csv --on model:nvme",
-        "tune",
-        &["storage", "verdict"],
-    ),
-    ("probe model:hdd-theory --time 1", "probe", &["verdict"]),
-    ("warm Cargo.toml", "warm", &["fetched_bytes"]),
-];
+const JSON: &str = "\
+compare random:count=16 --on model:rbd --runs 1 --policy none,auto | compare | workload source rows notes
+list policies | policies | policies
+list models | models | models
+list workloads | workloads | workloads
+trace info ../trace/tests/traces/foreread/v1.frt | trace-info | span_ns
+trace info tests/snapshots/metadata.plan | plan-info | bytes metadata_bytes
+trace formats | formats | formats
+doctor --no-measure | doctor | devices
+explain sequential --on model:nvme | explain | policy files total
+tune ../trace/tests/traces/csv/dftracer.csv --on model:nvme | tune | storage verdict
+probe model:hdd-theory --time 1 | probe | verdict
+warm Cargo.toml | warm | fetched_bytes";
 
 /// The long help of a command and of those below it.
 fn help(words: &str) -> String {
@@ -105,30 +57,32 @@ fn help(words: &str) -> String {
 fn every_command_matches_its_snapshot() {
     let top = foreread(["--help"]);
     same("foreread", &entry("--help", &top));
-    let ours = COMMANDS.iter().map(|(command, _)| command.to_string());
     // `check` is another program.
     let mut known = commands();
     known.retain(|name| name != "check");
-    assert_eq!(Vec::from_iter(ours), known);
-    for (command, runs) in COMMANDS {
-        let mut text = help(command);
-        for words in *runs {
+    assert_eq!(Vec::from_iter(COMMANDS.split(' ')), known);
+    for command in known {
+        let mut text = help(&command);
+        for words in RUNS
+            .lines()
+            .filter(|words| words.split(' ').next() == Some(&command))
+        {
             let got = foreread(words.split(' '));
             got.is_done();
             text += &entry(words, &got);
         }
-        same(command, &text);
+        same(&command, &text);
     }
 }
 
 #[test]
 fn json_has_a_schema_and_its_keys() {
-    for (words, schema, keys) in JSON {
+    for [words, schema, keys] in rows(JSON) {
         let got = foreread(words.split(' ').chain(["--json", "-"]));
-        assert_eq!(got.code, Some(0), "{words}: {}", got.err);
-        let json: Value = serde_json::from_str(&got.out).expect("JSON");
+        got.assert_code(0);
+        let json = got.json();
         assert_eq!(json["schema"], format!("foreread.{schema}/1"), "{words}");
-        for key in *keys {
+        for key in keys.split(' ') {
             assert!(!json[key].is_null(), "{words}: no {key} in {json:#}");
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! Needs root and a control group for processes; otherwise the tests are skipped.
 
-use crate::common::{eventually, needs};
+use crate::common::{BINARY, eventually, needs, signal, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,11 +17,8 @@ struct Group(PathBuf);
 impl Group {
     fn new() -> Option<Group> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "foreread-test-{}-{}",
-            std::process::id(),
-            NUMBER.fetch_add(1, Ordering::Relaxed)
-        );
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("foreread-test-{}-{number}", std::process::id());
         for root in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
             // Elsewhere it would be a plain folder.
             if !Path::new(root).join("cgroup.procs").exists() {
@@ -45,26 +42,18 @@ impl Group {
         // The shell joins, and becomes the command: no process more.
         let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
         let mut command = Command::new("sh");
-        command
-            .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_foreread")])
-            .args(arguments);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command.spawn().expect("sh runs")
+        command.args(["-c", &script, "sh", BINARY]).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).spawn().expect("sh runs")
     }
 
     /// Processes of it with this name.
     fn named(&self, name: &str) -> Vec<u32> {
         let all = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
-        let is_it = |pid: &u32| {
-            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
-        };
-        all.lines()
-            .filter_map(|line| line.parse().ok())
-            .filter(is_it)
-            .collect()
+        let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm"));
+        let is_it = |pid: &u32| comm(pid).is_ok_and(|comm| comm.trim() == name);
+        let all = all.lines().filter_map(|line| line.parse().ok());
+        all.filter(is_it).collect()
     }
 
     /// Waits until no process is in it. Only a test that fails comes to the end of it.
@@ -103,14 +92,16 @@ fn ended(
 #[track_caller]
 fn is_no_bug(what: &str, status: ExitStatus, err: &str) {
     let code = status.code();
-    assert!(
-        !err.contains("internal error") && code.is_some_and(|code| code != 70 && code != 101),
-        "{what}: {err}"
-    );
-    assert!(
-        code == Some(0) || err.contains("ulimit -u"),
-        "{what}: {code:?} and no remedy: {err}"
-    );
+    let is_own = code.is_some_and(|code| code != 70 && code != 101);
+    assert!(is_own && !err.contains("internal error"), "{what}: {err}");
+    let has_remedy = code == Some(0) || err.contains("ulimit -u");
+    assert!(has_remedy, "{what}: {code:?} and no remedy: {err}");
+}
+
+/// Whether this machine cannot do it at all.
+fn cannot(err: &str) -> bool {
+    let parts = ["not root", "tracefs", "unexpected argument"];
+    parts.iter().any(|part| err.contains(part))
 }
 
 #[test]
@@ -119,16 +110,10 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::write(path("data"), vec![7; 1 << 16]).expect("room");
-    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
-    fs::write(
-        path("plan"),
-        format!(
-            "{head}f 65536 - {}\nr 0 0 65536 - - - 1 0\nend\n",
-            path("data")
-        ),
-    )
-    .expect("room");
     let (plan, trace, data) = (path("plan"), path("t.frt"), path("data"));
+    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
+    let lines = format!("{head}f 65536 - {data}\nr 0 0 65536 - - - 1 0\nend\n");
+    fs::write(&plan, lines).expect("room");
     let cells = path("cells.jsonl");
     let alone = [
         format!("warm {data}"),
@@ -148,10 +133,7 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
             let what = format!("{most}: {arguments}");
             let words = Vec::from_iter(arguments.split(' '));
             let (status, err) = ended(&what, &mut group.start(most, &words), |_| {});
-            if !err.contains("not root")
-                && !err.contains("tracefs")
-                && !err.contains("unexpected argument")
-            {
+            if !cannot(&err) {
                 is_no_bug(&what, status, &err);
             }
         }
@@ -169,7 +151,7 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
             });
             let is_left = input.is_some() && !group.named("cat").is_empty();
             assert!(!is_left, "{what}: the command was left behind: {err}");
-            if !err.contains("not root") && !err.contains("tracefs") {
+            if !cannot(&err) {
                 is_no_bug(&what, status, &err);
             }
         }
@@ -180,35 +162,24 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
 #[test]
 fn a_refused_thread_leaves_no_dead_mount() {
     if !Path::new("/dev/fuse").exists() {
-        println!("skipped: needs /dev/fuse and fuse3");
-        return;
+        return println!("skipped: needs /dev/fuse and fuse3");
     }
     needs!(let group = Group::new());
-    let (source, dir) = (
-        tempfile::tempdir().expect("a folder"),
-        tempfile::tempdir().expect("a folder"),
-    );
+    let [source, dir] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     fs::write(source.path().join("file"), "text").expect("room");
-    let text = |path: &Path| path.to_str().expect("UTF-8").to_string();
     let (from, at) = (text(source.path()), text(dir.path()));
-    let is_mounted = || {
-        fs::read_to_string("/proc/self/mountinfo")
-            .expect("a list")
-            .contains(&format!(" {at} "))
-    };
+    let table = || fs::read_to_string("/proc/self/mountinfo").expect("a list");
+    let is_mounted = || table().contains(&format!(" {at} "));
     let mut has_run = false;
     for most in (1..40).step_by(3) {
-        let mut child = group.start(most, &["mount", &from, &at]);
-        let pid = child.id().to_string();
-        let mut is_asked = false;
+        let mut child = group.start(most, &["mount", from, at]);
+        let (pid, mut is_asked) = (child.id(), false);
         let (status, err) = ended(&format!("{most}: mount"), &mut child, |_| {
             // It runs: it is ended as a user does. A second signal would end it at once.
-            if !is_asked
-                && is_mounted()
-                && fs::read(dir.path().join("file")).is_ok_and(|bytes| bytes == b"text")
-            {
+            let read = || fs::read(dir.path().join("file"));
+            if !is_asked && is_mounted() && read().is_ok_and(|bytes| bytes == b"text") {
                 (has_run, is_asked) = (true, true);
-                let _ = Command::new("kill").args(["-TERM", &pid]).status();
+                signal(pid, "-TERM");
             }
         });
         assert!(!is_mounted(), "{most}: a mount is left: {err}");

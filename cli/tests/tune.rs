@@ -6,14 +6,14 @@
 //! machine.
 
 use crate::common::{
-    Got, SlowDisk, children, folder, foreread, needs, polls, record, run, says, signal, text,
-    wait_until,
+    BINARY, Got, SlowDisk, children, folder, foreread, needs, polls, record, run, says, signal,
+    text, wait_until,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
@@ -25,10 +25,11 @@ struct Bench {
     instances: BTreeSet<String>,
 }
 
-fn instances() -> BTreeSet<String> {
-    let all = std::fs::read_dir(INSTANCES).into_iter().flatten().flatten();
-    all.map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
+/// The names in a folder, if it is there.
+fn names(folder: impl AsRef<Path>) -> BTreeSet<String> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let name = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    all.map(name).collect()
 }
 
 impl Bench {
@@ -36,27 +37,28 @@ impl Bench {
         let bench = Bench {
             data: folder(),
             scratch: folder(),
-            instances: instances(),
+            instances: names(INSTANCES),
         };
         std::fs::write(bench.data.path().join("data"), vec![7; 16 << 20]).expect("room");
         bench
     }
 
+    /// A program in the data's folder.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.data.path());
+        command
+            .env("TMPDIR", self.scratch.path())
+            .env_remove("COLUMNS");
+        command
+    }
+
     /// The command with the data's folder around it; nothing where this machine cannot record.
     fn tune(&self, options: &str, command: &[&str]) -> Option<Got> {
-        let mut tune = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
-        tune.current_dir(self.data.path())
-            .env("TMPDIR", self.scratch.path());
-        let tune = tune
-            .env_remove("COLUMNS")
-            .arg("tune")
-            .args(options.split(' '));
-        let output = tune
-            .arg("--")
-            .args(command)
-            .output()
-            .expect("the binary starts");
-        let got = Got::from(&output);
+        let mut tune = self.command(BINARY);
+        tune.arg("tune").args(options.split(' ')).arg("--");
+        let output = tune.args(command).stdin(Stdio::null()).output();
+        let got = Got::from(&output.expect("the binary starts"));
         if got.code == Some(3) {
             println!("skipped: needs root and tracefs ({})", got.err.trim_end());
             return None;
@@ -67,28 +69,23 @@ impl Bench {
     /// The kept trace; but no temporary file, and no tracing instance of a process that is gone.
     #[track_caller]
     fn only_the_traces_are_left(&self, traces: &[&str]) {
-        let names = |path: &Path| -> Vec<String> {
-            let all = std::fs::read_dir(path).expect("a folder").flatten();
-            let mut names: Vec<String> = all
-                .map(|entry| entry.file_name().to_string_lossy().into_owned())
-                .collect();
-            names.sort_unstable();
-            names
-        };
-        assert_eq!(names(self.scratch.path()), [""; 0], "temporary files");
-        let mut expected = [&["data"], traces].concat();
-        expected.sort_unstable();
-        assert_eq!(names(self.data.path()), expected, "files beside the data");
+        assert_eq!(names(&self.scratch), BTreeSet::new(), "temporary files");
+        let expected = traces.iter().chain(&["data"]).map(ToString::to_string);
+        assert_eq!(names(&self.data), expected.collect(), "beside the data");
         let dead = |name: &&String| {
-            let pid = name
-                .strip_prefix("foreread-")
-                .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+            let pid = name.strip_prefix("foreread-");
+            let pid = pid.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
             pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
         };
-        let now = instances();
-        let left: Vec<&String> = now.difference(&self.instances).filter(dead).collect();
+        let now = names(INSTANCES);
+        let left = Vec::from_iter(now.difference(&self.instances).filter(dead));
         assert!(left.is_empty(), "tracing instances: {left:?}");
     }
+}
+
+/// A text in one line, as if the terminal were wide.
+fn flat(text: &str) -> String {
+    Vec::from_iter(text.split_whitespace()).join(" ")
 }
 
 const IN_ORDER: [&str; 5] = ["dd", "if=data", "of=/dev/null", "bs=32k", "status=none"];
@@ -99,42 +96,24 @@ fn a_command_is_recorded_and_gets_advice() {
     let bench = Bench::new();
     let options = "--on model:object-near --runs 5 --only data --why";
     needs!(let got = bench.tune(options, &IN_ORDER));
-    assert_eq!(got.code, Some(0), "{}", got.err);
-    let parts = [
-        "\nthe kernel:\n    foreread doctor --fix DEVICE --to ",
-        "\nthis program, unmodified:\n    foreread run -- dd if=data ",
-    ];
-    says(&got.out, &parts);
-    let flat = Vec::from_iter(got.out.split_whitespace()).join(" ");
-    says(
-        &flat,
-        &[
-            "Expected: x0.",
-            "Only part of the trace was used (--only, --records).",
-        ],
-    );
-    assert!(
-        got.out.starts_with("Set the kernel's readahead to "),
-        "{}",
-        got.out
-    );
-    assert!(
-        got.out.lines().all(|line| line.chars().count() <= 100),
-        "{}",
-        got.out
-    );
     // The next step for the user is printed.
-    assert!(got.err.contains("foreread-dd.frt"), "{}", got.err);
+    says(got.assert_code(0), &["foreread-dd.frt"]);
+    assert!(got.out.starts_with("Set the kernel's readahead to "));
+    let doctor = "the kernel: foreread doctor --fix DEVICE --to ";
+    let run = "this program, unmodified: foreread run -- dd if=data ";
+    let part = "Only part of the trace was used (--only, --records).";
+    says(&flat(&got.out), &[doctor, run, "Expected: x0.", part]);
+    let widest = got.out.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "{}", got.out);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
     let kept = bench.data.path().join("foreread-dd.frt");
-    let again = run(format!("tune {} --on model:object-near", text(&kept)));
-    assert_eq!(again.code, Some(0), "{}", again.err);
+    let again = format!("tune {} --on model:object-near", text(&kept));
+    crate::common::run(again).assert_code(0);
     // A second one does not take its place.
     bench.tune(options, &["true"]).expect("as before");
     let less = ["dd", "if=data", "of=/dev/null", "count=9"];
-    bench
-        .tune("--on model:object-near", &less)
-        .expect("as before");
+    let second = bench.tune("--on model:object-near", &less);
+    second.expect("as before");
     let traces = ["foreread-dd-2.frt", "foreread-dd.frt", "foreread-true.frt"];
     bench.only_the_traces_are_left(&traces);
 }
@@ -145,31 +124,25 @@ fn a_command_is_recorded_and_gets_advice() {
 fn the_json_is_whole() {
     let bench = Bench::new();
     let options = "--on model:object-near --runs 5 --only data --json -";
-    let talks = [
-        "sh",
-        "-c",
-        "echo a line by the command; dd if=data of=/dev/null bs=32k status=none; exit 7",
-    ];
-    needs!(let got = bench.tune(options, &talks));
-    assert_eq!(got.code, Some(7), "{}", got.err);
-    assert!(got.err.contains("a line by the command"), "{}", got.err);
+    let talks = "echo a line by the command; dd if=data of=/dev/null bs=32k status=none; exit 7";
+    needs!(let got = bench.tune(options, &["sh", "-c", talks]));
+    says(got.assert_code(7), &["a line by the command"]);
     let json = got.json();
-    assert_eq!(
-        (json["schema"].as_str(), json["storage"].as_str()),
-        (Some("foreread.tune/1"), Some("model:object-near"))
-    );
-    let steps = json["verdict"]["steps"].as_array().expect("a list");
-    let of = |means: &str| {
-        steps
-            .iter()
-            .find(|step| step["means"] == means)
-            .expect("a step")
-    };
-    let run = &of("run")["gain"];
-    assert_eq!(run["what"], "auto", "{steps:#?}");
+    let about = [&json["schema"], &json["storage"]];
+    assert_eq!(about, ["foreread.tune/1", "model:object-near"]);
+    let run = &step(&json, "run")["gain"];
+    assert_eq!(run["what"], "auto", "{run:#}");
     assert!(run["with_range_s"][1].as_f64() < run["today_s"].as_f64());
-    assert!(of("setting")["gain"]["ratio"].is_number());
+    assert!(step(&json, "setting")["gain"]["ratio"].is_number());
     bench.only_the_traces_are_left(&["foreread-sh.frt"]);
+}
+
+/// The step of a verdict that means this.
+#[track_caller]
+fn step<'a>(json: &'a Value, means: &str) -> &'a Value {
+    let mut steps = json["verdict"]["steps"].as_array().expect("a list").iter();
+    let found = steps.find(|step| step["means"] == means);
+    found.unwrap_or_else(|| panic!("no step {means}: {json:#}"))
 }
 
 /// Nothing named but the command: the storage is found by the trace and measured, as short as that can be. What comes of it
@@ -178,13 +151,12 @@ fn the_json_is_whole() {
 fn the_storage_is_found_and_measured() {
     let bench = Bench::new();
     needs!(let got = bench.tune("--time 1 --runs 3 --only data", &IN_ORDER));
-    assert_eq!(got.code, Some(0), "{}", got.err);
+    got.assert_code(0);
     let data = bench.data.path().join("data");
     let storage = format!("Storage: file:{}", data.display());
     let most = "the file on this storage from which most bytes were read.";
     let measured = format!("Measured: {}, {most}", data.display());
-    let flat = Vec::from_iter(got.out.split_whitespace()).join(" ");
-    says(&flat, &[&storage, "Chosen: ", &measured]);
+    says(&flat(&got.out), &[&storage, "Chosen: ", &measured]);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
 }
 
@@ -193,11 +165,9 @@ fn the_storage_is_found_and_measured() {
 fn a_command_that_is_not_there() {
     let bench = Bench::new();
     needs!(let got = bench.tune("--on model:rbd", &["/no/such/program"]));
-    assert_eq!((got.code, got.out.as_str()), (Some(2), ""), "{}", got.err);
-    says(
-        &got.err,
-        &["cannot run: /no/such/program", "nothing was recorded"],
-    );
+    assert_eq!(got.out, "");
+    let words = ["cannot run: /no/such/program", "nothing was recorded"];
+    says(got.assert_code(2), &words);
     bench.only_the_traces_are_left(&[]);
 }
 
@@ -208,46 +178,37 @@ fn after_ctrl_c_the_advice_follows() {
     needs!(let _got = bench.tune("--on model:rbd", &["head", "-c", "1000", "data"]));
     let begin = |words: &[&str]| {
         // A test that is begun in the background has no SIGINT to give on.
-        let mut command = std::process::Command::new("env");
-        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread")]);
-        command
-            .args("tune --on model:object-near --runs 5 --only data".split(' '))
-            .args(words)
-            .current_dir(bench.data.path());
-        command
-            .env("TMPDIR", bench.scratch.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command.spawn().expect("it starts")
+        let mut command = bench.command("env");
+        command.args(["--default-signal=INT", BINARY]);
+        command.args("tune --on model:object-near --runs 5 --only data".split(' '));
+        let command = command.args(words).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).spawn().expect("it starts")
     };
     let ended = |child: Child| {
         signal(child.id(), "-INT");
-        let Got { code, out, err } = Got::from(&child.wait_with_output().expect("it ends"));
-        let is_advice =
-            out.starts_with("Set the kernel's ") && out.contains("\nthis program, unmodified:\n");
-        assert!(is_advice, "{out}{err}");
-        code
+        let got = Got::from(&child.wait_with_output().expect("it ends"));
+        assert!(
+            got.out.starts_with("Set the kernel's "),
+            "{}{}",
+            got.out,
+            got.err
+        );
+        says(&got.out, &["\nthis program, unmodified:\n"]);
+        got.code
     };
     let all_read = "dd if=data of=/dev/null bs=32k status=none; : > ready; exec sleep 100";
     let ready = bench.data.path().join("ready");
     let tune = begin(&["--", "sh", "-c", all_read]);
     wait_until("it has read", || ready.exists());
-    assert_eq!(
-        ended(tune),
-        Some(130),
-        "as the command, which SIGINT has ended"
-    );
+    // As the command, which SIGINT has ended.
+    assert_eq!(ended(tune), Some(130));
     std::fs::remove_file(&ready).expect("it is there");
 
     // A process that runs already reads when the recorder has begun, and goes on when it has ended.
-    let mut reader = std::process::Command::new("sh");
+    let mut reader = bench.command("sh");
     let all_read = all_read.replace("exec sleep 100", "read end");
     reader.args(["-c", &format!("read go; {all_read}")]);
-    let mut reader = reader
-        .current_dir(bench.data.path())
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut reader = reader.stdin(Stdio::piped()).spawn().expect("it starts");
     let tune = begin(&["--pid", &reader.id().to_string(), "--out", "by-pid.frt"]);
     let mut input = reader.stdin.take().expect("a pipe");
     let recorder = || children(tune.id()).into_iter().next();
@@ -257,10 +218,8 @@ fn after_ctrl_c_the_advice_follows() {
     wait_until("it has read", || ready.exists());
     assert_eq!(ended(tune), Some(0));
     writeln!(input).expect("it still listens");
-    assert!(
-        reader.wait().expect("ends").success(),
-        "the process was ended too"
-    );
+    let is_well = reader.wait().expect("ends").success();
+    assert!(is_well, "the process was ended too");
     std::fs::remove_file(&ready).expect("it is there");
     bench.only_the_traces_are_left(&["by-pid.frt", "foreread-head.frt", "foreread-sh.frt"]);
 }
@@ -278,22 +237,14 @@ fn what_a_file_system_drops_is_not_advised() {
     assert_eq!(json["storage"], format!("file:{}", text(&file)), "{json:#}");
     assert_eq!(json["is_dropped"], true);
     let steps = json["verdict"]["steps"].as_array().expect("a list");
-    assert!(
-        steps.iter().all(|step| step["means"] == "policy"),
-        "{json:#}"
-    );
-    let lines = steps.iter().filter_map(|one| one["text"].as_str());
-    for line in lines {
-        let exists = !line.contains("foreread run")
-            && !line.contains("/sys/block")
-            && !line.contains("replay");
-        assert!(exists, "{line}");
+    let is_policy = |step: &Value| step["means"] == "policy";
+    assert!(steps.iter().all(is_policy), "{json:#}");
+    for line in steps.iter().filter_map(|one| one["text"].as_str()) {
+        let advice = ["foreread run", "/sys/block", "replay"];
+        assert!(!advice.iter().any(|words| line.contains(words)), "{line}");
     }
-    let why = json["verdict"]["why"].as_str();
-    assert!(
-        why.is_some_and(|why| why.contains("keep_cache")),
-        "{json:#}"
-    );
+    let why = json["verdict"]["why"].as_str().expect("a reason");
+    says(why, &["keep_cache"]);
 }
 
 // ---- one disk and one program: every command recommends the same value, or gives the reason in the same sentence ----
@@ -305,24 +256,16 @@ fn json(words: &[&str]) -> Value {
 
 fn bytes(size: &str) -> u64 {
     let (number, unit) = size.split_at(size.len() - 1);
-    let unit = match unit {
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        _ => panic!("a size in K or M: {size}"),
-    };
-    number.parse::<u64>().expect("a number") * unit
+    let shift = ["K", "M"].iter().position(|own| *own == unit);
+    let shift = shift.expect("a size in K or M") * 10 + 10;
+    number.parse::<u64>().expect("a number") << shift
 }
 
 /// The sizes of the lines that set a readahead.
 fn set_by(text: &str) -> Vec<&str> {
     let lines = text.split("--to ").skip(1);
-    lines
-        .map(|rest| {
-            rest.split([' ', '\n', '"', '\\'])
-                .next()
-                .unwrap_or_default()
-        })
-        .collect()
+    let size = |rest: &'_ str| rest.find([' ', '\n', '"', '\\']).unwrap_or(rest.len());
+    lines.map(|rest| &rest[..size(rest)]).collect()
 }
 
 #[test]
@@ -335,28 +278,27 @@ fn one_disk_has_one_value() {
     disk.forget();
     let read = ["dd", &input, "of=/dev/null", "bs=32k", "status=none"];
     needs!(let recorded = record(&trace, &[], &read));
-    assert_eq!(recorded.code, Some(0), "{}", recorded.err);
+    recorded.assert_code(0);
     let trace = text(&trace);
     let doctor = json(&["doctor", disk.name(), "--json", "-"]);
     let doctor = &doctor["devices"][0];
     let should = doctor["should_bytes"].as_u64().expect("a value");
-    assert_eq!(
-        (doctor["has_bytes"].as_u64(), &doctor["standing"]),
-        (Some(128 << 10), &Value::from("gain"))
-    );
+    assert_eq!(doctor["has_bytes"], 128 << 10);
+    assert_eq!(doctor["standing"], "gain");
     let line = doctor["steps"][0]["text"].as_str().expect("a line");
-    let value = set_by(line)[0];
-    assert_eq!(
-        line,
-        format!("foreread doctor --fix {} --to {value}", disk.name())
+    let fix = format!(
+        "foreread doctor --fix {} --to {}",
+        disk.name(),
+        set_by(line)[0]
     );
+    assert_eq!(line, fix);
 
     let watch = json(&["watch", disk.name(), "--once", "--every", "100ms", "--json"]);
     let probe = json(&["probe", big, "--time", "2s", "--json", "-"]);
-    let fixed = "--time 2s --runs 3 --json -".split(' ');
-    let tune = json(&Vec::from_iter(
-        ["tune", trace, "--on", big].into_iter().chain(fixed),
-    ));
+    let words = [
+        "tune", trace, "--on", big, "--time", "2s", "--runs", "3", "--json", "-",
+    ];
+    let tune = json(&words);
     for (command, verdict) in [
         ("watch", &watch["disks"][0]["doctor"]),
         ("probe", &probe["verdict"]),
@@ -370,11 +312,7 @@ fn one_disk_has_one_value() {
     let by_probe = set_by(&by_probe);
     assert!(by_probe.len() == 1 && are_equal(&by_probe), "{by_probe:?}");
     // Reads that want another value have both in one sentence.
-    let steps = tune["verdict"]["steps"].as_array().expect("a list");
-    let setting = steps
-        .iter()
-        .find(|step| step["means"] == "setting")
-        .expect("a setting");
+    let setting = step(&tune, "setting");
     let what = setting["what"].as_str().expect("words");
     let own = setting["text"].to_string();
     let names_both =
@@ -382,24 +320,15 @@ fn one_disk_has_one_value() {
     assert!(names_both(what) || are_equal(&set_by(&own)), "{setting:#}");
 
     let compare = run(format!("compare {trace} --only big --on {big} --time 3s"));
-    let said = |got: &Got| {
-        let text = format!("{}{}", got.out, got.err);
-        set_by(&text)
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(compare.code, Some(0), "{}", compare.err);
-    let by_compare = said(&compare);
-    let by_compare: Vec<&str> = by_compare.iter().map(String::as_str).collect();
-    let words: Vec<&str> = compare.out.split_whitespace().collect();
-    let is_right = names_both(&words.join(" ")) || are_equal(&by_compare);
+    compare.assert_code(0);
+    let both = format!("{}{}", compare.out, compare.err);
+    let is_right = names_both(&flat(&compare.out)) || are_equal(&set_by(&both));
     assert!(is_right, "{}", compare.out);
-    for words in [
-        &["explain", trace, "--on", big, "--only", "big"][..],
-        &[&["run", "--"], &read[..]].concat(),
-    ] {
-        assert_eq!(said(&foreread(words)), [""; 0], "{words:?} names no value");
+    let run = [&["run", "--"], &read[..]].concat();
+    for words in [&["explain", trace, "--on", big, "--only", "big"][..], &run] {
+        let Got { out, err, .. } = foreread(words);
+        let said = out + &err;
+        assert_eq!(set_by(&said), [""; 0], "{words:?} names no value");
     }
 }
 
@@ -408,21 +337,21 @@ fn one_disk_has_one_value() {
 fn one_model_has_one_policy() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let trace = dir.path().join("reads.csv");
-    let rows: String = (0..800_u64)
-        .map(|n| format!("{},65536\n", n * 65_536))
-        .collect();
+    let rows = (0..800_u64).map(|n| format!("{},65536\n", n * 65_536));
+    let rows = rows.collect::<String>();
     std::fs::write(&trace, format!("offset,length\n{rows}")).expect("room");
-    let (trace, on) = (text(&trace), "model:object-near");
-    let tune = json(&["tune", trace, "--on", on, "--runs", "3", "--json", "-"]);
-    let steps = tune["verdict"]["steps"].as_array().expect("a list");
-    let policy = steps
-        .iter()
-        .find(|step| step["means"] == "run")
-        .expect("'run' has the policy");
-    let policy = policy["gain"]["what"].as_str().expect("a name");
-    let compare = foreread(["compare", trace, "--on", on, "--runs", "3"]);
-    let said = Vec::from_iter(compare.is_done().split_whitespace()).join(" ");
-    let nothing = format!("Nothing to set on {on}: {policy}, the default");
+    let on = |command| {
+        run(format!(
+            "{command} {} --on model:object-near --runs 3",
+            text(&trace)
+        ))
+    };
+    let tune = on("tune --json -");
+    tune.is_done();
+    let tune = tune.json();
+    let policy = step(&tune, "run")["gain"]["what"].as_str().expect("a name");
+    let said = flat(on("compare").is_done());
+    let nothing = format!("Nothing to set on model:object-near: {policy}, the default");
     let is_it = said.starts_with(&nothing) || said.starts_with(&format!("Use {policy} "));
     assert!(is_it, "{policy}: {said}");
 }

@@ -21,15 +21,13 @@ pub struct Got {
 
 /// Runs `foreread` with these arguments, without the settings of this machine's user.
 pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
-    foreread_in(
-        &[
-            ("XDG_CONFIG_HOME", OsStr::new("/dev/null")),
-            ("FOREREAD_POLICY", OsStr::new("")),
-            // A recorded command reads no files of a locale, which are not always cached.
-            ("LC_ALL", OsStr::new("C")),
-        ],
-        args,
-    )
+    // A recorded command reads no files of a locale, which are not always cached.
+    let plain = [
+        ("XDG_CONFIG_HOME", "/dev/null"),
+        ("FOREREAD_POLICY", ""),
+        ("LC_ALL", "C"),
+    ];
+    foreread_in(&plain.map(|(name, value)| (name, OsStr::new(value))), args)
 }
 
 /// The same, with the words of a line.
@@ -82,6 +80,12 @@ impl Got {
         says(self.is_refused(), &[part]);
     }
 
+    /// This exit code. What it said on stderr.
+    #[track_caller]
+    pub fn assert_code(&self, code: i32) -> &str {
+        assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
+        &self.err
+    }
     /// Exit code 0 and nothing on stderr.
     #[track_caller]
     pub fn is_done(&self) -> &str {
@@ -173,11 +177,11 @@ pub fn no_command_follows_a_link(options: &[&str], folder: &Path, source: &Path)
         let line = line.replace("IN", text(source));
         fs::write(path("kept"), "kept").expect("room");
         for is_link in [true, false] {
-            match is_link {
+            let made = match is_link {
                 true => symlink(path("kept"), &out),
                 false => fs::write(&out, "kept"),
-            }
-            .expect("made");
+            };
+            made.expect("made");
             run(&line).refuses("it exists already");
             assert_eq!(fs::read(&out).expect("there"), b"kept", "{option:?}");
             fs::remove_file(&out).expect("removed");
