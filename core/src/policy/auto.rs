@@ -57,7 +57,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use blocks::Kinds;
 use candidates::{Candidates, Detection, DisplacedRun};
-use credit::{Credit, Holding};
+use credit::Credit;
 use distance::Readers;
 use effort::Effort;
 use pace::Pace;
@@ -150,8 +150,6 @@ impl Policy for Auto {
             stream.late |= !ask.probe.is_present(ask.at);
             stream.advance(start, end);
             self.go_on(ask, at, Why::NextWindow, answer);
-        } else if self.is_passed(ask, start) {
-            answer.why = Some(Why::NotYet);
         } else if !self.begin_stepping(ask, (start, end), answer)
             && !self.run_from_region(ask, (start, end), answer)
         {
@@ -260,7 +258,7 @@ impl Auto {
             Some(n) => {
                 let stream = &mut streams[n];
                 if at >= stream.pos || stream.stride.is_some() {
-                    self.credit.read(&mut stream.holding, bytes);
+                    self.credit.read(&mut stream.held, bytes);
                 }
                 stream.touched += bytes;
                 stream.steps.note(at, bytes);
@@ -466,9 +464,9 @@ impl Auto {
             // The readahead was evicted before use, or refused because there was no room.
             stream.distance = (stream.distance / 2).max(end - start);
             stream.end = end;
-            let lost = core::mem::take(&mut stream.holding);
-            self.credit.change(lost, Holding::default());
-            let used = stream.used.saturating_sub(ahead::PROVEN * lost.held);
+            let lost = core::mem::take(&mut stream.held);
+            self.credit.change(lost, 0);
+            let used = stream.used.saturating_sub(ahead::PROVEN * lost);
             stream.advance(start, end);
             let readers = self.active();
             if readers.are_many(&ask.source)
@@ -488,15 +486,15 @@ impl Auto {
 
     /// Starts a stream for a new run.
     fn begin(&mut self, ask: &Ask<'_>, birth: Birth, answer: &mut Answer) {
-        self.begin_ahead(ask, birth, (0, Holding::default()), answer);
+        self.begin_ahead(ask, birth, (0, 0), answer);
     }
 
-    /// Like [`Auto::begin`], for a run that already has readahead up to the file offset `to`.
+    /// Like [`Auto::begin`], for a run of which `held` bytes up to the file offset `to` are already read ahead.
     fn begin_ahead(
         &mut self,
         ask: &Ask<'_>,
         birth: Birth,
-        (to, holding): (u64, Holding),
+        (to, held): (u64, u64),
         answer: &mut Answer,
     ) {
         let Birth {
@@ -517,7 +515,7 @@ impl Auto {
             return;
         };
         let mut stream = Stream::new(class, stride, pos, run, len);
-        (stream.end, stream.holding) = (stream.end.max(to), holding);
+        (stream.end, stream.held) = (stream.end.max(to), held);
         if stride.is_none() {
             // If the run starts inside the readahead of another stream, it takes over the rest of that readahead.
             for other in file
@@ -528,21 +526,14 @@ impl Auto {
                 stream.end = stream.end.max(other.end);
                 other.end = pos;
                 other.touched = other.touched.min(other.ahead());
-                let held = other.holding.held.min(other.ahead());
-                stream.holding.held += other.holding.held - held;
-                self.credit.change(
-                    other.holding,
-                    Holding {
-                        held: other.holding.held,
-                        bet: 0,
-                    },
-                );
-                other.holding = Holding { held, bet: 0 };
+                let held = other.held.min(other.ahead());
+                stream.held += other.held - held;
+                other.held = held;
             }
         }
         let taken = self.take_over(ask.file, pos);
         if let Some((end, held)) = taken {
-            (stream.end, stream.holding.held) = (stream.end.max(end), stream.holding.held + held);
+            (stream.end, stream.held) = (stream.end.max(end), stream.held + held);
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
@@ -577,7 +568,7 @@ impl Auto {
             .files
             .values()
             .flat_map(|file| &file.all)
-            .map(|s| (self.clock - s.clock, s.holding.held));
+            .map(|s| (self.clock - s.clock, s.held));
         for (age, held) in all
             .filter(|(age, held)| present(*age, *held))
             .take(MAX_COUNTED)
@@ -600,7 +591,7 @@ impl Auto {
             self.survival.ended(stream.class, stream.octave);
         }
         self.survival.is_over(stream.hit);
-        self.credit.change(stream.holding, Holding::default());
+        self.credit.change(stream.held, 0);
     }
 }
 

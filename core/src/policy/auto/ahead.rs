@@ -5,7 +5,7 @@
 //!   distance   doubles if a read waited for readahead; at least what is worth it (`survival.rs`); at most distance::most
 //!   safe       used / 8 + run / 64: a stream that has proved itself needs no credit for these bytes
 //!   ahead      the distance, but at most what is worth it or safe, at most half of the cache for all streams, and at most
-//!              safe + free credit / expected waste of a byte; a run that did not begin at the start of its file: a quarter of that credit
+//!              safe + 4 x free credit; a run that did not begin at the start of its file: a quarter of that credit
 //!   beside a reader at random   at most rate x latency, in two requests: each random read waits for at most one latency of readahead
 //! ```
 //! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again. Even if
@@ -24,7 +24,7 @@
 //! Example: a reader has read 256 KiB sequentially, the distance is 8 MiB, and nothing has been read ahead. Then the windows are 1 MiB, 4
 //! MiB and 3 MiB. The reader reaches the first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Holding, Pace, Readers, RunKind, Stream, distance, survival};
+use super::{Auto, Pace, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
@@ -33,14 +33,13 @@ use crate::units::Nanos;
 /// of `credit.rs`.
 pub const PROVEN: u64 = 8;
 const UNPROVEN: u64 = 64;
-/// For each byte of free credit, at most this number of bytes may be read ahead, even if they are almost certain to be read.
-pub const MAX_LEVERAGE: u64 = 8;
+/// For each byte of free credit, this number of bytes may be read ahead.
+const PAID: u64 = 4;
 /// The first window of a short run is the missing bytes divided by this. Each next window may be longer by this factor.
 const FIRST_PART: u64 = 8;
 
-/// If a run did not begin at the start of its file, the expected waste of one readahead is at most the free credit divided by this
-/// number. Without this limit, the first runs of a booting machine used up all credit, and later runs had none.
-pub const BET_PART: u64 = 4;
+/// If a run did not begin at the start of its file, one readahead uses at most the free credit divided by this number.
+pub const PART: u64 = 4;
 
 /// A stride is read ahead by this multiple of its run, up to this number of bytes.
 const FIRST_STRIDE: u64 = 3;
@@ -68,10 +67,6 @@ struct Reach {
     wanted: u64,
     /// The stream has passed its last mark, so even a small missing part is read ahead now.
     is_last: bool,
-    /// Bytes that need no credit.
-    safe: u64,
-    /// Part of the other bytes that is expected to be wasted, in 1/65536.
-    waste: u64,
     /// The reason, if not even the next read is read ahead.
     short: Why,
 }
@@ -99,20 +94,13 @@ impl Auto {
                 .grew(stream.class, Some(stream.octave), octave);
             stream.octave = octave;
         }
-        let had = core::mem::take(&mut stream.holding);
-        self.credit.change(
-            had,
-            Holding {
-                held: had.held,
-                bet: 0,
-            },
-        );
-        let unread = had.held.min(stream.ahead());
+        let had = stream.held;
+        let unread = had.min(stream.ahead());
         self.effort.calm(clock);
         let others = Others {
             active,
             unread,
-            held: had.held,
+            held: had,
             are_disturbed: self.disturbs(ask.open),
         };
         let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
@@ -136,22 +124,8 @@ impl Auto {
             .iter()
             .map(|window| ask.probe.missing(window.range))
             .sum();
-        let bet = stream
-            .ahead()
-            .saturating_sub(reach.safe)
-            .saturating_mul(reach.waste)
-            / survival::ONE;
-        stream.holding = Holding {
-            held: unread + planned,
-            bet,
-        };
-        self.credit.change(
-            Holding {
-                held: had.held,
-                bet: 0,
-            },
-            stream.holding,
-        );
+        stream.held = unread + planned;
+        self.credit.change(had, stream.held);
         answer.why = Some(if answer.windows.len() > before {
             why
         } else if let Some(why) = answer.why.filter(|why| why.is_on()) {
@@ -239,17 +213,12 @@ impl Auto {
             wanted
         };
         let ahead = wanted.min(room);
-        let waste = self
-            .survival
-            .waste(stream.class, stream.run, ahead)
-            .max(survival::ONE / MAX_LEVERAGE);
         let part = if stream.class == RunKind::Start {
             1
         } else {
-            BET_PART
+            PART
         };
-        let free = (price.free / part).saturating_mul(survival::ONE) / waste;
-        let paid = safe.saturating_add(free);
+        let paid = safe.saturating_add((price.free / part).saturating_mul(PAID));
         let short = if wanted < stream.len {
             Why::RunsEnd
         } else if !fits {
@@ -264,8 +233,6 @@ impl Auto {
             ahead: ahead.min(paid),
             wanted: wanted.min(paid),
             is_last: is_last && (is_cut || stream.pace.is_slow()),
-            safe,
-            waste,
         }
     }
 

@@ -16,7 +16,7 @@
 //! prior chance is below the mean of the recordings, because most of the recorded files were read from the start. The other constants of
 //! this file were chosen by measuring on the same recordings.
 
-use super::{Holding, survival};
+use super::survival;
 use core::ops::Range;
 
 /// Number of reads in a region that go forward before they are a run, the part of them that may go back, and the part of the pages up to
@@ -145,8 +145,8 @@ pub struct Region {
     pub first: Range<u64>,
     /// One bit for each page that was read.
     read: [u64; WORDS],
-    /// What was read ahead in it, and the file offset where that ends.
-    pub holding: Holding,
+    /// Bytes read ahead in it and not used yet, and the file offset where they end.
+    pub held: u64,
     pub to: u64,
     /// When it began, and when it was last read, as counts of its file.
     pub begun: u64,
@@ -169,7 +169,7 @@ impl Region {
             len,
             first: at % REGION / PAGE..(at % REGION + bytes).div_ceil(PAGE).min(len),
             read: [0; WORDS],
-            holding: Holding::default(),
+            held: 0,
             to: 0,
             begun: nth,
             seen: 0,
@@ -252,55 +252,41 @@ pub struct Purse {
     pub room: u64,
 }
 
-/// Pages to read, and how many of their bytes are expected to be wasted.
-pub struct Block {
-    pub pages: Range<u64>,
-    pub bet: u64,
-}
-
-impl Block {
-    /// Chooses what to read around `pages` in a region of `len` pages: adds each adjacent half that is likely enough to be read. `chance`
-    /// returns the chance that a half is read, for its level and its side (true: after the read).
-    pub fn around(
-        pages: Range<u64>,
-        len: u64,
-        purse: &Purse,
-        chance: impl Fn(usize, bool) -> u64,
-    ) -> Block {
-        let mut block = Block {
-            pages: pages.clone(),
-            bet: 0,
+/// Chooses what to read around `pages` in a region of `len` pages: adds each adjacent half that is likely enough to be read. `chance`
+/// returns the chance that a half is read, for its level and its side (true: after the read).
+pub fn around(
+    pages: Range<u64>,
+    len: u64,
+    purse: &Purse,
+    chance: impl Fn(usize, bool) -> u64,
+) -> Range<u64> {
+    let (mut block, mut waste) = (pages.clone(), 0);
+    for (level, half) in halves(pages, len) {
+        let added = if half.is_after {
+            block.end.max(half.pages.start)..half.pages.end
+        } else {
+            half.pages
         };
-        for (level, half) in halves(pages, len) {
-            let (from, to) = (block.pages.start, block.pages.end);
-            let added = if half.is_after {
-                to.max(half.pages.start)..half.pages.end
-            } else {
-                half.pages
-            };
-            let is_next = added.start < added.end && (added.start == to || added.end == from);
-            if !is_next {
-                continue;
-            }
-            let chance = chance(level, half.is_after);
-            if chance < purse.least {
-                if half.is_after {
-                    break;
-                }
-                continue;
-            }
-            let bytes = PAGE * (added.end - added.start);
-            let bet = block.bet + bytes * (survival::ONE - chance) / survival::ONE;
-            if bet > purse.free || PAGE * (to - from) + bytes > purse.room {
+        let is_next =
+            added.start < added.end && (added.start == block.end || added.end == block.start);
+        if !is_next {
+            continue;
+        }
+        let chance = chance(level, half.is_after);
+        if chance < purse.least {
+            if half.is_after {
                 break;
             }
-            block = Block {
-                pages: from.min(added.start)..to.max(added.end),
-                bet,
-            };
+            continue;
         }
-        block
+        let bytes = PAGE * (added.end - added.start);
+        waste += bytes * (survival::ONE - chance) / survival::ONE;
+        if waste > purse.free || PAGE * (block.end - block.start) + bytes > purse.room {
+            break;
+        }
+        block = block.start.min(added.start)..block.end.max(added.end);
     }
+    block
 }
 
 #[cfg(test)]
@@ -344,21 +330,16 @@ mod tests {
                 0
             }
         };
-        assert_eq!(Block::around(5..6, 256, &all, near).pages, 5..16);
+        assert_eq!(around(5..6, 256, &all, near), 5..16);
         let sure = |_, _| survival::ONE * 3 / 4;
-        let whole = Block::around(5..6, 256, &all, sure);
-        assert_eq!((whole.pages, whole.bet), (0..256, 255 * PAGE / 4));
+        assert_eq!(around(5..6, 256, &all, sure), 0..256);
         let small = purse(0, 3 * PAGE, u64::MAX);
         assert_eq!(
-            Block::around(5..6, 256, &small, sure).pages,
+            around(5..6, 256, &small, sure),
             0..8,
-            "a bet of 7 / 4 pages"
+            "an expected waste of 7 / 4 pages"
         );
         let full = purse(0, u64::MAX, 9 * PAGE);
-        assert_eq!(
-            Block::around(5..6, 256, &full, sure).pages,
-            0..8,
-            "no room for 16"
-        );
+        assert_eq!(around(5..6, 256, &full, sure), 0..8, "no room for 16");
     }
 }

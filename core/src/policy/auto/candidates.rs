@@ -26,7 +26,7 @@
 //! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for tables that grow
 //! when displaced entries are needed again.
 
-use super::{Auto, Holding, RunKind, Stream, ahead, streams::near, survival};
+use super::{Auto, RunKind, Stream, ahead, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
@@ -279,16 +279,13 @@ impl Auto {
             let price = self.credit.price(&ask.source);
             let end = (high + len).min(ask.file_size);
             let missing = ask.probe.missing(ByteRange::between(high.min(end), end));
-            if missing == 0 || missing > price.left || missing / 2 > price.free / ahead::BET_PART {
+            if missing == 0 || missing > price.left || missing / 2 > price.free / ahead::PART {
                 continue;
             }
             let mut stream = Stream::new(RunKind::Elsewhere, None, high, run, len);
             (stream.end, stream.distance, stream.clock) = (end, len, self.clock);
-            stream.holding = Holding {
-                held: missing,
-                bet: missing / 2,
-            };
-            self.credit.change(Holding::default(), stream.holding);
+            stream.held = missing;
+            self.credit.change(0, missing);
             self.survival
                 .grew(RunKind::Elsewhere, None, survival::octave(run));
             let Some(file) = self.files.get_mut(&ask.file.0) else {

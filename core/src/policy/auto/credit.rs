@@ -12,13 +12,11 @@
 //! default, one byte may be wasted for each byte that is demanded. If `max-overfetch` is below 1.25, the debt `d` shrinks with it; if it is
 //! 1, nothing is read ahead. The bytes that hints request (`asked`) raise the bound, because they are not the policy's choice.
 //!
-//! Each byte that a stream has read ahead is wasted with some chance (`survival.rs`). The number of bytes expected to be wasted is the
-//! stream's *bet*. A stream may make a bet only while there is free credit. The more bytes were wasted so far, the higher must be the
-//! chance that the stream's bytes are used (the *price*). Each sequential run has a *floor*: `part` times its length, up to 512 KiB, may
-//! be read ahead regardless of the price and of earlier waste. So waste in other streams does not leave a sequential run without
-//! readahead. Reads near each other in a file have a floor, too: `part` times the bytes read from the file, minus its wasted readahead, up
-//! to 128 KiB. For this floor, missed bytes count as demanded in full. In a mapped file, this floor may exceed the bound until the file
-//! itself has wasted 512 KiB and four times `part` of its demanded bytes.
+//! The more bytes were wasted so far, the higher must be the chance that the bytes of a stream are used (the *price*). Each sequential run
+//! has a *floor*: `part` times its length, up to 512 KiB, may be read ahead regardless of the price and of earlier waste. So waste in other
+//! streams does not leave a sequential run without readahead. Reads near each other in a file have a floor, too: `part` times the bytes
+//! read from the file, minus its wasted readahead, up to 128 KiB. For this floor, missed bytes count as demanded in full. In a mapped file,
+//! this floor may exceed the bound until the file itself has wasted 512 KiB and four times `part` of its demanded bytes.
 //!
 //! Example: of each of 100 files, a program reads only the first 64 KiB, in reads of 4 KiB. At the start of each file, 448 KiB more are
 //! read ahead. `max-overfetch` is 2 and the debt 4 MiB. Each file earns a credit of 64 KiB. After ten files the debt is used up: from then
@@ -69,12 +67,10 @@ pub struct FileWaste {
     pub lost: u64,
 }
 
-/// The bytes that streams have read ahead and not yet used, and how many of them are expected to be wasted.
+/// The bytes that streams have read ahead and not yet used, and how many bytes may be wasted.
 pub struct Credit {
     /// Bytes that active streams have read ahead and that were not used yet.
     held: u64,
-    /// How many of these bytes are expected to be wasted.
-    bets: u64,
     /// Bytes that may be wasted for 1000 bytes that are demanded.
     part: u64,
     /// The largest debt so far.
@@ -92,7 +88,6 @@ impl Credit {
     pub fn new(max_overfetch: u64) -> Credit {
         Credit {
             held: 0,
-            bets: 0,
             debt: MIN_DEBT,
             missed: 0,
             asked: 0,
@@ -185,10 +180,9 @@ impl Credit {
         source.unused_bytes + source.unread_bytes.saturating_sub(self.held)
     }
 
-    /// The free credit: how many more bytes of expected waste are allowed now.
+    /// The free credit: how many more bytes may be wasted, if all readahead of active streams is used.
     pub fn available(&self, source: &SourceView) -> u64 {
-        self.allowed(source)
-            .saturating_sub(self.wasted(source) + self.bets)
+        self.allowed(source).saturating_sub(self.wasted(source))
     }
 
     /// Bytes that may be wasted in total.
@@ -214,17 +208,16 @@ impl Credit {
         self.planned = 0;
     }
 
-    /// In the sums over all streams, replaces the bytes that one stream has read ahead, and their expected waste, by new values.
-    pub fn change(&mut self, before: Holding, after: Holding) {
-        self.planned += after.held.saturating_sub(before.held);
-        self.held = self.held.saturating_sub(before.held) + after.held;
-        self.bets = self.bets.saturating_sub(before.bet) + after.bet;
+    /// Replaces the number of bytes that one stream has read ahead and not used.
+    pub fn change(&mut self, before: u64, after: u64) {
+        self.planned += after.saturating_sub(before);
+        self.held = self.held.saturating_sub(before) + after;
     }
 
-    /// Records that bytes which were read ahead for a stream were read.
-    pub fn read(&mut self, stream: &mut Holding, bytes: u64) {
-        let bytes = bytes.min(stream.held);
-        stream.held -= bytes;
+    /// Records that bytes which were read ahead for a stream were read. The stream holds `held` bytes.
+    pub fn read(&mut self, held: &mut u64, bytes: u64) {
+        let bytes = bytes.min(*held);
+        *held -= bytes;
         self.held = self.held.saturating_sub(bytes);
     }
 }
@@ -237,7 +230,7 @@ pub struct Price {
     /// Bytes that may be wasted in total, and bytes that were wasted.
     allowed: u64,
     wasted: u64,
-    /// Bytes of expected waste for which there is credit now.
+    /// Bytes that may still be wasted, if all readahead of active streams is used.
     pub free: u64,
     /// Bytes that may be read ahead now, assuming that all outstanding readahead is wasted.
     pub left: u64,
@@ -248,15 +241,6 @@ impl Price {
     pub fn threshold(&self, len: u64) -> u64 {
         survival::threshold(len, self.product, self.wasted, self.allowed)
     }
-}
-
-/// What one stream has read ahead and not used yet, and how many of these bytes are expected to be wasted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Holding {
-    /// Bytes read ahead and not used yet.
-    pub held: u64,
-    /// How many of them are expected to be wasted.
-    pub bet: u64,
 }
 
 #[cfg(test)]
@@ -275,16 +259,12 @@ mod tests {
         credit.missed(64 << 20);
         let before = credit.available(&source);
         assert_eq!(before, MIN_DEBT + (16 << 20), "half of what was demanded");
-        // A stream holds 3 MiB, of which 1 MiB is expected to be wasted.
-        let mut stream = Holding {
-            held: 3 << 20,
-            bet: 1 << 20,
-        };
-        credit.change(Holding::default(), stream);
+        let mut stream = 3 << 20;
+        credit.change(0, stream);
         source.unread_bytes = 3 << 20;
         assert_eq!(
             (credit.wasted(&source), credit.available(&source)),
-            (0, before - (1 << 20))
+            (0, before)
         );
         credit.begin_answer();
         assert_eq!(credit.left(&source, 0), before - (3 << 20));
@@ -292,7 +272,7 @@ mod tests {
         credit.read(&mut stream, 2 << 20);
         source.unread_bytes = 1 << 20;
         assert_eq!(credit.wasted(&source), 0);
-        credit.change(stream, Holding::default());
+        credit.change(stream, 0);
         assert_eq!(credit.wasted(&source), 1 << 20);
         (source.unread_bytes, source.unused_bytes) = (0, 1 << 20);
         assert_eq!(credit.wasted(&source), 1 << 20);
@@ -349,7 +329,7 @@ mod tests {
         );
     }
 
-    /// A hint that wasted 100 MB does not change the credit, and after a lost bet a run still has its floor.
+    /// A hint that wasted 100 MB does not change the credit, and a run has its floor.
     #[test]
     fn no_loss_elsewhere_takes_the_credit_of_a_run() {
         let mut credit = Credit::new(1500);
@@ -360,13 +340,6 @@ mod tests {
         };
         credit.asked(100 << 20);
         assert_eq!(credit.available(&source), MIN_DEBT);
-        let bet = Holding {
-            held: 8 << 20,
-            bet: 8 << 20,
-        };
-        credit.change(Holding::default(), bet);
-        credit.begin_answer();
-        assert_eq!(credit.available(&source), 0);
         assert_eq!(
             (credit.floor(256 << 10), credit.floor(1 << 30)),
             (128 << 10, FLOOR)

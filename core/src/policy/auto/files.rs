@@ -23,9 +23,7 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the minimum of 1/2 for `each` is from the specification of `auto`.
 
-use super::{
-    Auto, Birth, Holding, Readers, RunKind, Walk, WalkFile, ahead, distance, survival::ONE,
-};
+use super::{Auto, Birth, Readers, RunKind, Walk, WalkFile, ahead, distance, survival::ONE};
 use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -38,6 +36,8 @@ const LEN_FORGOTTEN: u64 = 16;
 /// A walk may be ahead by this number of requests of at most `SHORT` bytes for each request that may be in flight, whatever the distance.
 const SLOTS: u64 = 4;
 const SHORT: u64 = 128 << 10;
+/// Of a file that is almost certain to be opened, one byte in this number is still expected to be wasted.
+const MIN_WASTE: u64 = 8;
 /// A larger file is not read ahead if the source answers one fetch at a time: its transfer takes longer than the seek that is saved, and
 /// delays the file before it.
 const LARGE: u64 = 1 << 20;
@@ -89,18 +89,16 @@ impl Auto {
         let source = &ask.source;
         walk.len = ask.request.len().max(walk.len - walk.len / LEN_FORGOTTEN);
         let most = distance::most(source, (walk.len, 0), active, &self.effort);
-        let others = source.unread_bytes.saturating_sub(walk.holding.held);
+        let others = source.unread_bytes.saturating_sub(walk.held);
         let rest = ask.file_size.saturating_sub(ask.request.end());
         let room = distance::room(source, &self.effort)
             .saturating_sub(others)
             .saturating_sub(rest);
         let (limit, each) = (most.saturating_sub(rest).min(room), self.walks.each(walk));
-        let certain = |holding| Holding { bet: 0, ..holding };
-        self.credit.change(walk.holding, certain(walk.holding));
         let price = self.credit.price(source);
-        let left = walk.holding.held + price.left;
+        let left = walk.held + price.left;
         let (mut chance, mean) = chain(each, walk.files);
-        let mut bet = walk.holding.held.saturating_mul(ONE - mean) / ONE;
+        let mut waste = walk.held.saturating_mul(ONE - mean) / ONE;
         // The loop is bounded, because cached files are skipped and an order may be circular.
         for _ in 0..MAX_FILES {
             let Some(next) = ask.probe.next_file(walk.end) else {
@@ -122,11 +120,11 @@ impl Auto {
             let more = if planned {
                 0
             } else {
-                (len * (ONE - chance) / ONE).max(len / ahead::MAX_LEVERAGE)
+                (len * (ONE - chance) / ONE).max(len / MIN_WASTE)
             };
-            let is_safe = walk.holding.held + len <= walk.used / ahead::PROVEN;
+            let is_safe = walk.held + len <= walk.used / ahead::PROVEN;
             let is_likely =
-                each >= ONE / 2 && chance >= threshold && (is_safe || bet + more <= price.free);
+                each >= ONE / 2 && chance >= threshold && (is_safe || waste + more <= price.free);
             // Small files take many requests for few bytes. Some requests must wait for a slot, so that the source stays busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);
@@ -163,10 +161,8 @@ impl Auto {
                 },
                 answer,
             );
-            bet += more;
+            waste += more;
         }
-        walk.holding.bet = bet;
-        self.credit.change(certain(walk.holding), walk.holding);
         if answer.max_fetch == 0 {
             answer.max_fetch = distance::request(most, 1, source);
         }
@@ -197,15 +193,9 @@ impl Auto {
         let held = bytes - core::mem::replace(&mut walk.bytes, bytes);
         walk.far += far;
         walk.files += 1;
-        walk.holding.held += missing;
+        walk.held += missing;
         walk.queue.push_back(file.0);
-        self.credit.change(
-            Holding::default(),
-            Holding {
-                held: missing,
-                bet: 0,
-            },
-        );
+        self.credit.change(0, missing);
         let entry = WalkFile {
             walk: walk.number,
             planned: len,

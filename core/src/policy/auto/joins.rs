@@ -7,23 +7,17 @@
 //! ```text
 //!   [=== A ===>[= B =>            A has reached the start of B: they become one stream, which ends where B does
 //!   [=== A ==[= B =>======>       B is behind A, and everything between them is cached: they become one stream
-//!   [=== A ===>  .  .  .  [S]     A has read two steps of the stride S, which began there: S was the first reads of pieces
 //! ```
-//! Of two streams that are merged, the one with the longer run stays. Suppose that a read reaches a mark that stream A has already
-//! passed, and that everything from there to A's position is cached. Then the read is from a thread that has not finished its piece yet,
-//! and starts no new stream.
+//! Of two streams that are merged, the one with the longer run stays.
 //!
-//! Example: eight threads take pieces of 1 MiB. The first reads are at 0, 1M and 2M: the start of the file, and a stride of 1M. After 2 MiB
-//! of the file, these reads are one stream, whose readahead is as long as for a single reader: 24 MB.
+//! Example: eight threads take pieces of 1 MiB, and read each in reads of 128 KiB. After some reads, the streams of all pieces are one
+//! stream, whose readahead is as long as for a single reader: 24 MB.
 //!
 //! Source: the project's own design.
 
-use super::{Auto, Holding, Stream};
+use super::{Auto, Stream};
 use crate::policy::Ask;
 use crate::units::ByteRange;
-
-/// A run absorbs a strided stream after it has read this number of its steps.
-const STEPS: u64 = 2;
 
 impl Stream {
     /// Whether `other` is a part of this stream. `is_cached` says whether everything between two offsets is cached.
@@ -33,19 +27,11 @@ impl Stream {
         let reach = self.pos.max(self.end.min(self.pos.saturating_add(read)));
         let is_near = other.pos.saturating_add(self.distance) >= self.pos;
         let begins_inside = (self.from..=reach).contains(&other.from);
-        match (self.stride, other.stride) {
-            (None, None) => {
-                begins_inside
-                    && other.run <= self.run
-                    && (other.pos >= self.pos || is_near && is_cached(other.pos, self.pos))
-            }
-            (None, Some(stride)) => {
-                let step = stride.unsigned_abs();
-                let runs = self.pos.saturating_sub(self.from) / STEPS;
-                begins_inside && stride > 0 && is_near && runs >= step
-            }
-            _ => false,
-        }
+        self.stride.is_none()
+            && other.stride.is_none()
+            && begins_inside
+            && other.run <= self.run
+            && (other.pos >= self.pos || is_near && is_cached(other.pos, self.pos))
     }
 
     /// Returns whether the stream has passed the offset `at` by no more than its distance, so that another thread of the program may still
@@ -59,15 +45,9 @@ impl Stream {
     fn take_in(&mut self, other: &Stream) {
         self.used += other.used;
         self.late |= other.late;
-        self.holding = Holding {
-            held: self.holding.held + other.holding.held,
-            bet: self.holding.bet + other.holding.bet,
-        };
+        self.held += other.held;
         self.seen = self.seen.max(other.seen);
         self.clock = self.clock.max(other.clock);
-        if other.stride.is_some() {
-            return;
-        }
         self.run += other.pos.saturating_sub(self.pos);
         self.pos = self.pos.max(other.pos);
         self.end = self.end.max(other.end);
@@ -76,11 +56,6 @@ impl Stream {
         self.hold = self.hold.max(other.hold);
         self.last_mark = self.last_mark.max(other.last_mark);
         self.hit = true;
-    }
-
-    /// Whether the stream has passed the mark at `at`, and everything from there to its position is cached.
-    fn has_passed(&self, at: u64, is_cached: impl FnOnce(u64, u64) -> bool) -> bool {
-        self.is_behind(at) && is_cached(at, self.pos)
     }
 }
 
@@ -112,14 +87,6 @@ impl Auto {
             other = 0;
         }
         at
-    }
-
-    /// Whether a stream has already passed the mark that this read reached.
-    pub(super) fn is_passed(&self, ask: &Ask<'_>, start: u64) -> bool {
-        let is_cached = |from, to| ask.probe.missing(ByteRange::between(from, to)) == 0;
-        self.files
-            .get(&ask.file.0)
-            .is_some_and(|file| file.all.iter().any(|s| s.has_passed(start, is_cached)))
     }
 }
 
@@ -160,7 +127,6 @@ mod tests {
         let behind = run(14 * MIB, 15 * MIB);
         assert!(first.takes_in(&behind, |_, _| true) && !first.takes_in(&behind, |_, _| false));
         assert!(!first.takes_in(&run(MIB, 2 * MIB), |_, _| true));
-        assert!(first.has_passed(15 * MIB, |_, _| true) && !first.has_passed(MIB, |_, _| true));
     }
 
     /// Most of the readahead up to the other stream was read, without reaching a mark.
@@ -170,14 +136,5 @@ mod tests {
         assert!(!first.takes_in(&second, |_, _| true));
         first.touched = 3 * MIB / 4;
         assert!(first.takes_in(&second, |_, _| true));
-    }
-
-    #[test]
-    fn a_run_over_two_steps_takes_in_the_stride() {
-        let stride = Stream::new(RunKind::Elsewhere, Some(1 << 20), 2 * MIB, 0, 128 << 10);
-        assert!(!run(MIB, 5 * MIB / 2).takes_in(&stride, |_, _| true));
-        assert!(run(0, 2 * MIB).takes_in(&stride, |_, _| true));
-        let backward = Stream::new(RunKind::Elsewhere, Some(-(1 << 20)), 2 * MIB, 0, 128 << 10);
-        assert!(!run(0, 2 * MIB).takes_in(&backward, |_, _| true));
     }
 }

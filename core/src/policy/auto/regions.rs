@@ -29,8 +29,8 @@
 //! chosen by measuring on the same half.
 
 use super::{
-    Auto, Birth, Holding, Readers, RunKind, Streams, ahead,
-    blocks::{Block, Kind, PAGE, Purse, REGION, Region, Sums},
+    Auto, Birth, Readers, RunKind, Streams, ahead,
+    blocks::{Kind, PAGE, Purse, REGION, Region, Sums, around},
     credit::FileWaste,
     distance, survival,
 };
@@ -190,10 +190,10 @@ impl Auto {
             .files
             .get_mut(&file)
             .and_then(|file| file.regions.demanded(at, bytes));
-        let Some(region) = region.filter(|region| region.holding.held > 0) else {
+        let Some(region) = region.filter(|region| region.held > 0) else {
             return false;
         };
-        self.credit.read(&mut region.holding, bytes);
+        self.credit.read(&mut region.held, bytes);
         if let Some(file) = self.files.get_mut(&file) {
             file.regions.used += bytes;
         }
@@ -212,7 +212,7 @@ impl Auto {
     pub(super) fn regions_end(&mut self, mut regions: Regions) {
         for region in regions.take() {
             self.kinds.of(regions.kind).add(&region);
-            self.credit.change(region.holding, Holding::default());
+            self.credit.change(region.held, 0);
         }
     }
 
@@ -231,11 +231,9 @@ impl Auto {
         }) else {
             return false;
         };
-        let had = core::mem::take(&mut region.holding);
-        let held = Holding { bet: 0, ..had };
+        let held = core::mem::take(&mut region.held);
         let first = region.index * REGION + region.first.start * PAGE;
         let ahead = (region.to, held);
-        self.credit.change(had, held);
         let class = if first == 0 {
             RunKind::Start
         } else {
@@ -300,7 +298,7 @@ impl Auto {
         let kind = regions.kind;
         if let Some(over) = regions.begin((start, end - start), ask.file_size, source.room) {
             self.kinds.of(kind).add(&over);
-            self.credit.change(over.holding, Holding::default());
+            self.credit.change(over.held, 0);
         }
         if self.run_from_region(ask, (start, end), answer) {
             return true;
@@ -323,12 +321,12 @@ impl Auto {
             let trial = |file: &Streams| file.regions.trial(source);
             purse.room = purse.room.min(self.files.get(&ask.file.0).map_or(0, trial));
         }
-        let block = Block::around(pages, len, &purse, |level, is_after| {
+        let block = around(pages, len, &purse, |level, is_after| {
             self.kinds.chance(kind, &shown, level, is_after)
         });
         let (from, to) = (
-            base + block.pages.start * PAGE,
-            (base + block.pages.end * PAGE).min(ask.file_size),
+            base + block.start * PAGE,
+            (base + block.end * PAGE).min(ask.file_size),
         );
         let missing = ask
             .probe
@@ -344,13 +342,9 @@ impl Auto {
         let Some(region) = region else {
             return false;
         };
-        let had = region.holding;
-        region.holding = Holding {
-            held: had.held + missing,
-            bet: had.bet + block.bet,
-        };
+        region.held += missing;
         region.to = to;
-        self.credit.change(had, region.holding);
+        self.credit.change(0, missing);
         if let Some(file) = self.files.get_mut(&ask.file.0) {
             file.regions.planned += missing;
         }

@@ -20,7 +20,7 @@
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; ZFS for displacing first the streams that never continued.
 
-use super::{Candidates, DisplacedRun, Holding, Pace, Regions, RunKind, survival};
+use super::{Candidates, DisplacedRun, Pace, Regions, RunKind, survival};
 use alloc::vec::Vec;
 
 /// A stream continues if one in this number of the bytes that a read skips was read: reads with gaps, such as the list of an archive.
@@ -118,8 +118,8 @@ pub struct Stream {
     pub distance: u64,
     /// The distance does not grow again before the reader has passed this offset.
     pub hold: u64,
-    /// Its part of the credit.
-    pub holding: Holding,
+    /// Bytes read ahead and not used yet.
+    pub held: u64,
     /// The octave of its run that the survival table has counted.
     pub octave: u32,
     /// A read waited for readahead.
@@ -168,7 +168,7 @@ impl Stream {
             steps: Steps::after(pos.saturating_sub(len), pos),
             distance: 0,
             hold: 0,
-            holding: Holding::default(),
+            held: 0,
             octave: survival::octave(run),
             late: false,
             last_mark: 0,

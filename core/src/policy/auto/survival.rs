@@ -156,22 +156,6 @@ impl Survival {
         }
         run.saturating_mul((1 << octaves) - 1)
     }
-
-    /// Returns the expected waste of reading `ahead` bytes after a run of `run` bytes, in 1/65536 of these bytes: the chance that the run
-    /// ends before their end.
-    pub fn waste(&self, class: RunKind, run: u64, ahead: u64) -> u64 {
-        let (mut chance, mut reach, goal) = (ONE, run.max(1), run.saturating_add(ahead));
-        for (survives, _) in self.octaves(class, octave(run)) {
-            if reach >= goal {
-                break;
-            }
-            let part = (goal - reach).min(reach);
-            let gone = u128::from(ONE - survives) * u128::from(part) / u128::from(reach);
-            chance = chance * (ONE - u64::try_from(gone).unwrap_or(ONE)) / ONE;
-            reach = reach.saturating_mul(2);
-        }
-        ONE - chance
-    }
 }
 
 #[cfg(test)]
@@ -206,15 +190,6 @@ mod tests {
         let dear = threshold(128 << 10, 3_840_000, 4 << 20, 4 << 20);
         assert_eq!(dear, ONE * 4 / 5);
         assert_eq!(table.ahead(RunKind::Start, 256 << 10, dear), 0);
-    }
-
-    /// A run of 1 MiB with the prior: half of its length more is wasted with a chance of 1/4, its whole length with 1/2.
-    #[test]
-    fn expected_waste() {
-        let table = Survival::new();
-        assert_eq!(table.waste(RunKind::Start, 1 << 20, 1 << 19), ONE / 4);
-        assert_eq!(table.waste(RunKind::Start, 1 << 20, 1 << 20), ONE / 2);
-        assert_eq!(table.waste(RunKind::Start, 1 << 20, 3 << 20), ONE * 3 / 4);
     }
 
     /// Random blocks that happen to follow cached ones: after three ends there are no more bets.

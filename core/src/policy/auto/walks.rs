@@ -16,7 +16,7 @@
 //!
 //! Source: the project's own design.
 
-use super::{Auto, Holding, RunKind, survival};
+use super::{Auto, RunKind, survival};
 use crate::units::FileId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -59,7 +59,8 @@ pub struct Walk {
     /// Length of its reads. The last read of a file may be shorter and lowers it only slowly.
     pub len: u64,
     pub used: u64,
-    pub holding: Holding,
+    /// Bytes read ahead and not used yet.
+    pub held: u64,
     /// The source's count of opened files when the walk last continued.
     pub seen: u64,
 }
@@ -203,7 +204,7 @@ impl Auto {
             |walk: &mut Walk| walk.seen + IDLE_OPENS < opened || (is_full && walk.seen == oldest);
         let gone: Vec<Walk> = walks.all.extract_if(.., is_over).collect();
         for walk in gone {
-            self.credit.change(walk.holding, Holding::default());
+            self.credit.change(walk.held, 0);
             walk.queue
                 .iter()
                 .for_each(|file| _ = walks.listed.remove(file));
@@ -221,7 +222,7 @@ impl Auto {
             unmarked: 0,
             len: 0,
             used: 0,
-            holding: Holding::default(),
+            held: 0,
             seen: opened,
         });
         walks.all.len() - 1
@@ -243,7 +244,7 @@ impl Auto {
         let Some(walk) = self.walks.walk(entry.walk) else {
             return;
         };
-        self.credit.read(&mut walk.holding, entry.unread);
+        self.credit.read(&mut walk.held, entry.unread);
         if !entry.opened {
             walk.reached(&entry);
         }
@@ -263,7 +264,7 @@ impl Auto {
         entry.unread -= bytes;
         if let Some(walk) = self.walks.walk(number) {
             walk.used += bytes;
-            self.credit.read(&mut walk.holding, bytes);
+            self.credit.read(&mut walk.held, bytes);
         }
     }
 
@@ -281,8 +282,8 @@ impl Auto {
             entry.walk,
         );
         let walk = self.walks.walk(number)?;
-        let held = held.min(walk.holding.held);
-        walk.holding.held -= held;
+        let held = held.min(walk.held);
+        walk.held -= held;
         Some((end, held))
     }
 }
