@@ -4,7 +4,7 @@
 //! ```text
 //!   options ──► keys ──► grid::run: all that are not in the file, on all threads ──► verdict, targets ──► Results ──► text, JSON
 //! ```
-//! Example: the set of cells named `fractional` has 123 cells; with `auto` and 8 opponents, these are about 3,200 runs.
+//! Example: the set of cells named `fractional` has 127 cells; with `auto` and 8 opponents, these are about 3,200 runs.
 //! If the benchmark is stopped after 1,000 runs, 38 cells are complete and are reported. The same command with the same
 //! `--resume FILE` then executes the remaining runs.
 //!

@@ -11,6 +11,8 @@
 //! `validation` replays the recordings of `check/recordings`, each on two randomly generated devices that no other
 //! recording uses. `validation` also has 24 cells in which small files are read at random, each on a randomly generated device.
 //!
+//! `fractional` also has four cells in which 16 or 64 readers take turns, since a rule of a policy may matter to many readers only.
+//!
 //! In the rule of `fractional`, the step 5 and the number of devices, 12, have no common divisor. Therefore a workload
 //! never gets the same device twice, and neighbouring devices in the list get different workloads.
 //!
@@ -87,6 +89,10 @@ pub(crate) const BASELINE_WORKLOADS: [&str; 21] = [
     "grep-virtio",
     "aio-random",
 ];
+
+/// Many readers of one file that take turns: on a near store and a disk, with a cache that holds the file.
+const MANY_READERS: [&str; 2] = ["interleaved:streams=16", "interleaved:streams=64"];
+const MANY_READERS_ON: [&str; 2] = ["object-near", "hdd-7200"];
 
 /// Sizes of the cache: one that holds a workload of 128 MiB, and one that does not.
 pub(crate) const CACHES: [u64; 2] = [256 << 20, 16 << 20];
@@ -292,6 +298,9 @@ fn fraction(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
             cells.push(cell(workload, device, CACHES[(i + j) % 2]));
         }
     }
+    for workload in MANY_READERS {
+        cells.extend(MANY_READERS_ON.map(|device| cell(workload, device, CACHES[0])));
+    }
     cells
 }
 
@@ -348,6 +357,8 @@ mod tests {
             let on = cells.iter().filter(|c| c.device == *name);
             assert!(on.count() >= 4, "{name}");
         }
+        let many = "interleaved:streams=64 on object-near, cache 256M";
+        assert!(cells.iter().any(|cell| cell.to_string() == many));
         let keys = Design::Fractional.keys(cells.clone(), &["auto".to_string()]);
         let mut order: Vec<&Cell> = keys.iter().map(|key| &key.cell).collect();
         order.dedup();
