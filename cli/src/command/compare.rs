@@ -164,7 +164,7 @@ fn tables(args: &CompareArgs, plan: &ComparePlan, outputs: &Outputs) -> Result<V
         tables.push(table);
         let table = &tables[tables.len() - 1];
         // If there are several tables, the first ones are reported before the last is complete.
-        if plans.len() > 1 || plan.workload.is_none() && plan.replay.is_none() {
+        if plan.workload.is_none() && plan.replay.is_none() {
             bar.aside(|| note(table.in_a_line()));
         }
     });
