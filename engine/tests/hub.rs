@@ -90,6 +90,7 @@ fn the_client_of_the_hub_accepts_the_hub_of_the_tests() {
     hub.renamed("u/renamed", "u/model");
     hub.make_private("u/closed");
     hub.make_gated("u/gated");
+    hub.set_token(TOKEN);
     let folder = tempfile::tempdir().expect("a folder");
     let mut client = Command::new(python);
     client.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hub_client.py"));
