@@ -81,7 +81,7 @@ pub struct CompareArgs {
     /// The size of the engine's cache. For a workload that uses mappings ('mapped-random', 'mapped-lookup', 'compile')
     /// on a model, it is the size of the kernel's page cache: the part of the memory limit that programs leave free. In
     /// the JSON, refault_bytes counts bytes that were read again because this memory was too small to keep them.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     #[command(flatten)]
     pub replay: ReplayArgs,

@@ -77,7 +77,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Memory for cached data, such as 512M
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Where to write the trace [default: foreread-CMD.frt]
     #[arg(short, long, value_name = "TRACE", conflicts_with = "trace")]
