@@ -117,6 +117,8 @@ fn what_is_no_list_of_values_is_refused() {
         ("streams=1,x", "streams=x is not a whole number"),
         ("streams=1=2", "streams=1=2 is not a whole number"),
         ("streams=2,1,2", "a value given twice: streams=2"),
+        ("record=1024,1K", "a value given twice: record=1K"),
+        ("policy.max=1M,1024K", "a value given twice"),
         (&streams(65), "65 values are too many"),
         ("cache=0", "not a size: cache=0"),
         ("cache=16M,x", "not a size: cache=x"),

@@ -94,7 +94,9 @@ impl Axis {
                 "{number} values are too many: --vary {key}; at most {MAX_VALUES}"
             ));
         }
-        let is_before = |(n, text): &(usize, &String)| texts[..*n].contains(text);
+        let is_before = |(n, text): &(usize, &String)| {
+            texts[..*n].iter().any(|before| is_same_value(before, text))
+        };
         if let Some((_, value)) = texts.iter().enumerate().find(is_before) {
             return usage(format!(
                 "a value given twice: {key}={value} in --vary; leave one out"
@@ -237,6 +239,15 @@ impl Axis {
         }
         let key = self.key.clone();
         Err(VaryError::Key { key, known })
+    }
+}
+
+/// Whether two texts are the same value: 1024 and 1K, 0.5 and 0.50.
+fn is_same_value(one: &str, other: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    match [one, other].map(|text| parse_size(text).ok()) {
+        [Some(one), Some(other)] => one == other,
+        _ => one == other || number(one).is_some_and(|one| number(other) == Some(one)),
     }
 }
 
