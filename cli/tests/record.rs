@@ -163,15 +163,8 @@ fn signals_reach_the_command_and_a_kill_leaves_nothing() {
     needs!(let (_dir, trace) = recordable());
     let begin = || {
         let mut command = Command::new(BINARY);
-        command.args([
-            "record",
-            "--by",
-            "trace",
-            "-q",
-            "--force",
-            "-o",
-            text(&trace),
-        ]);
+        let record = "record --by trace -q --force -o";
+        command.args(record.split(' ')).arg(&trace);
         command.args(["--", "sh", "-c", "echo ready; exec sleep 600"]);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
         assert_eq!(first_line(&mut child), "ready\n");

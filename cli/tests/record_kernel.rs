@@ -102,15 +102,8 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
     // A test that is begun in the background has no SIGINT to give on.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", BINARY]);
-    command.args([
-        "record",
-        "--by",
-        "trace",
-        "-q",
-        "--force",
-        "-o",
-        text(trace),
-    ]);
+    let record = "record --by trace -q --force -o";
+    command.args(record.split(' ')).arg(trace);
     let mut recorder = command
         .args(["--pid", &pid.to_string()])
         .spawn()
