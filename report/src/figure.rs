@@ -64,8 +64,11 @@ impl Point {
     /// Creates a data point with a marker.
     #[must_use]
     pub fn new(x: f64, y: f64) -> Point {
-        let is_marked = true;
-        Point { x, y, is_marked }
+        Point {
+            x,
+            y,
+            is_marked: true,
+        }
     }
 }
 

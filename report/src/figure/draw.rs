@@ -127,7 +127,7 @@ impl Pen<'_, '_> {
 
     fn lines(&self, plot: &Area<'_>, lines: &Lines, rows: usize) {
         let points = || lines.lines.iter().flat_map(|line| &line.points);
-        let y = Scale::of_values(points().map(|point| point.y), std::iter::empty(), 7.0);
+        let y = Scale::of_values(points().map(|point| point.y), 7.0);
         let widest = y.labels.iter().map(|label| label.chars().count()).max();
         let left = widest.unwrap_or(1) as f64 * LETTER + 14.0;
         let x = Scale::of_names(lines, f64::from(WIDTH) - left - RIGHT);
@@ -174,11 +174,10 @@ impl Pen<'_, '_> {
                 .filter(|part| part.is_finite())
                 .sum::<f64>()
         };
+        let tops = bars.bars.iter();
+        let tops = tops.filter_map(|bar| bar.interval.map(|ends| ends[1]));
         let mut x = Scale::of_values(
-            bars.bars.iter().map(total),
-            bars.bars
-                .iter()
-                .filter_map(|bar| bar.interval.map(|ends| ends[1])),
+            bars.bars.iter().map(total).chain(tops),
             f64::from(WIDTH) / (8.0 * LETTER),
         );
         if !bars.parts.is_empty() {
@@ -301,15 +300,10 @@ struct Scale {
 impl Scale {
     /// An axis from zero, or a logarithmic axis if the values differ widely, up to the highest value or end of an interval; with
     /// at most this many ticks.
-    fn of_values(
-        values: impl Iterator<Item = f64>,
-        tops: impl Iterator<Item = f64>,
-        max_ticks: f64,
-    ) -> Scale {
+    fn of_values(values: impl Iterator<Item = f64>, max_ticks: f64) -> Scale {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let tops = tops.filter(|top| top.is_finite());
-        let most = tops.chain(values).fold(0.0, f64::max).min(1e300);
+        let most = values.into_iter().fold(0.0, f64::max).min(1e300);
         if least >= f64::MIN_POSITIVE && most / least >= WIDE {
             let (low, high) = (least, most);
             return Scale {
@@ -506,10 +500,10 @@ mod tests {
             (2.5e6, "0 0.5M 1M 1.5M 2M 2.5M"),
             (0.0, "0 0.2 0.4 0.6 0.8 1"),
         ] {
-            let scale = Scale::of_values([high].into_iter(), std::iter::empty(), 6.0);
+            let scale = Scale::of_values([high].into_iter(), 6.0);
             assert_eq!(scale.labels.join(" "), want, "{high}");
         }
-        let scale = Scale::of_values([0.26, 62.4].into_iter(), std::iter::empty(), 6.0);
+        let scale = Scale::of_values([0.26, 62.4].into_iter(), 6.0);
         assert_eq!(scale.labels.join(" "), "0.1 1 10 100");
         assert!(log_ticks(1e-300, 1e300, 6.0).len() <= 7);
     }
