@@ -7,10 +7,11 @@ mod command;
 pub use command::*;
 pub use foreread_testing::needs;
 
+use foreread::source::{Nbd, Source};
 use foreread_trace::{Item, Op, open};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, IoSliceMut, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -160,6 +161,39 @@ pub fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
     Some(got)
 }
 
+/// The text of a plan of one run that read all of these files.
+pub fn plan_of(files: &[(&Path, u64)]) -> String {
+    let count = files.len();
+    let mut text = format!("foreread-plan 1\nruns: 1\nfiles: {count}\nranges: {count}\n");
+    for (path, bytes) in files {
+        writeln!(text, "f {bytes} - {}", path.display()).expect("memory");
+    }
+    for (number, (_, bytes)) in files.iter().enumerate() {
+        writeln!(text, "r {number} 0 {bytes} - - - 1 0").expect("memory");
+    }
+    text + "end\n"
+}
+
+/// Reads from an NBD server, as far as its source goes.
+#[track_caller]
+pub fn read_nbd(client: &Nbd, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let read = client.read_at(&mut [IoSliceMut::new(&mut bytes)], offset);
+    bytes.truncate(read.expect("readable"));
+    bytes
+}
+
+/// A safetensors file with the tensors `a` and `b` of this many bytes each.
+pub fn safetensors(each: usize) -> Vec<u8> {
+    let tensor = |n: usize| {
+        let offsets = [n * each, (n + 1) * each];
+        format!(r#"{{"dtype":"U8","shape":[{each}],"data_offsets":{offsets:?}}}"#)
+    };
+    let header = format!(r#"{{"a":{},"b":{}}}"#, tensor(0), tensor(1));
+    let begin = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    [begin, foreread_testing::pattern(0, 2 * each, 0)].concat()
+}
+
 /// What is in a trace, by the name of the file.
 pub fn steps(trace: &Path, format: Option<&str>) -> BTreeMap<String, Vec<Step>> {
     let (mut names, mut all) = (Vec::new(), BTreeMap::<String, Vec<Step>>::new());
@@ -180,12 +214,12 @@ pub fn python(script: &str) -> Vec<&str> {
     vec!["python3", "-S", "-c", script]
 }
 
-/// Which bytes of each file were read, as sorted ranges without gaps or overlaps.
+/// Which bytes of each file were read or touched, as sorted ranges without gaps or overlaps.
 pub fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, u64)>> {
     let of = |all: Vec<Step>| {
         let reads = all
             .into_iter()
-            .filter(|(op, _, len)| *op == Op::Read && *len > 0);
+            .filter(|(op, _, len)| matches!(op, Op::Read | Op::Fault) && *len > 0);
         let mut reads = Vec::from_iter(reads.map(|(_, offset, len)| (offset, offset + len)));
         reads.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::new();
@@ -257,13 +291,25 @@ pub fn entry(words: &str, got: &Got) -> String {
     text + "\n"
 }
 
+fn snapshot(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+    folder.join(format!("{name}.txt"))
+}
+
+/// The command lines in the file of this name.
+pub fn lines_of(name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(snapshot(name)).unwrap_or_default();
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("$ foreread "));
+    lines.map(str::to_string).collect()
+}
+
 /// Compares a text with the file of this name.
 #[track_caller]
 pub fn same(name: &str, text: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
-    let path = folder.join(format!("{name}.txt"));
+    let path = snapshot(name);
     if std::env::var_os("FOREREAD_BLESS").is_some() {
-        std::fs::create_dir_all(&folder).expect("made");
         std::fs::write(&path, text).expect("written");
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
@@ -273,7 +319,7 @@ pub fn same(name: &str, text: &str) {
         .position(|(one, other)| one != other)
         .unwrap_or(shorter);
     let line = |of: &str| of.lines().nth(differs).unwrap_or("(its end)").to_string();
-    let is_same = expected == text;
+    let is_same = expected == text && !text.is_empty();
     let (file, now, number) = (line(&expected), line(text), differs + 1);
     let what = format!("snapshots/{name}.txt differs in line {number}; FOREREAD_BLESS=1 writes it");
     assert!(is_same, "{what}\n  file: {file}\n  now:  {now}");
@@ -353,6 +399,8 @@ pub struct SlowDisk {
     dir: tempfile::TempDir,
     disk: Option<LoopDisk>,
     servers: Vec<Child>,
+    /// Of its mount.
+    options: &'static str,
 }
 
 impl SlowDisk {
@@ -379,18 +427,17 @@ impl SlowDisk {
             std::fs::write(file, vec![b'x'; 3000 + 37 * n]).expect("room");
         }
         sparse(&image, 96 << 20);
-        let (disk, servers) = (None, Vec::new());
-        let mut disk = SlowDisk { dir, disk, servers };
+        let options = if is_writable { "noatime" } else { "ro,noload" };
+        let mut disk = SlowDisk {
+            dir,
+            disk: None,
+            servers: Vec::new(),
+            options,
+        };
         let make = ["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)];
-        let nbdkit = [
-            "nbdkit",
-            "-f",
-            "-U",
-            text(&socket),
-            "--filter=delay",
-            "file",
-        ];
-        let nbdkit = [&nbdkit[..], &[text(&image), "rdelay=2ms"]].concat();
+        let nbdkit = "nbdkit -f --filter=delay file rdelay=2ms -U".split(' ');
+        let nbdkit = nbdkit.chain([text(&socket), text(&image)]);
+        let nbdkit = Vec::from_iter(nbdkit);
         let nbdfuse = ["nbdfuse", text(&fuse), "--unix", text(&socket)];
         let made = runs(&make).is_some()
             && disk.serves(&nbdkit, || socket.exists())
@@ -398,10 +445,10 @@ impl SlowDisk {
         let options = ["--direct-io=on", "-r"];
         let options = &options[..2 - usize::from(is_writable)];
         disk.disk = LoopDisk::over(&fuse.join("nbd"), options).filter(|_| made);
-        let is_ready = disk.disk.as_ref().is_some_and(|device| {
-            let options = if is_writable { "noatime" } else { "ro,noload" };
-            device.set("read_ahead_kb", 128) && disk.mounts(options)
-        });
+        let is_ready = disk
+            .disk
+            .as_ref()
+            .is_some_and(|device| device.set("read_ahead_kb", 128) && disk.mounts());
         if !is_ready {
             println!("skipped: needs nbdkit, nbdfuse, mkfs.ext4, python3 and a loop device");
         }
@@ -416,9 +463,9 @@ impl SlowDisk {
         is_begun && (0..500).any(|_| is_there() || (wait(), false).1)
     }
 
-    fn mounts(&self, options: &str) -> bool {
-        let device = &self.disk.as_ref().expect("made").node;
-        runs(&["mount", "-o", options, device, text(&self.mount())]).is_some()
+    fn mounts(&self) -> bool {
+        let (device, mount) = (self.node(), self.mount());
+        runs(&["mount", "-o", self.options, device, text(&mount)]).is_some()
     }
 
     /// The whole disk as a file of FUSE, whose server does not ask the kernel to keep what is cached.
@@ -434,12 +481,17 @@ impl SlowDisk {
         self.disk.as_ref().expect("made").name()
     }
 
-    /// Unmounts a writable one, which nothing may hold, and mounts it again.
+    pub fn node(&self) -> &str {
+        &self.disk.as_ref().expect("made").node
+    }
+
+    /// Unmounts it, which nothing may hold, and mounts it again: nothing of it is in memory.
     #[track_caller]
     pub fn remount(&self) {
         let is_free = runs(&["umount", text(&self.mount())]).is_some();
-        assert!(is_free && self.mounts("noatime"), "it is busy");
+        assert!(is_free && self.mounts(), "it is busy");
     }
+
     /// Drops the pages of every file on it.
     pub fn forget(&self) {
         let mount = self.mount();

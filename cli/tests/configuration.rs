@@ -1,8 +1,6 @@
 //! Tests the effect of FOREREAD_POLICY and the configuration files on `compare`, `explain` and `serve`, and how each reports it.
 
-#[cfg(feature = "serve")]
-use crate::common::{BINARY, Server};
-use crate::common::{Got, foreread_in, says};
+use crate::common::{BINARY, Got, Server, foreread_in, read_nbd, says};
 
 /// A user whose configuration is `text`, and a disk of 1 MiB.
 struct User(tempfile::TempDir);
@@ -117,7 +115,6 @@ fn errors_name_their_place() {
     for args in [
         &["compare", "sequential", "--on", "model:nvme"][..],
         &["explain", "sequential"],
-        #[cfg(feature = "serve")]
         &["serve", &user.disk(), "--unix", "s"],
     ] {
         let error = "foreread/config.toml line 2: unknown policy: 'linux-6'";
@@ -131,7 +128,6 @@ fn errors_name_their_place() {
 }
 
 /// The server prints its policy with all values, and where each setting is from; a hint changes what is read ahead.
-#[cfg(feature = "serve")]
 #[test]
 fn serve_reports_the_origin_of_its_settings() {
     let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
@@ -164,10 +160,8 @@ fn serve_reports_the_origin_of_its_settings() {
 }
 
 /// What a server says on stderr that is ended after this many sequential reads.
-#[cfg(feature = "serve")]
 fn serves(user: &User, more: &[&str], reads: u64) -> String {
-    use foreread::source::{Nbd, Source};
-    use std::io::IoSliceMut;
+    use foreread::source::Nbd;
     use std::process::Command;
     let socket = user.0.path().join("s");
     let _ = std::fs::remove_file(&socket);
@@ -180,11 +174,7 @@ fn serves(user: &User, more: &[&str], reads: u64) -> String {
     let server = Server::start(command.env("XDG_CONFIG_HOME", user.0.path()));
     if reads > 0 {
         let client = Nbd::open(&server.line).expect("it serves");
-        for at in (0..reads).map(|n| n * 4096) {
-            let mut buf = [0; 4096];
-            let read = client.read_at(&mut [IoSliceMut::new(&mut buf)], at);
-            read.expect("read");
-        }
+        (0..reads).for_each(|n| drop(read_nbd(&client, n * 4096, 4096)));
     }
     server.ended_by("-TERM")
 }

@@ -4,7 +4,7 @@
 //! A block without a language is a shell script; if lines start with `$ `, the other lines are output.
 //! `python/tests/test_docs.py` runs the Python blocks; `.github/workflows/links.yml` checks the links.
 
-use crate::common::{BINARY, Got, can_mount, needs};
+use crate::common::{BINARY, Got, can_mount, needs, safetensors};
 use foreread::source::Mem;
 use foreread_testing::{BucketServer, HubServer};
 use std::collections::BTreeSet;
@@ -181,7 +181,7 @@ fn folder(page: &str, bytes: &[u8]) -> tempfile::TempDir {
     put("load.py", b"print(len(open('big.bin', 'rb').read()))");
     let load = b"print(len(open('model/a.safetensors', 'rb').read()))";
     put("serve.py", load);
-    put("model/a.safetensors", &safetensors());
+    put("model/a.safetensors", &safetensors(100_000));
     let keys = b"[dev]\naws_access_key_id = k\naws_secret_access_key = s\n";
     put("home/.aws/credentials", keys);
     for program in ["app", "program"] {
@@ -196,12 +196,6 @@ fn folder(page: &str, bytes: &[u8]) -> tempfile::TempDir {
     dir
 }
 
-fn safetensors() -> Vec<u8> {
-    let header = br#"{"a":{"dtype":"U8","shape":[100000],"data_offsets":[0,100000]}}"#;
-    let len = (header.len() as u64).to_le_bytes();
-    [&len[..], header, &[7; 100_000]].concat()
-}
-
 #[test]
 fn commands_of_the_pages_run() {
     needs!(can_mount());
@@ -211,7 +205,7 @@ fn commands_of_the_pages_run() {
     for key in ["data/big.bin", "train/a", "data/f1", "data/f2", "big.bin"] {
         store.put(key, bytes.clone());
     }
-    let model = Mem::new(safetensors());
+    let model = Mem::new(safetensors(100_000));
     hub.put("openai-community/gpt2", "model.safetensors", model);
     let variables = [store.variables(), hub.variables()].concat();
     let mut used = BTreeSet::new();

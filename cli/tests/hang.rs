@@ -4,7 +4,7 @@
 //! Needs FUSE and root; `run` and `record` also need tracefs. Otherwise the tests are skipped.
 
 use crate::common::{
-    BINARY, Running, Server, can_mount, eventually, needs, says, signal, text, wait_until,
+    BINARY, Running, Server, can_mount, eventually, needs, plan_of, says, signal, text, wait_until,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,11 +110,9 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     }
     needs!(let silent = Silent::new(source.path()));
     let (a, b) = (silent.path("a"), silent.path("b"));
+    let of_both = plan_of(&[(&a, 1 << 20), (&b, 1 << 20)]);
     let (a, b, plan) = (text(&a), text(&b), source.path().join("plan"));
-    let head = "foreread-plan 1\nruns: 1\nfiles: 2\nranges: 2\n";
-    let ranges = "r 0 0 1048576 - - - 1 0\nr 1 0 1048576 - - - 1 0\n";
-    let lines = format!("{head}f 1048576 - {a}\nf 1048576 - {b}\n{ranges}end\n");
-    fs::write(&plan, lines).expect("room");
+    fs::write(&plan, of_both).expect("room");
     let (plan, trace) = (text(&plan), source.path().join("t.frt"));
     let trace = text(&trace);
     let replay = |options: &[&str], code| {

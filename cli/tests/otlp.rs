@@ -3,8 +3,8 @@
 //!
 //! The receiver parses the data with the crate that OpenTelemetry generates from its protocol.
 
-use crate::common::{BINARY, Server, foreread, foreread_in};
-use foreread::source::{Nbd, Source};
+use crate::common::{BINARY, Server, foreread, foreread_in, read_nbd};
+use foreread::source::Nbd;
 use foreread_testing::{HttpServer, ServedAnswer};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -13,7 +13,6 @@ use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use std::ffi::OsStr;
-use std::io::IoSliceMut;
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -130,10 +129,7 @@ impl Served {
         let client = Nbd::open(&self.server.line).expect("connected");
         let mut all = Vec::new();
         while all.len() < SIZE {
-            let mut part = vec![0; 100_000];
-            let read = client.read_at(&mut [IoSliceMut::new(&mut part)], all.len() as u64);
-            assert_eq!(read.expect("read"), part.len());
-            all.extend(part);
+            all.extend(read_nbd(&client, all.len() as u64, 100_000));
         }
         assert!(all == foreread_testing::pattern(0, SIZE, 0));
     }
@@ -267,7 +263,6 @@ fn a_wrong_variable_is_one_line() {
 }
 
 /// A run is one span, below the span of the program that began it.
-#[cfg(feature = "lab")]
 #[test]
 fn a_run_is_a_span_below_its_parent() {
     if foreread(["run", "--by", "sample", "-q", "--", "true"]).code != Some(0) {

@@ -30,7 +30,6 @@ const OPTIONS: &[&str] = &[
     "run --json OUT -- true",
     "run --html OUT -- true",
     "plan IN -o OUT",
-    #[cfg(feature = "serve")]
     "serve IN --tcp 0 --record OUT",
 ];
 

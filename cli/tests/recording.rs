@@ -1,10 +1,9 @@
 //! Tests `foreread serve` as a process: when a signal ends the server, the trace of `--record` contains exactly the
 //! requests of the clients. Also tests the log, odd paths, and a control group.
 
-use crate::common::{BINARY, Server, has, needs, says, signal};
-use foreread::source::{Nbd, Source};
+use crate::common::{BINARY, Server, has, needs, read_nbd, says, signal};
+use foreread::source::Nbd;
 use foreread_trace::{Item, Op, Record};
-use std::io::IoSliceMut;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -76,9 +75,7 @@ fn requests_of_a_client_are_recorded_in_order() {
         .map(|n| (n * 7919 * 13 % (SIZE - 700_000), 1 + n * 1511 % 700_000))
         .collect();
     for &(offset, len) in &asked {
-        let mut bytes = vec![0; len as usize];
-        let read = client.read_at(&mut [IoSliceMut::new(&mut bytes)], offset);
-        assert_eq!(read.expect("read"), bytes.len());
+        assert_eq!(read_nbd(&client, offset, len as usize).len() as u64, len);
     }
     drop(client);
     let (said, name, records) = served.ended();
@@ -129,8 +126,7 @@ fn writes_are_recorded_and_other_requests_are_counted() {
 fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
     let served = Recorded::new(&[]);
     let client = Nbd::open(served.uri()).expect("connected");
-    let read = client.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 8192);
-    read.expect("read");
+    read_nbd(&client, 8192, 4096);
     drop(client);
     let (_, _, records) = served.ended_by("-HUP");
     assert_eq!(ranges(&records), [(8192, 4096)]);

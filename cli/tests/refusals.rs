@@ -1,156 +1,14 @@
 //! Tests of bad usage and bad input: one line that says what is wrong, where, and what to do; exit code 2, and never a panic.
 
 use crate::common::{
-    BINARY, Got, foreread_at, foreread_in, run, says, survive_odd_arguments, text,
+    BINARY, Got, entry, foreread_at, foreread_in, lines_of, run, same, says, survive_odd_arguments,
+    text,
 };
-#[cfg(all(
-    feature = "object",
-    feature = "tls",
-    feature = "serve",
-    feature = "rbd"
-))]
-use crate::common::{entry, same};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Command lines that are refused, in a folder with `data` (1 MiB), `empty`, `reads.csv`, `strace`, `cut.frt`, `c\\u{1b}.frt`,
-/// `cut.plan`, `bad.toml` and the folder `dir`. `''` is an empty word. Their lines are in `snapshots/refusals.txt`.
-#[cfg(all(
-    feature = "object",
-    feature = "tls",
-    feature = "serve",
-    feature = "rbd"
-))]
-const REFUSED: &str = "\
-compre
-help compre
-xyz
-trace models
-completions bsh
-list policies --log loud
-compare --polcy none
-compare --policy linux-6
-compare --policy rbd-plain:triger=3
-compare --policy rbd-plain:max=9999999999999T
-compare --policy oracle
-compare --policy oracle --on data
-compare sequentail
-compare random:recrod=4K
-compare readers --on data
-compare mapped-random --on data
-compare random --on model:nvme --format csv
-compare --memory 99999999999999999999
-compare sequential --on model:nvme --size 1M --runs 1 --memory 5
-compare sequential --on model:nvme --size 1M --runs 1 --memory 100T
-compare --size 0
-compare --size 12Q
-compare --runs 0
-compare --runs many
-compare --seed 18446744073709551616
-compare --on ''
-compare --on dir
-compare --on file:empty
-compare --on gone
-compare --on gopher://host/x
-compare --on model:rdb
-compare --on model:bad.toml
-list models --toml rdb
-compare --on rbd:pool
-compare --on s3:x
-compare --on s3://KEY:PASSWORD@b/k
-compare --on nbd://127.0.0.1:1
-compare --json ''
-compare --json dir
-compare --json none/such.json
-compare --html page --json page
-compare sequential --html no/where.html
-compare reads.csv --on model:nvme --mode closed
-compare reads.csv --on model:nvme --mode deps
-compare reads.csv --on model:nvme --mode open
-man none
-run true
-record -o a.frt true
-replay a.plan true
-replay gone.plan
-replay cut.plan -- echo started
-tune true
-tune gone.frt
-explain strace --on strace
-explain strace --on nbd+unix:///x?socket=no/such/socket
-explain strace --on model:rdb
-explain strace --policy linux-6
-explain strace --policy linux-6.18,rbd-plain
-explain strace --file nowhere
-explain gone.frt
-explain random --records 5
-tune
-tune strace
-tune random
-tune strace --on nbd://host/x
-probe
-probe reads.csv --buffered
-probe model:rbd -o model.txt
-probe model:rbd --verify x.toml
-probe data --verify gone.toml
-probe model:rbd --seconds 0
-probe model:rdb
-probe model:gone.toml
-probe model:bad.toml --seconds=1
-sweep sequential --on data
-sweep sequential --on model:none-such
-sweep sequentiel
-sweep sequential --policy linux
-sweep sequential --resume /dev/null/x
-sweep sequential --resume reads.csv
-sweep sequential --vary streams=1,2
-compare interleaved --on model:rbd --vary streams
-compare interleaved --on model:rbd --vary streems=1,2
-compare interleaved --on model:rbd --policy rbd-plain --vary policy.triger=1,2
-compare interleaved --on model:rbd --vary streams=0,1
-compare interleaved --on model:rbd --policy rbd-plain --vary policy.trigger=1,x
-compare interleaved --on model:rbd --vary streams=1,1000000
-plan -o out.plan gone.frt
-plan --format gguf -o out.plan data
-trace info data
-trace info dir
-trace info reads.csv --format nope
-trace info cut.frt cut.frt
-trace import cut.frt
-trace import c\u{1b}.frt -o out.frt
-doctor --fix
-doctor --to 1M
-cache list gone
-cache list dir
-cache trim dir
-cache trim dir --size 0
-warm
-warm s3://b/k
-warm s3://b/k --disk-cache dir --max 1M
-warm data --disk-cache dir
-warm s3://b/k data
-mount data
-mount gone dir
-mount s3://bucket/dir dir --attr-ttl soon
-mount dir dir --control s
-mount dir dir --plan gone
-mount -d gone dir
---log warn mount -o x . dir
-mount -do x . dir
-mount -d -o ro,cahce=1G . dir
-mount -d -o remount . dir
-mount -d -o help . dir
-serve data --unix s --plan gone
-serve data
-serve data --unix s --cache 5
-serve data --unix s --policy linux-3.12
-serve data --unix s --no-lock
-serve data --unix s --tls on
-serve data --unix s --tls-verify-peer
-serve data --unix s --tls-certificates gone
-serve data --unix s --tls-certificates x --tls off
-serve data --unix s --tls-certificates x --tls on --tls-verify-peer
-serve data --tcp localhost:1";
-
+/// A folder with `data` (1 MiB), `empty`, `reads.csv`, `strace`, `cut.frt`, `c\u{1b}.frt`, `cut.plan`, `bad.toml` and the
+/// folder `dir`.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let put =
@@ -170,25 +28,21 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-#[cfg(all(
-    feature = "object",
-    feature = "tls",
-    feature = "serve",
-    feature = "rbd"
-))]
+/// Command lines that are refused in that folder: those of the snapshot. `''` is an empty word.
 #[test]
 fn errors_are_one_line() {
     let dir = folder();
     let place = dir.path().canonicalize().expect("there");
     let mut text = String::new();
-    for words in REFUSED.lines() {
+    for line in lines_of("refusals") {
+        let words = line.replace("\\u{1b}", "\u{1b}");
         let plain = [("XDG_CONFIG_HOME", OsStr::new("/dev/null"))];
         let args = words.split(' ').map(|word| word.trim_matches('\''));
         let mut got = foreread_at(dir.path(), &plain, args);
         got.err = got.err.replace(&place.display().to_string(), "FOLDER");
         assert!(!got.err.contains("PASSWORD"), "{}", got.err);
         got.is_refused();
-        text += &entry(&words.replace('\u{1b}', "\\u{1b}"), &got);
+        text += &entry(&line, &got);
     }
     let names = std::fs::read_dir(dir.path()).expect("there").count();
     assert_eq!(names, 9, "no output was begun");
@@ -197,16 +51,11 @@ fn errors_are_one_line() {
 
 #[test]
 fn an_invalid_variable_is_one_line() {
-    #[cfg(feature = "object")]
     let s3 = "compare sequential --on s3://bucket/key";
-    #[cfg(all(feature = "otlp", feature = "serve"))]
     let otlp = "serve /dev/null --unix /no/where";
     for (name, value, words) in [
-        #[cfg(feature = "object")]
         ("AWS_ENDPOINT_URL", "host:9000", s3),
-        #[cfg(feature = "object")]
         ("AWS_SECRET_ACCESS_KEY", "x\n", s3),
-        #[cfg(all(feature = "otlp", feature = "serve"))]
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", otlp),
         ("FOREREAD_LOG", "loud", "list policies"),
         ("FOREREAD_POLICY", "linux-6.18:max=x", "compare"),

@@ -4,7 +4,7 @@
 //!
 //! Needs root and a control group for processes; otherwise the tests are skipped.
 
-use crate::common::{BINARY, eventually, needs, signal, text};
+use crate::common::{BINARY, eventually, needs, plan_of, signal, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -111,9 +111,7 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::write(path("data"), vec![7; 1 << 16]).expect("room");
     let (plan, trace, data) = (path("plan"), path("t.frt"), path("data"));
-    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
-    let lines = format!("{head}f 65536 - {data}\nr 0 0 65536 - - - 1 0\nend\n");
-    fs::write(&plan, lines).expect("room");
+    fs::write(&plan, plan_of(&[(Path::new(&data), 1 << 16)])).expect("room");
     let cells = path("cells.jsonl");
     let alone = [
         format!("warm {data}"),
@@ -158,7 +156,6 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
     }
 }
 
-#[cfg(feature = "mount")]
 #[test]
 fn a_refused_thread_leaves_no_dead_mount() {
     if !Path::new("/dev/fuse").exists() {
