@@ -1,41 +1,13 @@
 //! Tests `serve` on a socket that another program created and passes on, and `health` with servers: an NBD server, a server of
 //! another protocol, and none. `mount.rs` tests it with mounts.
 
-use crate::common::{BINARY, Got, foreread, needs, says, signal, wait_until};
+use crate::common::{BINARY, Got, foreread, says, signal, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// Runs a program of libnbd that starts `foreread serve DISK` with its socket.
-fn with_server(program: &str, before: &[&str], disk: &str, after: &[&str]) -> Option<Got> {
-    let mut command = Command::new(program);
-    command
-        .args(before)
-        .args(["--", "[", BINARY, "serve", disk, "]"]);
-    let command = command.args(after).env("XDG_CONFIG_HOME", "/dev/null");
-    let made = command.env_remove("FOREREAD_POLICY").output();
-    if made.is_err() {
-        println!("skipped: needs {program} (Debian package libnbd-bin)");
-    }
-    made.ok().map(|output| Got::from(&output))
-}
-
-#[test]
-fn libnbd_starts_a_server_with_its_socket() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let at = |name: &str| dir.path().join(name).display().to_string();
-    let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
-    std::fs::write(at("disk"), &bytes).expect("written");
-    needs!(let info = with_server("nbdinfo", &["--size"], &at("disk"), &[]));
-    assert_eq!(info.out.lines().last(), Some("300000"), "{}", info.err);
-    needs!(let copied = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]));
-    assert_eq!(copied.code, Some(0), "{}", copied.err);
-    let copy = std::fs::read(at("copy")).expect("copied");
-    assert!(copy == bytes, "right bytes");
-}
 
 /// systemd's own program for that: it makes the socket, and becomes the server when the first client connects.
 #[test]

@@ -265,32 +265,6 @@ fn folders_writable_by_others_are_refused() {
     assert_eq!(cache.objects().len(), 5);
 }
 
-/// What `foreread` shows of right files is looked at beside the code that shows it; these have a wrong checksum or are none.
-#[test]
-fn texts_of_the_folder_cannot_harm_a_terminal() {
-    let cache = three();
-    let sums = cache.files(|name| name.ends_with(".sums"));
-    for path in &sums {
-        let text = "source s3://b/\u{1b}[31m\u{7}\u{202e}x\nversion a\tb\u{9b}1m\n";
-        let file = fs::File::options().write(true).open(path).expect("opened");
-        file.write_all_at(text.as_bytes(), 64).expect("written");
-    }
-    for command in ["list", "stat", "verify"] {
-        let got = cache.run(command, &["--dry-run"][..usize::from(command == "verify")]);
-        let is_plain = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
-        assert!(got.out.chars().all(is_plain), "{:?}", got.out);
-        assert!(got.out.len() < 10_000, "{} bytes", got.out.len());
-    }
-    let listed = cache.run("list", &[]);
-    assert_eq!(listed.is_done().matches("not known, ").count(), 3);
-    // One that is a link is not read.
-    for path in &sums {
-        fs::remove_file(path).expect("removed");
-        symlink("/etc/passwd", path).expect("a link");
-    }
-    assert!(!cache.run("list", &[]).is_done().contains("root"));
-}
-
 /// A folder of another version of the format is neither read nor changed, with and without a cache beside it; an older one is named, with
 /// how to remove it.
 #[test]

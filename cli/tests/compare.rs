@@ -139,34 +139,6 @@ fn a_cell_is_the_row_of_compare() {
     }
 }
 
-#[test]
-fn a_second_sweep_measures_only_what_is_missing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("cells.jsonl");
-    let resume = format!("boot-virtio --resume {} --on model:nvme", text(&file));
-    let sweep = |policies: &str| cells(&format!("{resume},model:object-near --policy {policies}"));
-    let missing = || missing(&format!("{resume} --policy none,linux-6.18"));
-    let read = || std::fs::read_to_string(&file).expect("read");
-    let first = sweep("none");
-    let before = read();
-    assert_eq!((first.len(), before.lines().count()), (2, 2));
-    let keys = missing();
-    assert_eq!(keys.len(), 1);
-    let found = [&keys[0]["policy"], &keys[0]["device"]];
-    assert_eq!(found, ["linux-6.18", "model:nvme"]);
-    // The last line is cut, as a full disk would leave it.
-    std::fs::write(&file, &before[..before.len() - 9]).expect("written");
-    let second = sweep("none,linux-6.18");
-    assert_eq!((second.len(), read().lines().count()), (4, 4));
-    let is_kept = first.iter().all(|cell| second.contains(cell));
-    assert!(is_kept, "the same cell is the same result");
-    let whole = read();
-    assert!(whole.starts_with(before.lines().next().expect("a line")));
-    assert_eq!(sweep("linux-6.18").len(), 2);
-    assert!(missing().is_empty());
-    assert_eq!(read(), whole, "nothing was measured");
-}
-
 /// Each thread loads a trace, and the results are those of one thread. At the end of a sweep its threads and workers wait for a
 /// short cell: large ones are first.
 #[test]

@@ -2,8 +2,8 @@
 //! The systemd units have the rights that SECURITY.md states, and a mount works with these rights.
 
 use crate::common::{
-    BINARY, Got, Server, can_mount, eventually, first_line, foreread, has, needs, ranges, says,
-    signal, steps, text, wait_until,
+    BINARY, Got, Server, can_mount, eventually, first_line, foreread, has, needs, ranges,
+    safetensors, says, signal, steps, text, wait_until,
 };
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -152,26 +152,6 @@ fn a_mount_has_the_memory_that_its_readers_need() {
     assert!(more < 160, "one reader took {more} MiB more");
 }
 
-/// The process of a mount that was taken away ends late; what was mounted at the place meanwhile stays.
-#[test]
-fn the_end_of_a_mount_does_not_unmount_the_next_one() {
-    needs!(can_mount());
-    let source = source();
-    let mut first = Mounted::new(source.path(), &[]);
-    first.signal("-STOP");
-    let place = first.place();
-    // It does not look at the folder: nothing would answer.
-    let away = Command::new("umount").args(["-c", "-i", &place]).status();
-    assert!(away.expect("umount").success());
-    let from = source.path().display().to_string();
-    assert_eq!(foreread(["mount", "-d", &from, &place]).code, Some(0));
-    first.signal("-CONT");
-    let status = first.process.wait().expect("waited");
-    let is_there = is_mounted(first.dir.path());
-    foreread(["umount", &place]);
-    assert!(status.success() && is_there, "{status}");
-}
-
 #[test]
 fn busy_it_is_detached_and_a_second_signal_ends_it() {
     needs!(can_mount());
@@ -225,7 +205,6 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
 }
 
 /// A bucket is mounted whatever its keys are; those that are left out are named once, with the policy's value before.
-#[cfg(feature = "object")]
 #[test]
 fn odd_keys_are_named_once() {
     needs!(can_mount());
@@ -255,19 +234,11 @@ fn odd_keys_are_named_once() {
 
 /// A repository of a hub: a plan of a header there, which reads nothing else, is followed by a mount of all of it. The token is in a file, and
 /// is seen by the hub alone.
-#[cfg(feature = "object")]
 #[test]
 fn a_repository_of_a_hub_is_planned_and_mounted() {
     use foreread_testing::ServedRequest;
     let hub = foreread_testing::HubServer::start().expect("two ports");
-    let len = 3_u64 << 20;
-    let tensor = |n: u64| {
-        let offsets = [n * len, (n + 1) * len];
-        format!(r#"{{"dtype":"U8","shape":[{len}],"data_offsets":{offsets:?}}}"#)
-    };
-    let header = format!(r#"{{"a":{},"b":{}}}"#, tensor(0), tensor(1));
-    let mut model = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
-    model.extend(foreread_testing::pattern(0, 2 * len as usize, 0));
+    let model = safetensors(3 << 20);
     let bytes = foreread::source::Mem::new(model.clone());
     hub.put("u/r", "dir/model.safetensors", bytes);
     hub.put_small("u/r", "config.json", b"{}".to_vec());

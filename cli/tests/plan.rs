@@ -1,6 +1,6 @@
 //! Tests of `plan`, `replay` and `warm`: plans from headers and from recorded runs, and reading them into the page cache.
 
-use crate::common::{BINARY, Got, folder, foreread, run, says, text, wait_until};
+use crate::common::{BINARY, Got, folder, foreread, run, safetensors, says, text};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,22 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A safetensors file with the tensors `a` and `b` of 3 MiB each.
 fn model(at: &Path) -> PathBuf {
-    let len = 3_u64 << 20;
-    let tensor = |n: u64| {
-        let offsets = [n * len, (n + 1) * len];
-        format!(r#"{{"dtype":"U8","shape":[{len}],"data_offsets":{offsets:?}}}"#)
-    };
-    let header = format!(r#"{{"a":{},"b":{}}}"#, tensor(0), tensor(1));
-    let mut bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
-    bytes.resize(bytes.len() + 2 * len as usize, 7);
     let path = at.join("model.safetensors");
-    fs::write(&path, bytes).expect("written");
+    fs::write(&path, safetensors(3 << 20)).expect("written");
     path
 }
 
-/// The same, and a plan of its headers.
+/// A model, and a plan of its headers.
 fn planned(at: &Path) -> (PathBuf, PathBuf) {
     let (model, plan) = (model(at), at.join("m.plan"));
     let fixed = "plan --format safetensors -o";
@@ -155,22 +146,6 @@ fn runs_become_a_plan() {
     fs::write(at.path().join("a"), vec![2; 20_000]).expect("written");
     let changed = "a: it was changed after the recording";
     says(&make("--at-least 1/2").err, &[changed]);
-}
-
-#[test]
-fn the_command_continues_when_replay_is_killed() {
-    let at = folder();
-    let (_, plan) = planned(at.path());
-    let [begun, go, done] = ["begun", "go", "done"].map(|name| at.path().join(name));
-    let script =
-        format!("touch {begun:?}; until [ -e {go:?} ]; do sleep 0.01; done; touch {done:?}");
-    let mut replay = Command::new(BINARY);
-    let replay = replay.args(["replay", text(&plan), "--", "sh", "-c", &script]);
-    let mut replay = replay.spawn().expect("it starts");
-    wait_until("it begins", || begun.exists());
-    replay.kill().and_then(|()| replay.wait()).expect("killed");
-    fs::write(&go, "").expect("written");
-    wait_until("it ends", || done.exists());
 }
 
 #[test]

@@ -3,14 +3,10 @@
 //!
 //! Needs root and tracefs; otherwise the tests are skipped. A test that needs more names it.
 
-use crate::common::{
-    BINARY, Got, children, eventually, first_line, has, instances, needs, python, ranges, record,
-    says, scratch, signal, steps, text, wait_until,
-};
+use crate::common::{BINARY, Got, has, needs, python, ranges, record, says, scratch, steps, text};
 use foreread_trace::Op;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const CALLS: &str = r#"
 import os, mmap, ctypes, sys
@@ -96,7 +92,7 @@ fn every_range_that_strace_saw_is_in_the_trace() {
     let before = before.env("LC_ALL", "C").args(&command[1..]).status();
     assert!(before.expect("it runs").success());
     needs!(let got = record(&trace, &["-q"], &command));
-    assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
+    got.assert_code(0);
     let ours = ranges(steps(&trace, None));
     std::fs::remove_file(&trace).expect("there");
     let calls = "trace=openat,open,close,read,pread64,readv,preadv,preadv2,lseek,dup,dup2,dup3,fcntl,clone,clone3,fork,\
@@ -150,66 +146,8 @@ fn lost_events_are_counted_and_fail_if_asked() {
     let got = record(&trace, &["--exit-code"], &["true"]);
     got.expect("as before").assert_code(0);
 }
-/// A trace that can be recorded here.
-fn recordable() -> Option<(tempfile::TempDir, PathBuf)> {
-    let (dir, _) = scratch();
-    let trace = dir.path().join("t.frt");
-    record(&trace, &["-q"], &["true"])?;
-    Some((dir, trace))
-}
-
-#[test]
-fn signals_reach_the_command_and_a_kill_leaves_nothing() {
-    needs!(let (_dir, trace) = recordable());
-    let begin = || {
-        let mut command = Command::new(BINARY);
-        let record = "record --by trace -q --force -o";
-        command.args(record.split(' ')).arg(&trace);
-        command.args(["--", "sh", "-c", "echo ready; exec sleep 600"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
-        assert_eq!(first_line(&mut child), "ready\n");
-        child
-    };
-    let mut child = begin();
-    assert!(!instances(child.id()).is_empty(), "it is looked for here");
-    signal(child.id(), "-TERM");
-    assert_eq!(child.wait().expect("ends").code(), Some(143));
-    assert!(!steps(&trace, None).is_empty());
-    assert!(instances(child.id()).is_empty());
-    for is_guarded in [true, false] {
-        let mut child = begin();
-        // Left over, the command would hold our pipes.
-        let sleeper = eventually("the command", || child_called(child.id(), "sleep"));
-        let guard = child_called(child.id(), "--tracefs-guard").expect("the guard");
-        if !is_guarded {
-            signal(guard, "-KILL");
-        }
-        signal(child.id(), "-KILL");
-        child.wait().expect("ends");
-        signal(sleeper, "-KILL");
-        if is_guarded {
-            // Killed outright it leaves its instance, and its guard removes that.
-            wait_until("the instance is gone", || instances(child.id()).is_empty());
-        } else {
-            // Where the guard is killed first, the next run removes it.
-            assert!(!instances(child.id()).is_empty());
-            let got = record(&trace, &["-q"], &["true"]).expect("as before");
-            assert_eq!(got.code, Some(0));
-            assert!(instances(child.id()).is_empty());
-        }
-    }
-}
-
-/// A child process by a word of its command line, whichever thread began it.
-fn child_called(pid: u32, word: &str) -> Option<u32> {
-    let line = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
-    let is_called = |pid: &u32| line(*pid).is_ok_and(|all| all.contains(word));
-    children(pid).into_iter().find(is_called)
-}
-
 #[test]
 fn without_root_one_line_names_another_way() {
-    needs!(let _trace = recordable());
     needs!(has(&["setpriv", "--version"]));
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--", BINARY]);

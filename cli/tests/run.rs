@@ -3,7 +3,9 @@
 //!
 //! Tests that use tracefs need root and tracefs; otherwise they are skipped.
 
-use crate::common::{BINARY, Got, first_line, instances, needs, signal, text, wait_until};
+use crate::common::{
+    BINARY, Got, first_line, instances, items, needs, plan_of, signal, text, wait_until,
+};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -21,29 +23,30 @@ fn can_watch() -> bool {
     can
 }
 
-/// Each way to run a command that prints nothing itself: `replay` always, the others where reads can be watched.
-fn ways(dir: &Path) -> Vec<Vec<String>> {
+/// A plan of one byte.
+fn plan(dir: &Path) -> String {
     let (data, plan) = (dir.join("data"), dir.join("plan"));
     fs::write(&data, "x").expect("room");
-    let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
-    let plan_of_data = format!("{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n", data.display());
-    fs::write(&plan, plan_of_data).expect("room");
-    let (plan, trace) = (text(&plan), dir.join("t.frt"));
-    let replay = format!("replay {plan}");
+    fs::write(&plan, plan_of(&[(&data, 1)])).expect("room");
+    text(&plan).to_string()
+}
+
+/// Each way to run a command that prints nothing itself: `replay` always, the others where reads can be watched.
+fn ways(dir: &Path) -> Vec<Vec<String>> {
+    let (replay, trace) = (format!("replay {}", plan(dir)), dir.join("t.frt"));
     let mut ways = vec![format!("{replay} --")];
     if can_watch() {
-        let record = format!("record -q --force -o {} --", text(&trace));
         ways.extend([
             format!("{replay} --report --"),
             "run -q --".to_string(),
-            record,
+            "run -q --by sample --".to_string(),
+            format!("record -q --force -o {} --", text(&trace)),
         ]);
     }
     let words = |way: String| way.split(' ').map(str::to_string).collect::<Vec<_>>();
-    let all = ways
-        .into_iter()
-        .map(|way| [vec![BINARY.to_string()], words(way)].concat());
-    all.collect()
+    let all = ways.into_iter();
+    all.map(|way| [vec![BINARY.to_string()], words(way)].concat())
+        .collect()
 }
 
 #[test]
@@ -104,29 +107,39 @@ fn ignored_signals_stay_ignored_for_the_command() {
 #[test]
 fn signals_are_passed_on_and_a_kill_leaves_nothing() {
     needs!(can_watch());
-    let begin = |script: &str| {
-        let mut command = Command::new(BINARY);
-        command.args(["run", "--", "sh", "-c", script]);
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("foreread runs");
-        let line = first_line(&mut child);
-        (child, line)
-    };
-    let is_removed = |child: &std::process::Child| {
-        let is_gone = || instances(child.id()).is_empty();
-        wait_until("the guard removes the instance", is_gone);
-    };
-    let (mut child, line) = begin("trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done");
-    assert_eq!(line, "ready\n");
-    signal(child.id(), "-TERM");
-    assert_eq!(child.wait().expect("it ends").code(), Some(9));
-    is_removed(&child);
-    let (mut child, command) = begin("echo $$; exec sleep 1000");
-    signal(child.id(), "-KILL");
-    assert_eq!(child.wait().expect("it ends").signal(), Some(9));
-    is_removed(&child);
-    let command: u32 = command.trim().parse().expect("a number");
-    let folder = format!("/proc/{command}");
-    assert!(Path::new(&folder).exists(), "the command goes on");
-    signal(command, "-KILL");
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("t.frt");
+    let record = format!("record --by trace -q --force -o {} --", text(&trace));
+    let replay = format!("replay {} --", plan(dir.path()));
+    for way in ["run -q --by trace --", &record, &replay] {
+        let begin = |script: &str| {
+            let mut command = Command::new(BINARY);
+            command.args(way.split(' ')).args(["sh", "-c", script]);
+            let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut child = command.spawn().expect("foreread runs");
+            let line = first_line(&mut child);
+            let is_traced = || !way.contains("--by") || !instances(child.id()).is_empty();
+            wait_until("it is traced", is_traced);
+            (child, line)
+        };
+        let is_removed = |child: &std::process::Child| {
+            let is_gone = || instances(child.id()).is_empty();
+            wait_until("the guard removes the instance", is_gone);
+        };
+        let (mut child, line) =
+            begin("trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done");
+        assert_eq!(line, "ready\n");
+        signal(child.id(), "-TERM");
+        assert_eq!(child.wait().expect("it ends").code(), Some(9), "{way}");
+        is_removed(&child);
+        let (mut child, command) = begin("echo $$; exec sleep 1000");
+        signal(child.id(), "-KILL");
+        assert_eq!(child.wait().expect("it ends").signal(), Some(9));
+        is_removed(&child);
+        let command: u32 = command.trim().parse().expect("a number");
+        let folder = format!("/proc/{command}");
+        assert!(Path::new(&folder).exists(), "{way}: the command goes on");
+        signal(command, "-KILL");
+    }
+    assert!(items(&trace, None).count() > 0, "what was recorded is kept");
 }

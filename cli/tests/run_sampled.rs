@@ -66,20 +66,34 @@ fn is_seen(disk: &SlowDisk, what: &str, mut is_so: impl FnMut() -> bool) {
     assert!(tries.any(|seen| seen), "{what} is not seen");
 }
 
+/// By `run`; and a recording has most of it, with the times of its waits.
 #[test]
-fn reads_and_faults_in_order_are_read_ahead() {
+fn reads_and_faults_in_order_are_read_ahead_and_recorded() {
     needs!(let (disk, big) = disk());
+    let dir = tempfile::tempdir().expect("a folder");
+    let [trace, plan] = ["t.frt", "t.plan"].map(|name| dir.path().join(name));
+    let [trace, plan] = [text(&trace), text(&plan)];
+    let record = format!("record --force --by sample -o {trace} --json - -- python3 -S -c");
+    let sampled = |line: &str, what: &str| {
+        let got = foreread(line, &[READER, what, &big]);
+        got.assert_code(7);
+        let json = got.json();
+        println!("{json:#}");
+        assert_eq!(json["by"], "sample");
+        json
+    };
     for what in ["read", "pread", "mmap"] {
         is_seen(&disk, what, || {
-            let got = run("--json - -- python3 -S -c", &[READER, what, &big]);
-            got.assert_code(7);
-            let json = got.json();
-            println!("{json:#}");
-            assert_eq!(
-                [&json["by"], &json["exit_code"]],
-                [&"sample".into(), &Value::from(7)]
-            );
+            let json = sampled("run --by sample --json - -- python3 -S -c", what);
+            assert_eq!(json["exit_code"], 7);
             json["used_bytes"].as_u64() > Some(4 << 20)
+        });
+        is_seen(&disk, what, || {
+            assert_eq!(sampled(&record, what)["lost_events"], 0);
+            foreread("plan --force -o", &[plan, trace]);
+            let planned = std::fs::read_to_string(plan).unwrap_or_default();
+            let of_big = |line: &str| line.starts_with("f ") && line.ends_with("/big");
+            planned.lines().any(of_big) && planned_bytes(&planned) > 16 << 20
         });
     }
 }
@@ -188,32 +202,6 @@ fn a_lease_of_the_program_is_not_broken() {
     let by_trace = ["run", "-q", "--by", "trace", "--"];
     let by_trace = crate::common::foreread([&by_trace[..], &words].concat());
     assert!(matches!(by_trace.code, Some(3 | 7)), "{}", by_trace.err);
-}
-
-/// What a recording by samples has of a program that reads a file of 24 MiB in order: most of it, with the times of its waits.
-#[test]
-fn a_recording_has_what_the_program_waits_for() {
-    needs!(let (disk, big) = disk());
-    let dir = tempfile::tempdir().expect("a folder");
-    let [trace, plan] = ["t.frt", "t.plan"].map(|name| dir.path().join(name));
-    let [trace, plan] = [text(&trace), text(&plan)];
-    let record = format!("record --force --by sample -o {trace} --json - -- python3 -S -c");
-    for what in ["read", "pread", "mmap"] {
-        is_seen(&disk, what, || {
-            let got = foreread(&record, &[READER, what, &big]);
-            got.assert_code(7);
-            let json = got.json();
-            assert_eq!(
-                [&json["by"], &json["lost_events"]],
-                [&"sample".into(), &Value::from(0)]
-            );
-            let made = foreread("plan --force -o", &[plan, trace]);
-            println!("{json:#}\n{}", made.err);
-            let planned = std::fs::read_to_string(plan).unwrap_or_default();
-            let of_big = |line: &str| line.starts_with("f ") && line.ends_with("/big");
-            planned.lines().any(of_big) && planned_bytes(&planned) > 16 << 20
-        });
-    }
 }
 
 /// The bytes of all ranges of a plan: the third number of its lines `r FILE FIRST BYTES ...`.

@@ -324,12 +324,6 @@ fn one_disk_has_one_value() {
     let both = format!("{}{}", compare.out, compare.err);
     let is_right = names_both(&flat(&compare.out)) || are_equal(&set_by(&both));
     assert!(is_right, "{}", compare.out);
-    let run = [&["run", "--"], &read[..]].concat();
-    for words in [&["explain", trace, "--on", big, "--only", "big"][..], &run] {
-        let Got { out, err, .. } = foreread(words);
-        let said = out + &err;
-        assert_eq!(set_by(&said), [""; 0], "{words:?} names no value");
-    }
 }
 
 /// On a model the policy that `compare` takes is that of `tune`.
