@@ -1,50 +1,34 @@
 //! Tests of `compare` from plan to table, on models: published figures that the lab must reproduce, and the lab's own rules.
 
+use crate::common::{draft, plan_on, row, table_of};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::table::Style;
 use foreread_lab::report::{Report, Table, render};
 use foreread_report::progress::{Progress, Silent};
+use foreread_testing::says;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
-    let plan = ComparePlan {
+    table_of(&ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(compare::model(model).expect("a model")),
-        policies: policies
-            .iter()
-            .map(|p| foreread_history::parse(p).expect("a policy"))
-            .collect(),
         runs: Some(runs),
-        seed: 1,
-        ..ComparePlan::default()
-    };
-    compare::run(&plan, &mut Silent).expect("a table").remove(0)
+        ..plan_on(model, policies)
+    })
 }
 
 fn time_s(table: &Table, policy: &str) -> f64 {
-    let row = table
-        .policies
-        .iter()
-        .find(|p| p.policy == policy)
-        .expect("a row");
-    row.times_s().iter().sum::<f64>() / row.runs.len() as f64
+    let times = row(table, policy).times_s();
+    times.iter().sum::<f64>() / times.len() as f64
 }
 
 /// The same plan gives the same table, to the nanosecond.
 #[test]
 fn a_simulation_repeats() {
     let times = || {
-        on_model(
-            "random:count=500",
-            "object-near",
-            &["none", "linux-6.18"],
-            4,
-        )
-        .policies
-        .iter()
-        .map(|p| p.times_s())
-        .collect::<Vec<_>>()
+        let policies = ["none", "linux-6.18"];
+        let table = on_model("random:count=500", "object-near", &policies, 4);
+        policies.map(|policy| row(&table, policy).times_s())
     };
     let (one, two) = (times(), times());
     assert_eq!(one, two);
@@ -54,74 +38,41 @@ fn a_simulation_repeats() {
 /// The greps, too long for a first look, are measured when they are asked for, on a file as large as they need.
 #[test]
 fn a_plan_without_a_workload_measures_the_usual_ones() {
-    let on = Some(compare::model("rbd").expect("a model"));
-    let policies = vec![foreread_history::parse("none").expect("a policy")];
-    let plan = ComparePlan {
-        on,
-        policies,
-        runs: Some(1),
-        ..ComparePlan::default()
-    };
-    let tables = compare::run(&plan, &mut Silent).expect("tables");
+    let tables = compare::run(&plan_on("rbd", &["none"]), &mut Silent).expect("tables");
     let names: Vec<&str> = tables.iter().map(|t| t.workload.as_str()).collect();
     assert_eq!(names, compare::USUAL_WORKLOADS);
-    assert!(
-        tables.iter().all(|t| t.notes.is_empty()),
-        "one was left out"
-    );
+    let is_whole = tables.iter().all(|t| t.notes.is_empty());
+    assert!(is_whole, "one was left out");
 }
 
 /// Common random numbers: a policy that reads nothing ahead takes exactly as long as none.
 #[test]
 fn every_policy_has_the_same_random_numbers() {
-    let table = on_model(
-        "random:count=500",
-        "object-far",
-        &["none", "linux-6.18:max=0", "rbd-plain:max=0"],
-        3,
-    );
+    let policies = ["none", "linux-6.18:max=0", "rbd-plain:max=0"];
+    let table = on_model("random:count=500", "object-far", &policies, 3);
     assert_eq!(table.policies[0].times_s(), table.policies[1].times_s());
     assert_eq!(table.policies[0].times_s(), table.policies[2].times_s());
 }
 
 #[test]
 fn readahead_overlaps_the_round_trip() {
-    let table = on_model(
-        "sequential:record=64K",
-        "object-near",
-        &["none", "linux-6.18:max=4M"],
-        2,
-    );
+    let policies = ["none", "linux-6.18:max=4M"];
+    let table = on_model("sequential:record=64K", "object-near", &policies, 2);
     assert!(time_s(&table, "none") > 4.0 * time_s(&table, "linux-6.18:max=4M"));
 }
 
-/// What goes by the capacity is printed in plain numbers; what does not is not.
 /// 64 readers of one file in turns, more than a file has streams at first: `auto` finds them all, and reads ahead of each.
 #[test]
 fn auto_follows_many_readers_of_one_file() {
-    let table = on_model(
-        "interleaved:streams=64",
-        "object-near",
-        &["linux-6.18", "auto"],
-        1,
-    );
-    assert!(
-        time_s(&table, "auto") < 0.6 * time_s(&table, "linux-6.18"),
-        "{}",
-        time_s(&table, "auto")
-    );
-    let of = |policy: &str| {
-        table
-            .policies
-            .iter()
-            .find(|p| p.policy == policy)
-            .expect("a row")
-            .runs[0]
-            .stats
-    };
-    assert!(of("auto").unused_bytes * 10 < of("auto").ra_bytes);
+    let policies = ["linux-6.18", "auto"];
+    let table = on_model("interleaved:streams=64", "object-near", &policies, 1);
+    let [linux, auto] = policies.map(|policy| time_s(&table, policy));
+    assert!(auto < 0.6 * linux, "{auto}, linux-6.18: {linux}");
+    let stats = row(&table, "auto").runs[0].stats;
+    assert!(stats.unused_bytes * 10 < stats.ra_bytes);
 }
 
+/// What goes by the capacity is printed in plain numbers; what does not is not.
 #[test]
 fn a_maximum_by_the_capacity_of_the_model() {
     let policies = [
@@ -138,12 +89,9 @@ fn a_maximum_by_the_capacity_of_the_model() {
             "linux-2.6.31:max=4M+capacity-2010b is linux-2.6.31:max=2M here: model:x25-m holds 80000000000 bytes",
         ]
     );
-    assert_eq!(
-        time_s(&table, policies[0]),
-        time_s(&table, policies[2]),
-        "512 KiB, however it is said"
-    );
-    assert!(time_s(&table, policies[1]) < time_s(&table, policies[0]));
+    let [first, second, third] = policies.map(|policy| time_s(&table, policy));
+    assert_eq!(first, third, "512 KiB, however it is said");
+    assert!(second < first);
 }
 
 /// On a file the capacity is its size, beside the device's own setting.
@@ -151,23 +99,16 @@ fn a_maximum_by_the_capacity_of_the_model() {
 fn a_maximum_by_the_size_of_the_file() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_len(8 << 20).expect("longer");
-    let plan = ComparePlan {
+    let table = table_of(&ComparePlan {
         workload: Some("sequential".to_string()),
         on: Some(compare::file(file.path())),
-        policies: vec![foreread_history::parse("linux-2.6.31:max=capacity").expect("a policy")],
+        policies: vec![draft("linux-2.6.31:max=capacity")],
         runs: Some(1),
         ..ComparePlan::default()
-    };
-    let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
-    let note = table
-        .notes
-        .iter()
-        .find(|n| n.contains("here"))
-        .expect("a note");
-    assert!(
-        note.contains("linux-2.6.31:max=8K here") && note.ends_with("holds 8388608 bytes"),
-        "{note}"
-    );
+    });
+    let mut notes = table.notes.iter();
+    let note = notes.find(|n| n.contains("here")).expect("a note");
+    says(note, &["linux-2.6.31:max=8K here", "holds 8388608 bytes"]);
 }
 
 /// A workload that no file can serve is tried on a model, and the table says why there is no file.
@@ -180,18 +121,12 @@ fn no_scratch_file_for_nothing() {
         ..ComparePlan::default()
     };
     let tables = compare::run(&plan, &mut Silent).expect("tables");
-    assert_eq!(
-        tables.iter().map(|t| t.source.as_str()).collect::<Vec<_>>(),
-        ["model:rbd"]
-    );
+    let [table] = &tables[..] else {
+        panic!("{} tables", tables.len())
+    };
+    assert_eq!(table.source, "model:rbd");
     let why = "No scratch file: readers opens 4 files,";
-    assert!(
-        tables
-            .iter()
-            .all(|t| t.notes.iter().any(|n| n.starts_with(why))),
-        "{:?}",
-        tables[0].notes
-    );
+    says(&table.notes.join("\n"), &[why]);
 }
 
 /// Stops its plan after this number of runs.
@@ -215,14 +150,8 @@ impl Progress for Stopping {
 fn a_stopped_comparison_keeps_what_was_measured() {
     let stopped = |after| {
         let plan = ComparePlan {
-            on: Some(compare::model("nvme").expect("a model")),
-            policies: ["none", "linux-6.18", "rbd-plain"]
-                .iter()
-                .map(|p| foreread_history::parse(p).expect("a policy"))
-                .collect(),
             runs: Some(4),
-            seed: 1,
-            ..ComparePlan::default()
+            ..plan_on("nvme", &["none", "linux-6.18", "rbd-plain"])
         };
         let stop = Arc::clone(&plan.stop);
         let mut tables: Vec<Table> = Vec::new();
@@ -239,14 +168,11 @@ fn a_stopped_comparison_keeps_what_was_measured() {
     let (runs, report) = stopped(8);
     assert_eq!((runs, report.runs), (vec![2, 2, 2], 2));
     let note = "Interrupted: 2 of 4 runs of each row were completed";
-    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+    says(&report.notes.join("\n"), &[note]);
     let (runs, report) = stopped(2);
     assert_eq!(runs, [1, 1, 0]);
     let note = "Interrupted: 2 of 3 rows were measured, each in a single run";
-    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+    says(&report.notes.join("\n"), &[note]);
     let text = render(&report, Style::default());
-    assert!(
-        text.contains("\n  rbd-plain ") && text.contains(note),
-        "{text}"
-    );
+    says(&text, &["\n  rbd-plain ", note]);
 }

@@ -1,13 +1,14 @@
 //! Tests of `explain` with small traces: the files add up to the row that `compare` shows for the same run, and rules have names.
 
-use crate::common::{loaded, replay_of};
+use crate::common::{draft, loaded, plan_on, replay_of, table_of};
 use foreread_core::event::Advice;
 use foreread_history::policies;
-use foreread_lab::compare::{self, ComparePlan, OracleRow};
+use foreread_lab::compare::{ComparePlan, OracleRow};
 use foreread_lab::explain::{ExplainReport, View, explain, render};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
+use foreread_testing::says;
 use foreread_trace::{FileInfo, Header, Item, Level, Op, Record};
 use std::sync::Arc;
 
@@ -24,9 +25,8 @@ fn plan(files: &[(&str, u64)], records: Vec<Record>) -> ComparePlan {
     let replay = Some(replay_of("small.trace", items));
     ComparePlan {
         replay,
-        on: Some(compare::model("rbd").expect("a model")),
-        seed: 1,
-        ..ComparePlan::default()
+        runs: None,
+        ..plan_on("rbd", &[])
     }
 }
 
@@ -40,8 +40,7 @@ fn pages(pages: impl IntoIterator<Item = u64>) -> ComparePlan {
 }
 
 fn under(plan: &ComparePlan, policy: &str) -> ExplainReport {
-    let policy = foreread_history::parse(policy).expect(policy);
-    explain(plan, policy, &mut Silent).expect("it can be explained")
+    explain(plan, draft(policy), &mut Silent).expect("it can be explained")
 }
 
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
@@ -92,25 +91,18 @@ fn the_files_are_the_row_of_compare() {
                 runs: Some(1),
                 ..plan.clone()
             };
-            for policy in policies()
-                .iter()
-                .map(|info| info.name)
-                .chain(["linux-6.18:max=1M,folios=on"])
-            {
+            let all = policies();
+            let names = all.iter().map(|info| info.name);
+            for policy in names.chain(["linux-6.18:max=1M,folios=on"]) {
                 let ours = under(&plan, policy);
-                let policies = vec![foreread_history::parse(policy).expect("a policy")];
                 let asked = ComparePlan {
-                    policies,
+                    policies: vec![draft(policy)],
                     oracle: OracleRow::Usual,
                     ..plan.clone()
                 };
-                let tables = compare::run(&asked, &mut Silent).expect("it can be compared");
-                let row = Report::of(&tables[0])
-                    .rows
-                    .into_iter()
-                    .find(|r| r.policy == policy)
-                    .expect("its row");
-                let (c, r) = (ours.total, row);
+                let mut rows = Report::of(&table_of(&asked)).rows.into_iter();
+                let r = rows.find(|r| r.policy == policy).expect("its row");
+                let c = ours.total;
                 let pairs = [
                     (c.demand_reads, r.demand_reads),
                     (c.hits, r.hits),
@@ -170,22 +162,15 @@ fn rules_are_counted_by_their_names() {
 fn files_have_rules_of_their_own() {
     let report = under(&mixed(), "linux-6.18");
     let file = |name: &str| {
-        report
-            .files
-            .iter()
-            .find(|file| file.name == name)
-            .expect(name)
+        let mut files = report.files.iter();
+        files.find(|file| file.name == name).expect(name)
     };
     let random = file("/a/random");
     assert_eq!((random.rules["hint-random"], random.hints), (50, 1));
     assert!(file("/a/seq").rules["next-window"] > 1);
     assert!(file("/b/wanted").rules["hint-willneed"] >= 1);
     assert!(file("/b/wanted").counts.ra_bytes > 0);
-    assert!(
-        report.summary.starts_with("linux-6.18 read "),
-        "{}",
-        report.summary
-    );
+    says(&report.summary, &["linux-6.18 read "]);
     assert_eq!(under(&mixed(), "none").summary, "none read nothing ahead");
 }
 
@@ -198,28 +183,16 @@ fn the_text_fits_and_hides_nothing_from_the_sums() {
     };
     let all = text(None, 12);
     assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
-    assert!(
-        all.contains("hint-random") && all.contains("/a/seq ("),
-        "{all}"
-    );
-    assert!(
-        all.ends_with("    foreread compare small.trace --on model:rbd\n"),
-        "{all}"
-    );
+    let next = "    foreread compare small.trace --on model:rbd\n";
+    says(&all, &["hint-random", "/a/seq (", next]);
     let one = text(Some("/b/"), 1);
-    assert!(
-        one.contains("1 more") && one.contains("2 not selected") && !one.contains("/a/seq ("),
-        "{one}"
-    );
+    says(&one, &["1 more", "2 not selected"]);
+    assert!(!one.contains("/a/seq ("), "{one}");
     let sum = |text: &str| {
-        text.lines()
-            .find(|line| line.starts_with("all "))
-            .map(str::to_string)
+        let line = text.lines().find(|line| line.starts_with("all "));
+        line.map(|line| line.split_whitespace().collect::<String>())
     };
-    assert_eq!(
-        sum(&one).map(|line| line.split_whitespace().collect::<String>()),
-        sum(&all).map(|line| line.split_whitespace().collect::<String>())
-    );
+    assert_eq!(sum(&one), sum(&all));
 }
 
 #[test]
@@ -245,27 +218,14 @@ fn what_a_trace_lacks_is_no_obstacle() {
         level: Level::BelowCache,
         ..Header::default()
     };
-    let loaded = loaded(
-        "below",
-        header,
-        std::iter::once(file).chain(reads).collect(),
-    );
+    let items = std::iter::once(file).chain(reads).collect();
+    let loaded = loaded("below", header, items);
     let replay = Replay::of(&loaded, None, None).expect("asap fits all");
-    let replay = Some(Arc::new(replay));
     let plan = ComparePlan {
-        replay,
-        on: Some(compare::model("rbd").expect("a model")),
-        seed: 1,
-        ..ComparePlan::default()
+        replay: Some(Arc::new(replay)),
+        ..plan_on("rbd", &[])
     };
     let explained = under(&plan, "linux-6.18");
-    assert!(
-        explained
-            .notes
-            .iter()
-            .any(|n| n.contains("already contains readahead")),
-        "{:?}",
-        explained.notes
-    );
+    says(&explained.notes.join("\n"), &["already contains readahead"]);
     assert_eq!(explained.total.demand_reads, 50);
 }

@@ -34,10 +34,7 @@ fn lacks() -> Option<&'static str> {
         (runs("losetup"), "losetup (mount)"),
         (runs("mkfs.ext4"), "mkfs.ext4 (e2fsprogs)"),
         (runs("python3"), "python3"),
-        (
-            Group::root().is_some(),
-            "a memory controller of control groups",
-        ),
+        (Group::root().is_some(), "a memory control group"),
     ];
     let lack = wants.into_iter().find(|(has, _)| !has);
     let lack = lack.map(|(_, what)| what);
@@ -76,11 +73,8 @@ impl Group {
         fs::create_dir(&path).expect("a group");
         let group = Group(path);
         let v1 = group.0.join("memory.limit_in_bytes");
-        let limit = if v1.exists() {
-            v1
-        } else {
-            group.0.join("memory.max")
-        };
+        let v2 = group.0.join("memory.max");
+        let limit = if v1.exists() { v1 } else { v2 };
         fs::write(limit, (bytes + OWN_BYTES).to_string()).expect("a limit");
         group
     }
@@ -154,10 +148,8 @@ impl Disk {
     /// Nothing of it is cached after this.
     fn mount(&mut self, how: &str) {
         let options = if how == "ro" { "ro,noload" } else { "noatime" };
-        run(
-            "mount",
-            &["-o", options, &self.device, &self.shown("mount")],
-        );
+        let place = self.shown("mount");
+        run("mount", &["-o", options, &self.device, &place]);
         self.mounted = true;
     }
 
@@ -226,11 +218,7 @@ fn write_plan(workload: &Workload, path: &Path) {
         let (open, file) = (u64::from(job.open), u64::from(job.file));
         put([u64::from(job.executable), open, file, 0, 0]);
         for request in &job.requests {
-            let what = if request.kind == RequestKind::Touch {
-                4
-            } else {
-                3
-            };
+            let what = 3 + u64::from(request.kind == RequestKind::Touch);
             put([what, open, file, request.offset, request.len]);
         }
         put([2, open, file, 0, 0]);
@@ -312,10 +300,8 @@ fn a_cold_mapping_reads_what_was_measured() {
                 simulated(&workload, kib, 1280, None).stats.source_bytes
             });
             let mb = runs.iter().sum::<u64>() as f64 / 3e6;
-            assert!(
-                (least * 0.97..most * 1.03).contains(&mb),
-                "{name} at {kib} KiB: {mb:.0} MB"
-            );
+            let is_right = (least * 0.97..most * 1.03).contains(&mb);
+            assert!(is_right, "{name} at {kib} KiB: {mb:.0} MB");
         }
     }
 }
@@ -350,19 +336,15 @@ fn the_running_kernel_reads_as_many_bytes() {
     if lacks().is_some() {
         return;
     }
-    for name in [
-        "mapped-random:count=600",
-        "mapped-lookup:count=600,inner=500",
-    ] {
+    for name in ["random:count=600", "lookup:count=600,inner=500"] {
+        let name = &format!("mapped-{name}");
         let mut compared = Compared::new(name, 192 << 20, 1);
         for memory in [None, Some(64 << 20)] {
             for kib in [128, 1024, 4096] {
                 let (predicted, live, _) = compared.at(kib, memory);
-                let ratio = predicted as f64 / live as f64;
-                assert!(
-                    (0.9..1.1).contains(&ratio),
-                    "{name}, {memory:?}, {kib} KiB: {predicted} predicted, {live} read"
-                );
+                let is_right = (0.9..1.1).contains(&(predicted as f64 / live as f64));
+                let what = format!("{name}, {memory:?}, {kib} KiB");
+                assert!(is_right, "{what}: {predicted} predicted, {live} read");
             }
         }
     }
@@ -377,21 +359,15 @@ fn the_table() {
     }
     let given = |name: &str, usual: &str| std::env::var(name).unwrap_or(usual.to_string());
     let list = |name: &str, usual: &str| -> Vec<u64> {
-        let text = given(name, usual);
-        text.split_whitespace()
-            .map(|n| n.parse().expect(name))
-            .collect()
+        let (text, number) = (given(name, usual), |n: &str| n.parse().expect(name));
+        text.split_whitespace().map(number).collect()
     };
     let windows = list("WINDOWS", "128 512 1024 4096 8192 65536");
     let memories = list("MEMORY", "0 128");
     let size = list("SIZE", "1024")[0] << 20;
     let seed = list("SEED", "1")[0];
-    for name in given(
-        "WORKLOADS",
-        "mapped-random mapped-lookup mapped-random:run=4 compile",
-    )
-    .split(' ')
-    {
+    let usual = "mapped-random mapped-lookup mapped-random:run=4 compile";
+    for name in given("WORKLOADS", usual).split(' ') {
         let mut compared = Compared::new(name, size, seed);
         for &memory in &memories {
             for &kib in &windows {

@@ -6,6 +6,7 @@ use foreread_report::progress::Silent;
 use foreread_sim::device::custom;
 use foreread_sim::device::lanes::LanesModel;
 use foreread_sim::device::presets::{self, Model};
+use foreread_testing::says;
 
 fn probed(source: CompareOn) -> ProbeOutcome {
     let asked = ProbeOptions {
@@ -41,10 +42,8 @@ fn figures_that_were_put_in_come_out() {
         (got.ps_per_kib, put_in.ps_per_kib),
         (got.link_ps_per_kib, put_in.link_ps_per_kib),
     ] {
-        assert!(
-            (got as f64 / put_in as f64 - 1.0).abs() < 0.02,
-            "{got} {put_in}"
-        );
+        let error = (got as f64 / put_in as f64 - 1.0).abs();
+        assert!(error < 0.02, "{got} {put_in}");
     }
     let text = model.to_toml();
     let again = custom::parse(&text, "x").expect("what was written is read");
@@ -60,11 +59,7 @@ fn the_error_says_how_far_the_model_is_off() {
     }
     let ProbeOutcome { probe, model } = of("hdd-7200");
     assert!(probe.fit.median_error > 0.25, "{:?}", probe.fit);
-    assert!(
-        model.fit_error.starts_with("Low confidence"),
-        "{}",
-        model.fit_error
-    );
+    says(&model.fit_error, &["Low confidence"]);
 }
 
 /// The plateau of the published formula, and not of what was measured.
@@ -112,11 +107,6 @@ fn a_model_beside_itself_has_a_ratio_of_one() {
     for row in &report.rows {
         assert!((row.ratio - 1.0).abs() < 1e-9, "{row:?}");
     }
-    let text = report.render();
-    assert!(
-        text.starts_with(
-            "model:nvme compared with model:nvme: simulated / measured is 1.00 to 1.00."
-        ),
-        "{text}"
-    );
+    let line = "model:nvme compared with model:nvme: simulated / measured is 1.00 to 1.00.";
+    says(&report.render(), &[line]);
 }

@@ -3,17 +3,19 @@
 //!
 //! Real files are tested in `replay_live.rs`, and trace formats in the crate `trace`.
 
-use crate::common::{loaded, of_program};
+use crate::common::{loaded, of_program, plan_on, row, table_of};
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;
-use foreread_lab::compare::{self, ComparePlan, OracleRow};
+use foreread_lab::compare::{ComparePlan, OracleRow};
 use foreread_lab::replay::{LoadedTrace, MAX_OUTSTANDING, Mode, Replay};
-use foreread_lab::report::{Report, table};
-use foreread_report::{progress::Silent, width};
+use foreread_lab::report::{Report, Row, table};
+use foreread_report::width;
 use foreread_sim::device::presets;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator;
 use foreread_sim::simulator::RunResult;
+use foreread_sim::workload::Job;
+use foreread_testing::says;
 use foreread_trace::{After, FileInfo, Header, Item, Lacks, Op, Record};
 use std::sync::Arc;
 
@@ -68,12 +70,8 @@ fn simulate_with(replay: &Replay, policy: &str) -> RunResult {
         host_ns_per_kib: 0,
     };
     let result = simulator::run(&setup, preset.build(1));
-    let bound = Bound::of(&replay.workload, preset, PAGE);
-    assert!(
-        bound.ns() <= ns(&result),
-        "{bound:?} of a run of {} ns",
-        ns(&result)
-    );
+    let (bound, ns) = (Bound::of(&replay.workload, preset, PAGE), ns(&result));
+    assert!(bound.ns() <= ns, "{bound:?} of a run of {ns} ns");
     result
 }
 
@@ -83,6 +81,13 @@ fn ns(result: &RunResult) -> u64 {
 
 fn time(loaded: &Arc<LoadedTrace>, mode: Mode, think: Option<f64>) -> u64 {
     ns(&simulate(&replay(loaded, mode, think)))
+}
+
+/// The longest wait is this one.
+#[track_caller]
+fn waited(run: &RunResult, ns: u64) {
+    let longest = run.latency.max();
+    assert!(near(longest, ns), "{longest}");
 }
 
 /// Within what a histogram of three digits keeps.
@@ -106,11 +111,7 @@ fn as_fast_as_possible_there_are_no_pauses() {
     ]);
     let run = simulate(&replay(&two, Mode::Asap, None));
     assert_eq!(ns(&run), 3 * PAGE_NS);
-    assert!(
-        near(run.latency.max(), 2 * PAGE_NS),
-        "the second reader waited for the first: {}",
-        run.latency.max()
-    );
+    waited(&run, 2 * PAGE_NS);
 }
 
 #[test]
@@ -121,13 +122,9 @@ fn a_closed_loop_takes_its_gaps_and_the_device() {
         read(0, 2, (16, 70)),
         read(0, 3, (71, 72)),
     ]);
-    assert_eq!(time(&one, Mode::Closed, None), 4 * PAGE_NS + 5 * MS);
-    assert_eq!(
-        time(&one, Mode::Closed, Some(0.5)),
-        4 * PAGE_NS + 5 * MS / 2
-    );
-    assert_eq!(time(&one, Mode::Closed, Some(2.0)), 4 * PAGE_NS + 10 * MS);
-    assert_eq!(time(&one, Mode::Closed, Some(0.0)), 4 * PAGE_NS);
+    let thinks = [None, Some(0.5), Some(2.0), Some(0.0)];
+    let pauses = thinks.map(|think| time(&one, Mode::Closed, think) - 4 * PAGE_NS);
+    assert_eq!(pauses, [5 * MS, 5 * MS / 2, 10 * MS, 0]);
     // A thread that reads one file after the other keeps its gaps; one that begins later keeps that to the read before it.
     let other = |record: Record| Record {
         file: 1,
@@ -142,10 +139,8 @@ fn a_closed_loop_takes_its_gaps_and_the_device() {
     ];
     let run = simulate(&replay(&trace(two), Mode::Closed, None));
     assert_eq!(ns(&run), 4 * PAGE_NS + 47 * MS);
-    assert!(
-        near(run.latency.max(), PAGE_NS),
-        "no read waited for another"
-    );
+    // No read waited for another.
+    waited(&run, PAGE_NS);
 }
 
 /// A program that a shell begins when the one before it has ended begins earlier where that one is faster; one that is begun while another reads
@@ -166,10 +161,8 @@ fn a_reader_begins_after_the_read_that_ended_before_it() {
         read(0, 2, (90, 140)),
     ]);
     let jobs = replay(&beside, Mode::Closed, None).workload.jobs;
-    let begin: Vec<_> = jobs
-        .iter()
-        .map(|job| (job.after, job.links.len()))
-        .collect();
+    let begin = jobs.iter().map(|job| (job.after, job.links.len()));
+    let begin = Vec::from_iter(begin);
     assert_eq!(begin, [(None, 0), (Some(0), 0), (None, 1)]);
     let link = jobs[2].links[0];
     assert_eq!((link.job, link.end, link.delay_ns), (0, true, 10 * MS));
@@ -179,39 +172,23 @@ fn a_reader_begins_after_the_read_that_ended_before_it() {
 /// Two reads of one thread that overlapped overlap again; in a closed loop the third follows the one it followed.
 #[test]
 fn what_overlapped_overlaps() {
-    let records = || {
-        vec![
-            read(0, 0, (0, 30)),
-            read(0, 1, (1, 9)),
-            read(0, 2, (11, 12)),
-            read(0, 3, (13, 14)),
-        ]
-    };
-    let closed = replay(&trace(records()), Mode::Closed, None);
-    let pauses: Vec<Vec<u64>> = closed
-        .workload
-        .jobs
-        .iter()
-        .map(|j| j.requests.iter().map(|r| r.think_ns / MS).collect())
-        .collect();
+    let times = [(0, 30), (1, 9), (11, 12), (13, 14)];
+    let records = (0..).zip(times).map(|(page, ms)| read(0, page, ms));
+    let trace = trace(records.collect());
+    let closed = replay(&trace, Mode::Closed, None);
+    let pauses = |job: &Job| Vec::from_iter(job.requests.iter().map(|r| r.think_ns / MS));
+    let pauses = Vec::from_iter(closed.workload.jobs.iter().map(pauses));
     assert_eq!(pauses, [vec![0], vec![1, 2, 1]]);
-    let asap = replay(&trace(records()), Mode::Asap, None);
-    assert_eq!(
-        (asap.workload.jobs.len(), asap.workload.jobs[0].depth),
-        (1, 2)
-    );
-    assert!(
-        asap.notes
-            .iter()
-            .any(|n| n == "One reader keeps several reads in flight, as recorded: up to 2")
-    );
+    let asap = replay(&trace, Mode::Asap, None);
+    let [job] = &asap.workload.jobs[..] else {
+        panic!("{} jobs", asap.workload.jobs.len())
+    };
+    assert_eq!(job.depth, 2);
+    let note = "One reader keeps several reads in flight, as recorded: up to 2";
+    says(&asap.notes.join("\n"), &[note]);
     let run = simulate(&asap);
     assert_eq!(ns(&run), 4 * PAGE_NS);
-    assert!(
-        near(run.latency.max(), 2 * PAGE_NS),
-        "{}",
-        run.latency.max()
-    );
+    waited(&run, 2 * PAGE_NS);
 }
 
 #[test]
@@ -220,53 +197,27 @@ fn without_ends_a_factor_is_on_the_gaps_between_starts() {
         end_ns: None,
         ..record
     };
-    let one = trace(
-        [
-            read(0, 0, (3, 3)),
-            read(0, 1, (10, 10)),
-            read(0, 2, (14, 14)),
-        ]
-        .map(no_end)
-        .into(),
-    );
-    assert_eq!(time(&one, Mode::Asap, None), 3 * PAGE_NS);
-    assert_eq!(time(&one, Mode::Asap, Some(0.0)), 3 * PAGE_NS);
-    assert_eq!(time(&one, Mode::Asap, Some(1.0)), 3 * PAGE_NS + 11 * MS);
+    let starts = [3, 10, 14].into_iter().zip(0..);
+    let reads = starts.map(|(ms, page)| no_end(read(0, page, (ms, ms))));
+    let one = trace(reads.collect());
+    let thinks = [None, Some(0.0), Some(1.0)];
+    let pauses = thinks.map(|think| time(&one, Mode::Asap, think) - 3 * PAGE_NS);
+    assert_eq!(pauses, [0, 0, 11 * MS]);
     let none = trace(vec![Record::read(0, 0, PAGE)]);
     let range = "the factor of --think is below 0 or above 100";
+    let no_ends = "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode asap";
+    let no_waits = "the trace says neither what its records wait for nor when they ended";
+    let no_starts = "the trace does not say when each read began";
+    let no_times = "there is no pause to lengthen, because the trace has no times";
+    let no_pause = "there is no pause to lengthen in mode open";
     for (of, mode, think, begin) in [
-        (
-            &one,
-            Mode::Closed,
-            None,
-            "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode asap",
-        ),
-        (
-            &one,
-            Mode::Deps,
-            None,
-            "the trace says neither what its records wait for nor when they ended",
-        ),
-        (
-            &one,
-            Mode::Open,
-            Some(1.0),
-            "there is no pause to lengthen in mode open",
-        ),
+        (&one, Mode::Closed, None, no_ends),
+        (&one, Mode::Deps, None, no_waits),
+        (&one, Mode::Open, Some(1.0), no_pause),
         (&one, Mode::Asap, Some(-1.0), range),
         (&one, Mode::Asap, Some(f64::NAN), range),
-        (
-            &none,
-            Mode::Open,
-            None,
-            "the trace does not say when each read began",
-        ),
-        (
-            &none,
-            Mode::Asap,
-            Some(0.5),
-            "there is no pause to lengthen, because the trace has no times",
-        ),
+        (&none, Mode::Open, None, no_starts),
+        (&none, Mode::Asap, Some(0.5), no_times),
     ] {
         let error = Replay::of(of, Some(mode), think)
             .expect_err(begin)
@@ -286,22 +237,14 @@ fn an_open_loop_counts_from_the_recorded_time() {
     ]);
     let run = simulate(&replay(&one, Mode::Open, None));
     assert_eq!(ns(&run), 100 * MS + PAGE_NS);
-    let latencies: Vec<u64> = run
-        .latency
-        .iter_recorded()
-        .map(|v| v.value_iterated_to())
-        .collect();
-    let want = [PAGE_NS, PAGE_NS, 2 * PAGE_NS - MS, 3 * PAGE_NS - 2 * MS];
-    let mut want: Vec<u64> = want.into();
-    want.dedup();
+    let latencies = run.latency.iter_recorded().map(|v| v.value_iterated_to());
+    let latencies = Vec::from_iter(latencies);
+    // Two of them wait for a page.
+    let want = [PAGE_NS, 2 * PAGE_NS - MS, 3 * PAGE_NS - 2 * MS];
     assert_eq!(latencies.len(), want.len());
-    assert!(
-        latencies
-            .iter()
-            .zip(&want)
-            .all(|(got, want)| near(*got, *want)),
-        "{latencies:?} {want:?}"
-    );
+    let mut pairs = latencies.iter().zip(want);
+    let are_near = pairs.all(|(got, want)| near(*got, want));
+    assert!(are_near, "{latencies:?} {want:?}");
 }
 
 /// Coordinated omission: the device stalls for a long read, and the small reads that were due meanwhile have waited.
@@ -316,17 +259,12 @@ fn a_stall_shows_in_the_high_percentiles() {
     };
     records.insert(51, long);
     let stalled = trace(records);
-    let open = simulate(&replay(&stalled, Mode::Open, None)).latency;
-    let closed = simulate(&replay(&stalled, Mode::Closed, None)).latency;
-    let (open, closed) = (open.value_at_quantile(0.9), closed.value_at_quantile(0.9));
-    assert!(
-        open > 100 * MS,
-        "ten reads and more were due in 208 ms: {open}"
-    );
-    assert!(
-        closed < 10 * MS,
-        "in a closed loop one read waits, and no other read is issued: {closed}"
-    );
+    let [open, closed] = [Mode::Open, Mode::Closed].map(|mode| {
+        let run = simulate(&replay(&stalled, mode, None));
+        run.latency.value_at_quantile(0.9)
+    });
+    // Ten reads and more were due in 208 ms; in a closed loop one read waits, and no other read is issued.
+    assert!(open > 100 * MS && closed < 10 * MS, "{open} {closed}");
 }
 
 #[test]
@@ -345,20 +283,13 @@ fn dependencies_are_kept() {
         waiting(1, vec![after(0, true, 20 * MS)]),
         waiting(2, vec![after(0, false, MS)]),
     ]);
-    assert_eq!(
-        Replay::of(&three, None, None).expect("fine").mode,
-        Mode::Deps
-    );
+    let chosen = Replay::of(&three, None, None).expect("fine");
+    assert_eq!(chosen.mode, Mode::Deps);
     // The third waits in the device's queue while the first is served; the second comes 20 ms after the first.
-    assert_eq!(time(&three, Mode::Deps, None), 2 * PAGE_NS + 20 * MS);
-    assert_eq!(time(&three, Mode::Deps, Some(0.5)), 2 * PAGE_NS + 10 * MS);
-    assert_eq!(time(&three, Mode::Deps, Some(0.0)), 3 * PAGE_NS);
-    let run = simulate(&replay(&three, Mode::Deps, None));
-    assert!(
-        near(run.latency.max(), 2 * PAGE_NS - MS),
-        "{}",
-        run.latency.max()
-    );
+    let times = [None, Some(0.5), Some(0.0)].map(|think| time(&three, Mode::Deps, think));
+    let two = 2 * PAGE_NS;
+    assert_eq!(times, [two + 20 * MS, two + 10 * MS, 3 * PAGE_NS]);
+    waited(&simulate(&replay(&three, Mode::Deps, None)), two - MS);
     // A write takes no time, but a read that waits for it waits for what it waited for.
     let write = Record {
         op: Op::Write,
@@ -381,13 +312,9 @@ fn dependencies_are_kept() {
         waiting(0, vec![]),
         waiting(1, vec![after(0, true, u64::MAX)]),
     ]);
-    let error = Replay::of(&long, None, None)
-        .expect_err("centuries")
-        .to_string();
-    assert_eq!(
-        error,
-        "the delays add up to more than 400 days: test.trace, record 2; use --think 0, or the trace is damaged"
-    );
+    let error = Replay::of(&long, None, None).expect_err("centuries");
+    let why = "the delays add up to more than 400 days: test.trace, record 2";
+    says(&error.to_string(), &[why]);
 }
 
 #[test]
@@ -434,19 +361,12 @@ fn the_best_mode_is_chosen_and_said() {
 }
 
 fn compared(replay: Replay, model: &str, oracle: OracleRow) -> foreread_lab::report::Table {
-    let policies = ["none", "linux-6.18"]
-        .map(|p| foreread_history::parse(p).expect("a policy"))
-        .into();
-    let plan = ComparePlan {
+    table_of(&ComparePlan {
         replay: Some(Arc::new(replay)),
-        on: Some(compare::model(model).expect("a model")),
-        policies,
         oracle,
         runs: Some(3),
-        seed: 1,
-        ..ComparePlan::default()
-    };
-    compare::run(&plan, &mut Silent).expect("a table").remove(0)
+        ..plan_on(model, &["none", "linux-6.18"])
+    })
 }
 
 /// On every model and in every mode no row is below its bound, and the oracle, where there is one, is a limit.
@@ -477,25 +397,17 @@ fn limits_hold_in_every_mode() {
             let table = compared(replay(&loaded, mode, None), model, OracleRow::Asked);
             let report = Report::of(&table);
             assert_eq!(report.mode.as_deref(), Some(mode.json_name()));
-            let row = |policy: &str| table.policies.iter().find(|p| p.policy == policy);
-            let mean = |policy: &str| row(policy).expect("a row").times_s();
             if mode == Mode::Open {
-                let left_out = table.notes.iter().any(|n| {
-                    n.starts_with("The oracle was left out: it shows the shortest total time")
-                });
-                assert!(row("oracle").is_none() && left_out, "{:?}", table.notes);
+                let why = "The oracle was left out: it shows the shortest total time";
+                says(&table.notes.join("\n"), &[why]);
+                assert!(table.policies.iter().all(|row| row.policy != "oracle"));
                 continue;
             }
-            let oracle = mean("oracle");
-            let best = mean("none")
-                .into_iter()
-                .zip(mean("linux-6.18"))
-                .map(|(a, b)| a.min(b));
-            for (oracle, best) in oracle.into_iter().zip(best) {
-                assert!(
-                    oracle <= best * 1.0001,
-                    "{model} {mode:?}: {oracle} of {best}"
-                );
+            let times = |policy: &str| row(&table, policy).times_s().into_iter();
+            let best = times("none").zip(times("linux-6.18"));
+            for (oracle, (none, linux)) in times("oracle").zip(best) {
+                let is_least = oracle <= none.min(linux) * 1.0001;
+                assert!(is_least, "{model} {mode:?}: {oracle}, {none}, {linux}");
             }
         }
     }
@@ -504,88 +416,57 @@ fn limits_hold_in_every_mode() {
 /// In mode open the rows are judged by how long reads wait, and the table says so.
 #[test]
 fn open_loops_are_judged_by_latency() {
-    let records = (0..400)
-        .map(|n| Record {
-            offset: n * PAGE,
-            ..read(0, 0, (n, n + 1))
-        })
-        .collect();
-    let table = compared(
-        replay(&trace(records), Mode::Open, None),
-        "rbd",
-        OracleRow::Usual,
-    );
-    let report = Report::of(&table);
-    assert_eq!(
-        (report.judged_by.as_str(), report.think),
-        ("latency_s", None)
-    );
+    let records = (0..400).map(|n| Record {
+        offset: n * PAGE,
+        ..read(0, 0, (n, n + 1))
+    });
+    let replay = replay(&trace(records.collect()), Mode::Open, None);
+    let report = Report::of(&compared(replay, "rbd", OracleRow::Usual));
+    let judged = (report.judged_by.as_str(), report.think);
+    assert_eq!(judged, ("latency_s", None));
     assert_eq!(report.best, ["linux-6.18"]);
     let row = |policy: &str| {
-        report
-            .rows
-            .iter()
-            .find(|r| r.policy == policy)
-            .expect("a row")
+        let mut rows = report.rows.iter();
+        rows.find(|r| r.policy == policy).expect("a row")
     };
-    let mean = |policy: &str| row(policy).latency_s.as_ref().expect("judged by it").mean;
-    assert_eq!(
-        row("linux-6.18").ratio_to_none,
-        Some(mean("linux-6.18") / mean("none"))
-    );
-    assert!(row("linux-6.18").ratio_to_none.expect("some") < 0.5);
-    let times = |policy: &str| row(policy).time_s.as_ref().expect("measured").mean;
-    assert!(
-        times("linux-6.18") / times("none") > 0.98,
-        "both take the time of the trace"
-    );
+    let [none, linux] = ["none", "linux-6.18"].map(row);
+    let mean = |row: &Row| row.latency_s.as_ref().expect("judged by it").mean;
+    let ratio = linux.ratio_to_none.expect("some");
+    assert!(ratio == mean(linux) / mean(none) && ratio < 0.5, "{ratio}");
+    let time = |row: &Row| row.time_s.as_ref().expect("measured").mean;
+    let is_of_trace = time(linux) / time(none) > 0.98;
+    assert!(is_of_trace, "both take the time of the trace");
     let text = table::render(&report, table::Style::default());
-    assert!(
-        text.lines()
-            .all(|line| line.chars().count() <= width::DEFAULT),
-        "{text}"
-    );
-    assert!(
-        text.contains("wait") && text.contains("wait, ms") && text.contains("from when it was due"),
-        "{text}"
-    );
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(width::DEFAULT), "{text}");
+    says(&text, &["wait, ms", "from when it was due"]);
     let advice =
         foreread_lab::verdict::tables::of_tables(std::slice::from_ref(&report), |_| String::new());
     let advice = advice.expect("a whole table").why;
-    assert!(
-        advice.contains("makes test.trace wait ") && advice.contains(" a read"),
-        "{advice}"
-    );
+    says(&advice, &["makes test.trace wait ", " a read"]);
 }
 
 /// Readers of a trace without threads are its open descriptions.
 #[test]
 fn without_threads_each_description_is_a_reader() {
-    let records = || {
-        vec![read(0, 0, (0, 1)), read(1, 1, (2, 3))]
-            .into_iter()
-            .map(|r| Record { thread: 0, ..r })
-    };
-    let jobs = |lacks: Lacks| {
+    let jobs = |threads: bool| {
+        let records = [read(0, 0, (0, 1)), read(1, 1, (2, 3))];
+        let records = records.map(|r| Item::Record(Record { thread: 0, ..r }));
         let file = std::iter::once(Item::File(FileInfo::default()));
-        let items = file.chain(records().map(Item::Record)).collect();
+        let lacks = Lacks {
+            threads,
+            ..Lacks::default()
+        };
         let header = Header {
             lacks,
             ..Header::default()
         };
-        let jobs = replay(&loaded("t", header, items), Mode::Asap, None)
-            .workload
-            .jobs;
-        jobs.iter().map(|j| j.after).collect::<Vec<_>>()
+        let loaded = loaded("t", header, file.chain(records).collect());
+        let jobs = replay(&loaded, Mode::Asap, None).workload.jobs;
+        Vec::from_iter(jobs.iter().map(|job| job.after))
     };
-    assert_eq!(jobs(Lacks::default()), [None, Some(0)]);
-    assert_eq!(
-        jobs(Lacks {
-            threads: true,
-            ..Lacks::default()
-        }),
-        [None, None]
-    );
+    assert_eq!(jobs(false), [None, Some(0)]);
+    assert_eq!(jobs(true), [None, None]);
 }
 
 /// One read more than may be outstanding waits, and its waiting counts from its time on.
@@ -603,28 +484,13 @@ fn what_exceeds_the_outstanding_reads_waits_and_is_counted() {
         })
     });
     let items = std::iter::once(file).chain(all).collect();
-    let replay = replay(
-        &loaded("test.trace", Header::default(), items),
-        Mode::Open,
-        None,
-    );
-    assert_eq!(
-        (replay.workload.jobs.len(), replay.workload.jobs[0].depth),
-        (1, MAX_OUTSTANDING)
-    );
-    assert!(
-        replay
-            .notes
-            .iter()
-            .any(|note| note.ends_with("up to 16384 reads are outstanding at once")),
-        "{:?}",
-        replay.notes
-    );
+    let loaded = loaded("test.trace", Header::default(), items);
+    let replay = replay(&loaded, Mode::Open, None);
+    let jobs = &replay.workload.jobs;
+    assert_eq!((jobs.len(), jobs[0].depth), (1, MAX_OUTSTANDING));
+    let note = "up to 16384 reads are outstanding at once";
+    says(&replay.notes.join("\n"), &[note]);
     let run = simulate(&replay);
     assert_eq!((ns(&run), run.latency.len()), (reads * PAGE_NS, reads));
-    assert!(
-        near(run.latency.max(), reads * PAGE_NS),
-        "{}",
-        run.latency.max()
-    );
+    waited(&run, reads * PAGE_NS);
 }

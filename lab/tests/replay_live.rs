@@ -2,6 +2,7 @@
 //!
 //! Measured times are only compared with a lower bound that holds on every machine.
 
+use crate::common::{draft, table_of};
 use crate::replay::trace_of;
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
@@ -13,8 +14,9 @@ use foreread_lab::replay::{LoadedTrace, Mode, Replay, laid_out};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets;
-use foreread_sim::simulator;
+use foreread_sim::simulator::{self, RunResult};
 use foreread_sim::workload::Workload;
+use foreread_testing::says;
 use foreread_trace::{After, Op, Record};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,11 +54,7 @@ fn on_file(loaded: &Arc<LoadedTrace>, mode: Mode) -> Workload {
     laid_out(&replay.workload, SIZE).expect("the file is large enough")
 }
 
-fn engine(
-    path: &Path,
-    workload: &Workload,
-    policy: &str,
-) -> Result<foreread_sim::simulator::RunResult, LiveError> {
+fn engine(path: &Path, workload: &Workload, policy: &str) -> Result<RunResult, LiveError> {
     let policy = foreread_history::parse_spec(policy).expect("a policy");
     let setup = live::Setup {
         policy: &policy,
@@ -93,20 +91,13 @@ fn the_simulator_and_the_engine_count_the_same() {
             host_ns_per_kib: 0,
         };
         let simulated = simulator::run(&setup, presets::find("nvme").expect("a preset").build(1));
-        let counts = |r: &foreread_sim::simulator::RunResult| {
-            (
-                r.stats.demand_reads,
-                r.stats.demand_bytes,
-                r.stats.source_bytes,
-                r.stats.hits,
-                r.latency.len(),
-            )
+        let counts = |run: &RunResult| {
+            let s = run.stats;
+            let bytes = [s.demand_bytes, s.source_bytes, run.distinct_bytes];
+            (bytes, [s.demand_reads, s.hits, run.latency.len()])
         };
         assert_eq!(counts(&real), counts(&simulated), "{mode:?}");
-        assert_eq!(
-            (real.distinct_bytes, real.stats.demand_reads),
-            (simulated.distinct_bytes, 300)
-        );
+        assert_eq!(real.stats.demand_reads, 300);
     }
 }
 
@@ -147,16 +138,11 @@ fn nothing_comes_before_its_time() {
     ] {
         let workload = on_file(loaded, mode);
         let begun = Instant::now();
-        for run in [
-            engine(&path, &workload, "linux-6.18"),
-            live::kernel(&path, &workload),
-        ] {
+        let by_engine = engine(&path, &workload, "linux-6.18");
+        for run in [by_engine, live::kernel(&path, &workload)] {
             let run = run.expect("readable");
-            assert!(
-                run.time_s >= least_ms as f64 / 1e3,
-                "{mode:?}: {} s",
-                run.time_s
-            );
+            let is_late = run.time_s >= least_ms as f64 / 1e3;
+            assert!(is_late, "{mode:?}: {} s", run.time_s);
             assert_eq!(run.latency.len(), reads, "{mode:?}");
         }
         assert!(begun.elapsed() >= Duration::from_millis(2 * least_ms));
@@ -173,21 +159,17 @@ fn a_late_replayer_fails() {
         ..read(0, n % 512, (0, 0))
     };
     let absurd = trace((0..30_000).map(|n| at(n, 1)).collect());
-    for run in [
-        engine(&path, &on_file(&absurd, Mode::Open), "none"),
-        live::kernel(&path, &on_file(&absurd, Mode::Open)),
-    ] {
+    let workload = on_file(&absurd, Mode::Open);
+    let by_engine = engine(&path, &workload, "none");
+    for run in [by_engine, live::kernel(&path, &workload)] {
         let error = run.expect_err("30,000 reads in 30 us");
-        assert!(
-            matches!(error, LiveError::Late { late_us, .. } if late_us > 100),
-            "{error}"
-        );
-        let text = error.to_string();
-        assert!(
-            text.starts_with("the replayer itself was late: ")
-                && text.contains("use --mode closed or asap"),
-            "{text}"
-        );
+        let is_late = matches!(error, LiveError::Late { late_us, .. } if late_us > 100);
+        assert!(is_late, "{error}");
+        let words = [
+            "the replayer itself was late: ",
+            "use --mode closed or asap",
+        ];
+        says(&error.to_string(), &words);
     }
     let calm = trace((0..20).map(|n| at(n, 5 * MS)).collect());
     match engine(&path, &on_file(&calm, Mode::Open), "none") {
@@ -206,101 +188,62 @@ fn a_late_replayer_fails() {
 #[test]
 fn a_failing_read_ends_the_run() {
     let (_dir, path) = file();
-    let records = (0..40)
-        .map(|n| read((n % 8) as u32, n * 12, (n, n + 1)))
-        .collect();
-    let workload = on_file(&trace(records), Mode::Closed);
-    std::fs::OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .expect("there")
-        .set_len(64 * PAGE)
+    let records = (0..40).map(|n| read((n % 8) as u32, n * 12, (n, n + 1)));
+    let workload = on_file(&trace(records.collect()), Mode::Closed);
+    let file = std::fs::OpenOptions::new().write(true).open(&path);
+    file.and_then(|file| file.set_len(64 * PAGE))
         .expect("shorter");
     assert!(engine(&path, &workload, "none").is_err());
-    assert!(matches!(
-        live::kernel(&path, &workload),
-        Err(LiveError::Short { .. })
-    ));
+    let by_kernel = live::kernel(&path, &workload);
+    assert!(matches!(by_kernel, Err(LiveError::Short { .. })));
 }
 
 /// Through `compare`: rows, mode and notes; and for a file that is too small the error says how large it must be.
 #[test]
 fn a_comparison_on_a_file() {
     let (dir, path) = file();
-    let records = (0..60)
-        .map(|n| Record {
-            file: (n % 2) as u32,
-            open: (n % 2) as u32,
-            ..read(0, n, (n, n))
-        })
-        .collect();
-    let loaded = trace(records);
+    let records = (0..60).map(|n| Record {
+        file: (n % 2) as u32,
+        open: (n % 2) as u32,
+        ..read(0, n, (n, n))
+    });
+    let loaded = trace(records.collect());
     let plan = |path: &Path| ComparePlan {
         replay: Some(Arc::new(Replay::of(&loaded, None, None).expect("ready"))),
         on: Some(compare::file(path.to_path_buf())),
-        policies: vec![foreread_history::parse("rbd-plain").expect("a policy")],
+        policies: vec![draft("rbd-plain")],
         runs: Some(2),
         ..ComparePlan::default()
     };
-    let table = compare::run(&plan(&path), &mut Silent)
-        .expect("a table")
-        .remove(0);
-    let report = Report::of(&table);
-    assert_eq!(
-        (report.mode.as_deref(), report.think, report.bound_s),
-        (Some("closed"), Some(1.0), None)
-    );
-    assert_eq!(
-        report
-            .rows
-            .iter()
-            .map(|r| r.policy.as_str())
-            .collect::<Vec<_>>(),
-        ["none", "rbd-plain", "kernel"]
-    );
-    assert!(
-        report
-            .rows
-            .iter()
-            .all(|r| r.demand_reads == Some(60) && r.late_p99_us.is_some())
-    );
-    let where_ = format!(
-        "The 2 files of the trace are laid out one after the other in file:{}, each at a multiple of 1 MiB",
-        path.display()
-    );
-    assert!(report.notes.contains(&where_), "{:?}", report.notes);
+    let report = Report::of(&table_of(&plan(&path)));
+    let shown = (report.mode.as_deref(), report.think, report.bound_s);
+    assert_eq!(shown, (Some("closed"), Some(1.0), None));
+    let names = Vec::from_iter(report.rows.iter().map(|row| row.policy.as_str()));
+    assert_eq!(names, ["none", "rbd-plain", "kernel"]);
+    let mut rows = report.rows.iter();
+    assert!(rows.all(|row| row.demand_reads == Some(60) && row.late_p99_us.is_some()));
+    let begin = "The 2 files of the trace are laid out one after the other in file:";
+    says(&report.notes.join("\n"), &[begin]);
     let small = dir.path().join("small");
     std::fs::write(&small, [1; 9000]).expect("written");
-    let error = compare::run(&plan(&small), &mut Silent)
-        .expect_err("too small")
-        .to_string();
-    assert_eq!(
-        error,
-        format!(
-            "the trace needs 4194304 bytes for its 2 files, and file:{} has 9000; select one file of the trace with --only NAME, or use --on model:NAME",
-            small.display()
-        )
-    );
+    let refused = |plan: &ComparePlan| {
+        let error = compare::run(plan, &mut Silent).expect_err("refused");
+        error.to_string()
+    };
+    let needs = "the trace needs 4194304 bytes for its 2 files, and file:";
+    let words = [needs, " has 9000; ", "--only NAME"];
+    says(&refused(&plan(&small)), &words);
     let faults = trace(vec![Record {
         op: Op::Fault,
         ..read(0, 0, (0, 1))
     }]);
     let replay = Some(Arc::new(Replay::of(&faults, None, None).expect("ready")));
-    let error = compare::run(
-        &ComparePlan {
-            replay,
-            ..plan(&path)
-        },
-        &mut Silent,
-    )
-    .expect_err("refused")
-    .to_string();
-    assert!(
-        error.starts_with(
-            "test.trace takes page faults in mapped files, which is not supported with --on FILE"
-        ),
-        "{error}"
-    );
+    let plan = ComparePlan {
+        replay,
+        ..plan(&path)
+    };
+    let why = "test.trace takes page faults in mapped files, which is not supported with --on FILE";
+    says(&refused(&plan), &[why]);
 }
 
 /// A live run is explained from its event log: to the byte what the engine counted, or it is refused; and each file of
@@ -314,23 +257,16 @@ fn a_live_run_is_explained_file_by_file() {
         .collect();
     // Both in turn: a read at random after each six in order.
     for (n, page) in scattered.enumerate() {
-        records.insert(
-            n * 7 + 3,
-            Record {
-                open: 1,
-                ..Record::read(1, page * PAGE, PAGE)
-            },
-        );
+        let random = Record::read(1, page * PAGE, PAGE);
+        records.insert(n * 7 + 3, Record { open: 1, ..random });
     }
     let hint = Record {
         op: Op::Hint(foreread_core::event::Advice::WillNeed),
         ..Record::read(2, 0, 16 * PAGE)
     };
-    records.push(Record { open: 2, ..hint });
-    records.push(Record {
-        open: 2,
-        ..Record::read(2, 3 * PAGE, PAGE)
-    });
+    for hinted in [hint, Record::read(2, 3 * PAGE, PAGE)] {
+        records.push(Record { open: 2, ..hinted });
+    }
     let loaded = trace(records);
     for policy in [
         "linux-6.18:max=64K",
@@ -338,24 +274,18 @@ fn a_live_run_is_explained_file_by_file() {
         "rbd-plain:trigger=2,max=64K",
         "none",
     ] {
+        let replay = Replay::of(&loaded, Some(Mode::Asap), None).expect("ready");
         let plan = ComparePlan {
-            replay: Some(Arc::new(
-                Replay::of(&loaded, Some(Mode::Asap), None).expect("ready"),
-            )),
+            replay: Some(Arc::new(replay)),
             on: Some(compare::file(path.clone())),
             cache_bytes: Some(256 << 10),
             runs: Some(1),
             ..ComparePlan::default()
         };
-        let draft = foreread_history::parse(policy).expect(policy);
-        let told = explain::explain(&plan, draft, &mut Silent)
-            .unwrap_or_else(|error| panic!("{policy}: {error}"));
+        let told = explain::explain(&plan, draft(policy), &mut Silent);
+        let told = told.unwrap_or_else(|error| panic!("{policy}: {error}"));
         assert_eq!(told.source, format!("file:{}", path.display()));
-        assert!(
-            told.notes.iter().any(|note| note.contains("event log")),
-            "{:?}",
-            told.notes
-        );
+        says(&told.notes.join("\n"), &["event log"]);
         let of = |name: &str| told.files.iter().find(|f| f.name == name).expect(name);
         let (order, random, hinted) = (of("f0"), of("f1"), of("f2"));
         assert_eq!((order.size_bytes, hinted.hints), (2 << 20, 1), "{policy}");
@@ -364,9 +294,7 @@ fn a_live_run_is_explained_file_by_file() {
         assert_eq!(order.counts.ra_bytes > 0, policy != "none", "{policy}");
         let is_hint_taken = policy.starts_with("linux");
         assert_eq!(hinted.counts.ra_bytes > 0, is_hint_taken, "{policy}");
-        assert!(
-            hinted.counts.source_bytes > 0 && random.counts.source_bytes >= 30 * PAGE,
-            "{policy}"
-        );
+        assert!(hinted.counts.source_bytes > 0, "{policy}");
+        assert!(random.counts.source_bytes >= 30 * PAGE, "{policy}");
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of `--vary` from text to tables: each value gives the same comparison as it does alone, and invalid input is
 //! reported before anything runs.
 
+use crate::common::{plan_on, table_of};
 use foreread_lab::compare::vary::{Axis, VaryError};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::Report;
@@ -9,15 +10,9 @@ use foreread_report::progress::Silent;
 fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
     ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(compare::model("hdd-theory").expect("a model")),
-        policies: policies
-            .iter()
-            .map(|p| foreread_history::parse(p).expect("a policy"))
-            .collect(),
         runs: Some(2),
-        seed: 1,
         size_bytes: Some(16 << 20),
-        ..ComparePlan::default()
+        ..plan_on("hdd-theory", policies)
     }
 }
 
@@ -35,7 +30,7 @@ fn reports(plans: &[ComparePlan]) -> Vec<Report> {
 
 /// The comparison of a single value, asked for alone.
 fn alone(plan: &ComparePlan) -> Report {
-    Report::of(&compare::run(plan, &mut Silent).expect("a table")[0])
+    Report::of(&table_of(plan))
 }
 
 #[test]

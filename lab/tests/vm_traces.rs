@@ -114,41 +114,24 @@ fn they_are_like_the_traces_of_the_posting() {
     let folder = std::env::var_os("FOREREAD_VM_TRACES").map_or_else(shipped, PathBuf::from);
     let [boot_ide, boot_virtio, grep_ide, grep_virtio] =
         NAMES.map(|name| facts(&folder.join(format!("{name}.frt"))));
-    assert!(
-        boot_ide.reads > 40_000 && boot_ide.single * 10 > boot_ide.reads * 9,
-        "{}",
-        boot_ide.row("boot-ide")
-    );
-    assert!(
-        boot_ide.follow * 10 > boot_ide.reads * 9,
-        "{}",
-        boot_ide.row("boot-ide")
-    );
+    let is_most = |part: u64, of: u64| part * 10 > of * 9;
+    let ide = boot_ide.row("boot-ide");
+    assert!(boot_ide.reads > 40_000, "{ide}");
+    assert!(is_most(boot_ide.single, boot_ide.reads), "{ide}");
+    assert!(is_most(boot_ide.follow, boot_ide.reads), "{ide}");
     for one in [&boot_ide, &grep_ide] {
-        assert_eq!(
-            (one.deepest, one.overlap),
-            (1, 0),
-            "IDE has one request at a time"
-        );
+        let at_once = (one.deepest, one.overlap);
+        assert_eq!(at_once, (1, 0), "IDE has one request at a time");
     }
     for several in [&boot_virtio, &grep_virtio] {
-        assert!(
-            several.deepest >= 4 && several.overlap > 0,
-            "{}",
-            several.row("virtio")
-        );
+        let is_deep = several.deepest >= 4 && several.overlap > 0;
+        assert!(is_deep, "{}", several.row("virtio"));
     }
-    assert!(
-        boot_virtio.reads * 10 < boot_ide.reads,
-        "{}",
-        boot_virtio.row("boot-virtio")
-    );
+    let virtio = boot_virtio.row("boot-virtio");
+    assert!(boot_virtio.reads * 10 < boot_ide.reads, "{virtio}");
     for grep in [&grep_ide, &grep_virtio] {
-        assert!(
-            grep.reads > 10_000 && grep.bytes > 500_000_000,
-            "{}",
-            grep.row("grep")
-        );
+        let is_long = grep.reads > 10_000 && grep.bytes > 500_000_000;
+        assert!(is_long, "{}", grep.row("grep"));
     }
 }
 
@@ -160,20 +143,14 @@ fn they_can_be_replayed_by_what_each_read_waited_for() {
         let count = facts(&path).reads;
         let import = foreread_trace::open(std::slice::from_ref(&path), None).expect("a trace");
         let loaded = Arc::new(load(name, import, &Part::default()).expect("a replay"));
-        let replay =
-            Replay::of(&loaded, Some(Mode::Deps), Some(0.0)).expect("it has starts and ends");
-        assert_eq!(
-            (replay.workload.reads(), replay.workload.page_bytes),
-            (count, SECTOR),
-            "{name}"
-        );
-        let jobs = &replay.workload.jobs;
+        let replay = Replay::of(&loaded, Some(Mode::Deps), Some(0.0)).expect("starts and ends");
+        let workload = &replay.workload;
+        assert_eq!((workload.reads(), workload.page_bytes), (count, SECTOR));
+        let jobs = &workload.jobs;
         assert!(jobs.iter().all(|job| job.requests.len() == 1), "{name}");
         let waits = |n: usize| {
-            jobs[n]
-                .links
-                .iter()
-                .all(|link| link.end && link.delay_ns == 0 && (link.job as usize) < n)
+            let mut links = jobs[n].links.iter();
+            links.all(|link| link.end && link.delay_ns == 0 && (link.job as usize) < n)
         };
         assert!((0..jobs.len()).all(waits), "{name}");
         if name.ends_with("ide") {

@@ -1,8 +1,8 @@
 //! Two limits for the times in a comparison of policies: a lower bound for any run, and the best schedule that a search with perfect
 //! foresight finds (the oracle). Every policy's time is above the bound. The oracle's time is normally between the bound and the
-//! times of the policies. A policy can beat the oracle if it finds a better schedule than the search (see
-//! `lab/tests/limits/search.rs`), or if it happens to get shorter random latencies. Random latencies depend on the requests, and each
-//! policy sends different requests. `foreread compare` marks the rows of policies that beat the oracle.
+//! times of the policies. A policy can beat the oracle if it finds a better schedule than the search, or if it happens to get shorter
+//! random latencies. Random latencies depend on the requests, and each policy sends different requests. `foreread compare` marks the
+//! rows of policies that beat the oracle.
 //!
 //! | file | holds |
 //! |---|---|
