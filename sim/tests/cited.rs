@@ -187,35 +187,24 @@ impl Figure {
                 times[times.len() / 2] as f64 / 1e6
             }
             Figure::MbPerS { bytes, depth, .. } => {
-                let starts: Vec<u64> = (0..reads(bytes, depth)).map(|n| n * bytes).collect();
-                (bytes * starts.len() as u64) as f64
-                    / 1e6
-                    / (run(preset, &starts, bytes, depth).1 as f64 / 1e9)
+                let starts = Vec::from_iter((0..reads(bytes, depth)).map(|n| n * bytes));
+                let ns = run(preset, &starts, bytes, depth).1;
+                (bytes * starts.len() as u64) as f64 / ns as f64 * 1e3
             }
         }
     }
 }
 
 impl Cited {
-    /// Every figure with what its preset does; none for a preset that does not exist.
+    /// Every figure with what its preset does.
     fn rows(&self) -> Vec<CitedRow> {
-        let Ok(preset) = find(self.preset) else {
-            return Vec::new();
+        let preset = find(self.preset).expect("a preset");
+        let row = |figure: &Figure| CitedRow {
+            figure: *figure,
+            model: figure.of_model(preset),
         };
-        self.figures
-            .iter()
-            .map(|&figure| CitedRow {
-                figure,
-                model: figure.of_model(preset),
-            })
-            .collect()
+        self.figures.iter().map(row).collect()
     }
-}
-
-/// The median of the absolute errors; none without rows.
-fn median_error(rows: &[CitedRow]) -> Option<f64> {
-    let errors: Vec<f64> = rows.iter().map(|row| row.error().abs()).collect();
-    Summary::of(&errors).map(|errors| errors.median)
 }
 
 /// Reads of a run: 4 GiB of them, at most 4,000, and ten for each of the depth, or the last ones would be read alone.
@@ -234,10 +223,7 @@ fn random(preset: &Preset, bytes: u64, depth: usize) -> Vec<u64> {
 /// Nanoseconds of each read, and of all, with `depth` at once: the next one is sent when one ends.
 fn run(preset: &Preset, starts: &[u64], len: u64, depth: usize) -> (Vec<u64>, u64) {
     let mut device = preset.build(3);
-    let (mut began, mut times) = (
-        Vec::with_capacity(starts.len()),
-        Vec::with_capacity(starts.len()),
-    );
+    let (mut began, mut times) = (Vec::new(), Vec::new());
     let (mut now, mut out) = (0, Vec::new());
     // As many as are due; the id of a read is its number.
     let mut due = depth;
@@ -252,11 +238,8 @@ fn run(preset: &Preset, starts: &[u64], len: u64, depth: usize) -> (Vec<u64>, u6
         now = at;
         device.advance(now, &mut out);
         let before = times.len();
-        times.extend(
-            out.drain(..)
-                .filter(|a| a.done)
-                .map(|a| now - began[a.id as usize]),
-        );
+        let done = out.drain(..).filter(|a| a.done);
+        times.extend(done.map(|a| now - began[a.id as usize]));
         due = times.len() - before;
     }
 }
@@ -267,26 +250,18 @@ fn every_comparison_is_stated() {
     let mut wrong = Vec::new();
     for cited in CITED {
         let (preset, rows) = (find(cited.preset).expect("a preset"), cited.rows());
-        let median = median_error(&rows).expect("figures");
+        let errors = Vec::from_iter(rows.iter().map(|row| row.error().abs()));
+        let median = Summary::of(&errors).expect("figures").median;
         for row in &rows {
-            println!(
-                "{}, {}: {:?} model {:.4} {:+.1} %",
-                cited.preset,
-                cited.publication,
-                row.figure,
-                row.model,
-                row.error() * 100.0
-            );
+            let (figure, model, error) = (row.figure, row.model, row.error() * 100.0);
+            let of = (cited.preset, cited.publication);
+            println!("{of:?}: {figure:?} model {model:.4} {error:+.1} %");
         }
         let stated = format!("median error {:.1} %", median * 100.0);
         let count = ["no", "one", "two", "three", "four", "five"][rows.len()];
-        if !preset.fit_error.contains(&stated)
-            || !preset.fit_error.contains(&format!("against {count} "))
-        {
-            wrong.push(format!(
-                "{}: {stated} against {count}: {}",
-                cited.preset, preset.fit_error
-            ));
+        let (text, against) = (&preset.fit_error, format!("against {count} "));
+        if !text.contains(&stated) || !text.contains(&against) {
+            wrong.push(format!("{}: {stated} {against}: {text}", cited.preset));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -296,27 +271,9 @@ fn every_comparison_is_stated() {
 #[test]
 fn every_generic_preset_is_compared() {
     for preset in PRESETS.iter() {
-        let compared = CITED
-            .iter()
-            .filter(|cited| cited.preset == preset.name)
-            .count();
-        let expected = usize::from(
-            !preset.calibrated || ["ebs-gp3", "nfs", "s3-region"].contains(&preset.name),
-        );
-        assert_eq!(compared, expected, "{}", preset.name);
+        let compared = CITED.iter().filter(|cited| cited.preset == preset.name);
+        let published = ["ebs-gp3", "nfs", "s3-region"].contains(&preset.name);
+        let expected = usize::from(!preset.calibrated || published);
+        assert_eq!(compared.count(), expected, "{}", preset.name);
     }
-}
-
-#[test]
-fn the_median_is_of_absolute_errors() {
-    let row = |model| CitedRow {
-        figure: Figure::MeanMs {
-            bytes: 1,
-            value: 100.0,
-        },
-        model,
-    };
-    let median = |rows: &[CitedRow]| median_error(rows).expect("figures");
-    assert!((median(&[row(90.0), row(101.0), row(150.0)]) - 0.1).abs() < 1e-9);
-    assert!((median(&[row(90.0), row(130.0)]) - 0.2).abs() < 1e-9);
 }

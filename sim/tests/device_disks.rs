@@ -88,11 +88,8 @@ struct Fit {
 
 /// Least squares of `service - turn / 2` over 1, sqrt(distance / capacity) and the number of sectors.
 fn fit(half: &[Request], turn_us: f64) -> Fit {
-    let sectors = half
-        .iter()
-        .map(|r| r.lbn + r.sectors)
-        .max()
-        .expect("requests");
+    let ends = half.iter().map(|r| r.lbn + r.sectors);
+    let sectors = ends.max().expect("requests");
     let mut normal = [[0.0; 4]; 3];
     let (mut count, mut total) = (0.0, 0.0);
     for pair in half.windows(2) {
@@ -143,26 +140,26 @@ fn solve(mut rows: [[f64; 4]; 3]) -> [f64; 3] {
 
 fn device(fit: &Fit, rpm: u32, seed: u64) -> Hdd {
     let rate = (SECTOR as f64 / fit.e_us * 1e6) as u64;
+    let seek = Seek {
+        settle_ns: 0,
+        root_ns: (fit.k_us * 1e3) as u64,
+        linear_from: 1.0,
+        full_ns: 0,
+    };
+    let [outer, inner] = [rate; 2];
+    let buffer = BufferModel {
+        segments: 0,
+        segment_bytes: 0,
+        hit_ns: 0,
+        interface_bytes_per_s: 1,
+    };
     let model = HddModel {
         capacity_bytes: fit.sectors * SECTOR,
         rpm,
         command_ns: (fit.o_us * 1e3) as u64,
-        seek: Seek {
-            settle_ns: 0,
-            root_ns: (fit.k_us * 1e3) as u64,
-            linear_from: 1.0,
-            full_ns: 0,
-        },
-        bytes_per_s: TrackRates {
-            outer: rate,
-            inner: rate,
-        },
-        buffer: BufferModel {
-            segments: 0,
-            segment_bytes: 0,
-            hit_ns: 0,
-            interface_bytes_per_s: 1,
-        },
+        seek,
+        bytes_per_s: TrackRates { outer, inner },
+        buffer,
         queue_depth: 1,
         patience_ns: u64::MAX,
     };
@@ -179,22 +176,14 @@ fn services(half: &[Request], fit: &Fit, rpm: u32) -> (Vec<f64>, Vec<f64>) {
         let (mut comes_us, mut free_ns, mut out) = (0.0_f64, 0, Vec::new());
         for (n, request) in half.iter().enumerate() {
             let start_ns = free_ns.max((comes_us * 1e3) as u64);
-            let Request {
-                lbn,
-                sectors,
-                next_us,
-                ..
-            } = *request;
-            disk.submit(
-                start_ns,
-                Command::new(n as u64, 0, lbn * SECTOR, sectors * SECTOR),
-            );
+            let (at, len) = (request.lbn * SECTOR, request.sectors * SECTOR);
+            disk.submit(start_ns, Command::new(n as u64, 0, at, len));
             free_ns = disk.next_time().expect("a command is under way");
             disk.advance(free_ns, &mut out);
             if n > 0 && far(&half[n - 1], request).is_some() {
                 modelled.push((free_ns - start_ns) as f64 / 1e3);
             }
-            comes_us += next_us;
+            comes_us += request.next_us;
         }
     }
     measured.sort_by(f64::total_cmp);
@@ -209,40 +198,26 @@ fn mean(values: &[f64]) -> f64 {
 /// The rms distance between the quantiles of `measured` and `model(share)`, over the mean measured.
 fn demerit(measured: &[f64], model: impl Fn(f64) -> f64) -> f64 {
     let n = measured.len() as f64;
-    let gaps = measured
-        .iter()
-        .enumerate()
-        .map(|(i, us)| (us - model((i as f64 + 0.5) / n)).powi(2));
+    let gap = |(i, us): (usize, &f64)| (us - model((i as f64 + 0.5) / n)).powi(2);
+    let gaps = measured.iter().enumerate().map(gap);
     (gaps.sum::<f64>() / n).sqrt() / mean(measured)
 }
 
 /// How far the device is off in the second half: mean error, demerit, demerit of a constant time.
 fn check(name: &str, text: &str) -> (f64, f64, f64) {
-    let rpm = TURNS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .expect("a known drive")
-        .1;
+    let known = TURNS.iter().find(|(known, _)| *known == name);
+    let rpm = known.expect("a known drive").1;
     let requests = parse(text);
     let (first, second) = requests.split_at(requests.len() / 2);
     let fit = fit(first, 60e6 / f64::from(rpm));
     let (measured, modelled) = services(second, &fit, rpm);
     let quantile = |share: f64| modelled[(share * modelled.len() as f64) as usize];
     let error = mean(&modelled) / mean(&measured) - 1.0;
-    let (ours, constant) = (
-        demerit(&measured, quantile),
-        demerit(&measured, |_| fit.mean_us),
-    );
-    println!(
-        "{name}: {rpm} rpm, o {:.2} ms, k {:.2} ms, e {:.0} us, {} reads: mean {:+.1} %, demerit {:.1} %, constant time {:.1} %",
-        fit.o_us / 1e3,
-        fit.k_us / 1e3,
-        fit.e_us,
-        measured.len(),
-        error * 100.0,
-        ours * 100.0,
-        constant * 100.0
-    );
+    let ours = demerit(&measured, quantile);
+    let constant = demerit(&measured, |_| fit.mean_us);
+    let reads = measured.len();
+    println!("{name}: {rpm} rpm, {fit:.2?}, {reads} reads");
+    println!("mean {error:+.3}, demerit {ours:.3}, constant time {constant:.3}");
     (error, ours, constant)
 }
 
@@ -250,34 +225,22 @@ fn check(name: &str, text: &str) -> (f64, f64, f64) {
 fn a_cut_of_one_drive() {
     let (error, demerit, constant) = check("ibm18es", include_str!("fixtures/ibm18es-600.trace"));
     assert!(error.abs() <= 0.05, "mean {error:.3}");
-    assert!(
-        demerit <= 0.08 && demerit < constant / 3.0,
-        "demerit {demerit:.3}, constant {constant:.3}"
-    );
+    let is_good = demerit <= 0.08 && demerit < constant / 3.0;
+    assert!(is_good, "demerit {demerit:.3}, constant {constant:.3}");
 }
 
 /// The traces in a directory or in `disksim` below it.
 fn traces(dir: &Path) -> Vec<(String, PathBuf)> {
     let below = dir.join("disksim");
-    let dir = if below.is_dir() {
-        below
-    } else {
-        dir.to_path_buf()
-    };
-    let files =
-        std::fs::read_dir(&dir).expect("FOREREAD_TRACES names a directory that can be read");
-    let name = |path: &Path| {
-        path.file_name()?
-            .to_str()?
-            .split_once(".trace")
-            .map(|(name, _)| name.to_string())
-    };
-    let named = files
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .filter_map(|path| Some((name(&path)?, path)));
-    let mut traces: Vec<_> = named
-        .filter(|(name, _)| TURNS.iter().any(|(known, _)| known == name))
-        .collect();
+    let dir = if below.is_dir() { &below } else { dir };
+    let files = std::fs::read_dir(dir).expect("a directory that can be read");
+    let paths = files.filter_map(|entry| entry.ok().map(|e| e.path()));
+    let named = paths.filter_map(|path| {
+        let (name, _) = path.file_name()?.to_str()?.split_once(".trace")?;
+        let is_known = TURNS.iter().any(|(known, _)| *known == name);
+        is_known.then(|| (name.to_string(), path.clone()))
+    });
+    let mut traces = Vec::from_iter(named);
     traces.sort();
     traces
 }
@@ -302,20 +265,11 @@ fn every_drive_that_is_there() {
         return;
     };
     let traces = traces(Path::new(&dir));
-    assert!(
-        !traces.is_empty(),
-        "no trace of a known drive in {}",
-        dir.display()
-    );
+    assert!(!traces.is_empty(), "no trace of a known drive in {dir:?}");
     for (name, path) in traces {
         let (error, demerit, constant) = check(&name, &read(&path));
-        assert!(
-            error.abs() <= 0.02 && demerit <= 0.05,
-            "{name}: mean {error:.3}, demerit {demerit:.3}"
-        );
-        assert!(
-            constant > 0.2,
-            "{name}: a constant time is as good, {constant:.3}"
-        );
+        let is_good = error.abs() <= 0.02 && demerit <= 0.05;
+        assert!(is_good, "{name}: mean {error:.3}, demerit {demerit:.3}");
+        assert!(constant > 0.2, "{name}: constant time {constant:.3}");
     }
 }

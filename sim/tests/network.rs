@@ -48,19 +48,15 @@ fn simulate(files: &[u64], jobs: Vec<Job>) -> RunResult {
 
 /// Reads of 128 KiB of `threads` threads that take pieces of `piece` bytes of one file in turns, two of each at once.
 fn in_turns(threads: u64, piece: u64) -> Vec<Job> {
-    let pieces = |thread: u64| (thread..SIZE / piece).step_by(threads as usize);
-    let reads = |thread: u64| {
-        pieces(thread)
-            .flat_map(|n| (0..piece / READ).map(move |k| Request::read(n * piece + k * READ, READ)))
+    let read = move |n| (0..piece / READ).map(move |k| Request::read(n * piece + k * READ, READ));
+    let job = |thread: u64| {
+        let pieces = (thread..SIZE / piece).step_by(threads as usize);
+        let mut job = Job::new(0, 0, pieces.flat_map(read).collect());
+        job.requests[0].think_ns = thread * 1_000_000;
+        job.depth = 2;
+        job
     };
-    (0..threads)
-        .map(|thread| {
-            let mut job = Job::new(0, 0, reads(thread).collect());
-            job.requests[0].think_ns = thread * 1_000_000;
-            job.depth = 2;
-            job
-        })
-        .collect()
+    (0..threads).map(job).collect()
 }
 
 /// Four and eight threads that read one file in order together are one reader, with the requests of one.
@@ -68,13 +64,10 @@ fn in_turns(threads: u64, piece: u64) -> Vec<Job> {
 fn threads_that_take_pieces_in_turns_are_one_stream() {
     for threads in [4, 8] {
         let result = simulate(&[SIZE], in_turns(threads, MIB));
-        let (time_s, stats) = (result.time_s, result.stats);
-        assert_eq!(stats.source_bytes, SIZE, "{threads} threads");
-        assert!(
-            time_s < 1.52 && stats.source_reads <= 150,
-            "{threads} threads: {time_s:.2} s, {} requests",
-            stats.source_reads
-        );
+        let (time_s, requests) = (result.time_s, result.stats.source_reads);
+        assert_eq!(result.stats.source_bytes, SIZE, "{threads} threads");
+        let is_one = time_s < 1.52 && requests <= 150;
+        assert!(is_one, "{threads} threads: {time_s:.2} s, {requests}");
     }
 }
 
@@ -90,12 +83,9 @@ fn a_stride_within_the_readahead_is_found() {
         ..Job::new(0, 0, reads.collect())
     };
     let result = simulate(&[SIZE, 4 * KIB], vec![first, stride]);
-    let overfetch = result.stats.source_bytes as f64 / (16 * MIB) as f64;
-    assert!(
-        result.time_s < 0.40 && overfetch < 2.1,
-        "{:.2} s, {overfetch:.2} of the bytes",
-        result.time_s
-    );
+    let (time_s, bytes) = (result.time_s, result.stats.source_bytes);
+    let is_found = time_s < 0.40 && bytes as f64 / ((16 * MIB) as f64) < 2.1;
+    assert!(is_found, "{time_s:.2} s, {bytes} bytes");
 }
 
 /// Four cursors in a file, each in order in its quarter: one round trip for each to be found, and no other wait than for the link.

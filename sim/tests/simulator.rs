@@ -36,10 +36,14 @@ fn simulate(workload: &Workload, policy: &str, pages: u64) -> RunResult {
         config,
         host_ns_per_kib: 0,
     };
-    run(
-        &setup,
-        presets::find("hdd-theory").expect("a preset").build(1),
-    )
+    let preset = presets::find("hdd-theory").expect("a preset");
+    run(&setup, preset.build(1))
+}
+
+/// One job of a file of 1 MiB.
+fn alone(requests: Vec<Request>, policy: &str, pages: u64) -> RunResult {
+    let jobs = vec![Job::new(0, 0, requests)];
+    simulate(&workload(&[1 << 20], jobs), policy, pages)
 }
 
 fn ns(result: &RunResult) -> u64 {
@@ -47,86 +51,55 @@ fn ns(result: &RunResult) -> u64 {
 }
 
 fn touches(pages: &[u64]) -> Vec<Request> {
-    pages
-        .iter()
-        .map(|p| Request::touch(p * PAGE + 17))
-        .collect()
+    let all = pages.iter().map(|p| Request::touch(p * PAGE + 17));
+    all.collect()
 }
 
 /// The first touch of a page is a fault and reads it; a second one is nothing at all.
 #[test]
 fn a_mapped_page_is_touched_for_nothing() {
-    let one = workload(
-        &[1 << 20],
-        vec![Job::new(0, 0, touches(&[0, 3, 0, 3, 4, 3]))],
-    );
-    let result = simulate(&one, "none", 64);
-    let s = result.stats;
-    assert_eq!(
-        (s.demand_reads, s.misses, s.source_reads, s.source_bytes),
-        (3, 3, 3, 3 * PAGE)
-    );
-    assert_eq!(
-        (result.distinct_bytes, ns(&result)),
-        (3 * PAGE, 3 * PAGE_NS),
-        "overfetch of none is 1"
-    );
-    assert_eq!(result.latency.len(), 3);
+    let result = alone(touches(&[0, 3, 0, 3, 4, 3]), "none", 64);
+    let (s, latencies) = (result.stats, result.latency.len());
+    let counts = [s.demand_reads, s.misses, s.source_reads, latencies];
+    assert_eq!((counts, ns(&result)), ([3; 4], 3 * PAGE_NS));
+    // An overfetch of 1.
+    let bytes = [s.source_bytes, result.distinct_bytes];
+    assert_eq!(bytes, [3 * PAGE; 2]);
 }
 
 /// Another mapping of the same file has its own faults, and finds the pages here.
 #[test]
 fn each_mapping_has_its_own_page_table() {
-    let second = Job {
-        after: Some(0),
-        ..Job::new(0, 1, touches(&[1, 0, 1]))
+    let then = |open, pages: &[u64]| {
+        let first = Job::new(0, 0, touches(&[0, 1]));
+        let second = Job {
+            after: Some(0),
+            ..Job::new(0, open, touches(pages))
+        };
+        let s = simulate(&workload(&[1 << 20], vec![first, second]), "none", 64).stats;
+        (s.demand_reads, s.hits, s.source_reads)
     };
-    let two = workload(&[1 << 20], vec![Job::new(0, 0, touches(&[0, 1])), second]);
-    let s = simulate(&two, "none", 64).stats;
-    assert_eq!((s.demand_reads, s.hits, s.source_reads), (4, 2, 2));
+    assert_eq!(then(1, &[1, 0, 1]), (4, 2, 2));
     // The same open description later on: its pages are still mapped.
-    let again = Job {
-        after: Some(0),
-        ..Job::new(0, 0, touches(&[1, 2]))
-    };
-    let s = simulate(
-        &workload(&[1 << 20], vec![Job::new(0, 0, touches(&[0, 1])), again]),
-        "none",
-        64,
-    )
-    .stats;
-    assert_eq!((s.demand_reads, s.hits, s.source_reads), (3, 0, 3));
+    assert_eq!(then(0, &[1, 2]), (3, 0, 3));
 }
 
 /// What leaves the cache is unmapped, and only that.
 #[test]
 fn a_page_that_was_evicted_faults_again() {
-    let faults = |pages| {
-        let touched: Vec<u64> = (0..20).chain([0, 19]).collect();
-        simulate(
-            &workload(&[1 << 20], vec![Job::new(0, 0, touches(&touched))]),
-            "none",
-            pages,
-        )
-        .stats
-        .demand_reads
-    };
+    let touched: Vec<u64> = (0..20).chain([0, 19]).collect();
+    let faults = |pages| alone(touches(&touched), "none", pages).stats.demand_reads;
     assert_eq!((faults(64), faults(8)), (20, 21));
 }
 
 /// The policy is asked about faults: it reads around them, and what it brings in is used by later ones.
 #[test]
 fn a_fault_is_read_around() {
-    let one = workload(
-        &[1 << 20],
-        vec![Job::new(0, 0, touches(&[100, 84, 115, 116]))],
-    );
-    let s = simulate(&one, "linux-6.18:max=128K", 1024).stats;
+    let touched = touches(&[100, 84, 115, 116]);
+    let s = alone(touched, "linux-6.18:max=128K", 1024).stats;
     // 32 pages from 84 on, then again from 100 to 131, of which 100 to 115 are here.
-    assert_eq!(
-        (s.demand_reads, s.misses, s.source_bytes),
-        (4, 2, 48 * PAGE)
-    );
+    let demand = (s.demand_reads, s.misses, s.source_bytes);
+    assert_eq!(demand, (4, 2, 48 * PAGE));
     assert_eq!((s.used_bytes, s.ra_bytes), (2 * PAGE, 46 * PAGE));
 }
 
@@ -135,15 +108,9 @@ fn a_fault_is_read_around() {
 fn hints_count() {
     let hinted = |advice: Option<Advice>| {
         let hint = advice.map(|advice| Request::hint(advice, 0, 1 << 20));
-        let requests = hint
-            .into_iter()
-            .chain([Request::read(0, PAGE), Request::read(PAGE, PAGE)])
-            .collect();
-        let result = simulate(
-            &workload(&[1 << 20], vec![Job::new(0, 0, requests)]),
-            "linux-6.18",
-            1024,
-        );
+        let reads = [0, PAGE].map(|at| Request::read(at, PAGE));
+        let requests = hint.into_iter().chain(reads).collect();
+        let result = alone(requests, "linux-6.18", 1024);
         assert_eq!(result.latency.len(), 2);
         result.stats
     };
@@ -155,12 +122,7 @@ fn hints_count() {
     // Dropped between two reads of the same page: it is read twice.
     let drop = Request::hint(Advice::DontNeed, 0, 1 << 20);
     let requests = vec![Request::read(0, PAGE), drop, Request::read(0, PAGE)];
-    let s = simulate(
-        &workload(&[1 << 20], vec![Job::new(0, 0, requests)]),
-        "none",
-        1024,
-    )
-    .stats;
+    let s = alone(requests, "none", 1024).stats;
     assert_eq!((s.demand_reads, s.misses), (2, 2));
 }
 
@@ -171,16 +133,9 @@ fn jobs_follow_each_other() {
         after,
         ..Job::new(file, file, vec![Request::read(0, PAGE)])
     };
-    let chain = workload(
-        &[PAGE; 4],
-        vec![
-            page(0, None),
-            page(1, Some(0)),
-            page(2, Some(1)),
-            page(3, Some(1)),
-        ],
-    );
-    let result = simulate(&chain, "none", 64);
+    let after = [None, Some(0), Some(1), Some(1)];
+    let jobs = (0..).zip(after).map(|(file, after)| page(file, after));
+    let result = simulate(&workload(&[PAGE; 4], jobs.collect()), "none", 64);
     assert_eq!((result.stats.demand_reads, ns(&result)), (4, 4 * PAGE_NS));
     let last_two = result.latency.max();
     assert!(
@@ -189,13 +144,10 @@ fn jobs_follow_each_other() {
     );
     // The pause before the first request of a follower counts from the end of the one before it, and a job of
     // several outstanding requests ends with the last of them.
+    let reads = (0..3).map(|p| Request::read(p * 2 * PAGE, PAGE));
     let mut deep = Job {
         depth: 3,
-        ..Job::new(
-            0,
-            0,
-            (0..3).map(|p| Request::read(p * 2 * PAGE, PAGE)).collect(),
-        )
+        ..Job::new(0, 0, reads.collect())
     };
     let paused = Request {
         think_ns: 1_000_000,
@@ -205,19 +157,17 @@ fn jobs_follow_each_other() {
         after: Some(0),
         ..Job::new(1, 1, vec![paused])
     };
-    let result = simulate(
-        &workload(&[1 << 20, PAGE], vec![deep.clone(), second.clone()]),
-        "none",
-        64,
-    );
+    let both = |deep: Job| {
+        let jobs = vec![deep, second.clone()];
+        simulate(&workload(&[1 << 20, PAGE], jobs), "none", 64)
+    };
+    let result = both(deep.clone());
     assert_eq!(ns(&result), 3 * PAGE_NS + 1_000_000 + PAGE_NS);
     // A job without requests, or with fewer than it may have outstanding, ends all the same.
     deep.requests.clear();
-    let result = simulate(&workload(&[1 << 20, PAGE], vec![deep, second]), "none", 64);
-    assert_eq!(
-        (result.stats.demand_reads, ns(&result)),
-        (1, 1_000_000 + PAGE_NS)
-    );
+    let result = both(deep);
+    let took = (result.stats.demand_reads, ns(&result));
+    assert_eq!(took, (1, 1_000_000 + PAGE_NS));
 }
 
 /// The disk does one read after the other. Four are outstanding: each waits for the three before it unless it goes out
@@ -225,20 +175,15 @@ fn jobs_follow_each_other() {
 #[test]
 fn a_batch_goes_out_together() {
     let total = |batch: u32, reads: u64| {
-        let requests = (0..reads)
-            .map(|p| Request::read(p * 2 * PAGE, PAGE))
-            .collect();
+        let requests = (0..reads).map(|p| Request::read(p * 2 * PAGE, PAGE));
         let job = Job {
             depth: 4,
             batch,
-            ..Job::new(0, 0, requests)
+            ..Job::new(0, 0, requests.collect())
         };
         let result = simulate(&workload(&[1 << 20], vec![job]), "none", 64);
-        assert_eq!(
-            (result.stats.demand_reads, ns(&result)),
-            (reads, reads * PAGE_NS),
-            "batches of {batch}"
-        );
+        let took = (result.stats.demand_reads, ns(&result));
+        assert_eq!(took, (reads, reads * PAGE_NS), "batches of {batch}");
         (result.latency.mean() * reads as f64 / PAGE_NS as f64).round() as u64
     };
     // 1 2 3 4 4 4 4 4; 1 2 3 4 3 4 3 4; 1 2 3 4 1 2 3 4.
@@ -251,12 +196,10 @@ fn a_batch_goes_out_together() {
 #[test]
 fn a_stream_lives_as_long_as_its_open_description() {
     let half = |open, after, from: u64| {
-        let reads = (from..from + 16)
-            .map(|p| Request::read(p * PAGE, PAGE))
-            .collect();
+        let reads = (from..from + 16).map(|p| Request::read(p * PAGE, PAGE));
         Job {
             after,
-            ..Job::new(0, open, reads)
+            ..Job::new(0, open, reads.collect())
         }
     };
     let forget = || Job {
@@ -274,9 +217,8 @@ fn a_stream_lives_as_long_as_its_open_description() {
     // anew, with a smaller window.
     let shared = |open| {
         let jobs = vec![half(0, None, 0), half(open, Some(0), 16)];
-        simulate(&workload(&[8 << 20], jobs), "rbd-plain", 4096)
-            .stats
-            .ra_planned_ops
+        let result = simulate(&workload(&[8 << 20], jobs), "rbd-plain", 4096);
+        result.stats.ra_planned_ops
     };
     assert_eq!((shared(0), shared(1)), (3, 4));
 }
@@ -284,19 +226,9 @@ fn a_stream_lives_as_long_as_its_open_description() {
 /// A run is over when the last reader has what it wanted, though readahead is still in flight.
 #[test]
 fn no_read_waits_for_the_readahead_at_the_end() {
-    let reads = vec![
-        Request::read(0, 16 * PAGE),
-        Request::read(16 * PAGE, 16 * PAGE),
-    ];
-    let result = simulate(
-        &workload(&[1 << 20], vec![Job::new(0, 0, reads)]),
-        "linux-6.18",
-        4096,
-    );
+    let reads = [0, 16].map(|page| Request::read(page * PAGE, 16 * PAGE));
+    let result = alone(reads.into(), "linux-6.18", 4096);
     assert!(result.stats.unresolved_bytes > 0, "{:?}", result.stats);
-    assert_eq!(
-        ns(&result),
-        result.stats.stall_ns,
-        "depth 1, no pause, no copy: all of the time is stall"
-    );
+    // Depth 1, no pause, no copy: all of the time is stall.
+    assert_eq!(ns(&result), result.stats.stall_ns);
 }
