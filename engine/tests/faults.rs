@@ -20,7 +20,7 @@
 //! | F11 | io_uring is missing or forbidden | uring::forbidden_or_missing_it_falls_back_and_says_so uring::refused_in_the_middle faults::the_nth_mapping_of_files_is_refused_for_every_n |
 //! | F12 | the memory is used up | edges::readahead_is_refused_before_demand bytes::reads_larger_than_the_cache |
 //! | F14 | the kernel's cache above us | fuse::a_replaced_file_is_another_number_and_never_a_mix |
-//! | F15 | writers outside | files::overwritten writes::our_own_writes_are_no_change_and_those_of_others_are |
+//! | F15 | writers outside | files::a_longer_file_copied_over_it_is_not_an_append writes::our_own_writes_are_no_change_and_those_of_others_are |
 //! | F16 | thrash | rules::pages_evicted_unused_and_then_demanded_are_thrash faults::callers_take_turns_at_a_slow_source |
 //! | F17 | NBD: hostile clients | nbd::bad_clients_lose_their_connection_and_no_other validate::each_rule_has_its_error fuzz::conversations_with_a_whole_server |
 //! | F17 | NBD: many clients | nbd::one_client_too_many_is_refused nbd_turns::idle_clients_cost_nothing_and_active_ones_share nbd_turns::slow_clients_delay_no_other |

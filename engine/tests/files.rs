@@ -44,10 +44,11 @@ fn refused(path: &Path) -> String {
 }
 
 /// It is an error that says that the file has changed.
-fn changed<T: std::fmt::Debug>(read: Result<T, ReadError>) -> ReadError {
+fn changed<T: std::fmt::Debug>(read: Result<T, ReadError>) {
     let error = read.expect_err("it has changed");
     assert!(matches!(error, ReadError::Changed { .. }), "{error}");
-    error
+    assert_eq!(error.errno(), rustix::io::Errno::STALE.raw_os_error());
+    says(&error.to_string(), &["start over"]);
 }
 
 #[test]
@@ -302,31 +303,6 @@ fn growth_is_a_change_to_a_pinned_reader() {
         assert_eq!(pinned.size(), if appending { 305_000 } else { 300_000 });
         assert_eq!(reads(&pinned.try_clone().expect("opens")), appending);
     }
-}
-
-/// Another version: each reader gets one error, and then reads the new bytes and no old ones.
-#[test]
-fn overwritten() {
-    let file = file_of(&pattern(0, 3_000_000, 1));
-    let reader = open(file.path()).expect("opens");
-    let other = reader.try_clone().expect("opens");
-    let mut buf = vec![0; 8192];
-    assert_eq!(read_and_check(&reader, &mut buf, 0, 1), 8192);
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    let new = pattern(0, 3_000_000, 2);
-    file.as_file().write_all_at(&new, 0).expect("writes");
-    // Cached bytes are still those of the old version, whole. The first fetch notices.
-    let offset = 2_900_000;
-    for reader in [&reader, &other] {
-        let error = changed(reader.read_at(&mut buf, offset));
-        assert_eq!(error.errno(), rustix::io::Errno::STALE.raw_os_error());
-        says(&error.to_string(), &["start over"]);
-    }
-    for at in [0, 1_500_000, 2_900_000] {
-        read_and_check(&reader, &mut buf, at, 2);
-        read_and_check(&other, &mut buf, at, 2);
-    }
-    check_memory(&quiet(&reader), 4096);
 }
 
 #[test]

@@ -304,36 +304,6 @@ fn a_large_body_that_moves_is_not_ended() {
     assert!(in_one, "a body of 2.6 s that never stops for a second");
 }
 
-#[test]
-fn another_version_is_an_error_until_it_is_accepted() {
-    let date = "Sat, 21 Nov 2026 10:00:00 GMT";
-    let later = "Sat, 21 Nov 2026 10:00:01 GMT";
-    let weak = "weak ETag, date and size";
-    for (etag, told_by, new_etag, new_date, new_size) in [
-        (Some("\"a\""), "ETag", Some("\"b\""), date, MIB),
-        (Some("\"a\""), "ETag", Some("\"b\""), date, MIB / 2),
-        (Some("W/\"a\""), weak, Some("W/\"b\""), date, MIB),
-        (Some("W/\"a\""), weak, Some("W/\"a\""), later, MIB),
-        (None, "date and size", None, later, MIB),
-        (None, "date and size", None, date, MIB + 1),
-    ] {
-        let server = serve(0);
-        server.replace(named(MIB), etag, Some(date));
-        let object = open(&server);
-        let text = object.describe();
-        assert!(text.ends_with(&format!("by {told_by}")), "{text}");
-        read_right(&object, 0, 100_000, 0);
-        assert_eq!(object.check(), Ok(MIB));
-        server.replace(of_version(new_size, 1), new_etag, Some(new_date));
-        for _ in 0..2 {
-            changed(read(&object, 0, 100_000), told_by);
-            changed(object.check(), told_by);
-        }
-        assert_eq!(object.accept(), new_size);
-        read_right(&object, 4096, 100_000, 1);
-    }
-}
-
 /// An answer without an ETag names a version that any other of its size would be, so it counts for no answer that has one.
 #[test]
 fn a_version_accepted_without_an_etag_is_not_the_one_with_an_etag() {
