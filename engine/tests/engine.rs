@@ -232,7 +232,7 @@ fn read_another(engine: &Engine) {
 /// A source that hangs in any of its methods blocks its readers, and no reader of another file.
 #[test]
 fn no_source_call_holds_up_another_file() {
-    for method in Method::ALL {
+    for &method in Method::ALL {
         let engine = Engine::new(small()).expect("an engine");
         let bytes = Arc::new(Mem::new(vec![1; HUNG_BYTES]));
         // Read by threads where it is their method that hangs.

@@ -11,10 +11,11 @@
 //!                                  └──► Panic
 //! ```
 
+use crate::http_server::lock;
 use foreread::source::{Alignment, Defaults, Source, SourceError, WritableSource, writing_of};
 use std::io::IoSliceMut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// One read of the wrapped source.
@@ -45,8 +46,6 @@ pub enum FaultAction {
 pub enum Other {
     /// [`Source::accept`]: the previously accepted version stays.
     Accept,
-    /// [`Source::check`].
-    Check,
     /// [`WritableSource::flush`].
     Flush,
 }
@@ -54,7 +53,7 @@ pub enum Other {
 /// Number of calls of each method, and which of them fail.
 #[derive(Default)]
 struct Others {
-    calls: [AtomicU64; 3],
+    calls: [AtomicU64; 2],
     fails: Mutex<Option<FailingCall>>,
 }
 
@@ -92,46 +91,35 @@ impl<S: Source> Faulty<S> {
         }
     }
 
+    fn failing(inner: S, fails: impl Fn(u64) -> bool + Send + Sync + 'static) -> Faulty<S> {
+        Faulty::new(inner, move |call| match fails(call.nth) {
+            true => FaultAction::Fail(IO_ERROR),
+            false => FaultAction::Pass,
+        })
+    }
+
     /// Creates a source of which only read number `n` (from 0) fails.
     pub fn nth(inner: S, n: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| {
-            if call.nth == n {
-                FaultAction::Fail(IO_ERROR)
-            } else {
-                FaultAction::Pass
-            }
-        })
+        Faulty::failing(inner, move |nth| nth == n)
     }
 
     /// Creates a source of which read number `n` (from 0) and every later read fail.
     pub fn from_nth(inner: S, n: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| {
-            if call.nth >= n {
-                FaultAction::Fail(IO_ERROR)
-            } else {
-                FaultAction::Pass
-            }
-        })
+        Faulty::failing(inner, move |nth| nth >= n)
     }
 
     /// Creates a source of which about `per_mille` of 1000 reads fail. Which reads fail depends on the seed and on their position in the
     /// sequence.
     pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| {
-            match random(seed, call.nth) % 1000 < per_mille {
-                true => FaultAction::Fail(IO_ERROR),
-                false => FaultAction::Pass,
-            }
-        })
+        Faulty::failing(inner, move |nth| random(seed, nth) % 1000 < per_mille)
     }
 
     /// Creates a source of which every read is delayed: by this time, plus or minus up to half of it, depending on the seed.
     pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
         Faulty::new(inner, move |call| {
-            FaultAction::Slow(Duration::from_nanos(
-                nanos / 2 + random(seed, call.nth) % nanos.max(1),
-            ))
+            let nanos = nanos / 2 + random(seed, call.nth) % nanos.max(1);
+            FaultAction::Slow(Duration::from_nanos(nanos))
         })
     }
 
@@ -139,29 +127,16 @@ impl<S: Source> Faulty<S> {
     /// `lasting` is true.
     pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
         let faulty = Faulty::new(inner, |_| FaultAction::Pass);
-        *faulty
-            .others
-            .fails
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(FailingCall {
-            what,
-            nth: n,
-            lasting,
-        });
+        let (nth, fails) = (n, &faulty.others.fails);
+        *lock(fails) = Some(FailingCall { what, nth, lasting });
         faulty
     }
 
     /// Whether this call of `what` fails.
     fn fails(&self, what: Other) -> bool {
         let nth = self.others.calls[what as usize].fetch_add(1, Ordering::SeqCst);
-        let fails = *self
-            .others
-            .fails
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let now = fails.is_some_and(|one| {
-            one.what == what && (nth == one.nth || one.lasting && nth > one.nth)
-        });
+        let fails = lock(&self.others.fails).filter(|one| one.what == what);
+        let now = fails.is_some_and(|one| nth == one.nth || one.lasting && nth > one.nth);
         let now = now && !self.healed.load(Ordering::SeqCst);
         self.faults.fetch_add(u64::from(now), Ordering::SeqCst);
         now
@@ -244,12 +219,6 @@ impl<S: Source> Source for Faulty<S> {
     }
 
     fn check(&self) -> Result<u64, SourceError> {
-        if self.fails(Other::Check) {
-            return Err(SourceError::Io {
-                errno: IO_ERROR,
-                what: "check".to_string(),
-            });
-        }
         self.inner.check()
     }
 

@@ -14,52 +14,21 @@ use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Size,
-    ReadAt,
-    Streams,
-    Stream,
-    Describe,
-    Alignment,
-    Check,
-    Accept,
-    AllowWrites,
-    WriteAt,
-    Flush,
-    Queue,
-    Drop,
-    QueueDepth,
-    QueueSubmit,
-    QueueHasEnded,
-    QueueReap,
-    QueueInterrupt,
-    QueueDrop,
+macro_rules! methods {
+    ($($name:ident)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Method { $($name,)* }
+
+        impl Method {
+            /// All methods that an engine calls after a source is opened.
+            pub const ALL: &[Method] = &[$(Method::$name,)*];
+        }
+    };
 }
 
-impl Method {
-    /// All methods that an engine calls after a source is opened.
-    pub const ALL: [Method; 19] = [
-        Method::Size,
-        Method::ReadAt,
-        Method::Streams,
-        Method::Stream,
-        Method::Describe,
-        Method::Alignment,
-        Method::Check,
-        Method::Accept,
-        Method::AllowWrites,
-        Method::WriteAt,
-        Method::Flush,
-        Method::Queue,
-        Method::Drop,
-        Method::QueueDepth,
-        Method::QueueSubmit,
-        Method::QueueHasEnded,
-        Method::QueueReap,
-        Method::QueueInterrupt,
-        Method::QueueDrop,
-    ];
+methods! {
+    Size ReadAt Streams Stream Describe Alignment Check Accept AllowWrites WriteAt Flush Queue Drop
+    QueueDepth QueueSubmit QueueHasEnded QueueReap QueueInterrupt QueueDrop
 }
 
 /// Makes calls hang and releases them; the test keeps this value to do so.
@@ -110,13 +79,9 @@ impl Latch {
         }
         state.held += 1;
         self.changed.notify_all();
-        while state.hangs == Some(method) {
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        state.held -= 1;
+        let hangs = |state: &mut LatchState| state.hangs == Some(method);
+        let state = self.changed.wait_while(state, hangs);
+        state.unwrap_or_else(PoisonError::into_inner).held -= 1;
     }
 }
 
@@ -130,14 +95,12 @@ impl<S: Source> HangingSource<S> {
     /// Wraps a source. If `streams` is true, the source is read as a stream, otherwise through its queue and by threads.
     pub fn new(inner: S, streams: bool) -> (HangingSource<S>, Arc<Latch>) {
         let latch = Arc::new(Latch::default());
-        (
-            HangingSource {
-                inner,
-                latch: Arc::clone(&latch),
-                streams,
-            },
-            latch,
-        )
+        let source = HangingSource {
+            inner,
+            latch: Arc::clone(&latch),
+            streams,
+        };
+        (source, latch)
     }
 }
 
@@ -206,15 +169,13 @@ impl<S: Source> StreamingSource for HangingSource<S> {
         self.latch.pass(Method::Stream);
         let mut done = 0;
         while let Some(room) = sink.room().filter(|_| (done as u64) < len) {
-            let wanted = room.len().min((len - done as u64) as usize);
-            let room_bytes = room.len();
-            let read = self.inner.read_at(
-                &mut [IoSliceMut::new(&mut room[..wanted])],
-                offset + done as u64,
-            )?;
+            let (bytes, at) = (room.len(), offset + done as u64);
+            let wanted = bytes.min((len - done as u64) as usize);
+            let bufs = &mut [IoSliceMut::new(&mut room[..wanted])];
+            let read = self.inner.read_at(bufs, at)?;
             sink.filled(read);
             done += read;
-            if read < room_bytes {
+            if read < bytes {
                 break;
             }
         }

@@ -9,6 +9,7 @@
 //! ```
 
 use super::BrokenPromise;
+use crate::http_server::lock;
 use crate::{FaultAction, Faulty, pattern};
 use foreread::source::{
     Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, WritableSource, writing_of,
@@ -22,7 +23,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// Maximum size of the source in a story.
@@ -139,25 +140,21 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
     Some(match next(16)? {
         0..7 => {
             let (reader, offset) = (next(MAX_READERS)? as usize, place(next)?);
+            let most = if offset.is_multiple_of(2) {
+                3000
+            } else {
+                40_000
+            };
+            let len = next(most)? as usize;
             Op::Read {
                 reader,
                 offset,
-                len: next(if offset.is_multiple_of(2) {
-                    3000
-                } else {
-                    40_000
-                })? as usize,
+                len,
             }
         }
         7 => {
-            let advice = [
-                Advice::Normal,
-                Advice::Sequential,
-                Advice::Random,
-                Advice::WillNeed,
-                Advice::DontNeed,
-            ];
-            let advice = advice[next(5)? as usize];
+            use Advice::{DontNeed, Normal, Random, Sequential, WillNeed};
+            let advice = [Normal, Sequential, Random, WillNeed, DontNeed][next(5)? as usize];
             Op::Advise {
                 reader: next(MAX_READERS)? as usize,
                 advice,
@@ -224,11 +221,7 @@ pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {
             .step(op)
             .map_err(|why| format!("operation {n}, {op:?}: {why}"))?;
     }
-    world
-        .next_faults
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clear();
+    lock(&world.next_faults).clear();
     let end = MAX_BYTES as usize * 8;
     for reader in (0..world.readers.len()).chain(0..world.readers.len()) {
         world
@@ -237,13 +230,14 @@ pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {
     }
     let meter = world.readers[0].0.meter();
     drop(world);
-    if meter.held_bytes() > 0 {
-        return Err(format!(
-            "{} bytes are still held after the last reader is gone",
-            meter.held_bytes()
-        ));
+    match meter.held_bytes() {
+        0 => Ok(()),
+        held => Err(format!("{held} bytes are still held after the last reader")),
     }
-    Ok(())
+}
+
+fn promise(is_kept: bool, why: impl FnOnce() -> BrokenPromise) -> Result<(), BrokenPromise> {
+    if is_kept { Ok(()) } else { Err(why()) }
 }
 
 impl World {
@@ -254,11 +248,7 @@ impl World {
         let fired = Arc::new(AtomicU64::new(0));
         let (queue, count) = (Arc::clone(&next_faults), Arc::clone(&fired));
         let faulty = Faulty::new(Arc::clone(&storage), move |_| {
-            let verdict = queue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front()
-                .unwrap_or(FaultAction::Pass);
+            let verdict = lock(&queue).pop_front().unwrap_or(FaultAction::Pass);
             count.fetch_add(u64::from(verdict != FaultAction::Pass), Ordering::SeqCst);
             verdict
         });
@@ -352,12 +342,7 @@ impl World {
                 }
                 self.storage.append(&more, size)?;
             }
-            Op::Fault { verdict } => {
-                self.next_faults
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push_back(verdict);
-            }
+            Op::Fault { verdict } => lock(&self.next_faults).push_back(verdict),
             Op::Reopen { reader } => {
                 let other = self.readers[(reader + 1) % self.readers.len()]
                     .0
@@ -410,12 +395,10 @@ impl World {
             Err(ReadError::Changed { .. }) => self.told(reader),
             Err(ReadError::Io { errno: EIO, .. } | ReadError::Short { .. }) => {
                 self.errors += 1;
-                let fired = self.fired.load(Ordering::SeqCst);
-                if self.errors > fired {
-                    Err(format!("{} errors for {fired} faults", self.errors))
-                } else {
-                    Ok(())
-                }
+                let (errors, fired) = (self.errors, self.fired.load(Ordering::SeqCst));
+                promise(errors <= fired, || {
+                    format!("{errors} errors for {fired} faults")
+                })
             }
             Err(error) => Err(format!("an unexplained error: {error}")),
         }
@@ -440,20 +423,12 @@ impl World {
                 }
                 Ok(())
             }
-            Err(WriteError::Changed { .. }) => {
-                if self.versions.len() == 1 {
-                    Err("a change is reported, but nothing has changed".to_string())
-                } else {
-                    Ok(())
-                }
-            }
+            Err(WriteError::Changed { .. }) => promise(self.versions.len() > 1, || {
+                "a change is reported, but nothing has changed".to_string()
+            }),
             Err(WriteError::Beyond { size, .. }) => {
                 let known = self.versions.iter().any(|v| v.len() as u64 >= size);
-                if known {
-                    Ok(())
-                } else {
-                    Err(format!("it never had the reported size {size}"))
-                }
+                promise(known, || format!("it never had the reported size {size}"))
             }
             // Between the check of the version and the write, a worker may have seen a new, smaller version.
             Err(WriteError::Io { errno: EIO, .. }) if self.versions.len() > 1 => Ok(()),
@@ -464,11 +439,9 @@ impl World {
     /// The reader got a change error: there must be a change that it did not know of.
     fn told(&mut self, reader: usize) -> Result<(), BrokenPromise> {
         let known = self.readers[reader].1;
-        if known + 1 >= self.versions.len() {
-            return Err(format!(
-                "a change is reported after version {known}, which is the latest"
-            ));
-        }
+        promise(known + 1 < self.versions.len(), || {
+            format!("a change is reported after version {known}, which is the latest")
+        })?;
         // It knows at least one more version; it may be any of the later ones.
         self.readers[reader].1 = known + 1;
         Ok(())
