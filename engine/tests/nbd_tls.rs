@@ -87,15 +87,19 @@ fn a_client_without_tls_is_told_that_it_is_required() {
     }
 }
 
-/// Plain clients and others on one server.
+/// Plain clients and others on one server. TLS begins once, and a server that is stopped says so to its clients.
 #[test]
-fn tls_may_be_optional() {
+fn tls_may_be_optional_begins_once_and_ends_cleanly() {
     needs!(let certificates = Certificates::new());
     let served = served(certificates.server(false).allow_plain());
-    let mut plain = served.client();
-    plain.reads(1, MIB, 4096);
+    served.client().reads(1, MIB, 4096);
+    let mut client = TlsClient::new(&served, &certificates);
+    assert_eq!(client.option(5, &[]), (5, kind::ERR_INVALID));
+    assert_eq!(client.option(3, &[]), (3, kind::SERVER), "it goes on");
     let mut client = TlsClient::new(&served, &certificates).begun();
     client.reads(2, 2 * MIB, 4096);
+    drop(served);
+    assert_eq!(client.0.read(&mut [0; 1]).expect("a clean end"), 0);
 }
 
 #[test]
@@ -280,28 +284,6 @@ fn bad_clients_lose_their_connection_and_no_other() {
     for cookie in 0..10 {
         good.reads(cookie, cookie * MIB, 4096);
     }
-}
-
-#[test]
-fn tls_begins_once() {
-    needs!(let certificates = Certificates::new());
-    let served = served(certificates.server(false));
-    let mut client = TlsClient::new(&served, &certificates);
-    assert_eq!(client.option(5, &[]), (5, kind::ERR_INVALID));
-    let goes_on = client.option(8, &[]);
-    assert_eq!(goes_on, (8, kind::ACK));
-    assert_eq!(client.option(3, &[]), (3, kind::SERVER));
-}
-
-/// A server that is stopped says so to its clients.
-#[test]
-fn the_end_of_the_server_is_a_clean_end() {
-    needs!(let certificates = Certificates::new());
-    let served = served(certificates.server(false));
-    let mut client = TlsClient::new(&served, &certificates).begun();
-    client.reads(1, 0, 4096);
-    drop(served);
-    assert_eq!(client.0.read(&mut [0; 1]).expect("a clean end"), 0);
 }
 
 #[test]
