@@ -10,7 +10,7 @@ use foreread::source::{self, Mem, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Lie, Link, RangeServer, says};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -430,38 +430,4 @@ fn sources_are_opened_by_name_and_inside_another_runtime() {
     let usual = ObjectSettings::default().requests;
     assert_eq!(object.defaults().requests, usual);
     runtime(0).block_on(async { read_right(&*object, 0, 10_000, 0) });
-}
-
-/// With `hedge=`, what a read waits for is asked for again where the first answer does not come: here it never does.
-#[test]
-fn a_silent_answer_is_hedged() {
-    let server = serve(MIB);
-    let patient = ObjectSettings {
-        first_byte: Duration::from_secs(60),
-        total: Duration::from_secs(60),
-        ..settings()
-    };
-    let patient = patient.with("hedge=50").expect("settings");
-    let object = Arc::new(open_by(&server, patient));
-    let reader = plain(Arc::clone(&object));
-    let mut buf = vec![0; 4096];
-    // The first answers show how long one takes.
-    for n in 0..40 {
-        read_and_check(&reader, &mut buf, 200_000 + n * 4096, 0);
-    }
-    server.lie(Lie::Silence, 1);
-    let start = Instant::now();
-    read_and_check(&reader, &mut buf, 900_000, 0);
-    let is_hedged = start.elapsed() < Duration::from_secs(30);
-    assert!(is_hedged, "the silent answer was waited for");
-    assert!(object.asked().hedges >= 1);
-    // By buffers, without a reader, as well.
-    for n in 0..40 {
-        read_right(&*object, 400_000 + n * 4096, 4096, 0);
-    }
-    let before = object.asked().hedges;
-    server.lie(Lie::Silence, 1);
-    read_right(&*object, 800_000, 4096, 0);
-    assert!(object.asked().hedges > before);
-    assert_eq!(object.asked().retries, 0, "{:?}", object.asked());
 }

@@ -84,8 +84,6 @@ pub struct ObjectRequests {
     pub requests: u64,
     /// Retries after a failure, included in `requests`.
     pub retries: u64,
-    /// Second requests for slow ones (`hedge=PERCENT`), included in `requests`.
-    pub hedges: u64,
     /// Bytes received in bodies.
     pub bytes: u64,
 }
@@ -308,7 +306,6 @@ impl Object {
         ObjectRequests {
             requests: count(&self.tally.requests),
             retries: count(&self.tally.retries),
-            hedges: count(&self.tally.hedges),
             bytes: count(&self.tally.bytes),
         }
     }

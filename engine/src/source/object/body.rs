@@ -44,8 +44,6 @@ pub struct BodyRequest {
     pub options: GetOptions,
     pub first_byte: Duration,
     pub stall: Duration,
-    /// Send the first piece as its own message, even if the body is small.
-    pub says_first: bool,
 }
 
 /// The headers of a reply.
@@ -163,20 +161,19 @@ async fn pass(
         .await
         .map_err(|_| BodyError::FirstByte(first_byte))?
         .map_err(BodyError::Store)?;
-    forward(head, body, request.says_first, request.stall, to).await
+    forward(head, body, request.stall, to).await
 }
 
 /// Passes on what arrives. Ends early if the reader is dropped.
 async fn forward(
     head: Head,
     mut body: impl Stream<Item = Result<Bytes, Error>> + Unpin,
-    says_first: bool,
     stall: Duration,
     to: &Sender<Message>,
 ) -> Result<(), BodyError> {
     let Range { start: mut at, end } = head.range;
     // The range that the store reports is not checked yet.
-    let mut is_due = says_first || end.saturating_sub(at) > GROUP;
+    let mut is_due = end.saturating_sub(at) > GROUP;
     let mut arrived = Arrived {
         head: Some(head),
         pieces: Vec::new(),
@@ -241,7 +238,7 @@ mod tests {
             .build()
             .expect("a runtime");
         let minute = Duration::from_secs(60);
-        let ended = runtime.block_on(forward(head, stream::iter(pieces), false, minute, &to));
+        let ended = runtime.block_on(forward(head, stream::iter(pieces), minute, &to));
         drop(to);
         let (mut lens, mut heads) = (Vec::new(), Vec::new());
         while let Ok(message) = from.try_recv() {

@@ -25,7 +25,7 @@ use super::version::{Validator, Version};
 use crate::log;
 use crate::source::Sink;
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, select_ok};
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult};
@@ -43,9 +43,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// How often a request without progress checks whether it is still needed.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
-
-/// Shortest delay before a request is duplicated: below it, the machine is as likely to be late as the server.
-const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
 
 /// The first bytes of an object, with its version.
 pub struct Front {
@@ -70,7 +67,6 @@ impl Front {
 pub struct Tally {
     pub requests: AtomicU64,
     pub retries: AtomicU64,
-    pub hedges: AtomicU64,
     pub bytes: AtomicU64,
     /// A part of the accepted version has arrived, and nothing has failed since.
     pub confirmed: AtomicBool,
@@ -306,7 +302,7 @@ impl Asker<'_> {
 
     /// One request for what is left, until its end or until nothing needs it.
     async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
-        let mut body = needed(&*place, self.begin(version, &*place)).await??;
+        let mut body = needed(&*place, self.send(version, place.left())).await??;
         loop {
             let pieces = needed(&*place, body.next()).await?;
             let pieces = pieces.map_err(|error| self.ended(error))?;
@@ -323,49 +319,6 @@ impl Asker<'_> {
         } else {
             Err(Refusal::Lost("it ended too early".to_string()))
         }
-    }
-
-    /// Receives the first bytes of a reply. The time they took is recorded, because the limit of the next request needs it.
-    async fn begin(&self, version: &Version, place: &impl Take) -> Result<Body, Refusal> {
-        let (hedges, percent) = (&self.store.server.hedges, self.settings.hedge_percent);
-        if percent == 0 {
-            return self.send(version, place.left()).await;
-        }
-        let sent = Instant::now();
-        let begun = match hedges.due_after() {
-            Some(limit) => {
-                self.send_hedged(version, place, limit.max(SHORTEST_LIMIT))
-                    .await
-            }
-            None => self.send(version, place.left()).await,
-        };
-        if begun.is_ok() {
-            hedges.answered(sent.elapsed(), percent);
-        }
-        begun
-    }
-
-    /// Returns the first bytes of the reply that arrives first. A second request is sent if the first takes longer than `limit`
-    /// and a read waits, or begins to wait.
-    async fn send_hedged(
-        &self,
-        version: &Version,
-        place: &impl Take,
-        limit: Duration,
-    ) -> Result<Body, Refusal> {
-        let mut first = Box::pin(self.send(version, place.left()));
-        loop {
-            if let Ok(begun) = timeout(limit, &mut first).await {
-                return begun;
-            }
-            if place.is_awaited() && self.store.server.hedges.take() {
-                break;
-            }
-        }
-        self.tally.hedges.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(waited = ?limit, "sending a second copy of a slow request to an object's server, because a read waits for it");
-        let second = Box::pin(self.send(version, place.left()));
-        select_ok([first, second]).await.map(|(begun, _)| begun)
     }
 
     async fn send(&self, version: &Version, range: Range<u64>) -> Result<Body, Refusal> {
@@ -442,7 +395,6 @@ impl Asker<'_> {
             options,
             first_byte: self.settings.first_byte,
             stall: self.settings.stall,
-            says_first: self.settings.hedge_percent > 0,
         };
         let begun = Body::ask(&self.store.objects, self.path, request).await;
         begun.map_err(|error| self.ended(error))

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   Object, Prefix ──► Client (timeouts, http or https) ──► connections of reqwest, by host
-//!                  └─► Server (bucket or host)          ──► response times, limit of concurrent requests, refused conditions
+//!                  └─► Server (bucket or host)          ──► limit of concurrent requests, refused conditions
 //!   wait ──► runtime: two threads, started with the first request
 //! ```
 //! Example: a loader opens 1,000 objects of one bucket one after the other. The first opens a connection: a round trip for TCP
@@ -37,8 +37,6 @@ const THREADS: usize = 2;
 /// What is known about the server of a bucket or host. All open objects of this server in the process share this value.
 #[derive(Debug, Default)]
 pub struct Server {
-    /// Response times of the server.
-    pub hedges: Hedges,
     /// Limit of concurrent requests.
     pub brake: Brake,
     /// Conditions that the server refuses for unchanged objects.
@@ -419,83 +417,6 @@ impl Drop for DemandWaits<'_> {
     }
 }
 
-// Hedging: a second request if the first takes longer than nearly all before it.
-//
-// Off unless `hedge=PERCENT` is set, because it costs requests. It never sends a third request, and never more than PERCENT.
-//
-// ```text
-//   request ──── first byte ──────────────────────────────► kept
-//      │ 95 % of earlier requests were faster; a read waits; an allowance is left
-//      └──► the same request again ──► the first byte of either is kept, the other request is dropped
-// ```
-// Example: 121 of the last 128 requests had their first byte within 45 ms, so a read that has waited 45 ms sends a second
-// request. With `hedge=5`, each reply adds 5 hundredths of an allowance, and a second request uses a whole one. Source: Dean
-// and Barroso, "The Tail at Scale", CACM 56(2), 2013: after the 95th percentile, about 5 % more requests.
-
-/// Number of recorded response times. Chosen value: six of them are above the 95th percentile.
-const RECENT: usize = 128;
-/// Replies before the first hedge. Chosen value: one of them is above the 95th percentile.
-const LEAST: usize = 20;
-/// Maximum saved allowance, in hundredths: four consecutive hedges.
-const MAX_SAVED: u32 = 400;
-
-/// The times to the first byte of a server's replies, and how many hedges (second copies of slow requests) may be sent.
-#[derive(Debug, Default)]
-pub struct Hedges {
-    state: Mutex<AnswerTimes>,
-}
-
-#[derive(Debug, Default)]
-struct AnswerTimes {
-    /// Response times in microseconds.
-    recent: Vec<u32>,
-    /// Index of the next response time, once there are [`RECENT`].
-    next: usize,
-    /// Saved allowance, in hundredths of a request.
-    saved: u32,
-}
-
-impl Hedges {
-    /// Returns the time after which a second copy of a slow request should be sent. Returns `None` while there are too few response
-    /// times.
-    pub fn due_after(&self) -> Option<Duration> {
-        let mut times = self.lock().recent.clone();
-        if times.len() < LEAST {
-            return None;
-        }
-        let at = times.len() * 95 / 100;
-        let (_, time, _) = times.select_nth_unstable(at);
-        Some(Duration::from_micros(u64::from(*time)))
-    }
-
-    /// Records the time to the first byte of a reply. The reply adds `percent` % of one hedge (a second copy of a slow request) to the
-    /// allowance of hedges.
-    pub fn answered(&self, time: Duration, percent: u32) {
-        let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
-        let mut state = self.lock();
-        state.saved = (state.saved + percent).min(MAX_SAVED);
-        if state.recent.len() < RECENT {
-            state.recent.push(time);
-            return;
-        }
-        let at = state.next;
-        state.recent[at] = time;
-        state.next = (at + 1) % RECENT;
-    }
-
-    /// Takes one hedge (a second copy of a slow request) from the allowance. Returns false if the allowance is used up.
-    pub fn take(&self) -> bool {
-        let mut state = self.lock();
-        let left = state.saved.checked_sub(100);
-        state.saved = left.unwrap_or(state.saved);
-        left.is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AnswerTimes> {
-        lock(&self.state)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -550,41 +471,5 @@ mod tests {
         assert_eq!(begin(&brake, 9, true).len(), 1);
         drop(waits);
         assert!(brake.begin(false).is_some());
-    }
-}
-
-#[cfg(test)]
-mod hedge_tests {
-    use super::*;
-
-    #[test]
-    fn the_time_is_that_of_the_nineteenth_of_twenty_of_the_last() {
-        let hedges = Hedges::default();
-        for n in 0..20 {
-            assert_eq!(hedges.due_after(), None, "{n} answers");
-            hedges.answered(Duration::from_millis(n + 1), 5);
-        }
-        assert_eq!(hedges.due_after(), Some(Duration::from_millis(20)));
-        for n in 0..RECENT as u64 {
-            hedges.answered(Duration::from_micros(n + 1), 5);
-        }
-        assert_eq!(
-            hedges.due_after(),
-            Some(Duration::from_micros(122)),
-            "the older ones are forgotten"
-        );
-    }
-
-    #[test]
-    fn one_request_in_twenty_and_at_most_four_at_once() {
-        let hedges = Hedges::default();
-        assert!(!hedges.take(), "nothing is saved up");
-        let taken = (0..1000).filter(|_| {
-            hedges.answered(Duration::ZERO, 5);
-            hedges.take()
-        });
-        assert_eq!(taken.count(), 50);
-        (0..1000).for_each(|_| hedges.answered(Duration::ZERO, 5));
-        assert_eq!((0..10).filter(|_| hedges.take()).count(), 4);
     }
 }

@@ -33,7 +33,7 @@ pub const VARIABLES: &[&str] = &[
     "XDG_CACHE_HOME",
 ];
 /// The form that the value of [`VARIABLE`] must have.
-pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT,\
+pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,\
      profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
 
 /// The names of all settings.
@@ -95,9 +95,6 @@ pub struct ObjectSettings {
     /// A longer read is split into several concurrent requests. Default: the largest fetch, so that a fetch is one request; at
     /// least 64 KiB.
     pub part_bytes: u64,
-    /// Maximum percentage of requests that may be sent a second time, from 0 to 50. This happens if a read waits longer for its
-    /// first byte than 95 % of the earlier requests did. The first reply is used. Default 0.
-    pub hedge_percent: u32,
     /// The profile of the AWS tools (`--profile`). Default: that of the variables, or `default`.
     pub profile: Option<String>,
     /// The region of S3 (`--region`). Default: that of the variables or of the profile, or us-east-1.
@@ -136,7 +133,6 @@ impl Default for ObjectSettings {
             pause: Duration::from_millis(100),
             requests: Defaults::OBJECT.requests,
             part_bytes: Defaults::OBJECT.max_fetch_bytes,
-            hedge_percent: 0,
             profile: None,
             region: None,
             endpoint_url: None,
@@ -205,7 +201,6 @@ impl ObjectSettings {
                 "total" => self.total = Duration::from_secs(number(1, 86_400)?),
                 "retries" => self.retries = number(0, 100)? as u32,
                 "requests" => self.requests = number(1, 256)? as u32,
-                "hedge" => self.hedge_percent = number(0, 50)? as u32,
                 "part" => self.part_bytes = number(64 << 10, 1 << 30)?,
                 "profile" => self.profile = text()?,
                 "region" => self.region = text()?,
@@ -301,14 +296,13 @@ mod tests {
     fn a_text_sets_only_named_values() {
         let plain = ObjectSettings::default();
         let set = ObjectSettings::default()
-            .with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536,hedge=5")
+            .with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536")
             .expect("so");
         let seconds = [set.first_byte, set.stall, set.total].map(|d| d.as_secs());
         assert_eq!(
             (seconds, set.retries, set.requests, set.part_bytes),
             ([1, 2, 3], 0, 256, 65536)
         );
-        assert_eq!((set.hedge_percent, plain.hedge_percent), (5, 0));
         let one = ObjectSettings::default().with("stall=5").expect("so");
         assert_eq!(
             (one.first_byte, one.stall.as_secs(), one.retries),
@@ -325,10 +319,9 @@ mod tests {
         stall=0 = stall must be a whole number from 1 to 86400, not `0`
         requests=257 = requests must be a whole number from 1 to 256, not `257`
         part=65535 = part must be a whole number from 65536 to 1073741824, not `65535`
-        hedge=51 = hedge must be a whole number from 0 to 50, not `51`
         profile= = profile is empty
         no-sign-request=1 = no-sign-request must be true or false, not `1`
-        speed=1 = unknown key `speed`; the keys are first-byte, stall, total, retries, requests, part, hedge, profile, region, \
+        speed=1 = unknown key `speed`; the keys are first-byte, stall, total, retries, requests, part, profile, region, \
             endpoint-url, no-sign-request, requester-pays, ca-file";
 
     #[test]
