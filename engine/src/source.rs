@@ -33,6 +33,8 @@ pub mod object;
 mod queue;
 #[cfg(feature = "rbd")]
 mod rbd;
+#[cfg(any(feature = "disk-cache", feature = "object"))]
+mod sinks;
 pub mod tree;
 
 use std::fmt;

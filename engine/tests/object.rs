@@ -293,11 +293,7 @@ fn a_large_body_that_moves_is_not_ended() {
     server.link(Link::new(Duration::ZERO, 400_000));
     // A busy machine may hold bytes up longer than they may stay away; not every time.
     let in_one = (0..5).any(|_| {
-        let in_one = ObjectSettings {
-            part_bytes: MIB,
-            ..settings()
-        };
-        let object = open_by(&server, in_one);
+        let object = open(&server);
         read_right(&object, 0, MIB as usize, 0);
         object.asked().retries == 0
     });

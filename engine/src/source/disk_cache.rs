@@ -13,7 +13,7 @@
 //! | folder, account, claims | the folder: access without following links, total bytes, fetches in progress |
 //! | hash, object | names and checksums; the two files of a version |
 //! | whole | versions that the kernel reads by FUSE passthrough |
-//! | cached, sinks | split a fetch into parts from disk and from the store |
+//! | cached | split a fetch into parts from disk and from the store |
 //! | tier, disk, bucket, runs | the interface of a tier; its two kinds, a folder and a bucket |
 //! | parts | a tier with its writer, and the shared tier below it |
 //! | writer, evict | background writes, and eviction |
@@ -52,7 +52,6 @@ mod parts;
 mod runs;
 mod settings;
 mod shared;
-mod sinks;
 mod speed;
 mod tier;
 mod whole;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   open ──► first bytes of the object: its version, and whether the server knows ranges
-//!   read_at, stream ──► fetch (parts, deadlines, retries) ──► object_store ──► check of replies ──► the server
+//!   read_at, stream ──► fetch (deadlines, retries) ──► object_store ──► check of replies ──► the server
 //!                 │ another version
 //!                 ▼
 //!              Changed, until accept has requested the current version
@@ -36,9 +36,10 @@ use super::{
     Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
     StreamingSource, tree,
 };
+use crate::source::sinks::Slices;
 use crate::sync::lock;
 pub use authorities::built_in as built_in_authorities;
-use fetch::{Asker, Tally};
+use fetch::{Asker, SinkRange, Tally};
 pub(crate) use first::FIRST_BYTES;
 use first::{FirstBytes, Room};
 #[cfg(feature = "disk-cache")]
@@ -273,9 +274,9 @@ impl Object {
         let range = within(&self.accepted(), offset, len);
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
-        let mut place = fetch::SinkRange::new(sink, offset..offset.saturating_add(read as u64));
-        fetch::Take::put(&mut place, &bytes[..read])
-            .map_err(|refusal| refusal.read_error(&self.name))?;
+        let mut place = SinkRange::new(sink, offset..offset.saturating_add(read as u64));
+        let put = place.put(&bytes[..read]);
+        put.map_err(|refusal| refusal.read_error(&self.name))?;
         Ok(read)
     }
 
@@ -324,7 +325,9 @@ impl Source for Object {
         let range = within(&version, offset, room);
         let len = (range.end - range.start) as usize;
         if len > 0 {
-            let done = wait(self.asker().read(&version, bufs, range));
+            let mut slices = Slices::new(bufs);
+            let place = SinkRange::new(&mut slices, range);
+            let done = wait(self.asker().stream(&version, place, len as u64));
             done.map_err(|refusal| refusal.read_error(&self.name))?;
         }
         Ok(len)
@@ -420,12 +423,12 @@ impl StreamingSource for Object {
         let version = self.accepted();
         let range = within(&version, offset, len);
         let len = (range.end - range.start) as usize;
-        let mut place = fetch::SinkRange::new(sink, range.clone());
+        let mut place = SinkRange::new(sink, range.clone());
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
         front
             .unwrap_or(Ok(()))
             .map_err(|refusal| refusal.read_error(&self.name))?;
-        if !fetch::Take::left(&place).is_empty() {
+        if !place.left().is_empty() {
             let done = network::wait_here(self.asker().stream(&version, place, len as u64));
             done.flatten()
                 .map_err(|refusal| refusal.read_error(&self.name))?;

@@ -15,11 +15,11 @@ use super::claims::{CLAIM_BYTES, Claim};
 use super::object::LARGE_BYTES;
 use super::parts::Parts;
 use super::shared::{CachedVersion, Counts};
-use super::sinks::{FillPlace, Slices};
 use super::speed::TimedRead;
 use super::tier::{Note, Part};
 use super::whole::Look;
 use super::writer::{Tee, VersionCount};
+use crate::source::sinks::{FillPlace, Slices};
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
     WholeFile, WritableSource,

@@ -19,8 +19,8 @@
 
 use super::folder::{CacheFolder, disk_bytes, inside, read_full, used_ns};
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
-use super::sinks::FillPlace;
 use crate::source::descriptor::{lock, write_all};
+use crate::source::sinks::FillPlace;
 use crate::sync;
 use nix::libc;
 use rustix::fd::OwnedFd;
@@ -712,8 +712,8 @@ pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64),
 mod tests {
     use super::*;
     use crate::source::disk_cache::settings::DiskCacheSettings;
-    use crate::source::disk_cache::sinks::Slices;
     use crate::source::disk_cache::whole::{Look, WholeFile};
+    use crate::source::sinks::Slices;
     use std::io::IoSliceMut;
 
     const SIZE: u64 = 3 * (8 << 20) + 5000;
@@ -753,7 +753,7 @@ mod tests {
         let mut buffer = vec![0; len];
         let mut bufs = [IoSliceMut::new(&mut buffer)];
         let mut slices = Slices::new(&mut bufs);
-        let mut place = FillPlace::new(&mut slices, at);
+        let mut place: FillPlace<'_> = FillPlace::new(&mut slices, at);
         let done = files.read(&sums, &mut place, end);
         let read = (place.at - at) as usize;
         buffer.truncate(read);

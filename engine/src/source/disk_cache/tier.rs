@@ -13,8 +13,8 @@ use super::claims::Claim;
 use super::names::NewListing;
 use super::object::Fault;
 use super::shared::{CachedVersion, TierState};
-use super::sinks::FillPlace;
 use super::whole::{Look, WholeFile};
+use crate::source::sinks::FillPlace;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ const METADATA: [IpAddr; 3] = [
 
 /// Creates the client for these settings. The client does not follow redirects itself. The client has no timeout for a whole
 /// request, because such a timeout would cut off large bodies that arrive normally. The client uses HTTP/1.1, because concurrent
-/// requests for parts should use separate connections.
+/// requests should use separate connections.
 ///
 /// # Errors
 /// Returns an error if the file of trusted certificates cannot be read.

@@ -1,12 +1,12 @@
-//! Carries out one read: concurrent requests for its parts, retries for transient errors, and three time limits.
+//! Carries out one read: its request, retries for transient errors, and three time limits.
 //!
 //! A read never returns a byte of another version or more bytes than requested, and never waits without a time limit.
 //!
 //! ```text
-//!   read ──► parts ──► ask ──► bytes ──► bytes ──► complete
-//!                       ▲  first byte, stall │
-//!                       │ pause, doubled     ▼
-//!                       └──── transient ── Refusal ── permanent, or too often ──► the read fails
+//!   read ──► ask ──► bytes ──► bytes ──► complete
+//!             ▲  first byte, stall │
+//!             │ pause, doubled     ▼
+//!             └──── transient ── Refusal ── permanent, or too often ──► the read fails
 //!   received bytes are kept: the next try continues after them, with the same If-Match
 //! ```
 //! If a reply has another version, or is a 412, the request is sent once more without `If-Match`. foreread asks twice because some
@@ -24,20 +24,16 @@ use super::store::Store;
 use super::version::{Validator, Version};
 use crate::log;
 use crate::source::Sink;
+use crate::source::sinks::FillPlace;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult};
 use std::hash::{BuildHasher, RandomState};
-use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Maximum parts of one read in flight.
-const MAX_PARTS: usize = 8;
 /// Longest pause reached by doubling; a server may request a longer one.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
@@ -126,32 +122,11 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Fills the buffers with the bytes of `range`; the buffers together must be as long as the range. A long range is requested
-    /// as several concurrent parts.
-    pub async fn read(
-        &self,
-        version: &Version,
-        bufs: &mut [IoSliceMut<'_>],
-        range: Range<u64>,
-    ) -> Result<(), Refusal> {
-        let total = self.settings.total_for(range.end - range.start);
-        let mut parts: Vec<BoxFuture<'_, Result<(), Refusal>>> = Vec::new();
-        for part in cut(bufs, range, self.settings.part_bytes) {
-            parts.push(Box::pin(self.part(version, part, total)));
-        }
-        let all = stream::iter(parts)
-            .buffer_unordered(MAX_PARTS)
-            .try_for_each(|()| std::future::ready(Ok(())));
-        timeout(total, all)
-            .await
-            .unwrap_or(Err(Refusal::Total(total)))
-    }
-
     /// Sends one request for the remaining `len` bytes, and passes these to a sink, from first to last, as they arrive.
-    pub async fn stream(
+    pub async fn stream<S: Sink + ?Sized>(
         &self,
         version: &Version,
-        place: SinkRange<'_>,
+        place: SinkRange<'_, S>,
         len: u64,
     ) -> Result<(), Refusal> {
         let total = self.settings.total_for(len);
@@ -281,15 +256,19 @@ impl Asker<'_> {
         self.tally.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    async fn part(
+    async fn part<S: Sink + ?Sized>(
         &self,
         version: &Version,
-        mut place: impl Take,
+        mut place: SinkRange<'_, S>,
         total: Duration,
     ) -> Result<(), Refusal> {
         let mut tries = Tries::within(total);
         while !place.left().is_empty() {
-            let turn = needed(&place, self.store.server.brake.turn(|| place.is_awaited())).await?;
+            let turn = needed(
+                &place,
+                self.store.server.brake.turn(|| place.place.is_awaited()),
+            )
+            .await?;
             tries.begin();
             let done = counted(turn, self.attempt(version, &mut place).await);
             self.tally.confirmed.store(done.is_ok(), Ordering::Relaxed);
@@ -301,7 +280,11 @@ impl Asker<'_> {
     }
 
     /// One request for what is left, until its end or until nothing needs it.
-    async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
+    async fn attempt<S: Sink + ?Sized>(
+        &self,
+        version: &Version,
+        place: &mut SinkRange<'_, S>,
+    ) -> Result<(), Refusal> {
         let mut body = needed(&*place, self.send(version, place.left())).await??;
         loop {
             let pieces = needed(&*place, body.next()).await?;
@@ -447,9 +430,12 @@ fn counted<T>(turn: Turn<'_>, done: Result<T, Refusal>) -> Result<T, Refusal> {
 
 /// Waits for a result as long as the bytes are needed. If a body is given up, its connection is closed, so the server stops
 /// sending.
-async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T, Refusal> {
+async fn needed<T>(
+    place: &SinkRange<'_, impl Sink + ?Sized>,
+    work: impl Future<Output = T>,
+) -> Result<T, Refusal> {
     let mut work = std::pin::pin!(work);
-    while !place.is_cancelled() {
+    while !place.place.is_cancelled() {
         if let Ok(done) = timeout(LOOKS_EVERY, &mut work).await {
             return Ok(done);
         }
@@ -494,166 +480,54 @@ pub async fn pause(
     Ok(())
 }
 
-/// The destination of one request's bytes: existing buffers, or a sink that passes them on as they arrive.
-///
-/// A destination refuses bytes for which it has no space left.
-///
-/// ```text
-///   Buffers  [....][..........][...]      cut from one read; one part each, filled concurrently
-///   Stream   room ─full─► room ─full─► room, the last one as far as the bytes go
-/// ```
-pub trait Take {
-    /// The part of the object that has not arrived yet.
-    fn left(&self) -> Range<u64>;
-
-    /// Accepts the next bytes.
-    ///
-    /// # Errors
-    /// There are more bytes than expected.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
-
-    /// Whether a read waits for the bytes.
-    fn is_awaited(&self) -> bool;
-
-    /// Whether the bytes are no longer needed.
-    fn is_cancelled(&self) -> bool {
-        false
-    }
+/// A sink that accepts only the bytes of one range, which one request brings.
+pub struct SinkRange<'s, S: Sink + ?Sized = dyn Sink + 's> {
+    place: FillPlace<'s, S>,
+    end: u64,
 }
 
-fn check(left: &Range<u64>, bytes: &[u8]) -> Result<(), Refusal> {
-    let (got, asked) = (bytes.len() as u64, left.end - left.start);
-    if got > asked {
-        Err(Refusal::Length { got, asked })
-    } else {
-        Ok(())
-    }
-}
-
-/// Buffers that are filled from first to last with the bytes of one request.
-pub struct Buffers<'b> {
-    slices: Vec<&'b mut [u8]>,
-    range: Range<u64>,
-    /// Bytes that have arrived.
-    done: u64,
-}
-
-impl Take for Buffers<'_> {
-    fn left(&self) -> Range<u64> {
-        self.range.start + self.done..self.range.end
-    }
-
-    /// Nothing tells which request fills the buffers, so assume that it is a read.
-    fn is_awaited(&self) -> bool {
-        true
-    }
-
-    fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
-        check(&self.left(), bytes)?;
-        let mut skip = usize::try_from(self.done).unwrap_or(usize::MAX);
-        self.done += bytes.len() as u64;
-        for slice in &mut self.slices {
-            if skip >= slice.len() {
-                skip -= slice.len();
-                continue;
-            }
-            let len = bytes.len().min(slice.len() - skip);
-            slice[skip..skip + len].copy_from_slice(&bytes[..len]);
-            bytes = &bytes[len..];
-            skip = 0;
-            if bytes.is_empty() {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Splits buffers into parts of at most `part` bytes; the last part ends at `range.end`.
-pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> Vec<Buffers<'b>> {
-    let mut parts: Vec<Buffers<'b>> = Vec::new();
-    let mut at = range.start;
-    let new = |at: u64| Buffers {
-        slices: Vec::new(),
-        range: at..range.end.min(at.saturating_add(part)),
-        done: 0,
-    };
-    for buf in bufs {
-        let mut rest = &mut buf[..];
-        while !rest.is_empty() && at < range.end {
-            if parts.last().is_none_or(|part| part.range.end == at) {
-                parts.push(new(at));
-            }
-            let Some(part) = parts.last_mut() else { break };
-            let len = usize::try_from(part.range.end - at)
-                .unwrap_or(usize::MAX)
-                .min(rest.len());
-            let (head, tail) = rest.split_at_mut(len);
-            part.slices.push(head);
-            at += len as u64;
-            rest = tail;
-        }
-    }
-    parts
-}
-
-/// A sink that accepts only the bytes of one range, and passes them on to another sink.
-pub struct SinkRange<'s> {
-    sink: &'s mut dyn Sink,
-    left: Range<u64>,
-    /// Bytes in the sink's current buffer.
-    filled: usize,
-}
-
-impl<'s> SinkRange<'s> {
-    pub fn new(sink: &'s mut dyn Sink, range: Range<u64>) -> SinkRange<'s> {
+impl<'s, S: Sink + ?Sized> SinkRange<'s, S> {
+    pub fn new(sink: &'s mut S, range: Range<u64>) -> SinkRange<'s, S> {
         SinkRange {
-            sink,
-            left: range,
-            filled: 0,
+            place: FillPlace::new(sink, range.start),
+            end: range.end,
         }
+    }
+
+    /// The part of the object that has not arrived yet.
+    pub fn left(&self) -> Range<u64> {
+        self.place.at..self.end
     }
 
     /// Passes on the first bytes of the range, which an earlier request has fetched.
     ///
     /// # Errors
-    /// Returns the errors of [`Take::put`].
+    /// Returns the errors of [`SinkRange::put`].
     pub fn put_at_hand(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        self.sink.at_hand();
+        self.place.at_hand();
         self.put(bytes)
     }
-}
 
-impl Take for SinkRange<'_> {
-    fn left(&self) -> Range<u64> {
-        self.left.clone()
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.sink.is_awaited()
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.sink.is_cancelled()
-    }
-
-    fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
-        check(&self.left, bytes)?;
-        self.left.start += bytes.len() as u64;
+    /// Accepts the next bytes.
+    ///
+    /// # Errors
+    /// There are more bytes than expected.
+    pub fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
+        let (got, asked) = (bytes.len() as u64, self.end - self.place.at);
+        if got > asked {
+            return Err(Refusal::Length { got, asked });
+        }
         while !bytes.is_empty() {
-            let Some(room) = self.sink.room() else {
-                return Err(Refusal::Length {
-                    got: bytes.len() as u64,
-                    asked: 0,
-                });
-            };
-            let len = bytes.len().min(room.len() - self.filled);
-            room[self.filled..self.filled + len].copy_from_slice(&bytes[..len]);
-            self.filled += len;
-            bytes = &bytes[len..];
-            if self.filled == room.len() || self.left.is_empty() && bytes.is_empty() {
-                self.sink.filled(std::mem::take(&mut self.filled));
-            }
+            let got = bytes.len() as u64;
+            let room = self.place.room(got);
+            let room = room.ok_or(Refusal::Length { got, asked: 0 })?;
+            let (now, later) = bytes.split_at(room.len());
+            room.copy_from_slice(now);
+            self.place.advance(now.len());
+            bytes = later;
+        }
+        if self.left().is_empty() {
+            self.place.end();
         }
         Ok(())
     }
@@ -664,7 +538,7 @@ mod tests {
     use super::*;
 
     /// Feeds it in small pieces what belongs there, and one byte more.
-    fn feed(place: &mut impl Take) {
+    fn feed(mut place: SinkRange<'_>) {
         let bytes: Vec<u8> = place.left().map(|n| n as u8).collect();
         for piece in bytes.chunks(2) {
             place.put(piece).expect("room");
@@ -697,7 +571,7 @@ mod tests {
                 rooms: vec![vec![0; 5]; 3],
                 told: Vec::new(),
             };
-            feed(&mut SinkRange::new(&mut sink, 0..end));
+            feed(SinkRange::new(&mut sink, 0..end));
             assert_eq!(sink.told, told);
             assert_eq!(
                 sink.rooms.concat()[..end as usize],

@@ -92,8 +92,7 @@ pub struct ObjectSettings {
     pub pause: Duration,
     /// Number of concurrent requests, from 1 to 256. Default: that of [`Defaults::OBJECT`], which allows more short ones.
     pub requests: u32,
-    /// A longer read is split into several concurrent requests. Default: the largest fetch, so that a fetch is one request; at
-    /// least 64 KiB.
+    /// Maximum size of a fetch of a reader, which is one request; at least 64 KiB.
     pub part_bytes: u64,
     /// The profile of the AWS tools (`--profile`). Default: that of the variables, or `default`.
     pub profile: Option<String>,

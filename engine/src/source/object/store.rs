@@ -1,8 +1,8 @@
 //! The supported kinds of object stores: each has a file in this folder and a row in [`KINDS`].
 //!
 //! The file of a store defines how its URLs are written, how to read and list a location, and how its replies differ from plain
-//! HTTP. All stores share the rest of the code (splitting reads into parts, retries, limits, versions, listings). The library
-//! object_store signs and sends requests. This library is configured to use HTTP/1.1, and to have no retries and timeouts, because
+//! HTTP. All stores share the rest of the code (retries, limits, versions, listings). The library object_store signs
+//! and sends requests. This library is configured to use HTTP/1.1, and to have no retries and timeouts, because
 //! foreread has its own. foreread checks each reply before object_store gets it.
 //!
 //! ```text

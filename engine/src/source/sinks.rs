@@ -1,19 +1,19 @@
-//! Passes the bytes of one read to its reader in the right order: some parts of a read come from the disk, others from the store.
+//! The position of the next byte in a [`Sink`], for bytes that arrive in pieces, and a sink that fills the buffers of a read.
 
-use crate::source::Sink;
+use super::Sink;
 use std::io::IoSliceMut;
 
 /// The position of the next byte in a sink, whose buffers are filled by several parts of one read, one after the other.
-pub struct FillPlace<'s> {
-    sink: &'s mut dyn Sink,
+pub struct FillPlace<'s, S: Sink + ?Sized = dyn Sink + 's> {
+    sink: &'s mut S,
     /// Offset in the source.
     pub at: u64,
     /// Bytes already filled in the sink's current buffer.
     filled: usize,
 }
 
-impl<'s> FillPlace<'s> {
-    pub fn new(sink: &'s mut dyn Sink, at: u64) -> FillPlace<'s> {
+impl<'s, S: Sink + ?Sized> FillPlace<'s, S> {
+    pub fn new(sink: &'s mut S, at: u64) -> FillPlace<'s, S> {
         FillPlace {
             sink,
             at,
@@ -61,7 +61,7 @@ impl<'s> FillPlace<'s> {
     }
 
     /// Passes the last bytes to the sink.
-    pub fn end(mut self) {
+    pub fn end(&mut self) {
         if self.filled > 0 {
             self.sink.filled(std::mem::take(&mut self.filled));
         }
