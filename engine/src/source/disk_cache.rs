@@ -102,24 +102,11 @@ pub struct DiskCache {
     parts: Arc<Parts>,
 }
 
-/// Options for opening the shared tier.
-#[derive(Default)]
-struct OpenSettings {
-    /// Settings for a shared bucket. Default: from the environment.
-    #[cfg(feature = "object")]
-    objects: Option<super::object::ObjectSettings>,
-}
-
+/// Settings for a shared bucket. Without them: from the environment.
 #[cfg(feature = "object")]
-impl OpenSettings {
-    fn object_settings(
-        &self,
-        name: &SourceName,
-    ) -> Result<super::object::ObjectSettings, SourceOpenError> {
-        let settings = self.objects.clone();
-        settings.map_or_else(|| super::object::settings(name), Ok)
-    }
-}
+type BucketSettings = super::object::ObjectSettings;
+#[cfg(not(feature = "object"))]
+type BucketSettings = ();
 
 /// The caches that are open in this process.
 #[derive(Default)]
@@ -145,7 +132,7 @@ impl DiskCache {
     /// # Errors
     /// Returns an error if the folder cannot be created or is not writable, or if other users may write to it.
     pub fn open(settings: DiskCacheSettings) -> Result<DiskCache, SourceOpenError> {
-        DiskCache::open_by(settings, &OpenSettings::default())
+        DiskCache::open_by(settings, None)
     }
 
     /// Like [`DiskCache::open`], but accesses a shared bucket with these settings instead of those of the environment.
@@ -157,18 +144,17 @@ impl DiskCache {
         settings: DiskCacheSettings,
         objects: super::object::ObjectSettings,
     ) -> Result<DiskCache, SourceOpenError> {
-        let objects = Some(objects);
-        DiskCache::open_by(settings, &OpenSettings { objects })
+        DiskCache::open_by(settings, Some(objects))
     }
 
     fn open_by(
         settings: DiskCacheSettings,
-        open_settings: &OpenSettings,
+        objects: Option<BucketSettings>,
     ) -> Result<DiskCache, SourceOpenError> {
         let below = settings
             .shared
             .as_ref()
-            .map(|shared| open_shared(shared, &settings, open_settings))
+            .map(|shared| open_shared(shared, &settings, objects))
             .transpose()?;
         let whole = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
         if let Some(SharedCache::Folder(shared)) = &settings.shared
@@ -366,7 +352,7 @@ impl DiskCache {
 fn open_shared(
     shared: &SharedCache,
     own: &DiskCacheSettings,
-    open: &OpenSettings,
+    objects: Option<BucketSettings>,
 ) -> Result<SharedTier, SourceOpenError> {
     match shared {
         SharedCache::Folder(shared) => {
@@ -381,7 +367,7 @@ fn open_shared(
         }
         #[cfg(feature = "object")]
         SharedCache::Bucket(bucket) => {
-            let tier = bucket::BucketTier::open(bucket, open)?;
+            let tier = bucket::BucketTier::open(bucket, objects)?;
             Ok(SharedTier(Arc::new(Parts {
                 writer: Arc::new(Writer::new(tier.clone(), bucket::WRITERS)),
                 tier,
@@ -390,7 +376,7 @@ fn open_shared(
         }
         #[cfg(not(feature = "object"))]
         SharedCache::Bucket(bucket) => {
-            let _ = open;
+            let _ = objects;
             Err(SourceOpenError::new(
                 bucket.name.clone(),
                 "a bucket cannot be a shared cache: foreread was built without the feature `object`",

@@ -19,7 +19,6 @@
 //! data is wrong, foreread replaces the run by an empty object. An error of the bucket never makes a read fail. Each wait of a read for
 //! the bucket is limited to 1.5 s.
 
-use super::OpenSettings;
 use super::claims::Claim;
 use super::hash::{BLOCK_BYTES, VersionHash, checksum};
 use super::object::Fault;
@@ -28,7 +27,7 @@ use super::settings::SharedBucket;
 use super::shared::{CachedVersion, Counts, TierState};
 use super::tier::{Part, Tier};
 use crate::source::SourceOpenError;
-use crate::source::object::{KeyRefusal, Keys, begin};
+use crate::source::object::{self, KeyRefusal, Keys, ObjectSettings, begin};
 use crate::source::sinks::FillPlace;
 use bytes::Bytes;
 use futures_util::future::try_join;
@@ -57,9 +56,9 @@ impl BucketTier {
     /// Prepares access to the bucket; sends no request yet.
     pub fn open(
         shared: &SharedBucket,
-        open: &OpenSettings,
+        objects: Option<ObjectSettings>,
     ) -> Result<Arc<BucketTier>, SourceOpenError> {
-        let mut settings = open.object_settings(&shared.name)?;
+        let mut settings = objects.map_or_else(|| object::settings(&shared.name), Ok)?;
         if let Some(endpoint) = &shared.endpoint_url {
             settings.endpoint_url = endpoint.unredacted_text().map(str::to_string);
         }

@@ -17,8 +17,7 @@ use super::parts::Parts;
 use super::shared::{CachedVersion, Counts};
 use super::speed::TimedRead;
 use super::tier::{Note, Part};
-use super::whole::Look;
-use super::writer::{Tee, VersionCount};
+use super::writer::Tee;
 use crate::source::sinks::{FillPlace, Slices};
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
@@ -298,8 +297,8 @@ impl CachedSource {
         let tee = keep.map(|(version, claimed)| {
             Counts::add(&shared.counts.misses, 1);
             Counts::add(&shared.counts.miss_bytes, len);
-            let now = VersionCount::new(&self.accepted);
-            writer.tee(version, &self.below, now, range.clone(), claimed)
+            let (source, accepted) = (&self.below, &self.accepted);
+            writer.tee(version, source, accepted, range.clone(), claimed)
         });
         let mut part = StorePart {
             place,
@@ -421,9 +420,9 @@ impl Source for CachedSource {
         }
         // Larger versions are verified in the background.
         if version.size <= LARGE_BYTES {
-            return Some(tier.whole(&version, Look::Verify(&|| true))?);
+            return Some(tier.whole(&version, Some(&|| true))?);
         }
-        if let Some(file) = tier.whole(&version, Look::Noted) {
+        if let Some(file) = tier.whole(&version, None) {
             return Some(file);
         }
         if !version.is_looked_at.swap(true, Ordering::Relaxed) {
@@ -431,7 +430,7 @@ impl Source for CachedSource {
             let looks = move || {
                 // Verify only while a reader has the version open.
                 let is_open = || Arc::strong_count(&version) > 1;
-                tier.whole(&version, Look::Verify(&is_open));
+                tier.whole(&version, Some(&is_open));
                 version.is_looked_at.store(false, Ordering::Relaxed);
             };
             // If no thread can be started, the version is read without passthrough.

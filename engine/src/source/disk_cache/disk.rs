@@ -2,7 +2,7 @@
 
 use super::account::Account;
 use super::claims::{Claim, Claims};
-use super::evict::{Evictor, FileHolder, NoRoom, Place};
+use super::evict::{Evictor, NoRoom, Place};
 use super::folder::{CacheFolder, FolderError};
 use super::hash::{BLOCK_BYTES, VersionHash};
 use super::latest;
@@ -11,7 +11,7 @@ use super::object::{self, Fault, LARGE_BYTES, MAX_BLOCKS, ObjectFiles, SMALL_BYT
 use super::settings::DiskCacheSettings;
 use super::shared::{CachedVersion, Counts, TierState, is_full};
 use super::tier::{Note, Part, Tier};
-use super::whole::{self, Look, WholeFile};
+use super::whole::{self, WholeFile};
 use crate::source::ExactVersion;
 use crate::source::sinks::FillPlace;
 use crate::sync::lock;
@@ -32,7 +32,7 @@ const SPLIT_BYTES: u64 = 256 << 10;
 pub struct DiskTier {
     pub settings: DiskCacheSettings,
     opened: RwLock<Arc<OpenFolder>>,
-    state: TierState,
+    pub state: TierState,
     open: Mutex<VecDeque<Weak<CachedVersion>>>,
     /// Files that the kernel has read, kept open for the next open.
     whole: Mutex<VecDeque<(VersionHash, Arc<WholeFile>)>>,
@@ -109,9 +109,7 @@ impl DiskTier {
         Some(Place {
             folder: &opened.folder,
             account,
-            settings: &self.settings,
-            counts: &self.state.counts,
-            holder: self,
+            tier: self,
         })
     }
 
@@ -281,10 +279,9 @@ impl DiskTier {
             done => done,
         }
     }
-}
 
-impl FileHolder for DiskTier {
-    fn close_removed(&self) {
+    /// Closes removed files: their disk space is freed only then.
+    pub fn close_removed(&self) {
         lock(&self.whole).retain(|(_, file)| file.is_linked());
         let mut open = lock(&self.open);
         open.retain(|version| {
@@ -333,27 +330,17 @@ impl Tier for DiskTier {
             let end = (first + blocks as u64) * BLOCK_BYTES;
             if is_limited { end } else { end.min(range.end) }
         };
-        let run = |from: usize, is_here: bool| {
-            let rest = sums.get(from..).unwrap_or_default();
-            rest.iter()
-                .take_while(|&&sum| (sum != 0) == is_here)
-                .count()
-        };
-        let here = run(0, true);
-        if here > 0 {
-            let mut own = sums.clone();
-            own.truncate(here);
-            return Part::Here(end_of(here), own);
-        }
-        let mut at = 0;
-        loop {
-            at += run(at, false);
-            let here = run(at, true);
-            if here as u64 * BLOCK_BYTES >= SPLIT_BYTES || at + here >= sums.len() {
-                return Part::Store(end_of(at));
+        let (mut at, mut end) = (0, 0);
+        for run in sums.chunk_by(|a, b| (*a == 0) == (*b == 0)) {
+            match run {
+                [0, ..] => end = at + run.len(),
+                _ if at == 0 => return Part::Here(end_of(run.len()), run.to_vec()),
+                _ if run.len() as u64 * BLOCK_BYTES >= SPLIT_BYTES => break,
+                _ => {}
             }
-            at += here;
+            at += run.len();
         }
+        Part::Store(end_of(end))
     }
 
     fn read(
@@ -441,7 +428,11 @@ impl Tier for DiskTier {
         true
     }
 
-    fn whole(&self, version: &CachedVersion, look: Look<'_>) -> Option<Arc<WholeFile>> {
+    fn whole(
+        &self,
+        version: &CachedVersion,
+        verify: Option<&dyn Fn() -> bool>,
+    ) -> Option<Arc<WholeFile>> {
         if version.size <= SMALL_BYTES || !self.state.reads.is_on() {
             return None;
         }
@@ -452,7 +443,7 @@ impl Tier for DiskTier {
             return Some(Arc::clone(file));
         }
         let opened = self.opened();
-        match WholeFile::open(&opened.folder, version.hash, version.size, look) {
+        match WholeFile::open(&opened.folder, version.hash, version.size, verify) {
             Ok(file) => {
                 Counts::add(&self.state.counts.verified, u64::from(file.is_verified));
                 let file = Arc::new(file);
@@ -472,10 +463,6 @@ impl Tier for DiskTier {
             }
             Err(_) => None,
         }
-    }
-
-    fn takes_notes(&self) -> bool {
-        true
     }
 
     /// Without a note, later opens and mounts work as without a cache.

@@ -321,25 +321,18 @@ impl FillWork {
 
     /// Does one job. If a source panics, its object is skipped.
     fn work(&self, job: FillJob, scratch: &mut [u8]) {
-        let sound = |done: &mut dyn FnMut() -> Result<(), SourceError>| {
-            catch_unwind(AssertUnwindSafe(done)).unwrap_or_else(|panic| Err(of_panic(&*panic)))
+        let (name, lists) = match &job {
+            FillJob::List(path) => (path.display().to_string(), 1),
+            FillJob::Open(path, _) => (path.display().to_string(), 0),
+            FillJob::Fetch(missing) => (missing.name.clone(), 0),
         };
-        let (name, done) = match job {
-            FillJob::List(folder) => {
-                let done = sound(&mut || self.list(folder.clone()));
-                self.hold().listing -= 1;
-                (folder.display().to_string(), done)
-            }
-            FillJob::Open(path, meta) => {
-                let done = sound(&mut || self.open(&path, meta.clone()));
-                (path.display().to_string(), done)
-            }
-            FillJob::Fetch(missing) => {
-                let done = sound(&mut || self.fetch(&missing, scratch));
-                (missing.name, done)
-            }
-        };
-        match done {
+        let done = catch_unwind(AssertUnwindSafe(|| match job {
+            FillJob::List(folder) => self.list(folder),
+            FillJob::Open(path, meta) => self.open(&path, meta),
+            FillJob::Fetch(missing) => self.fetch(&missing, scratch),
+        }));
+        self.hold().listing -= lists;
+        match done.unwrap_or_else(|panic| Err(of_panic(&*panic))) {
             Err(_) if self.is_stopped() => {}
             Err(error) => self.hold().leave_out(name, error.to_string()),
             Ok(()) => {}

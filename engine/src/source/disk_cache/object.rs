@@ -712,7 +712,7 @@ pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64),
 mod tests {
     use super::*;
     use crate::source::disk_cache::settings::DiskCacheSettings;
-    use crate::source::disk_cache::whole::{Look, WholeFile};
+    use crate::source::disk_cache::whole::WholeFile;
     use crate::source::sinks::Slices;
     use std::io::IoSliceMut;
 
@@ -765,7 +765,7 @@ mod tests {
         hash: VersionHash,
         size: u64,
     ) -> Result<WholeFile, Fault> {
-        WholeFile::open(folder, hash, size, Look::Verify(&|| true))
+        WholeFile::open(folder, hash, size, Some(&|| true))
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! Concurrent reads are measured together, as one rate. The time before a store read's first bytes is not counted: it is latency,
 //! which readahead hides. If this latency were counted, a store from which one short range after the other is read would seem
 //! slow, and would then hardly be used. The time for which the thread that reads the disk waited for a processor is not counted
-//! either: on a busy machine, the disk would seem slow. With each second of delivery time, the weight of older measurements is halved.
+//! either, because the disk would seem slow on a busy machine. The kernel is asked for this time only while the disk seems slow.
+//! With each second of delivery time, the weight of older measurements is halved.
 //!
 //! ```text
 //!   disk not known ──► disk      disk slow, store not known ──► store      store faster ──► store, and once a second the disk
@@ -14,7 +15,6 @@
 //! corrected.
 
 use crate::sync::lock;
-use foreread_os::threads::waited_for_processor;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ pub struct TimedRead<'a> {
     len: u64,
     /// Whether its first bytes have arrived.
     brings: bool,
-    /// For how long this thread had waited for a processor when the read began; only for a disk read, which runs in one thread.
+    /// For how long this thread had waited for a processor when the read began, if the read is of a disk that seems slow.
     waited: Option<Duration>,
 }
 
@@ -93,7 +93,7 @@ impl Meter {
             began: Instant::now(),
             len,
             brings,
-            waited: brings.then(waited_for_processor).flatten(),
+            waited: None,
         })
     }
 
@@ -137,6 +137,13 @@ impl Drop for TimedRead<'_> {
     }
 }
 
+/// Returns for how long this thread has waited for a processor since it was started. Returns `None` if the kernel does not say it.
+fn waited_for_processor() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
 /// The measured rates of a cache: those of the disk and of the store.
 #[derive(Default)]
 pub struct Speeds {
@@ -149,7 +156,13 @@ pub struct Speeds {
 impl Speeds {
     /// Starts to measure a long disk read; returns `None` for a short read, which is not measured.
     pub fn disk(&self, bytes: u64) -> Option<TimedRead<'_>> {
-        self.disk.begin(bytes, true)
+        let mut read = self.disk.begin(bytes, true)?;
+        // To ask takes up to 90 us, as long as a fast disk takes for the bytes. Of a disk this fast, the waits decide nothing.
+        let enough = self.store.rate().max(Some(2 * SLOW_BYTES_PER_SECOND));
+        if self.disk.rate() < enough {
+            read.waited = waited_for_processor();
+        }
+        Some(read)
     }
 
     /// Like [`Speeds::disk`], but for a read from the store.
@@ -255,7 +268,16 @@ mod tests {
         assert_eq!(measured.busy, SECOND * 3 / 4, "of two reads");
         measured.leave_out(SECOND * 10);
         assert_eq!(measured.busy, Duration::ZERO);
-        assert!(waited_for_processor().is_some(), "this kernel tells it");
+        for (disk, store, asked) in [
+            (0, 0, true),
+            (90, 0, true),
+            (200, 0, false),
+            (200, 300, true),
+        ] {
+            let speeds = speeds(disk, store);
+            let read = speeds.disk(1 << 20).expect("long");
+            assert_eq!(read.waited.is_some(), asked, "{disk} {store}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::claims::Claim;
 use super::names::NewListing;
 use super::object::Fault;
 use super::shared::{CachedVersion, TierState};
-use super::whole::{Look, WholeFile};
+use super::whole::WholeFile;
 use crate::source::sinks::FillPlace;
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,14 +71,10 @@ pub trait Tier: Send + Sync {
     /// Writes whole blocks. Returns whether they are cached now.
     fn write(&self, version: &Arc<CachedVersion>, offset: u64, bytes: &[u8]) -> bool;
 
-    /// A version as a file that the kernel may read directly. Returns `None` if it is not complete.
-    fn whole(&self, _: &CachedVersion, _: Look<'_>) -> Option<Arc<WholeFile>> {
+    /// A version as a file that the kernel may read directly. Returns `None` if it is not complete. See [`WholeFile::open`] for
+    /// what is verified.
+    fn whole(&self, _: &CachedVersion, _: Option<&dyn Fn() -> bool>) -> Option<Arc<WholeFile>> {
         None
-    }
-
-    /// Whether the tier takes notes. If not, they are not queued for the writer.
-    fn takes_notes(&self) -> bool {
-        false
     }
 
     fn take_note(&self, _: &Note) {}

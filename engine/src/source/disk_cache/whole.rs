@@ -39,15 +39,6 @@ const STEP_SUMS: u64 = 4096;
 /// they would push out everything else.
 const MEMORY_PART: u64 = 4;
 
-/// How to make sure that a version is valid.
-#[derive(Clone, Copy)]
-pub enum Look<'a> {
-    /// Only accept a noted version.
-    Noted,
-    /// If the version is not noted, verify all blocks for as long as this returns true.
-    Verify(&'a dyn Fn() -> bool),
-}
-
 /// A whole version. A large one is locked while this exists: no part of it is evicted.
 pub struct WholeFile {
     files: ObjectFiles,
@@ -56,13 +47,15 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
+    /// `verify`: if the version is not noted, verify all blocks for as long as this returns true. `None`: only accept a noted version.
+    ///
     /// # Errors
     /// Returns an error if the version is not whole.
     pub fn open(
         folder: &CacheFolder,
         hash: VersionHash,
         size: u64,
-        look: Look<'_>,
+        verify: Option<&dyn Fn() -> bool>,
     ) -> Result<WholeFile, Fault> {
         // These descriptors are used here only, so that the lock does not end together with a writer's.
         let (files, stat, noted) = ObjectFiles::open_to_pass(folder, hash, size)?;
@@ -75,11 +68,10 @@ impl WholeFile {
         }
         let identity = identity(&stat, boot());
         let is_noted = identity == Some(noted);
-        let verifies = match look {
-            Look::Verify(goes_on) if !is_noted => Some(goes_on),
-            Look::Noted if !is_noted => return Err(Fault::Absent),
-            _ => None,
-        };
+        if !is_noted && verify.is_none() {
+            return Err(Fault::Absent);
+        }
+        let verifies = verify.filter(|_| !is_noted);
         if is_large && verifies.is_some() {
             fdatasync(files.data_file())?;
         }
@@ -241,25 +233,22 @@ mod tests {
         let open = |look| WholeFile::open(&folder, hash, SIZE, look);
         let fault = |look| open(look).err();
         let files = noted(&folder, hash);
-        assert!(open(Look::Noted).is_ok_and(|file| !file.is_verified));
-        assert!(open(Look::Verify(&|| true)).is_ok_and(|file| !file.is_verified));
+        assert!(open(None).is_ok_and(|file| !file.is_verified));
+        assert!(open(Some(&|| true)).is_ok_and(|file| !file.is_verified));
 
         // The partial last block is verified, whatever is noted.
         let end = SIZE - 1;
         write_all(files.data_file(), &[99], end).expect("changed");
-        assert_eq!(fault(Look::Noted), Some(Fault::Absent));
+        assert_eq!(fault(None), Some(Fault::Absent));
         note(&files);
-        assert_eq!(
-            fault(Look::Noted),
-            Some(Fault::Wrong(Some(end / BLOCK_BYTES)))
-        );
+        assert_eq!(fault(None), Some(Fault::Wrong(Some(end / BLOCK_BYTES))));
         write(&files, end / BLOCK_BYTES * BLOCK_BYTES, SIZE, true);
         note(&files);
-        assert!(open(Look::Noted).is_ok());
+        assert!(open(None).is_ok());
 
         write_all(files.data_file(), &[99], 4096).expect("changed");
-        assert_eq!(fault(Look::Noted), Some(Fault::Absent));
-        assert_eq!(fault(Look::Verify(&|| true)), Some(Fault::Wrong(Some(1))));
+        assert_eq!(fault(None), Some(Fault::Absent));
+        assert_eq!(fault(Some(&|| true)), Some(Fault::Wrong(Some(1))));
     }
 
     #[test]
@@ -273,9 +262,9 @@ mod tests {
         let mut stat = fstat(files.data_file()).expect("stat");
         let other = identity(&stat, "another boot").expect("on a disk");
         files.note(other).expect("noted");
-        assert_eq!(open(Look::Noted).err(), Some(Fault::Absent));
-        assert!(open(Look::Verify(&|| true)).is_ok_and(|file| file.is_verified));
-        assert!(open(Look::Noted).is_ok(), "noted by the one that verified");
+        assert_eq!(open(None).err(), Some(Fault::Absent));
+        assert!(open(Some(&|| true)).is_ok_and(|file| file.is_verified));
+        assert!(open(None).is_ok(), "noted by the one that verified");
         assert_eq!(identity(&stat, ""), None, "an unknown boot");
         stat.st_dev = 42;
         assert_eq!(identity(&stat, boot()), None, "NFS, for example");
@@ -288,7 +277,7 @@ mod tests {
         };
         let hash = VersionHash::of("a", "1");
         noted(&folder, hash).forget(7, 1).expect("forgotten");
-        let opened = WholeFile::open(&folder, hash, SIZE, Look::Noted);
+        let opened = WholeFile::open(&folder, hash, SIZE, None);
         assert_eq!(opened.err(), Some(Fault::Absent));
     }
 

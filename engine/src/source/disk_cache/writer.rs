@@ -172,7 +172,7 @@ impl Writer {
         self: &Arc<Writer>,
         version: &Arc<CachedVersion>,
         source: &Arc<dyn Source>,
-        now: VersionCount,
+        accepted: &Arc<AtomicU64>,
         range: Range<u64>,
         claimed: bool,
     ) -> Tee {
@@ -180,18 +180,16 @@ impl Writer {
             writer: Arc::clone(self),
             version: Arc::clone(version),
             source: Arc::clone(source),
-            now,
+            began_with: accepted.load(Ordering::Relaxed),
+            accepted: Arc::clone(accepted),
             range,
             claimed,
             run: None,
         }
     }
 
-    /// Queues a note for the tier. The note is dropped if the tier takes none, or if the queue has no space for it.
+    /// Queues a note for the tier. The note is dropped if the queue has no space for it.
     pub fn note(&self, note: Note) {
-        if !self.tier.takes_notes() {
-            return;
-        }
         let job = Job::Note(note);
         let mut state = self.queue.hold();
         let bytes = state.bytes + job.held_bytes();
@@ -307,31 +305,14 @@ impl Drop for Writer {
     }
 }
 
-/// Shows whether the source still has the version that it had when this value was created.
-pub struct VersionCount {
-    count: Arc<AtomicU64>,
-    was: u64,
-}
-
-impl VersionCount {
-    pub fn new(count: &Arc<AtomicU64>) -> VersionCount {
-        VersionCount {
-            was: count.load(Ordering::Relaxed),
-            count: Arc::clone(count),
-        }
-    }
-
-    fn is_same(&self) -> bool {
-        self.count.load(Ordering::Relaxed) == self.was
-    }
-}
-
 /// Collects the data of a range as it arrives, and queues it in runs of consecutive blocks.
 pub struct Tee {
     writer: Arc<Writer>,
     version: Arc<CachedVersion>,
     source: Arc<dyn Source>,
-    now: VersionCount,
+    /// How often the source has accepted another version, now and at the start.
+    accepted: Arc<AtomicU64>,
+    began_with: u64,
     /// The part of the range that has not arrived yet.
     range: Range<u64>,
     claimed: bool,
@@ -400,8 +381,8 @@ impl Tee {
             bytes.buffer.truncate(bytes.start + len);
         }
         // The bytes may be of a version that the source had before.
-        let is_same =
-            self.now.is_same() && self.source.exact_version().as_ref() == Some(&self.version.exact);
+        let is_same = self.accepted.load(Ordering::Relaxed) == self.began_with
+            && self.source.exact_version().as_ref() == Some(&self.version.exact);
         if len > 0 && is_same {
             let claimed = if self.claimed { arrived } else { 0..0 };
             self.writer.push(Job::Write(Run {
