@@ -64,7 +64,7 @@ impl BucketTier {
         }
         settings.profile = shared.profile.clone().or(settings.profile);
         Ok(Arc::new(BucketTier(Arc::new(Bucket {
-            keys: Keys::open(&shared.name, &settings)?,
+            keys: Keys::open(&shared.name, settings)?,
             tier: TierState::new(format!("shared cache {}", shared.name)),
             patience: shared.patience,
         }))))

@@ -97,12 +97,6 @@ impl Tries {
         self.begun = Instant::now();
     }
 
-    /// Returns when the last try began.
-    #[cfg(feature = "disk-cache")]
-    pub fn begun(&self) -> Instant {
-        self.begun
-    }
-
     /// Returns the time since the first try.
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()

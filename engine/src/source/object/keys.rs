@@ -8,12 +8,12 @@
 //! ```
 //! This module never removes an object, and never trusts the length that a reply states for its body.
 
-use super::fetch::Tries;
+use super::fetch::{Tries, pause};
+use super::list::{MAX_KEYS, MAX_NAMES, Prefix};
 use super::network;
-use super::page::{NextPage, PageRequest};
-use super::refusal::{Refusal, Unfit, garbled};
+use super::page::NextPage;
+use super::refusal::{Refusal, garbled};
 use super::settings::ObjectSettings;
-use super::store::{self, Store};
 use crate::source::{SourceName, SourceOpenError};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -25,9 +25,6 @@ use std::ops::Range;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum keys of one page, and of one listing.
-const MAX_KEYS: usize = 1000;
-const MAX_NAMES: usize = 1 << 20;
 /// A page with fewer new names, followed by other pages, counts as poor. S3 sends such pages where many objects were deleted.
 const MIN_NEW_NAMES: usize = 16;
 /// Maximum poor pages in a row, after which a listing fails, and the pauses before the next page.
@@ -36,12 +33,7 @@ const MIN_POOR_PAUSE: Duration = Duration::from_millis(10);
 const MAX_POOR_PAUSE: Duration = Duration::from_secs(1);
 
 /// The objects below a prefix, to be read, written and listed by key.
-pub struct Keys {
-    store: Store,
-    name: SourceName,
-    /// Empty, or with a `/` at its end.
-    prefix: String,
-}
+pub struct Keys(Prefix);
 
 /// Why a request for an object below a prefix failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,20 +61,16 @@ impl Keys {
     ///
     /// # Errors
     /// Returns an error if the name is invalid, if its store does not support listings, or if the settings are invalid.
-    pub fn open(name: &SourceName, settings: &ObjectSettings) -> Result<Keys, SourceOpenError> {
-        let place = store::parse(name)?;
-        let unfit = |unfit: Unfit| unfit.open_error(name);
-        let prefix = store::prefix_of(&*place).map_err(unfit)?;
-        let store = place.connect(settings).map_err(unfit)?;
-        Ok(Keys {
-            store,
-            name: name.clone(),
-            prefix: if prefix.is_empty() {
-                prefix
-            } else {
-                prefix + "/"
+    pub fn open(name: &SourceName, settings: ObjectSettings) -> Result<Keys, SourceOpenError> {
+        let retries = 0;
+        Prefix::unasked(
+            name,
+            ObjectSettings {
+                retries,
+                ..settings
             },
-        })
+        )
+        .map(Keys)
     }
 
     /// Reads a part of an object. Returns fewer bytes if the object ends earlier.
@@ -111,7 +99,7 @@ impl Keys {
             range: Some(GetRange::Bounded(range)),
             ..GetOptions::default()
         };
-        let answer = self.store.objects.get_opts(path, options).await;
+        let answer = self.0.store.objects.get_opts(path, options).await;
         answer.map_err(|error| Refusal::of(&error))
     }
 
@@ -123,6 +111,7 @@ impl Keys {
     async fn send(&self, path: &Path, bytes: Bytes) -> Result<(), Refusal> {
         let payload = PutPayload::from_bytes(bytes);
         let done = self
+            .0
             .store
             .objects
             .put_opts(path, payload, PutOptions::default());
@@ -138,21 +127,15 @@ impl Keys {
         limit: Duration,
         mut each: impl FnMut(&str, u64) + Send,
     ) -> Result<(), Refusal> {
-        let none = || garbled("the server does not support listings");
-        let listing = self.store.listing.as_ref().ok_or_else(none)?;
-        let prefix = format!("{}{folder}", self.prefix);
-        let mut next = NextPage::End;
+        let prefix = format!("{}{folder}", self.prefix());
+        let mut pages = self.0.pages(&prefix, MAX_KEYS, None);
         let (mut seen, hasher) = (HashSet::new(), RandomState::new());
         let mut poor = 0;
         while seen.len() < MAX_NAMES {
-            let wanted = PageRequest {
-                prefix: prefix.clone(),
-                most: MAX_KEYS,
-                next: next.clone(),
+            let page = timeout(limit, pages.next()).await;
+            let Some(page) = page.unwrap_or(Err(Refusal::FirstByte(limit)))? else {
+                break;
             };
-            let page = timeout(limit, self.ask(|| listing.page(wanted.clone())))
-                .await
-                .unwrap_or(Err(Refusal::FirstByte(limit)))?;
             let before = seen.len();
             for object in &page.objects {
                 if let Some(name) = object.location.as_ref().strip_prefix(&prefix)
@@ -161,16 +144,8 @@ impl Keys {
                     each(name, object.size);
                 }
             }
-            if page.next == NextPage::End {
-                return Ok(());
-            }
-            if page.next == next {
-                return Err(Refusal::Endless(
-                    "the server sends the same page of a listing again".to_string(),
-                ));
-            }
-            next = page.next;
-            let is_poor = seen.len() - before < MIN_NEW_NAMES;
+            pages.named(seen.len());
+            let is_poor = seen.len() - before < MIN_NEW_NAMES && page.next != NextPage::End;
             poor = if is_poor { poor + 1 } else { 0 };
             if poor == MAX_POOR_PAGES {
                 let why = format!(
@@ -205,7 +180,7 @@ impl Keys {
             refusal if refusal.is_no_object() => KeyRefusal::Absent,
             Refusal::FirstByte(limit) => KeyRefusal::Late(*limit),
             refusal => {
-                let error = refusal.open_error(&self.name, &self.store.account);
+                let error = refusal.open_error(&self.0.name, &self.0.store.account);
                 KeyRefusal::Refused(format!("{}; {}", error.why, error.remedy))
             }
         }
@@ -216,19 +191,24 @@ impl Keys {
     where
         F: Future<Output = Result<T, Refusal>>,
     {
-        let tries = Tries::within(Duration::ZERO);
-        match (request().await, &self.store.credentials) {
-            (Err(refusal), Some(credentials))
-                if refusal.is_of_credentials() && credentials.renew(tries.begun()).await =>
-            {
-                request().await
+        let mut tries = Tries::within(Duration::ZERO);
+        loop {
+            match request().await {
+                Err(refusal) => {
+                    pause(&self.0.settings, &self.0.store, &refusal, &mut tries).await?
+                }
+                answer => return answer,
             }
-            (answer, _) => answer,
         }
     }
 
+    /// Empty, or with a `/` at its end.
+    fn prefix(&self) -> String {
+        self.0.key("".as_ref()).unwrap_or_default()
+    }
+
     fn path(&self, key: &str) -> Result<Path, Refusal> {
-        let key = format!("{}{key}", self.prefix);
+        let key = format!("{}{key}", self.prefix());
         Path::parse(key).map_err(|_| garbled("the object's key is not valid"))
     }
 }

@@ -48,12 +48,12 @@ const SEEN_BYTES: u64 = 32;
 
 /// The objects below a prefix as a tree: `s3://BUCKET/PREFIX/`, and prefixes of every other store that supports listings.
 pub struct Prefix {
-    store: Store,
+    pub(super) store: Store,
     listing: Arc<dyn Listing>,
     /// The prefix without a `/` at its end; empty for the whole bucket.
     prefix: String,
-    name: SourceName,
-    settings: ObjectSettings,
+    pub(super) name: SourceName,
+    pub(super) settings: ObjectSettings,
     /// Omitted keys.
     odd: Mutex<HashSet<u64>>,
 }
@@ -164,7 +164,7 @@ impl Prefix {
 
     /// The key of a folder, with `/` at its end; without the `/` it is that of an object. Returns `None` for a path that cannot
     /// be a key.
-    fn key(&self, path: &Path) -> Option<String> {
+    pub(super) fn key(&self, path: &Path) -> Option<String> {
         let mut key = self.prefix.clone();
         for part in path.components() {
             let Component::Normal(part) = part else {
@@ -198,7 +198,12 @@ impl Prefix {
 
     /// Lists the keys that begin with `key`. If a key has a `/` after `key`, it is in a subfolder: all keys with the same text up
     /// to that `/` are listed as one entry. Each page has at most `most` keys, and the first begins after `after`.
-    fn pages<'a>(&'a self, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
+    pub(super) fn pages<'a>(
+        &'a self,
+        key: &'a str,
+        most: usize,
+        after: Option<String>,
+    ) -> Pages<'a> {
         Pages {
             tree: self,
             key,
