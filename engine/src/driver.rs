@@ -340,7 +340,11 @@ impl Driver {
     }
 
     pub fn gauges(&self) -> Result<Gauges, Fault> {
-        gauges(&self.shared)
+        // Completed transfers do not count as in flight, even if no thread has reaped them yet.
+        let state = reaping::look_in_everywhere(self.enter().lock()?)?;
+        let gauges = count_gauges(&self.shared, &state);
+        state.unlock();
+        Ok(gauges)
     }
 
     /// Whether the driver is idle: no read or fetch is running or waiting. The call has no side effects.
@@ -355,12 +359,41 @@ impl Driver {
 
     /// Latencies of the sources: first those of demand fetches, then those of readahead.
     pub fn latencies(&self) -> [Latencies; 2] {
-        latencies(&self.shared)
+        let state = self.enter().lock();
+        let of = |ahead| {
+            state
+                .as_ref()
+                .map(|state| state.clocked[usize::from(ahead)].now())
+                .unwrap_or_default()
+        };
+        [of(false), of(true)]
     }
 
-    /// The open descriptions that have read most often, at most `max` of them.
+    /// The open descriptions that have read most often, at most `max` of them. The names of their sources are computed without the lock,
+    /// because that may take time.
     pub fn streams(&self, max: usize) -> Result<Vec<StreamView>, Fault> {
-        streams(&self.shared, max)
+        let state = self.enter().lock()?;
+        let machine = state.machine();
+        let mut opens: Vec<_> = machine.opens().collect();
+        let reads = |open| {
+            machine
+                .open_stats(open)
+                .map_or(0, |stats| stats.demand_reads)
+        };
+        opens.sort_by_key(|&(open, _)| (std::cmp::Reverse(reads(open)), open));
+        opens.truncate(max);
+        let view = |(open, file): (OpenId, FileId)| {
+            let source = state.files.source(file)?;
+            Some((open.0, source, *machine.open_stats(open)?))
+        };
+        let found = opens.into_iter().filter_map(view).collect::<Vec<_>>();
+        let outside = state.release();
+        let named = found.into_iter().map(|(number, source, stats)| StreamView {
+            number,
+            source: source.once(&outside, |source| source.describe()),
+            stats,
+        });
+        Ok(named.collect())
     }
 
     /// Takes the lock in order to write a file.
@@ -488,14 +521,6 @@ impl Drop for Driver {
     }
 }
 
-fn gauges(shared: &Arc<DriverShared>) -> Result<Gauges, Fault> {
-    // Completed transfers do not count as in flight, even if no thread has reaped them yet.
-    let state = reaping::look_in_everywhere(Outside::enter(shared).lock()?)?;
-    let gauges = count_gauges(shared, &state);
-    state.unlock();
-    Ok(gauges)
-}
-
 fn count_gauges(shared: &DriverShared, state: &State) -> Gauges {
     let (machine, meter) = (state.machine(), shared.pool.meter());
     Gauges {
@@ -513,43 +538,4 @@ fn count_gauges(shared: &DriverShared, state: &State) -> Gauges {
         held_bytes: meter.held_bytes(),
         spare_bytes: meter.spare_bytes(),
     }
-}
-
-/// Latencies of the sources: first those of demand fetches, then those of readahead.
-fn latencies(shared: &Arc<DriverShared>) -> [Latencies; 2] {
-    let state = Outside::enter(shared).lock();
-    let of = |ahead| {
-        state
-            .as_ref()
-            .map(|state| state.clocked[usize::from(ahead)].now())
-            .unwrap_or_default()
-    };
-    [of(false), of(true)]
-}
-
-/// The open descriptions that have read most often, at most `max` of them. The names of their sources are computed without the lock,
-/// because that may take time.
-fn streams(shared: &Arc<DriverShared>, max: usize) -> Result<Vec<StreamView>, Fault> {
-    let state = Outside::enter(shared).lock()?;
-    let machine = state.machine();
-    let mut opens: Vec<_> = machine.opens().collect();
-    let reads = |open| {
-        machine
-            .open_stats(open)
-            .map_or(0, |stats| stats.demand_reads)
-    };
-    opens.sort_by_key(|&(open, _)| (std::cmp::Reverse(reads(open)), open));
-    opens.truncate(max);
-    let view = |(open, file): (OpenId, FileId)| {
-        let source = state.files.source(file)?;
-        Some((open.0, source, *machine.open_stats(open)?))
-    };
-    let found = opens.into_iter().filter_map(view).collect::<Vec<_>>();
-    let outside = state.release();
-    let named = found.into_iter().map(|(number, source, stats)| StreamView {
-        number,
-        source: source.once(&outside, |source| source.describe()),
-        stats,
-    });
-    Ok(named.collect())
 }
