@@ -99,6 +99,23 @@ fn irregular_gaps_are_no_stride() {
     assert!(ratio < 1.05, "{ratio:.2} of none");
 }
 
+/// 32 readers take turns in a file with a cache of 16 MiB: more readers than a file has streams at first. Their streams displace each
+/// other until the table grows.
+#[test]
+fn readers_in_turns_keep_their_streams() {
+    let (readers, len) = (32, 16 * KIB);
+    let turn = |turn| {
+        (0..readers).map(move |reader| Request::read(reader * SIZE / readers + turn * len, len))
+    };
+    let requests: Vec<Request> = (0..SIZE / readers / len).flat_map(turn).collect();
+    let workload = Workload::single("test", SIZE, 1, requests);
+    for on in ["far", "object-near", "nvme"] {
+        let time = |policy| simulate(&workload, 16 * MIB, policy, on).time_s;
+        let ratio = time("auto") / time("linux-6.18");
+        assert!(ratio < 2.0, "{on}: {ratio:.2} of linux-6.18");
+    }
+}
+
 /// A program touches 200 random pages of its data, for which readahead is wasted, and then short pieces of eight
 /// libraries in order. The waste does not leave the libraries without readahead.
 #[test]

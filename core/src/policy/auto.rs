@@ -353,7 +353,7 @@ impl Auto {
         };
         if !careful && ask.probe.is_cached(start - 1) {
             file.misses += 1;
-            file.candidates.went_on(start);
+            file.candidates.went_on(start, end, is_mapped);
             self.begin(
                 ask,
                 Birth {

@@ -15,7 +15,8 @@
 //! ```
 //! At first the tables hold 16 streams and 32 candidates. If a table is full, a new entry displaces an old one; the ends of the last 512
 //! displaced runs are remembered. If four of 256 reads continue at such an end, the file has more readers than the table has entries. Then
-//! the tables double, up to 512 streams and 1,024 candidates.
+//! the tables double, up to 512 streams and 1,024 candidates. A read that follows cached bytes and continues no displaced run counts as 64
+//! reads, because programs that read many pieces of a file start such streams all the time. Page faults after cached bytes do not count.
 //!
 //! Example: a program reads 128 KiB at each of the offsets 128K, 0, 384K and 256K. The second read ends where the first begins. The third
 //! begins 128 KiB after the end of the first, and so leaves a hole of a quarter. Now the reads are a stream, and the next read is expected
@@ -39,6 +40,9 @@ const CANDIDATES_EACH: usize = 2;
 /// The tables grow if this number of displaced runs continue within this number of reads.
 const GROWS_AFTER: u32 = 4;
 const WITHIN: u32 = 256;
+/// A stream that starts after cached bytes and continues no displaced run counts as this number of reads. With 16, `grep` over an image
+/// took 1.1 times as long.
+const NEW_STREAM: u32 = 64;
 /// The next candidates become streams early after this number of candidates became streams in turn.
 const MIN_IN_TURN: usize = 3;
 /// The largest stride: this multiple of the read's length or this number of bytes, whichever is more. Interleaved readers are farther
@@ -173,12 +177,17 @@ impl Candidates {
         self.all.push(candidate);
     }
 
-    /// Detects a read that continues a displaced run.
-    fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
-        self.reads += 1;
-        if self.reads == WITHIN {
+    /// Counts reads. After [`WITHIN`] reads, the count of displaced runs that continued restarts.
+    fn count(&mut self, reads: u32) {
+        self.reads += reads;
+        if self.reads >= WITHIN {
             (self.reads, self.missed) = (0, 0);
         }
+    }
+
+    /// Detects a read that continues a displaced run.
+    fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
+        self.count(1);
         let gone = self.take_gone(start, end)?;
         let run = gone.run + end.saturating_sub(gone.pos);
         if careful && gone.run < 2 * (end - start) {
@@ -201,10 +210,13 @@ impl Candidates {
         self.next = at;
     }
 
-    /// Records that a read continued the candidate that ended at `start`, which therefore becomes a stream.
-    pub fn went_on(&mut self, start: u64) {
+    /// Records that a read after cached bytes starts a stream: the candidate that ended at `start` becomes a stream, or a displaced run
+    /// continues.
+    pub fn went_on(&mut self, start: u64, end: u64, is_mapped: bool) {
         if let Some(at) = self.all.iter().position(|c| c.high == start) {
             self.promote(at);
+        } else if !is_mapped && self.take_gone(start, end).is_none() {
+            self.count(NEW_STREAM);
         }
     }
 
@@ -337,9 +349,9 @@ mod tests {
         let next = |order: [u64; 3]| {
             let mut candidates = Candidates::default();
             (0..16).for_each(|place| _ = candidates.look(place << 30, (place << 30) + 4096, false));
-            order
-                .into_iter()
-                .for_each(|place| candidates.went_on((place << 30) + 4096));
+            order.into_iter().for_each(|place| {
+                candidates.went_on((place << 30) + 4096, (place << 30) + 8192, false)
+            });
             candidates
                 .take_next()
                 .map(|(high, run)| (high >> 30, run))
@@ -367,6 +379,29 @@ mod tests {
             candidates.max_streams() >= 64 && runs >= 100,
             "{} {runs}",
             candidates.max_streams()
+        );
+    }
+
+    /// Four displaced runs continue after cached bytes: the tables grow, unless as many new streams start, or the file is mapped.
+    #[test]
+    fn tables_grow_when_displaced_runs_continue() {
+        let most = |is_mapped, new_streams: u64| {
+            let mut candidates = Candidates::default();
+            for at in (0..4).map(|reader| reader << 30) {
+                candidates.displaced(DisplacedRun {
+                    pos: at,
+                    end: at + (64 << 10),
+                    run: 32 << 10,
+                });
+                candidates.went_on(at + (64 << 10), at + (80 << 10), is_mapped);
+                (1..=new_streams)
+                    .for_each(|n| candidates.went_on(at + (n << 20), at + (n << 20) + 1, false));
+            }
+            candidates.max_streams()
+        };
+        assert_eq!(
+            (most(false, 0), most(false, 2), most(true, 0)),
+            (32, 16, 16)
         );
     }
 
