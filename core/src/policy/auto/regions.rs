@@ -9,8 +9,8 @@
 //!   over: the one whose last read is oldest               ──► counted for files of its kind (`blocks.rs`)
 //! ```
 //! If a read misses, the policy reads the block of that read. The policy goes from short to long blocks, and adds each adjacent half that
-//! is likely enough to be read. The chance must be at least 9/20 (on a disk, 1/4), and at least what `survival.rs` computes from the
-//! measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There are ten kinds of
+//! is likely enough to be read. The chance must be at least 9/20 (on a disk, 1/4). If the file has earned less than 16 KiB (its floor, see
+//! `credit.rs`), the chance must also be at least what `survival.rs` computes from the measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There are ten kinds of
 //! files: files that are read by calls and files that are mapped, each in five size classes. A file of at most 16 MiB is treated as mapped
 //! if a read is shorter than a page, because the loader of a library reads its header before it maps the file.
 //!
@@ -61,7 +61,7 @@ const DISK_RATE: u64 = 100_000_000;
 /// is treated as if the source were fast while its rate is unknown.
 const MIN_TRIAL: u64 = 128 << 10;
 const TRIAL_PRODUCTS: u64 = 2;
-/// A floor that is shorter is not worth a request.
+/// A floor that is shorter is not worth a request, and leaves the price as it is.
 const MIN_FILE_FLOOR: u64 = 16 << 10;
 /// In a file of up to this size, a read shorter than a page is taken for a read of its header.
 const HEAD_SIZE: u64 = 16 << 20;
@@ -254,11 +254,12 @@ impl Auto {
         let price = self.credit.price(source);
         let held = source.unread_bytes.min(self.credit.held());
         let floor = self.credit.floor_of_file(own, source);
-        let mut priced = price.threshold(len);
-        if floor >= MIN_FILE_FLOOR {
-            // What this file has earned does not depend on the price that other files have raised.
-            priced = priced.min(survival::ONE / 2);
-        }
+        // The price that other files have raised does not apply to what this file has earned.
+        let priced = if floor < MIN_FILE_FLOOR {
+            price.threshold(len)
+        } else {
+            0
+        };
         let room = (source.room / 2).saturating_sub(held);
         Purse {
             least: priced.max(least_chance(price.product, source)),
