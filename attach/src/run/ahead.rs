@@ -30,6 +30,7 @@ use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
 use foreread_trace::follow::call::FileKey;
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -156,8 +157,18 @@ impl Ahead {
         }
     }
 
-    /// Processes a read of the command.
-    pub fn touched(&mut self, touch: &Touch) {
+    /// Records that a read of the command waited for the storage device from `waited.start` to `waited.end`: the tracepoint of a read
+    /// comes after this wait, when its pages are in the cache.
+    pub fn waited(&mut self, dev: u32, waited: &Range<u64>) {
+        if let Some(storage) = self.storages.get_mut(&dev) {
+            storage.waiting.add(waited.start, waited.end);
+            let time = Duration::from_nanos(waited.end.saturating_sub(waited.start));
+            storage.gain.waited_for(time);
+        }
+    }
+
+    /// Processes a read of the command. If `has_waited` is true, pages of this read that are cached say nothing about the storage.
+    pub fn touched(&mut self, touch: &Touch, has_waited: bool) {
         let now = Instant::now();
         let is_mapped = touch.kind != TouchKind::Read;
         let state = self.files.look(touch.file, now);
@@ -190,7 +201,8 @@ impl Ahead {
         if let Some(closed) = self.files.used(file, range.end) {
             storage.advisor.close(at, closed);
         }
-        self.collect(touch.file.dev, now, touch.at_ns);
+        let asked_ns = if has_waited { 0 } else { touch.at_ns };
+        self.collect(touch.file.dev, now, asked_ns);
     }
 
     /// Stores a read of a file that is being searched for, until it is found.
@@ -228,7 +240,7 @@ impl Ahead {
             {
                 path.iter().for_each(|path| self.lister.read(path));
                 self.open(key, file, size);
-                kept.iter().for_each(|touch| self.touched(touch));
+                kept.iter().for_each(|touch| self.touched(touch, false));
             }
         }
     }

@@ -230,6 +230,8 @@ struct Run {
     wake: Arc<OwnedFd>,
     ahead: Ahead,
     looks: Looks,
+    /// Waits for the storage from which foreread reads ahead.
+    waits: Looks,
     devices: Devices,
     judged: Instant,
     /// When bytes were last read from storage.
@@ -251,7 +253,8 @@ impl Run {
             watcher,
             ahead: Ahead::new(policy, pid, by == WatchBy::Trace, &wake, began),
             wake,
-            looks: Looks::default(),
+            looks: Looks::keeping(),
+            waits: Looks::default(),
             devices: Devices::default(),
             judged: now,
             missed: now,
@@ -354,16 +357,24 @@ impl Run {
         misses.for_each(|touch| self.ahead.missed(touch.file));
         if touches
             .iter()
-            .any(|touch| self.devices.is_looked_at(touch.file.dev))
+            .any(|touch| !self.devices.is_passed_over(touch.file.dev))
         {
             // Events are ordered only within a CPU, and a thread may have moved between CPUs.
             touches.sort_by_key(|touch| touch.at_ns);
         }
+        let by = self.watcher.by();
         for touch in touches.iter() {
             if self.devices.is_looked_at(touch.file.dev) {
                 self.looks.touch(touch);
-            } else if touch.kind != TouchKind::Miss && self.devices.is_active(touch.file.dev) {
-                self.ahead.touched(touch);
+            } else if self.devices.is_active(touch.file.dev) {
+                // Samples see how long threads wait.
+                let waited = self.waits.touch(touch).filter(|_| by == WatchBy::Trace);
+                if let Some(waited) = &waited {
+                    self.ahead.waited(touch.file.dev, waited);
+                }
+                if touch.kind != TouchKind::Miss {
+                    self.ahead.touched(touch, waited.is_some());
+                }
             }
         }
     }
@@ -386,7 +397,8 @@ impl Run {
                 Verdict::Slow(kept) => {
                     self.devices.begin(dev);
                     self.ahead.begin(dev, now);
-                    kept.iter().for_each(|touch| self.ahead.touched(touch));
+                    kept.iter()
+                        .for_each(|touch| self.ahead.touched(touch, false));
                 }
             }
         }
@@ -398,6 +410,7 @@ impl Run {
     fn set_level(&mut self, level: Level, now: Instant) {
         self.watcher.set_level(level);
         self.looks.clear();
+        self.waits.clear();
         (self.judged, self.missed) = (now, now);
     }
 

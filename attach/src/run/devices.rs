@@ -100,6 +100,11 @@ impl Devices {
         !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
     }
 
+    /// Returns whether the storage device is ignored.
+    pub fn is_passed_over(&self, dev: u32) -> bool {
+        self.is(dev, |watch| matches!(watch, Watch::PassedOver(_)))
+    }
+
     pub fn passed_over(&self) -> impl Iterator<Item = u32> + '_ {
         self.0
             .iter()

@@ -142,8 +142,7 @@ impl Gain {
         self.asked_bytes += asked;
         self.ahead_jobs += u64::from(asked > 0);
         if is_demand && outcome == Outcome::Arrived {
-            (self.waits, self.waited) = (self.waits + 1, self.waited + times.all);
-            self.sample(times.all);
+            self.waited_for(times.all);
         } else if !is_demand && asked > 0 && outcome == Outcome::Arrived {
             // Subtracts the transfer time at the rate of a fast disk. Remote storage may deliver more than that.
             let without = |time: Duration, bytes: u64| {
@@ -156,6 +155,12 @@ impl Gain {
             }
             self.fetches.push_back(latency);
         }
+    }
+
+    /// Records that a read of the command waited this long for the storage.
+    pub fn waited_for(&mut self, time: Duration) {
+        (self.waits, self.waited) = (self.waits + 1, self.waited + time);
+        self.sample(time);
     }
 
     /// Records the total time that the command has waited for storage, as observed by samples, because jobs do not measure this time.

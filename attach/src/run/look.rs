@@ -20,6 +20,7 @@ use foreread_observe::touch::{Touch, TouchKind};
 use foreread_pagecache::page_bytes;
 use foreread_trace::follow::call::FileKey;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Bytes that are read before their rate counts. Chosen: two windows of the largest usual readahead.
 const MIN_BYTES: u64 = 16 << 20;
@@ -27,7 +28,7 @@ const MIN_BYTES: u64 = 16 << 20;
 const ALONE_NS: u64 = 20_000_000;
 /// The longest examination of a storage device with missed pages.
 const MAX_TIME_NS: u64 = 200_000_000;
-/// Most touches of a storage device that are kept.
+/// Most touches of a storage device under examination that are kept.
 const MAX_KEPT: usize = 8192;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ struct Look {
 
 #[derive(Default)]
 pub struct Looks {
+    /// Most touches of a storage device that are kept.
+    max_kept: usize,
     threads: HashMap<u32, PendingMiss>,
     devices: HashMap<u32, Look>,
 }
@@ -110,14 +113,23 @@ pub struct StorageVerdict {
 }
 
 impl Looks {
+    /// Creates the state for storage under examination, whose touches are kept.
+    pub fn keeping() -> Looks {
+        Looks {
+            max_kept: MAX_KEPT,
+            ..Looks::default()
+        }
+    }
+
     /// Forgets all observations; must be called if events were not processed for a while.
     pub fn clear(&mut self) {
         self.threads.clear();
         self.devices.clear();
     }
 
-    /// Processes the next event; events must be in time order.
-    pub fn touch(&mut self, touch: &Touch) {
+    /// Processes the next event; events must be in time order. Returns from when until when the thread waited if the event is a read
+    /// that missed one of its pages.
+    pub fn touch(&mut self, touch: &Touch) -> Option<Range<u64>> {
         let look = self.devices.entry(touch.file.dev).or_default();
         let (first, last) = touch.pages;
         if touch.kind == TouchKind::Miss {
@@ -140,24 +152,29 @@ impl Looks {
             let bytes = pages.saturating_mul(page_bytes());
             (waiting.bytes, look.queued_bytes) = (waiting.bytes + bytes, look.queued_bytes + bytes);
             (waiting.since_ns, waiting.queued_bytes) = (touch.at_ns, look.queued_bytes);
-            return;
+            return None;
         }
-        if look.kept.len() < MAX_KEPT {
+        if look.kept.len() < self.max_kept {
             look.kept.push(*touch);
         }
-        if let Some(waiting) = self.threads.remove(&touch.thread) {
-            self.came(&waiting, touch);
-        }
+        let waited = self
+            .threads
+            .remove(&touch.thread)
+            .filter(|waiting| {
+                Self::came(&mut self.devices, waiting, touch) && waiting.asked.is_none()
+            })
+            .map(|waiting| waiting.since_ns..touch.at_ns);
         if touch.kind == TouchKind::Fault {
             self.threads
                 .insert(touch.thread, PendingMiss::of(touch, Some(first)));
         }
+        waited
     }
 
-    /// The thread continues: since it causes `touch`, it no longer waits for an earlier read.
-    fn came(&mut self, waiting: &PendingMiss, touch: &Touch) {
-        let Some(look) = self.devices.get_mut(&waiting.file.dev) else {
-            return;
+    /// The thread continues: since it causes `touch`, it no longer waits for an earlier read. Returns whether it waited for that read.
+    fn came(devices: &mut HashMap<u32, Look>, waiting: &PendingMiss, touch: &Touch) -> bool {
+        let Some(look) = devices.get_mut(&waiting.file.dev) else {
+            return false;
         };
         let queued_bytes = look.queued_bytes;
         look.queued_bytes = queued_bytes.saturating_sub(waiting.bytes);
@@ -165,11 +182,13 @@ impl Looks {
         let of_read =
             (touch.kind == TouchKind::Read && touch.file == waiting.file).then_some(touch.pages);
         let asked = waiting.asked.map(|page| (page, page)).or(of_read);
-        if asked.is_some_and(|(first, last)| waiting.has_missed(first, last)) {
+        let has_waited = asked.is_some_and(|(first, last)| waiting.has_missed(first, last));
+        if has_waited {
             let latency_ns = waiting.latency_ns(touch.at_ns, queued_bytes);
             look.waits.add(waiting.since_ns, touch.at_ns);
             look.slow += u64::from(is_slow(latency_ns));
         }
+        has_waited
     }
 
     /// For each storage device with enough observations, returns whether it is fast or slow, and ends the examination of the device.
@@ -293,7 +312,8 @@ mod tests {
     /// A read of a page that waits so long.
     fn read(looks: &mut Looks, at_us: u64, page: u64, wait_us: u64) {
         looks.touch(&touch(at_us, 1, TouchKind::Miss, (page, page)));
-        looks.touch(&touch(at_us + wait_us, 1, TouchKind::Read, (page, page)));
+        let waited = looks.touch(&touch(at_us + wait_us, 1, TouchKind::Read, (page, page)));
+        assert_eq!(waited, Some(at_us * US..(at_us + wait_us) * US));
     }
 
     fn verdict(looks: &mut Looks, at_us: u64) -> Option<Verdict> {
@@ -305,7 +325,7 @@ mod tests {
 
     #[test]
     fn eight_short_waits_are_a_fast_storage() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::keeping();
         (0..7).for_each(|n| read(&mut looks, 100 * n, 50 * n, 80));
         assert_eq!(verdict(&mut looks, 700), None, "not enough of them");
         read(&mut looks, 700, 999, 900);
@@ -322,7 +342,7 @@ mod tests {
 
     #[test]
     fn two_long_waits_are_a_slow_storage_and_its_reads_are_kept() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::keeping();
         read(&mut looks, 0, 5, 1200);
         assert_eq!(verdict(&mut looks, 1300), None, "one may be an accident");
         looks.touch(&touch(1400, 1, TouchKind::Miss, (70, 73)));
@@ -341,10 +361,11 @@ mod tests {
     /// The kernel's readahead makes pages that the read does not wait for, and a cached page none.
     #[test]
     fn pages_that_are_not_asked_for_are_no_wait() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::keeping();
         for n in 0..20 {
             looks.touch(&touch(10 * n, 1, TouchKind::Miss, (500 + n, 500 + n)));
-            looks.touch(&touch(10 * n + 5, 1, TouchKind::Read, (n, n)));
+            let waited = looks.touch(&touch(10 * n + 5, 1, TouchKind::Read, (n, n)));
+            assert_eq!(waited, None);
         }
         assert_eq!(verdict(&mut looks, 199_000), None);
         assert!(
@@ -355,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_fault_waits_until_the_next_event_of_its_thread() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::keeping();
         for n in 0..2 {
             let at = 3000 * n;
             looks.touch(&touch(at, 1, TouchKind::Fault, (512, 512)));
@@ -369,29 +390,30 @@ mod tests {
     /// Eight processes that map one file wait for the same window of 128 KiB.
     #[test]
     fn bytes_that_many_wait_for_come_once() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::keeping();
         let window = (0, 31);
-        (0..8).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window)));
-        (0..8).for_each(|n| looks.touch(&touch(1500 + n, n as u32, TouchKind::Read, window)));
+        (0..8).for_each(|n| drop(looks.touch(&touch(n, n as u32, TouchKind::Miss, window))));
+        (0..8).for_each(|n| drop(looks.touch(&touch(1500 + n, n as u32, TouchKind::Read, window))));
         assert!(matches!(verdict(&mut looks, 1600), Some(Verdict::Slow(_))));
     }
 
     /// Windows of 8 MiB by 4 threads: no page of them is quick, and the disk is.
     #[test]
     fn bytes_at_the_rate_of_a_fast_disk_are_one() {
-        let mut looks = Looks::default();
+        let mut looks = Looks::keeping();
         let window = |n: u64| (2048 * n, 2048 * n + 2047);
-        (0..4).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
+        (0..4).for_each(|n| drop(looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n)))));
         // 32 MiB at 1 GB/s.
         assert_eq!(
             verdict(&mut looks, 33_600),
             None,
             "all wait, and not too long"
         );
-        (0..4).for_each(|n| looks.touch(&touch(33_600, n as u32, TouchKind::Read, window(n))));
+        (0..4)
+            .for_each(|n| drop(looks.touch(&touch(33_600, n as u32, TouchKind::Read, window(n)))));
         assert_eq!(verdict(&mut looks, 33_600), Some(Verdict::Fast));
         // At a third of that.
-        (0..4).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
+        (0..4).for_each(|n| drop(looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n)))));
         assert_eq!(
             verdict(&mut looks, 100_000),
             Some(Verdict::Slow(Vec::new()))
