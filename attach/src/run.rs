@@ -75,19 +75,20 @@ pub struct RunReport {
     pub ahead_bytes: u64,
     /// Number of these requests.
     pub ahead_jobs: u64,
-    /// Bytes read ahead that the command was observed to read.
+    /// Bytes read ahead that the command was observed to read. `ahead_bytes` is the sum of `used_bytes`, `guessed_bytes` and
+    /// `unused_bytes`: bytes that the kernel had read in the meantime are in none of them.
     pub used_bytes: u64,
     /// Bytes read ahead that count as used because of the number of bytes that the command read: no sample saw which
     /// ones.
     pub guessed_bytes: u64,
     /// Used bytes for which the command still had to wait.
     pub late_bytes: u64,
-    /// Bytes that were requested from storage and had arrived when the command read them. At most `ahead_bytes`, because bytes that the
-    /// kernel had read in the meantime were not requested.
+    /// Bytes that were requested from storage and had arrived when the command read them.
     pub in_time_bytes: u64,
     /// Bytes read ahead that the command did not read, or was not observed to read.
     pub unused_bytes: u64,
-    /// Reads and faults of the command that waited for storage.
+    /// Reads and faults of the command that were observed to wait for storage. Tracepoints do not show that a read waited for readahead
+    /// in flight, and ignored storage is not observed, so this number and the two times are lower bounds.
     pub waits: u64,
     /// Sum of their waiting times, in seconds.
     pub waited_seconds: f64,
@@ -99,7 +100,7 @@ pub struct RunReport {
     pub lost_events: u64,
     /// How often watching was paused because there was nothing to gain.
     pub sleeps: u64,
-    /// Median waiting time of a read, on the storage that was waited for most.
+    /// Waiting time of a read on the storage that was waited for most: the shortest, or the mean if foreread did not read ahead there.
     pub latency_seconds: f64,
     /// How much the kernel reads ahead on that storage.
     pub kernel_bytes: u64,
@@ -132,18 +133,20 @@ const DROPPED: &str = "the file system (FUSE without keep_cache) drops the cache
 impl RunReport {
     /// Adds the results for one storage. `guessed_bytes` count as read, although no sample saw them.
     fn add(&mut self, stats: &Stats, gain: &Gain, waited: Waits, guessed_bytes: u64) {
-        let guessed = guessed_bytes.min(stats.used_bytes);
+        // The policy's numbers include bytes that the kernel had read by itself before foreread requested them.
+        let used = stats.used_bytes.min(gain.asked_bytes);
+        let in_time = stats.used_bytes.saturating_sub(stats.late_bytes).min(used);
+        let guessed = guessed_bytes.min(used);
         self.ahead_bytes += gain.asked_bytes;
         self.ahead_jobs += gain.ahead_jobs;
-        self.used_bytes += stats.used_bytes - guessed;
+        self.used_bytes += used - guessed;
         self.guessed_bytes += guessed;
-        self.late_bytes += stats.late_bytes;
-        self.unused_bytes += stats.unused_bytes + stats.unresolved_bytes;
+        self.in_time_bytes += in_time;
+        self.late_bytes += used - in_time;
+        self.unused_bytes += gain.asked_bytes - used;
         self.waits += gain.waits;
         self.waited_seconds += seconds(waited.threads_ns);
         self.waiting_seconds += seconds(waited.time_ns);
-        let in_time = stats.used_bytes.saturating_sub(stats.late_bytes);
-        self.in_time_bytes += in_time.min(gain.asked_bytes);
         if waited.threads_ns >= self.most_ns {
             self.most_ns = waited.threads_ns;
             self.latency_seconds = gain.latency().as_secs_f64();
@@ -211,6 +214,17 @@ impl RunReport {
         }
     }
 
+    /// Returns in a few words that the run gained nothing or little, and why.
+    #[must_use]
+    pub fn finding(&self) -> Option<String> {
+        let reason = self.nothing()?;
+        Some(match &self.refused {
+            Some(refused) => format!("nothing was read ahead: {refused}"),
+            None if self.in_time_bytes > 0 => format!("little to gain: {reason}"),
+            None => format!("nothing to gain: {reason}"),
+        })
+    }
+
     /// Returns why the run gained nothing, that is, why almost no byte was cached before the command requested it; `None` if it gained
     /// something.
     #[must_use]
@@ -243,22 +257,42 @@ impl RunReport {
 mod tests {
     use super::*;
 
-    /// The kernel had read 3 of the 4 MiB that were used: the storage was asked for 1 MiB. Of 1 MiB more, 3/4 are late.
+    /// What was requested is used in time, used late, or unused, even if the kernel had read most of what was used.
     #[test]
-    fn no_more_is_in_time_than_was_asked_for_and_guesses_are_not_called_used() {
-        let mut gain = Gain::new(128 << 10, true, std::time::Instant::now());
-        (gain.asked_bytes, gain.ahead_jobs) = (1 << 20, 4);
-        let mut report = RunReport::default();
-        let stats =
-            |used, late| Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (used, late));
-        report.add(&stats(4 << 20, 1 << 20), &gain, Waits::default(), 3 << 20);
-        assert_eq!(
-            (report.ahead_bytes, report.in_time_bytes, report.used_bytes),
-            (1 << 20, 1 << 20, 1 << 20)
-        );
-        assert_eq!(report.guessed_bytes, 3 << 20);
-        report.add(&stats(1 << 20, 3 << 18), &gain, Waits::default(), 0);
-        assert_eq!(report.in_time_bytes, (1 << 20) + (1 << 18));
+    fn the_uses_of_what_was_requested_add_up() {
+        const KIB: u64 = 1 << 10;
+        for (asked, used, late, guessed, expected) in [
+            (1024, 1024, 768, 0, [1024, 0, 256, 768, 0]),
+            (1024, 4096, 1024, 0, [1024, 0, 1024, 0, 0]),
+            (1024, 4096, 3584, 512, [512, 512, 512, 512, 0]),
+            (1024, 256, 128, 512, [0, 256, 128, 128, 768]),
+            (0, 4096, 1024, 64, [0, 0, 0, 0, 0]),
+        ] {
+            let mut gain = Gain::new(128 << 10, true, std::time::Instant::now());
+            gain.asked_bytes = asked * KIB;
+            let stats = Stats::of(|stats| {
+                (stats.used_bytes, stats.late_bytes) = (used * KIB, late * KIB);
+                (stats.unused_bytes, stats.unresolved_bytes) = (9 << 20, 9 << 20);
+            });
+            let mut report = RunReport::default();
+            report.add(&stats, &gain, Waits::default(), guessed * KIB);
+            let RunReport {
+                used_bytes,
+                guessed_bytes,
+                in_time_bytes,
+                late_bytes,
+                unused_bytes,
+                ..
+            } = report;
+            let uses = [
+                used_bytes,
+                guessed_bytes,
+                in_time_bytes,
+                late_bytes,
+                unused_bytes,
+            ];
+            assert_eq!(uses, expected.map(|kib| kib * KIB));
+        }
     }
 
     #[test]
@@ -271,14 +305,15 @@ mod tests {
             ..RunReport::default()
         };
         let says = |report: &RunReport, words: &str| {
-            assert!(report.nothing().is_some_and(|is| is.contains(words)))
+            let finding = report.finding().unwrap_or_default();
+            assert!(finding.contains(words), "{finding}");
         };
         says(
             &RunReport {
                 is_watched: false,
                 ..report.clone()
             },
-            "ended before its reads",
+            "nothing to gain: the command ended before its reads",
         );
         says(
             &RunReport {
@@ -307,7 +342,7 @@ mod tests {
                 reason: Some(Reason::Fast),
                 ..gained
             },
-            "before another process",
+            "little to gain: the storage answers before another process",
         );
     }
 }

@@ -30,26 +30,27 @@ pub fn page(report: &RunReport, command: &str, next: Option<[String; 3]>, json: 
 
 fn verdict(report: &RunReport) -> String {
     let took = span_s(report.seconds, None);
-    if let Some(refused) = &report.refused {
-        return format!("Nothing was read ahead: {refused}.");
+    if let Some(finding) = report.finding() {
+        let (first, rest) = finding.split_at(1);
+        return format!("{}{rest}. It took {took} s.", first.to_uppercase());
     }
-    if let Some(reason) = report.nothing() {
-        return format!("Nothing to gain: {reason}. It took {took} s.");
-    }
-    let [in_time, ..] = fates(report);
     format!(
-        "It took {took} s and waited for the storage for {} s of this time. Of the {} that were read ahead, {} were cached before the command read them.",
+        "It took {took} s and waited for the storage for at least {} s of this time. Of the {} that were read ahead, {} were cached before the command read them.",
         span_s(report.waiting_seconds, None),
         amount(report.ahead_bytes),
-        amount(in_time)
+        amount(report.in_time_bytes)
     )
 }
 
 fn measured(report: &RunReport) -> Section {
     let mut notes = Vec::new();
-    if report.by == WatchBy::Sample {
-        notes.push("Samples do not show reads that never block".to_string());
-    }
+    notes.push(match report.by {
+        WatchBy::Sample => "Samples do not show reads that never block".to_string(),
+        WatchBy::Trace => {
+            "Waits for readahead in flight, and waits while nothing was watched, are not counted"
+                .to_string()
+        }
+    });
     if report.lost_events > 0 {
         notes.push(format!(
             "Events were lost {} times",
@@ -72,8 +73,7 @@ fn measured(report: &RunReport) -> Section {
 }
 
 fn time(report: &RunReport) -> Figure {
-    // Waits of several threads at the same time count once; the sum is never longer than the run.
-    let waited = report.waiting_seconds.min(report.seconds);
+    let waited = report.waiting_seconds;
     let rest = report.seconds - waited;
     let bar = Bar {
         name: "the command".to_string(),
@@ -88,9 +88,7 @@ fn time(report: &RunReport) -> Figure {
 
 /// Bytes read ahead that arrived in time, that arrived late, and the rest.
 fn fates(report: &RunReport) -> [u64; 3] {
-    let in_time = report.in_time_bytes.min(report.ahead_bytes);
-    let late = report.late_bytes.min(report.ahead_bytes - in_time);
-    [in_time, late, report.ahead_bytes - in_time - late]
+    [report.in_time_bytes, report.late_bytes, report.unused_bytes]
 }
 
 /// How the readahead was used. Returns `None` if there was no readahead.
@@ -116,16 +114,16 @@ fn figures(report: &RunReport) -> Grid {
     let rows = [
         ("took", seconds(report.seconds)),
         (
-            "at least one thread waited for the storage",
+            "at least one thread waited for the storage, at least",
             seconds(report.waiting_seconds),
         ),
         (
-            "all threads together waited",
+            "all threads together waited, at least",
             seconds(report.waited_seconds),
         ),
         ("reads that waited", count(report.waits)),
         (
-            "median wait of a read",
+            "shortest wait of a read",
             latency_us(report.latency_seconds * 1e6),
         ),
         ("files watched", count(report.files)),
@@ -156,6 +154,7 @@ mod tests {
             used_bytes: 60_000_000,
             in_time_bytes: 50_000_000,
             late_bytes: 10_000_000,
+            unused_bytes: 4_000_000,
             is_watched: true,
             files: 9,
             waits: 12,

@@ -17,6 +17,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_lab::verdict::{Means, Step, Verdict, in_shell};
 use foreread_observe::record::Target;
 use foreread_os::ends;
+use foreread_report::number::plural;
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -181,13 +182,7 @@ fn name(args: &RunArgs) -> String {
 fn in_words(report: &RunReport) -> String {
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / MIB);
     let mut lines = Vec::new();
-    match (&report.refused, report.nothing()) {
-        (Some(refused), _) => {
-            lines.push(format!("nothing was read ahead: {}", one_line(refused)));
-        }
-        (None, Some(reason)) => lines.push(format!("nothing to gain: {}", one_line(reason))),
-        (None, None) => {}
-    }
+    lines.extend(report.finding().map(|finding| one_line(&finding)));
     if report.ahead_bytes > 0 {
         let guessed = match report.guessed_bytes {
             0 => String::new(),
@@ -200,22 +195,20 @@ fn in_words(report: &RunReport) -> String {
         lines.push(format!(
             "{} read ahead: {} used{guessed}, {} of it late; {} {unused}",
             mib(report.ahead_bytes),
-            // The kernel has read some of the used data itself.
-            mib(report.used_bytes.min(report.ahead_bytes)),
+            mib(report.used_bytes),
             mib(report.late_bytes),
             mib(report.unused_bytes)
         ));
     }
     let waits = match report.waits {
         0 => String::new(),
-        waits => format!(
-            ", in {waits} reads of {:.1} ms",
-            report.latency_seconds * 1e3
-        ),
+        waits => format!(" in {}", plural(waits, "read")),
     };
     lines.push(format!(
-        "took {:.2} s, {:.2} s of it waiting for the storage{waits}; {} files watched",
-        report.seconds, report.waiting_seconds, report.files
+        "took {:.2} s, at least {:.2} s of it waiting for the storage{waits}; {} watched",
+        report.seconds,
+        report.waiting_seconds,
+        plural(report.files, "file")
     ));
     format!("foreread: {}\n", lines.join("\n  "))
 }
