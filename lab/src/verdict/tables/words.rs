@@ -204,12 +204,17 @@ impl<'a> Tables<'a> {
 
     /// The worst overfetch of the policies that `of` picks, in words.
     fn over_reads(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
-        let (workload, row, overfetch) = self.worst(of, in_vain)?;
-        // As in the table, with what was not used yet at the end.
-        let shown = number::three(row.overfetch.unwrap_or(overfetch));
+        let (workload, row, overfetch) = self.worst(of, |row| row.overfetch)?;
+        let is_open = in_vain(row).is_some_and(|ratio| ratio <= OVERFETCH_WARNING);
+        let open = if is_open {
+            ", and the run was too short to show whether it uses them"
+        } else {
+            ""
+        };
         let said = format!(
-            "{} reads {shown} times the bytes that {workload} asks for",
-            row.policy
+            "{} reads {} times the bytes that {workload} asks for{open}",
+            row.policy,
+            number::three(overfetch)
         );
         (overfetch > OVERFETCH_WARNING).then_some(said)
     }
