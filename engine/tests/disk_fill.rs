@@ -1,7 +1,10 @@
 //! Tests of a disk cache that is filled before it is read: every byte is fetched once, and the cache stays within its limit.
 
+use crate::common::SmallDisk;
 use crate::disk_cache::{Rig, Store, until};
-use foreread::source::disk_cache::{CacheFillEnd, CacheFillReport, CacheFiller, DiskCache};
+use foreread::source::disk_cache::{
+    CacheFillEnd, CacheFillReport, CacheFiller, DiskCache, FreeSpace,
+};
 use foreread::source::tree::{Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, Source, SourceError};
 use std::path::Path;
@@ -138,6 +141,15 @@ fn it_ends_at_the_limit_and_when_it_is_stopped() {
         let bytes = cache.bytes().expect("something was written");
         let is_right = (MIB..=limit).contains(&bytes) && report.evicted_bytes == 0;
         assert!(is_right, "{bytes} {report:?}");
+    }
+
+    // The disk is smaller than the limit, and its other data is not enough to evict.
+    if let Some(disk) = SmallDisk::of(8 << 10) {
+        let (mut rig, _) = cache(64 * MIB);
+        rig.settings.dir = disk.dir.path().join("cache");
+        rig.settings.free = FreeSpace::Bytes(MIB);
+        let report = fill(&rig.open(), &Listed::new());
+        assert_eq!(report.ended, Some(CacheFillEnd::Refused), "{report:?}");
     }
 
     let (_rig, cache) = cache(64 * MIB);

@@ -133,7 +133,7 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
     }
     if sum.evicted_bytes > 0 {
         let evicted = amount(sum.evicted_bytes);
-        note(format!("{evicted} of older versions were evicted"));
+        note(format!("{evicted} were evicted from the disk cache"));
     }
     print(outputs, &cache, &sum, seconds)?;
     ended(&sum, &cache, signalled.load(Ordering::Relaxed))
@@ -214,7 +214,10 @@ fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
         }
         Some(CacheFillEnd::Refused) => {
             let remedy = "free some space, set a smaller free=, or name another disk";
-            let place = format!("{what}: {dir}");
+            let place = match sum.left_bytes() {
+                0 => format!("part of what was fetched was evicted again: {dir}"),
+                _ => format!("{what}: {dir}"),
+            };
             Err(Fail::check("the disk is full", place, remedy))
         }
         Some(CacheFillEnd::Stopped) | None if sum.dropped_bytes > 0 => {

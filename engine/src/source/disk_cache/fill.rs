@@ -74,7 +74,7 @@ pub struct ObjectLeftOut {
 pub enum CacheFillEnd {
     /// The cache's size limit is reached.
     Full,
-    /// The disk refused a write: it is full or failing.
+    /// The disk refused a write, because it is full or failing, or is so full that data of this fill was evicted.
     Refused,
     /// [`CacheFiller::stop`] was called.
     Stopped,
@@ -104,8 +104,9 @@ struct FillWork {
     changed: Condvar,
     stopped: AtomicBool,
     range_bytes: u64,
-    /// The cache's counters at the start.
+    /// The cache's counters and bytes at the start.
     before: DiskCacheCounts,
+    before_bytes: u64,
 }
 
 #[derive(Default)]
@@ -162,6 +163,7 @@ impl CacheFiller {
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             before: cache.counts(),
+            before_bytes: cache.bytes().unwrap_or(0),
             range_bytes: share.clamp(CLAIM_BYTES, MAX_RANGE_BYTES),
         });
         let mut threads = Vec::new();
@@ -289,9 +291,14 @@ impl FillWork {
         self.changed.notify_all();
     }
 
-    /// Whether the disk has refused a write.
+    /// Whether the disk has refused a write, or more was evicted than the cache's other data at the start.
     fn has_refused(&self) -> bool {
-        self.cache.counts().refused_writes > self.before.refused_writes
+        let now = self.cache.counts();
+        let others = self
+            .before_bytes
+            .saturating_sub(self.hold().counts.held_bytes);
+        now.refused_writes > self.before.refused_writes
+            || now.evicted_bytes - self.before.evicted_bytes > others
     }
 
     fn run(self: &Arc<FillWork>) {
