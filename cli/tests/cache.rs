@@ -240,6 +240,16 @@ fn remove_and_trim_take_versions_away() {
     assert!(!oldest.exists());
     cache.run("remove", &[]).refuses("add --yes");
     assert_eq!(cache.objects().len(), 1);
+    // It is only read while the file with its size is a folder.
+    let size = format!("{}/foreread-cache-2/size", cache.path());
+    fs::rename(&size, format!("{size}-moved")).expect("moved");
+    fs::create_dir(&size).expect("a folder");
+    let trimmed = cache.run("trim", &["--size", "1M"]);
+    let words = ["cannot change the disk cache: Read-only file system"];
+    says(trimmed.assert_code(2), &words);
+    let warmed = foreread(["warm", "--disk-cache", cache.path(), "s3://b/a"]);
+    says(warmed.assert_code(2), &["the disk cache is read-only"]);
+    fs::remove_dir(&size).expect("removed");
     let last = cache.run("remove", &["--yes"]);
     assert!(last.is_done().starts_with("1 version"));
     assert_eq!(cache.objects(), Vec::<PathBuf>::new());

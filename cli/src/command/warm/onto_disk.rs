@@ -104,6 +104,13 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
             "add --disk-cache DIR",
         ));
     };
+    if cache.bytes().is_none() {
+        return Err(Fail::input(
+            "the disk cache is read-only",
+            cache.dir().display(),
+            "name a folder that this user may write to",
+        ));
+    }
     if args.max.is_some() {
         return Err(Fail::input(
             "--max applies only to the page cache",

@@ -97,11 +97,11 @@ impl DiskTier {
         opened.writable.as_ref().map(|(account, _)| account.bytes())
     }
 
-    /// Removes versions until the cache is within its limit; used by `foreread cache trim`.
-    pub fn trim(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> u64 {
+    /// Removes versions until the cache is within its limit; used by `foreread cache trim`. Returns `None` if the folder is read-only.
+    pub fn trim(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> Option<u64> {
         let opened = self.opened();
-        self.place(&opened)
-            .map_or(0, |place| lock(&self.evictor).trim(&place, goes_on))
+        let place = self.place(&opened)?;
+        Some(lock(&self.evictor).trim(&place, goes_on))
     }
 
     fn place<'a>(&'a self, opened: &'a OpenFolder) -> Option<Place<'a>> {

@@ -304,7 +304,8 @@ impl CacheInspector {
         let dir = settings.dir.clone();
         let disk = DiskTier::open(settings).map_err(|error| refused(&dir, error))?;
         names::trim_to(&self.folder, size_bytes);
-        let left_bytes = disk.trim(goes_on);
+        let left_bytes = disk.trim(goes_on).ok_or(Errno::ROFS);
+        let left_bytes = left_bytes.map_err(|errno| self.failed("change", "", errno))?;
         let counts = disk.state().counts.now();
         Ok(TrimCounts {
             removed: counts.evicted,
