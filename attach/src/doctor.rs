@@ -18,7 +18,7 @@ pub mod verdict;
 use fix::{DiskToFix, FixOutcome};
 use foreread_lab::probe::today;
 use foreread_lab::verdict::Standing;
-use foreread_lab::verdict::disk::{DiskLook, MANY_FAULTS, SettingLimits};
+use foreread_lab::verdict::disk::{DiskLook, SettingLimits};
 use foreread_os::failure::Failure;
 use foreread_os::host::{DiskCounters, Host, KernelVersion, MemoryPressure};
 use foreread_report::number::{percent, size};
@@ -33,6 +33,8 @@ use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA};
 const MIN_READS: u64 = 1000;
 /// Fewest page faults in a moment that have a meaning.
 const MIN_FAULTS_NOW: u64 = 10;
+/// If page faults read at least this fraction of the bytes, the report says so.
+const MANY_FAULTS: f64 = 0.2;
 /// Most programs that are named.
 const MAX_PROGRAMS: usize = 6;
 /// From this percentage of the last minute with memory stalls on, memory is short.
@@ -71,7 +73,9 @@ pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Fai
     let mut notes = Vec::new();
     let kernel = host.kernel_release();
     let version = host.kernel_version();
-    let (examined, pressure) = examine_devices(host, version, options, &mut notes)?;
+    let all = look_at(host)?;
+    let pressure = pressure(host, &all, options.counted_for);
+    let examined = examine_devices(host, all, version, options, &mut notes)?;
     let devices: Vec<DeviceVerdict> = examined.into_iter().map(|device| device.verdict).collect();
     let standing = devices.iter().map(|device| device.verdict.standing).max();
     notes.extend(notes_of(host, version, &devices));
@@ -86,20 +90,22 @@ pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Fai
     })
 }
 
-fn examine_devices(
-    host: &Host,
-    version: Option<KernelVersion>,
-    options: &DoctorOptions,
-    notes: &mut Vec<String>,
-) -> Result<(Vec<ExaminedDevice>, PressureFacts), Failure> {
+fn look_at(host: &Host) -> Result<Vec<DeviceFacts>, Failure> {
     if !host.has_sysfs() {
         let remedy = "run it on the host, or mount sysfs";
         return Err(Failure::cannot("there is no sysfs here", "", remedy));
     }
-    let all = look::look(host);
-    let since_start = FaultCounters::now(host, &all);
-    let now = shares_now(host, &all, &since_start, options.counted_for);
-    let pressure = pressure(host, &all, &since_start, &now);
+    Ok(look::look(host))
+}
+
+fn examine_devices(
+    host: &Host,
+    all: Vec<DeviceFacts>,
+    version: Option<KernelVersion>,
+    options: &DoctorOptions,
+    notes: &mut Vec<String>,
+) -> Result<Vec<ExaminedDevice>, Failure> {
+    let memory_bytes = host.memory_pressure().memory_bytes;
     let chosen = choose(host, all, &options.devices)?;
     let settings = Settings::read(host);
     let (mut examined, mut measured) = (Vec::new(), 0);
@@ -109,11 +115,7 @@ fn examine_devices(
         let rule = version.and_then(|version| rules::rule(version, &facts));
         let limits = SettingLimits {
             request_bytes: facts.device.max_request,
-            memory_bytes: pressure.memory_bytes,
-            faults_of_reads: now
-                .get(&facts.device.name)
-                .copied()
-                .or(pressure.faults_of_reads),
+            memory_bytes,
         };
         let judged = |look: &DiskLook| judge::judge(&facts, rule.as_ref(), pin.as_ref(), look);
         let mut verdict = judged(&DiskLook {
@@ -149,7 +151,7 @@ fn examine_devices(
             verdict,
         });
     }
-    Ok((examined, pressure))
+    Ok(examined)
 }
 
 /// Sets the advised readahead for the named devices, or for all devices with a suspicious value.
@@ -163,7 +165,8 @@ pub fn set(
     is_dry: bool,
 ) -> Result<FixOutcome, Failure> {
     let version = host.kernel_version();
-    let (examined, _) = examine_devices(host, version, options, &mut Vec::new())?;
+    let all = look_at(host)?;
+    let examined = examine_devices(host, all, version, options, &mut Vec::new())?;
     let is_meant = |device: &&ExaminedDevice| {
         !options.devices.is_empty()
             || device.verdict.verdict.standing == Standing::Suspicious
@@ -318,12 +321,9 @@ fn shares_now(
     devices.iter().filter_map(share).collect()
 }
 
-fn pressure(
-    host: &Host,
-    devices: &[DeviceFacts],
-    since_start: &FaultCounters,
-    now: &SharesNow,
-) -> PressureFacts {
+fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> PressureFacts {
+    let since_start = FaultCounters::now(host, devices);
+    let now = shares_now(host, devices, &since_start, counted_for);
     let pressure = host.memory_pressure();
     let MemoryPressure {
         major_faults,
@@ -371,7 +371,7 @@ fn pressure(
             now.iter()
                 .filter(|(_, part)| **part >= MANY_FAULTS)
                 .map(|(name, part)| format!(
-                    " At present, page faults are {} % of the reads from {name}.",
+                    " At present, page faults are {} % of the reads from {name}; 'foreread tune --pid PID' finds the readahead for a program.",
                     percent(*part)
                 ))
                 .collect::<String>()

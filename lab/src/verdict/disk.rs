@@ -43,9 +43,6 @@ const WINDOWS: f64 = 2.0;
 const MAX_STILL_BYTES: u64 = 2 << 20;
 const MAX_TURNING_BYTES: u64 = 16 << 20;
 const MIN_BYTES: u64 = 128 << 10;
-/// If the number of page faults is at least this fraction of the number of reads, programs are assumed to read mostly
-/// through mappings.
-pub const MANY_FAULTS: f64 = 0.2;
 /// Time of the first read of a rotating device in a sequential stream: the head does not move.
 const IN_ORDER_US: f64 = 100.0;
 /// Minimum latency of a rotating disk in microseconds. On average, a random read on a rotating disk waits for half a rotation (4 ms at 7200
@@ -86,15 +83,9 @@ pub struct SettingLimits {
     pub request_bytes: Option<u64>,
     /// Memory of the machine, or of the control group that limits its programs.
     pub memory_bytes: u64,
-    /// Major faults / reads.
-    pub faults_of_reads: Option<f64>,
 }
 
 impl SettingLimits {
-    fn is_faulting(&self) -> bool {
-        self.faults_of_reads.is_some_and(|part| part >= MANY_FAULTS)
-    }
-
     /// Returns the largest readahead that is ever advised for a device with these costs.
     #[must_use]
     pub fn most_bytes(&self, costs: &StorageCosts) -> u64 {
@@ -105,7 +96,6 @@ impl SettingLimits {
                 .unwrap_or(MIN_BYTES)
                 .saturating_mul(2)
                 .clamp(512 << 10, MAX_TURNING_BYTES),
-            false if self.is_faulting() => MIN_BYTES,
             false => MAX_STILL_BYTES,
         };
         let of_memory = self.memory_bytes / 4 / (2 * 16);
@@ -263,7 +253,6 @@ impl DiskLook {
         let limits = SettingLimits {
             request_bytes: device.max_request,
             memory_bytes: Host::here().memory_bytes(),
-            faults_of_reads: None,
         };
         let Some(name) = &device.name else {
             return Ok(None);
@@ -527,7 +516,6 @@ mod tests {
     const LIMITS: SettingLimits = SettingLimits {
         request_bytes: Some(1 << 20),
         memory_bytes: 16 << 30,
-        faults_of_reads: None,
     };
 
     #[test]
@@ -636,12 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_and_small_memory_take_a_smaller_one() {
-        let faulting = SettingLimits {
-            faults_of_reads: Some(0.3),
-            ..LIMITS
-        };
-        assert_eq!(QUICK_DISK.best(&faulting).readahead_bytes, 128 << 10);
+    fn small_memory_takes_a_smaller_one() {
         let small = SettingLimits {
             memory_bytes: 64 << 20,
             ..LIMITS
