@@ -142,7 +142,8 @@ impl DiskCacheSettings {
         }
     }
 
-    /// Parses a text in [`NOTATION`]. The folder is the text before the first comma that is followed by one of the known keys.
+    /// Parses a text in [`NOTATION`]. The folder is the text before the first comma that is followed by a word and `=`; a path with such
+    /// a comma cannot be given in this notation.
     ///
     /// # Errors
     /// Returns an error with the reason if the text is invalid.
@@ -154,35 +155,22 @@ impl DiskCacheSettings {
     /// assert_eq!((settings.dir.to_str(), settings.size_bytes), (Some("/var/cache/a,b"), 20 << 30));
     /// ```
     pub fn parse(text: &str) -> Result<DiskCacheSettings, String> {
-        let keys = [
-            "size=",
-            "free=",
-            "others=",
-            "slow-disk=",
-            "names=",
-            "shared=",
-            "shared-size=",
-            "shared-endpoint=",
-            "shared-profile=",
-        ];
+        let is_key =
+            |key: &str| !key.is_empty() && key.chars().all(|c| c == '-' || c.is_ascii_alphabetic());
         let mut pairs = Vec::new();
         let mut dir = text;
         while let Some((before, pair)) = dir.rsplit_once(',') {
-            if !keys.iter().any(|key| pair.starts_with(key)) {
-                break;
+            match pair.split_once('=') {
+                Some((key, value)) if is_key(key) => pairs.push((key, value)),
+                _ => break,
             }
-            pairs.push(pair);
             dir = before;
         }
         if dir.is_empty() {
             return Err(format!("the folder is missing; write {NOTATION}"));
         }
         let mut settings = DiskCacheSettings::new(dir);
-        for (key, value) in pairs
-            .into_iter()
-            .rev()
-            .filter_map(|pair| pair.split_once('='))
-        {
+        for (key, value) in pairs.into_iter().rev() {
             settings.set(key, value)?;
         }
         Ok(settings)
@@ -238,7 +226,8 @@ impl DiskCacheSettings {
                 self.names = names.map_err(|why| format!("names={why}"))?;
             }
             ("others", _) => return Err(format!("others={value} is not others=trusted")),
-            _ => return Err(format!("{key}={value} is not slow-disk=read")),
+            ("slow-disk", _) => return Err(format!("slow-disk={value} is not slow-disk=read")),
+            _ => return Err(format!("{key}= is not one of its keys")),
         }
         Ok(())
     }
@@ -341,6 +330,8 @@ mod tests {
                 "the folder is missing; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]",
             ),
             ("/c,size=1K", "size=1K is less than 1M"),
+            ("/c,slow-disk=no", "slow-disk=no is not slow-disk=read"),
+            ("/c,size=2M,sise=3M", "sise= is not one of its keys"),
             ("/c,size=x", "size=x is not a size such as 50G"),
             ("/c,shared=", "shared= names no folder"),
             (
