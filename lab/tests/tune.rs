@@ -78,7 +78,8 @@ fn random_reads_gain_by_a_plan_alone_and_it_says_so() {
     let tuned = tuned("rbd", random);
     let means = Vec::from_iter(tuned.verdict.steps.iter().map(|step| step.means));
     assert_eq!(means, [Means::Plan], "{:#?}", tuned.report.rows);
-    let plan = " If the program reads the same data each time, replay a plan of it: reads take ";
+    let plan =
+        " If the program reads the same data each time, replay a plan of it: the program takes ";
     says(
         &tuned.verdict.why,
         &["Nothing to change", plan, " s at best "],

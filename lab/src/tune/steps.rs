@@ -186,7 +186,7 @@ fn beside_disk(tuned: &TuneReport, bytes: u64, place: &Place<'_>) -> String {
         return String::new();
     };
     format!(
-        " for these reads (the advice for the disk in general is {}, with which these reads take {} s)",
+        " for these reads (the advice for the disk in general is {}, with which the program takes {} s)",
         size(of_disk),
         span_s(with.mean * tuned.scale(), None)
     )
@@ -206,7 +206,7 @@ fn for_others(place: &Place<'_>) -> Option<Step> {
         ),
         why: format!(
             "This changes nothing for these reads, but {}; 'foreread doctor' says why.",
-            disk.why
+            text::uncapitalised(&disk.why)
         ),
         ..step.clone()
     })

@@ -1,7 +1,7 @@
 //! The text that `tune` prints, at most 100 columns wide: the verdict, the commands to paste and the measured storage;
 //! if details are requested, also the table and the notes.
 //!
-//! Example: "Set the kernel's readahead to 8 MiB: reads take 1.7 s instead of 26.3 s (15 times faster)."
+//! Example: "Set the kernel's readahead to 8 MiB: the program takes 1.7 s instead of 26.3 s (15 times faster)."
 //!
 //! All figures come from [`TuneReport`].
 
@@ -88,7 +88,7 @@ pub(super) fn verdict(tuned: &TuneReport, steps: &[Step], ways: usize) -> String
     sentences.join(" ") + &doubt(tuned)
 }
 
-/// "reads take 1.7 s instead of 26.3 s (15 times faster)".
+/// "the program takes 1.7 s instead of 26.3 s (15 times faster)".
 fn effect(gain: &Gain) -> String {
     let bytes = gain.bytes_ratio.filter(|ratio| *ratio >= MANY_BYTES);
     let bytes = bytes.map_or_else(String::new, |ratio| {
@@ -98,24 +98,24 @@ fn effect(gain: &Gain) -> String {
         let [least, most, today] = [least_s, most_s, gain.today_s].map(|s| span_s(s, None));
         return match most_s < gain.today_s {
             true => format!(
-                "reads take {least} to {most} s instead of {today} s ({} to {} times faster{bytes})",
+                "the program takes {least} to {most} s instead of {today} s ({} to {} times faster{bytes})",
                 number::three(gain.today_s / most_s),
                 number::three(gain.today_s / least_s)
             ),
             false => format!(
-                "reads take {least} s at best instead of {today} s, and may take as long as now"
+                "the program takes {least} s at best instead of {today} s, and may take as long as now"
             ),
         };
     }
     format!(
-        "reads take {} s instead of {} s ({} times faster{bytes})",
+        "the program takes {} s instead of {} s ({} times faster{bytes})",
         span_s(gain.with_s, None),
         span_s(gain.today_s, None),
         number::three(gain.ratio.recip())
     )
 }
 
-fn uncapitalised(text: &str) -> String {
+pub(super) fn uncapitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_lowercase().chain(letters).collect()
@@ -134,7 +134,7 @@ fn short_time(tuned: &TuneReport) -> Option<String> {
     let is_short = time_s < 10.0 * MIN_SAVED_S;
     is_short.then(|| {
         format!(
-            " and {at_least} s: the reads take {} s in all",
+            " and {at_least} s (the program takes {} s)",
             number::span_s(time_s, None)
         )
     })
@@ -188,7 +188,7 @@ fn no_way(tuned: &TuneReport) -> String {
             )
         }
         None => format!(
-            "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}{}.",
+            "Nothing to change: with {today}, no setting, hint or policy is expected to save {} % of the time{}.",
             number::percent(MIN_GAIN),
             short_time(tuned).unwrap_or_default()
         ),
