@@ -160,14 +160,15 @@ fn the_storage_is_found_and_measured() {
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
 }
 
-/// A command that cannot be run leaves nothing either, and the exit code says that there was nothing to tune.
+/// A command that cannot be run leaves nothing either, and the exit code is that of a shell.
 #[test]
 fn a_command_that_is_not_there() {
     let bench = Bench::new();
     needs!(let got = bench.tune("--on model:rbd", &["/no/such/program"]));
     assert_eq!(got.out, "");
-    let words = ["cannot run: /no/such/program", "nothing was recorded"];
-    says(got.assert_code(2), &words);
+    let words = ["cannot run: /no/such/program"];
+    says(got.assert_code(127), &words);
+    assert_eq!(got.err.lines().count(), 1, "{}", got.err);
     bench.only_the_traces_are_left(&[]);
 }
 

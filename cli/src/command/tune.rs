@@ -13,7 +13,7 @@ use crate::fail::Fail;
 use crate::out::{self, Outputs};
 use crate::progress::Bar;
 use crate::reads::{self, ReplayArgs};
-use crate::signals::{CommandSignals, ENDING_COMMAND};
+use crate::signals::{self, CommandSignals, ENDING_COMMAND};
 use crate::source;
 use foreread::source::SourceName;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
@@ -244,18 +244,7 @@ fn record(
     let (status, ended_by) = watched(&mut command)?;
     let Ok(summary) = read_small_text(&summary, MAX_SUMMARY_BYTES) else {
         // The recorder has printed the reason on stderr.
-        return Err(match status.code() {
-            Some(3) => Fail::cannot(
-                "nothing was recorded, so there is nothing to tune",
-                "",
-                "see the previous line",
-            ),
-            _ => Fail::input(
-                "nothing was recorded",
-                "see the previous line",
-                "or name a trace instead of a command",
-            ),
-        });
+        return Err(Fail::Passed(signals::exit_code(status)));
     };
     if let Some(signal) = ended_by {
         eprintln!(
