@@ -39,7 +39,7 @@ pub struct DoctorArgs {
     /// Sets it for the named devices, or with --all for all suspicious disks. Writes
     /// /etc/udev/rules.d/61-foreread-readahead.rules, then the values. If another file
     /// also sets the value of a device, that device is changed only with --force. Needs root.
-    #[arg(long, conflicts_with = "undo")]
+    #[arg(long, conflicts_with_all = ["undo", "json", "metrics", "exit_code", "why"])]
     pub fix: bool,
     /// With --fix: set all suspicious disks
     #[arg(long, requires = "fix", conflicts_with = "devices")]
@@ -50,7 +50,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "SIZE", requires = "fix", value_parser = readahead)]
     pub to: Option<u64>,
     /// Restore the values from before --fix
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "metrics", "exit_code", "why"])]
     pub undo: bool,
     /// With --fix or --undo: print what would be done
     #[arg(long)]
