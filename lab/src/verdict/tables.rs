@@ -27,7 +27,11 @@ pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Ve
     let first = *whole.first()?;
     let tables = Tables { reports: &whole };
     let concluded = tables.conclusion();
-    let is_open = matches!(concluded, Conclusion::Open(_));
+    let open_runs = match &concluded {
+        Conclusion::Open(Some(open)) => Some(open.runs),
+        Conclusion::Open(None) => Some(1),
+        _ => None,
+    };
     let policy = concluded.gaining(&tables);
     let walk = whole.iter().find(|report| report.is_walk);
     let step = match walk {
@@ -37,15 +41,14 @@ pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Ve
             format!("{}:", in_walk(walk)),
             "foreread run -- CMD",
         )),
-        None if is_open => {
-            let why = "more runs can show which policies differ:";
-            Some(Step::new(
+        None => match open_runs {
+            Some(runs) => Some(Step::new(
                 Means::Measure,
-                why,
-                again(more_runs(tables.runs())),
-            ))
-        }
-        None => for_storage(&first.source, policy),
+                "more runs can show which policies differ:",
+                again(more_runs(runs)),
+            )),
+            None => for_storage(&first.source, policy),
+        },
     };
     Some(Verdict {
         device: first.source.clone(),
@@ -54,7 +57,7 @@ pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Ve
             None => Standing::Fine,
         },
         why: tables.in_words(&concluded),
-        confidence: match is_open {
+        confidence: match open_runs.is_some() {
             true => Confidence::Low,
             false if first.source.starts_with("model:") => Confidence::Simulated,
             false => Confidence::Measured,
@@ -124,6 +127,7 @@ struct OpenPair<'a> {
     /// In words.
     base: &'static str,
     ratio: f64,
+    runs: u32,
 }
 
 enum Conclusion<'a> {
@@ -253,6 +257,7 @@ impl<'a> Tables<'a> {
                 policy: &row.policy,
                 base: name,
                 ratio,
+                runs: report.runs,
             })
         });
         open.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
@@ -350,14 +355,6 @@ impl<'a> Tables<'a> {
             }
         }
         (gains, others)
-    }
-
-    fn runs(&self) -> u32 {
-        self.reports
-            .iter()
-            .map(|report| report.runs)
-            .min()
-            .unwrap_or(0)
     }
 
     fn source(&self) -> &str {
@@ -505,6 +502,18 @@ mod tests {
         let text = open(&[("none", [1.0, 3.0, 2.0]), ("auto", [0.1, 2.9, 0.4])]);
         assert!(
             text.contains("do not tell auto and no readahead apart for w (auto took x0.5"),
+            "{text}"
+        );
+        // The runs are those of this workload.
+        let steady = measured("s", &[("none", [1.0; 3]), ("auto", [1.0; 3])]);
+        let five = [
+            ("none", [1.0, 3.0, 2.0, 1.5, 2.5]),
+            ("auto", [0.1, 2.9, 0.4, 2.8, 0.3]),
+        ];
+        let five = five.map(|(name, times)| runs(name, &times, 0, 0, 4_096_000));
+        let text = said(&[steady, table("five", "s", five.to_vec())]);
+        assert!(
+            text.contains("5 runs do not tell auto and no readahead apart for five"),
             "{text}"
         );
         let tenth = said(&[measured(

@@ -71,10 +71,11 @@ impl<'a> Tables<'a> {
     }
 
     fn undecided(&self, open: Option<&OpenPair<'_>>) -> String {
-        let (source, more) = (self.source(), more_runs(self.runs()));
+        let source = self.source();
         let Some(open) = open else {
             return format!(
-                "With one run of each policy, a gain on {source} cannot be told from noise: measure again with --runs {more} or more."
+                "With one run of each policy, a gain on {source} cannot be told from noise: measure again with --runs {} or more.",
+                more_runs(1)
             );
         };
         let OpenPair {
@@ -82,8 +83,10 @@ impl<'a> Tables<'a> {
             policy,
             base,
             ratio,
+            runs,
         } = open;
-        let runs = number::plural(self.runs().into(), "run");
+        let more = more_runs(*runs);
+        let runs = number::plural((*runs).into(), "run");
         let ratio = number::times(*ratio);
         format!(
             "Not decided on {source}: {runs} do not tell {policy} and {base} apart for {workload} ({policy} took {ratio} of the time of {base}); \
