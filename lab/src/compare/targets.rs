@@ -117,6 +117,8 @@ pub struct Description {
     pub pace: Option<Pace>,
     /// The device's own `read_ahead_kb`, in bytes.
     pub readahead_bytes: Option<u64>,
+    /// Whether `linux-6.18` places large folios, as the kernel does on a block device.
+    pub has_folios: bool,
     /// The engine's defaults for this kind of storage.
     pub defaults: Defaults,
     /// Whether a note says which of them differ from the published values.
@@ -137,6 +139,7 @@ impl Description {
             span_bytes: SPAN_BYTES,
             pace: None,
             readahead_bytes: None,
+            has_folios: false,
             defaults,
             notes_defaults: true,
         }
@@ -222,7 +225,7 @@ impl Description {
     }
 
     /// Sets all parameters of a policy. Those that the user did not set get the engine's values, so that the policy behaves as in `serve`
-    /// and `mount`.
+    /// and `mount`; except that `linux-6.18` has large folios where the kernel has them, because it is compared with the kernel.
     pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
         let storage = Storage {
             readahead_bytes: self.readahead_bytes,
@@ -230,7 +233,10 @@ impl Description {
             defaults: self.defaults,
         };
         storage
-            .settle(draft, cache_bytes)
+            .settle(
+                draft.with_default("folios", self.has_folios.into()),
+                cache_bytes,
+            )
             .map_err(CompareError::Policy)
     }
 
@@ -368,6 +374,24 @@ mod tests {
     use foreread::source::SourceError;
     use foreread::{Largest, Options, Reader};
     use std::io::IoSliceMut;
+
+    #[test]
+    fn large_folios_are_those_of_the_kernel_unless_they_are_written() {
+        for (has_folios, name, folios) in [
+            (false, "linux-6.18", "folios=off"),
+            (true, "linux-6.18", "folios=on"),
+            (true, "linux-6.18:folios=off", "folios=off"),
+        ] {
+            let place = Description {
+                has_folios,
+                ..Description::new(String::new(), String::new(), 1 << 30, Defaults::FILE)
+            };
+            let draft = PolicyDraft::parse(name).expect("a policy");
+            let spec = place.ready(draft, 1 << 30).expect("it fits");
+            let whole = spec.readable();
+            assert!(whole.contains(folios), "{whole}");
+        }
+    }
 
     #[test]
     fn a_workload_spans_what_it_needs_if_there_is_so_much() {

@@ -127,6 +127,9 @@ impl OnFile {
             smallest_page: look.smallest_page,
             is_wide: false,
             readahead_bytes: look.readahead,
+            has_folios: path
+                .metadata()
+                .is_ok_and(|meta| meta.file_type().is_block_device()),
             notes_defaults: false,
             ..Description::new(format!("file:{name}"), about, look.size, Defaults::FILE)
         };
