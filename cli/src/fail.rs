@@ -103,10 +103,20 @@ pub fn say(text: impl Display) {
     );
 }
 
-/// Shortens `text` and escapes its control characters, so that text from arguments cannot control the terminal.
+/// Removes the system's error numbers from `text`: "No such file or directory (os error 2)". The description is enough.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |before, part| match part.split_once(')') {
+        Some((_, after)) => before + after,
+        None => before + part,
+    })
+}
+
+/// Shortens `text`, removes error numbers, and escapes control characters, so that text from arguments cannot control the terminal.
 pub fn one_line(text: &str) -> String {
     let mut line = String::new();
-    for (n, letter) in text.trim().chars().enumerate() {
+    for (n, letter) in without_numbers(text.trim()).chars().enumerate() {
         if n == LONGEST {
             line.push_str(" ...");
             break;
