@@ -17,7 +17,7 @@ use foreread_pagecache::program;
 use percent_encoding::percent_decode_str;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
@@ -198,7 +198,13 @@ fn folder(dir: &Path) -> Result<(), Refusal> {
     let found = named.filter(|place| is_ours(place));
     let found = found.or_else(|| dir.canonicalize().ok().filter(|place| is_ours(place)));
     let place = found.ok_or_else(|| Refusal::said("not a foreread mount"))?;
-    ask_file_system(&place).map_err(Refusal::said)
+    ask_file_system(&place).map_err(|error| match error.kind() {
+        ErrorKind::NotConnected => Refusal::said(format!(
+            "its server has ended; unmount it with 'foreread umount {}'",
+            place.display()
+        )),
+        _ => Refusal::said(error),
+    })
 }
 
 type AskServer = Box<dyn FnOnce() -> Result<(), Refusal> + Send>;
