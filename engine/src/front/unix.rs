@@ -29,6 +29,8 @@ impl UnixSocket {
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
+        // An error of the folder itself names no temporary file.
+        std::fs::metadata(parent)?;
         // The mode is 0700, and the name cannot be guessed.
         let dir = tempfile::Builder::new()
             .prefix(".foreread-")

@@ -80,6 +80,7 @@ impl Listener {
                 ErrorKind::AddrInUse => {
                     "stop the server that uses this address, or use another address"
                 }
+                ErrorKind::NotFound => "create the folder",
                 ErrorKind::AlreadyExists => "it is not a socket; use another path",
                 ErrorKind::PermissionDenied => {
                     "use a path that you may write to (ports below 1024 need root)"
