@@ -392,8 +392,8 @@ mod tests {
     fn bytes_that_many_wait_for_come_once() {
         let mut looks = Looks::keeping();
         let window = (0, 31);
-        (0..8).for_each(|n| drop(looks.touch(&touch(n, n as u32, TouchKind::Miss, window))));
-        (0..8).for_each(|n| drop(looks.touch(&touch(1500 + n, n as u32, TouchKind::Read, window))));
+        (0..8).for_each(|n| _ = looks.touch(&touch(n, n as u32, TouchKind::Miss, window)));
+        (0..8).for_each(|n| _ = looks.touch(&touch(1500 + n, n as u32, TouchKind::Read, window)));
         assert!(matches!(verdict(&mut looks, 1600), Some(Verdict::Slow(_))));
     }
 
@@ -402,18 +402,17 @@ mod tests {
     fn bytes_at_the_rate_of_a_fast_disk_are_one() {
         let mut looks = Looks::keeping();
         let window = |n: u64| (2048 * n, 2048 * n + 2047);
-        (0..4).for_each(|n| drop(looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n)))));
+        (0..4).for_each(|n| _ = looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
         // 32 MiB at 1 GB/s.
         assert_eq!(
             verdict(&mut looks, 33_600),
             None,
             "all wait, and not too long"
         );
-        (0..4)
-            .for_each(|n| drop(looks.touch(&touch(33_600, n as u32, TouchKind::Read, window(n)))));
+        (0..4).for_each(|n| _ = looks.touch(&touch(33_600, n as u32, TouchKind::Read, window(n))));
         assert_eq!(verdict(&mut looks, 33_600), Some(Verdict::Fast));
         // At a third of that.
-        (0..4).for_each(|n| drop(looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n)))));
+        (0..4).for_each(|n| _ = looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
         assert_eq!(
             verdict(&mut looks, 100_000),
             Some(Verdict::Slow(Vec::new()))
