@@ -22,6 +22,14 @@ use std::time::Duration;
 /// of these waits together are not too long for a user.
 pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 
+/// Returns for how long this thread has waited for a processor since it was started. Returns `None` if the kernel does not say it.
+#[must_use]
+pub fn waited_for_processor() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
 /// Starts a thread.
 pub fn spawn<T: Send + 'static>(
     name: &str,

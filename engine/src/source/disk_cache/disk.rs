@@ -2,7 +2,7 @@
 
 use super::account::Account;
 use super::claims::{Claim, Claims};
-use super::evict::{Evictor, NoRoom, Place};
+use super::evict::{Evictor, FileHolder, NoRoom, Place};
 use super::folder::{CacheFolder, FolderError};
 use super::hash::{BLOCK_BYTES, VersionHash};
 use super::latest;
@@ -109,7 +109,9 @@ impl DiskTier {
         Some(Place {
             folder: &opened.folder,
             account,
-            tier: self,
+            settings: &self.settings,
+            counts: &self.state.counts,
+            holder: self,
         })
     }
 
@@ -279,9 +281,10 @@ impl DiskTier {
             done => done,
         }
     }
+}
 
-    /// Closes removed files: their disk space is freed only then.
-    pub fn close_removed(&self) {
+impl FileHolder for DiskTier {
+    fn close_removed(&self) {
         lock(&self.whole).retain(|(_, file)| file.is_linked());
         let mut open = lock(&self.open);
         open.retain(|version| {

@@ -19,12 +19,12 @@
 //! number of bytes per folder) correct.
 
 use super::account::{Account, FOLDERS};
-use super::disk::DiskTier;
 use super::folder::CacheFolder;
 use super::hash::VersionHash;
 use super::latest;
 use super::names;
 use super::object::{self, FoundObject, ObjectFiles, ObjectHeader};
+use super::settings::DiskCacheSettings;
 use super::shared::Counts;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -70,11 +70,18 @@ impl Default for Evictor {
     }
 }
 
-/// The cache from which versions are evicted: its folder and account file, and the tier with its limits and open files.
+/// The cache from which versions are evicted: its folder, limits and account file.
 pub struct Place<'a> {
     pub folder: &'a CacheFolder,
     pub account: &'a Account,
-    pub tier: &'a DiskTier,
+    pub settings: &'a DiskCacheSettings,
+    pub counts: &'a Counts,
+    pub holder: &'a dyn FileHolder,
+}
+
+/// The part of the cache that keeps its files open. It closes those that were removed, because their disk space is freed only then.
+pub trait FileHolder {
+    fn close_removed(&self);
 }
 
 /// Why there is no space for a write.
@@ -161,19 +168,18 @@ impl Evictor {
     /// # Errors
     /// Returns an error if not enough space can be freed.
     pub fn make_room(&mut self, place: &Place<'_>, bytes: u64) -> Result<(), NoRoom> {
-        if self.pending + bytes < STEP_BYTES.min(place.tier.settings.size_bytes / 16)
-            && self.pending > 0
+        if self.pending + bytes < STEP_BYTES.min(place.settings.size_bytes / 16) && self.pending > 0
         {
             return Ok(());
         }
         self.settle(place.account);
         // Small writes that follow are not checked.
         self.pending = 1;
-        if self.written >= place.tier.settings.size_bytes / FOLDERS as u64 {
+        if self.written >= place.settings.size_bytes / FOLDERS as u64 {
             self.written = 0;
             self.look(place);
         }
-        let limit = place.tier.settings.size_bytes;
+        let limit = place.settings.size_bytes;
         if bytes > limit {
             return Err(NoRoom::Limit);
         }
@@ -209,9 +215,9 @@ impl Evictor {
     /// Returns how far writing `bytes` more would exceed the limit, and how far it would eat into the free-space reserve.
     fn lacking(place: &Place<'_>, bytes: u64) -> Result<(u64, u64), NoRoom> {
         let (free, total) = place.folder.free_bytes().map_err(|_| NoRoom::DiskFull)?;
-        let reserve = place.tier.settings.free.of(total);
+        let reserve = place.settings.free.of(total);
         let held = place.account.bytes().saturating_add(bytes);
-        let over = held.saturating_sub(place.tier.settings.size_bytes);
+        let over = held.saturating_sub(place.settings.size_bytes);
         Ok((over, reserve.saturating_add(bytes).saturating_sub(free)))
     }
 
@@ -231,7 +237,7 @@ impl Evictor {
         }
         loop {
             let held = place.account.bytes();
-            let over = held.saturating_sub(place.tier.settings.size_bytes);
+            let over = held.saturating_sub(place.settings.size_bytes);
             if over == 0 || !goes_on(held) || self.evict(place, over, &mut |_| false) == 0 {
                 return place.account.bytes();
             }
@@ -306,7 +312,7 @@ impl Evictor {
             self.settle(place.account);
         }
         if freed > 0 {
-            place.tier.close_removed();
+            place.holder.close_removed();
         }
         freed
     }
@@ -314,19 +320,19 @@ impl Evictor {
     /// Removes a version, or a part of a large version. Returns the bytes, and whether the version is done with: removed, or not removable.
     fn take(place: &Place<'_>, object: &FoundObject) -> (u64, bool) {
         let is_large =
-            object.bytes > place.tier.settings.size_bytes / LARGE_PART && object.bytes > PART_BYTES;
+            object.bytes > place.settings.size_bytes / LARGE_PART && object.bytes > PART_BYTES;
         let part = is_large
             .then(|| give_part(place.folder, object.hash))
             .flatten();
         if let Some(bytes) = part {
-            Counts::add(&place.tier.state.counts.evicted, 1);
-            Counts::add(&place.tier.state.counts.evicted_bytes, bytes);
+            Counts::add(&place.counts.evicted, 1);
+            Counts::add(&place.counts.evicted_bytes, bytes);
             return (bytes, false);
         }
         match object::remove(place.folder, object.hash) {
             Ok(()) => {
-                Counts::add(&place.tier.state.counts.evicted, 1);
-                Counts::add(&place.tier.state.counts.evicted_bytes, object.bytes);
+                Counts::add(&place.counts.evicted, 1);
+                Counts::add(&place.counts.evicted_bytes, object.bytes);
                 (object.bytes, true)
             }
             Err(_) => (0, true),

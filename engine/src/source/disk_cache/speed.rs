@@ -15,6 +15,7 @@
 //! corrected.
 
 use crate::sync::lock;
+use foreread_os::threads::waited_for_processor;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -135,13 +136,6 @@ impl Drop for TimedRead<'_> {
         }
         measured.bringing -= u32::from(self.brings);
     }
-}
-
-/// Returns for how long this thread has waited for a processor since it was started. Returns `None` if the kernel does not say it.
-fn waited_for_processor() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
 }
 
 /// The measured rates of a cache: those of the disk and of the store.
