@@ -105,7 +105,7 @@ fn examine_devices(
     options: &DoctorOptions,
     notes: &mut Vec<String>,
 ) -> Result<Vec<ExaminedDevice>, Failure> {
-    let memory_bytes = host.memory_pressure().memory_bytes;
+    let memory_bytes = host.memory_bytes();
     let chosen = choose(host, all, &options.devices)?;
     let settings = Settings::read(host);
     let (mut examined, mut measured) = (Vec::new(), 0);

@@ -368,7 +368,10 @@ impl Run {
                 self.looks.touch(touch);
             } else if self.devices.is_active(touch.file.dev) {
                 // Samples see how long threads wait.
-                let waited = self.waits.touch(touch).filter(|_| by == WatchBy::Trace);
+                let waited = match by {
+                    WatchBy::Trace => self.waits.touch(touch),
+                    WatchBy::Sample => None,
+                };
                 if let Some(waited) = &waited {
                     self.ahead.waited(touch.file.dev, waited);
                 }

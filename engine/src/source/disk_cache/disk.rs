@@ -32,7 +32,7 @@ const SPLIT_BYTES: u64 = 256 << 10;
 pub struct DiskTier {
     pub settings: DiskCacheSettings,
     opened: RwLock<Arc<OpenFolder>>,
-    pub state: TierState,
+    state: TierState,
     open: Mutex<VecDeque<Weak<CachedVersion>>>,
     /// Files that the kernel has read, kept open for the next open.
     whole: Mutex<VecDeque<(VersionHash, Arc<WholeFile>)>>,
