@@ -4,7 +4,7 @@
 //! that no other user can connect before. The new socket never replaces a regular file, or the socket of a server that still answers.
 //!
 //! ```text
-//!   .foreread-XXXX/s (0600) ──rename──► PATH ──dropped──► removed, if it is still this socket
+//!   .foreread-RANDOM/s (0600) ──rename──► PATH ──dropped──► removed, if it is still this socket
 //! ```
 
 use rustix::io::Errno;

@@ -15,8 +15,9 @@
 //! The more bytes were wasted so far, the higher must be the chance that the bytes of a stream are used (the *price*). Each sequential run
 //! has a *floor*: `part` times its length, up to 512 KiB, may be read ahead regardless of the price and of earlier waste. So waste in other
 //! streams does not leave a sequential run without readahead. Reads near each other in a file have a floor, too: `part` times the bytes
-//! read from the file, minus its wasted readahead, up to 128 KiB. For this floor, missed bytes count as demanded in full. While it is 16 KiB
-//! or more, the price does not apply to reads near each other in this file. In a mapped file, this floor may exceed the bound until the file itself has wasted 512 KiB and four times `part` of its demanded bytes.
+//! read from the file, minus its wasted readahead, up to 128 KiB. For this floor, missed bytes count as demanded in full. While it is 16
+//! KiB or more, the price does not apply to reads near each other in this file. In a mapped file, this floor may exceed the bound until the
+//! file itself has wasted 512 KiB and four times `part` of its demanded bytes.
 //!
 //! Example: of each of 100 files, a program reads only the first 64 KiB, in reads of 4 KiB. At the start of each file, 448 KiB more are
 //! read ahead. `max-overfetch` is 2 and the debt 4 MiB. Each file earns a credit of 64 KiB. After ten files the debt is used up: from then

@@ -10,9 +10,10 @@
 //! ```
 //! If a read misses, the policy reads the block of that read. The policy goes from short to long blocks, and adds each adjacent half that
 //! is likely enough to be read. The chance must be at least 9/20 (on a disk, 1/4). If the file has earned less than 16 KiB (its floor, see
-//! `credit.rs`), the chance must also be at least what `survival.rs` computes from the measured costs of a wait and of a byte. The bytes that are expected to be wasted use up credit (`credit.rs`). There are ten kinds of
-//! files: files that are read by calls and files that are mapped, each in five size classes. A file of at most 16 MiB is treated as mapped
-//! if a read is shorter than a page, because the loader of a library reads its header before it maps the file.
+//! `credit.rs`), the chance must also be at least what `survival.rs` computes from the measured costs of a wait and of a byte. The bytes
+//! that are expected to be wasted use up credit (`credit.rs`). There are ten kinds of files: files that are read by calls and files that
+//! are mapped, each in five size classes. A file of at most 16 MiB is treated as mapped if a read is shorter than a page, because the
+//! loader of a library reads its header before it maps the file.
 //!
 //! A mark is placed in the middle of the pages that are read ahead. If nearly all of a range of 256 KiB or more, from the first read up to
 //! a mark or a miss, was read, these reads become a sequential stream of that length. So do three reads of a file that is not mapped if
