@@ -60,29 +60,40 @@ const READ_LARGE: Prior = Prior {
     before: [0; LEVELS],
 };
 
-/// Two sums over regions, for each block size (level) and each side of the first read. For each region, the first sum grows by 64 times the
+/// Two sums over regions, for one block size (level) and one side of the first read. For each region, the first sum grows by 64 times the
 /// fraction that was read of the block's other half (without the first read). The second sum grows by 64. The quotient of the sums is the
 /// mean fraction (both sums are halved now and then, so that recent regions count more).
 #[derive(Clone, Copy, Default)]
-pub struct Sums([[(u64, u64); LEVELS]; 2]);
+pub struct Sum(u64, u64);
 
-impl Sums {
-    pub fn add(&mut self, region: &Region) {
-        for (level, half) in region.halves() {
-            let sum = &mut self.0[usize::from(half.is_after)][level];
-            let pages = half.pages.end - half.pages.start;
-            *sum = (sum.0 + 64 * region.count(&half.pages) / pages, sum.1 + 64);
-            if sum.1 >= 64 * u64::from(survival::HALVED_AT) {
-                *sum = (sum.0 / 2, sum.1 / 2);
-            }
+impl Sum {
+    pub fn add(&mut self, region: &Region, half: &Half) {
+        let pages = half.pages.end - half.pages.start;
+        *self = Sum(self.0 + 64 * region.count(&half.pages) / pages, self.1 + 64);
+        if self.1 >= 64 * u64::from(survival::HALVED_AT) {
+            *self = Sum(self.0 / 2, self.1 / 2);
         }
     }
 
-    /// Returns the chance that the other half of a block of this size (level) is read. The chance `prior` has the weight of `weight`
-    /// observed halves.
-    pub fn chance(&self, level: usize, is_after: bool, prior: u64, weight: u64) -> u64 {
-        let (read, all) = self.0[usize::from(is_after)][level];
-        (read * survival::ONE + 64 * weight * prior) / (all + 64 * weight)
+    /// Returns the chance that the other half is read. The chance `prior` has the weight of `weight` observed halves.
+    pub fn chance(self, prior: u64, weight: u64) -> u64 {
+        (self.0 * survival::ONE + 64 * weight * prior) / (self.1 + 64 * weight)
+    }
+}
+
+/// The sums of each block size and side.
+#[derive(Clone, Copy, Default)]
+pub struct Sums([[Sum; LEVELS]; 2]);
+
+impl Sums {
+    pub fn add(&mut self, region: &Region) {
+        for (level, half) in halves(region.first.clone(), region.len) {
+            self.0[usize::from(half.is_after)][level].add(region, &half);
+        }
+    }
+
+    pub fn of(&self, level: usize, is_after: bool) -> Sum {
+        self.0[usize::from(is_after)][level]
     }
 }
 
@@ -115,13 +126,13 @@ impl Kind {
 
 impl Kinds {
     /// Returns the chance that, in a file of this kind, the other half of a block of this size (level) is read; `own` holds the counts of
-    /// the file itself.
-    pub fn chance(&self, kind: Kind, own: &Sums, level: usize, is_after: bool) -> u64 {
+    /// the file itself for this half.
+    pub fn chance(&self, kind: Kind, own: Sum, level: usize, is_after: bool) -> u64 {
         let Prior { after, before } = kind.prior();
         let prior = if is_after { after } else { before }[level] * survival::ONE / 100;
         let kind = &self.0[usize::from(kind.is_mapped)][kind.size];
-        let prior = kind.chance(level, is_after, prior, KIND_PRIOR);
-        own.chance(level, is_after, prior, FILE_PRIOR)
+        let prior = kind.of(level, is_after).chance(prior, KIND_PRIOR);
+        own.chance(prior, FILE_PRIOR)
     }
 
     pub fn of(&mut self, kind: Kind) -> &mut Sums {
@@ -214,33 +225,34 @@ impl Region {
             && self.count(&(beyond..self.len)) == 0
     }
 
-    /// The other halves of the blocks around the first read.
-    fn halves(&self) -> impl Iterator<Item = (usize, Half)> + '_ {
-        halves(self.first.clone(), self.len)
+    /// The other half of the block of this size (level) around the first read.
+    pub fn half(&self, level: usize) -> Option<Half> {
+        half(&self.first, self.len, level)
     }
+}
+
+/// The half of the block of this size (level) around `pages`, in a region of `len` pages, that does not contain `pages`. `None` if `pages`
+/// are longer than the block, or nothing of the half is in the region.
+fn half(pages: &Range<u64>, len: u64, level: usize) -> Option<Half> {
+    let block = 1 << level;
+    let at = pages.start / block * block;
+    let is_after = at.is_multiple_of(2 * block);
+    let half = if is_after {
+        at + block..(at + 2 * block).min(len)
+    } else {
+        at - block..at
+    };
+    let fits = pages.end <= at + block && half.start < half.end;
+    fits.then_some(Half {
+        is_after,
+        pages: half,
+    })
 }
 
 /// Iterates over the blocks around `pages` in a region of `len` pages, from short to long: the level of each block, and the half that does
 /// not contain `pages`.
 pub fn halves(pages: Range<u64>, len: u64) -> impl Iterator<Item = (usize, Half)> {
-    (0..LEVELS).filter_map(move |level| {
-        let block = 1 << level;
-        let at = pages.start / block * block;
-        let is_after = at.is_multiple_of(2 * block);
-        let half = if is_after {
-            at + block..(at + 2 * block).min(len)
-        } else {
-            at - block..at
-        };
-        let fits = pages.end <= at + block && half.start < half.end;
-        fits.then_some((
-            level,
-            Half {
-                is_after,
-                pages: half,
-            },
-        ))
-    })
+    (0..LEVELS).filter_map(move |level| Some((level, half(&pages, len, level)?)))
 }
 
 /// Limits for the readahead around a read.

@@ -31,7 +31,7 @@
 
 use super::{
     Auto, Birth, Readers, RunKind, Streams, ahead,
-    blocks::{Kind, PAGE, Purse, REGION, Region, Sums, around},
+    blocks::{Kind, PAGE, Purse, REGION, Region, Sum, Sums, around},
     credit::FileWaste,
     distance, survival,
 };
@@ -139,15 +139,16 @@ impl Regions {
         over
     }
 
-    /// What was read in the file's regions, except the youngest.
-    fn shown(&self) -> Sums {
-        let mut sums = self.sums;
+    /// What was read of these halves of the file's regions, except the youngest.
+    fn shown(&self, level: usize, is_after: bool) -> Sum {
+        let mut sum = self.sums.of(level, is_after);
         let old = |region: &&Region| region.begun + YOUNG <= self.begun;
-        self.active
-            .iter()
-            .filter(old)
-            .for_each(|region| sums.add(region));
-        sums
+        for region in self.active.iter().filter(old) {
+            if let Some(half) = region.half(level).filter(|half| half.is_after == is_after) {
+                sum.add(region, &half);
+            }
+        }
+        sum
     }
 
     /// Returns the region that ends at or contains `at` if a run goes on there: nearly everything from its first read up to `at` was read,
@@ -305,26 +306,29 @@ impl Auto {
         if self.run_from_region(ask, (start, end), answer) {
             return true;
         }
-        let Some(shown) = self.files.get(&ask.file.0).map(|file| file.regions.shown()) else {
-            return false;
-        };
         let base = start / REGION * REGION;
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
-        let own = self.files.get(&ask.file.0).map(|file| &file.regions);
-        let own = FileWaste {
-            is_mapped: kind.is_mapped,
-            demanded: own.map_or(0, |own| own.missed + own.used),
-            lost: own.map_or(0, |own| own.planned.saturating_sub(own.used)),
+        let Some(Streams { regions: own, .. }) = self.files.get(&ask.file.0) else {
+            return false;
         };
-        let mut purse = self.purse(end - start, &own, source);
+        let waste = FileWaste {
+            is_mapped: kind.is_mapped,
+            demanded: own.missed + own.used,
+            lost: own.planned.saturating_sub(own.used),
+        };
+        let trial = own.trial(source);
+        let mut purse = self.purse(end - start, &waste, source);
         // A program that starts at the beginning of a file usually reads all of it.
         if start > 0 {
-            let trial = |file: &Streams| file.regions.trial(source);
-            purse.room = purse.room.min(self.files.get(&ask.file.0).map_or(0, trial));
+            purse.room = purse.room.min(trial);
         }
+        let Some(Streams { regions: own, .. }) = self.files.get(&ask.file.0) else {
+            return false;
+        };
         let block = around(pages, len, &purse, |level, is_after| {
-            self.kinds.chance(kind, &shown, level, is_after)
+            let shown = own.shown(level, is_after);
+            self.kinds.chance(kind, shown, level, is_after)
         });
         let (from, to) = (
             base + block.start * PAGE,
@@ -367,7 +371,7 @@ mod tests {
     const SIZE: u64 = 1 << 30;
 
     fn chance(regions: &Regions, level: usize, is_after: bool) -> u64 {
-        regions.shown().chance(level, is_after, 0, 2) * 100 / survival::ONE
+        regions.shown(level, is_after).chance(0, 2) * 100 / survival::ONE
     }
 
     /// Regions that are read whole raise the chance for the next ones; regions with one read each lower it to nothing.
