@@ -796,6 +796,33 @@ mod of_a_bucket {
         here.end();
     }
 
+    /// A program that opens files in the order of their names, and does not list their folder, finds them read ahead as well: the names
+    /// come from one listing of a small folder, or from the pages of a large one.
+    #[test]
+    fn files_that_are_opened_in_the_order_of_their_names_are_read_ahead() {
+        needs!(can_mount());
+        let server = slow(10);
+        let mut names = files(&server, 300);
+        for n in 300..1600 {
+            names.push(format!("large/file{n}"));
+            server.put(&names[usize::from(n)], testing::pattern(0, 900, n));
+        }
+        // Each folder is looked up, and its first name; then all names or a page are requested.
+        for (range, most_lists) in [(0..300, 12), (300..600, 8)] {
+            let here = mount_auto(&server);
+            let before = server.requests();
+            for n in range {
+                here.check(&names[usize::from(n)], n);
+            }
+            let (now, ahead) = (server.requests(), ahead(&here));
+            assert!(ahead >= 250, "{ahead} ahead");
+            let lists = now.lists - before.lists;
+            let is_once = now.gets - before.gets <= 303 + 256 && now.heads - before.heads <= 6;
+            assert!(is_once && lists <= most_lists, "{now:?} after {before:?}");
+            here.end();
+        }
+    }
+
     /// A program that has a list of its files looks up each one without listing a folder: a page of names answers most look-ups.
     #[test]
     fn files_that_are_opened_by_name_in_any_order_cost_a_request_each() {

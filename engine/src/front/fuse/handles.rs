@@ -110,11 +110,11 @@ impl FolderListing {
         Some((path, self.names.meta(place)?))
     }
 
-    /// The next file after a position of the listing.
-    pub fn file_after(&self, place: u32) -> Option<(PathBuf, Meta)> {
+    /// The position of the next file after a position of the listing.
+    pub fn file_after(&self, place: u32) -> Option<u32> {
         let mut after = place.checked_add(1)?..;
-        let file = after.find(|&at| self.names.kind(at as usize) != Some(Kind::Folder))?;
-        self.entry(file).filter(|(_, meta)| meta.kind == Kind::File)
+        let next = after.find(|&at| self.names.kind(at as usize) != Some(Kind::Folder))?;
+        (self.names.kind(next as usize) == Some(Kind::File)).then_some(next)
     }
 }
 

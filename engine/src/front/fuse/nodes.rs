@@ -51,6 +51,8 @@ pub struct Node {
     next: Option<u64>,
     /// Whether it is in the caller's order and was not opened yet; counted in `told`.
     pub planned: bool,
+    /// Whether it was announced to the engine before the kernel knew it, and was not opened yet; counted in `told`.
+    is_held: bool,
 }
 
 impl Node {
@@ -66,6 +68,7 @@ impl Node {
             place: None,
             next: None,
             planned: false,
+            is_held: false,
         }
     }
 
@@ -130,7 +133,7 @@ pub struct Nodes {
     /// Closed files whose pages are kept, oldest first.
     idle: VecDeque<u64>,
     most_idle: usize,
-    /// Numbers that are listed in the engine, oldest first; some were opened since.
+    /// Numbers that are listed in the engine or held for it, oldest first; some were opened since.
     listed: VecDeque<u64>,
     /// Numbers that were planned, oldest first; some were opened since.
     planned: VecDeque<u64>,
@@ -334,7 +337,8 @@ impl Nodes {
         }
     }
 
-    /// The file that follows a file in the caller's list or in the listing of its folder, if the kernel knows both files.
+    /// The file that follows a file in the caller's list or in a listing of its folder. A file of a listing that the kernel does not know
+    /// yet is held until it is opened, or until too many are held ([`Nodes::list`]).
     pub fn next(&mut self, number: u64) -> Option<(u64, &Node)> {
         let node = self.node(number)?;
         let (next, place) = (node.next, node.place.clone());
@@ -342,8 +346,16 @@ impl Nodes {
             Some(next) => next,
             None => {
                 let (listing, place) = place?;
-                let (path, meta) = listing.file_after(place)?;
-                self.slot(&path, &meta)
+                let place = listing.file_after(place)?;
+                let (path, meta) = listing.entry(place)?;
+                let next = self.slot(&path, &meta);
+                if !self.told.contains_key(&next) {
+                    self.enter_listed(&listing, place, path, &meta).ok()?;
+                    self.known(next)?;
+                    self.node(next)?.is_held = true;
+                    self.listed.push_back(next);
+                }
+                next
             }
         };
         Some((next, self.known(next)?))
@@ -353,15 +365,28 @@ impl Nodes {
     /// announced, the first is no longer.
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) {
         match self.node(number) {
-            Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
+            Some(node) if node.base.is_none() && node.listed.is_none() => {
+                node.listed = Some(file);
+                if !node.is_held {
+                    self.listed.push_back(number);
+                }
+            }
             // It was opened or removed meanwhile.
-            _ => return self.drop_later(Some(file)),
+            _ => self.drop_later(Some(file)),
         }
-        self.listed.push_back(number);
-        if self.listed.len() > most
+        self.drop_listed(most);
+    }
+
+    /// Announces no more than the `most` latest files to the engine, and holds no others.
+    pub fn drop_listed(&mut self, most: usize) {
+        while self.listed.len() > most
             && let Some(oldest) = self.listed.pop_front()
+            && let Some(node) = self.node(oldest)
         {
-            let listed = self.node(oldest).and_then(|node| node.listed.take());
+            let listed = node.listed.take();
+            if std::mem::take(&mut node.is_held) {
+                self.forget(oldest, 1);
+            }
             self.drop_later(listed);
         }
     }
@@ -375,9 +400,9 @@ impl Nodes {
         let node = self.node(number)?;
         node.opens += 1;
         node.was_opened = true;
-        if std::mem::take(&mut node.planned) {
-            node.told = node.told.saturating_sub(1);
-        }
+        let is_planned = std::mem::take(&mut node.planned);
+        let held = u64::from(is_planned) + u64::from(std::mem::take(&mut node.is_held));
+        node.told = node.told.saturating_sub(held);
         let listed = node.listed.take();
         let base = Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base)));
         self.drop_later(listed);
@@ -597,12 +622,32 @@ mod tests {
             (Arc::strong_count(&old), has(&mut nodes, again[0])),
             (1, false)
         );
-        nodes.forget(again[2], 1);
-        assert_eq!(
-            next(&mut nodes, again[1]),
-            None,
-            "the kernel does not know it"
-        );
+    }
+
+    /// A file of a listing that the kernel does not know is held until it is opened, or until too many are.
+    #[test]
+    fn the_next_files_of_a_listing_are_held_up_to_the_limit() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 0);
+        let own = listing(&[("a", 1), ("b", 1), ("c", 1)]);
+        let (path, first) = own.entry(0).expect("a");
+        let a = nodes.enter_listed(&own, 0, path, &first).expect("room");
+        nodes.known(a);
+        let next = |nodes: &mut Nodes, number| nodes.next(number).expect("held").0;
+        let b = next(&mut nodes, a);
+        let c = next(&mut nodes, b);
+        assert!(nodes.next(c).is_none() && nodes.len() == 1 + 3);
+        // The kernel looks it up, opens it, and forgets it.
+        assert_eq!(told(&mut nodes, "d/b", meta(Kind::File, 1)), b);
+        drop(nodes.opened(b, &reader()).expect("known"));
+        nodes.released(b);
+        nodes.forget(b, 1);
+        assert!(!has(&mut nodes, b), "opened, it is the kernel's alone");
+        nodes.forget(a, 1);
+        assert_eq!(nodes.len(), 1 + 1);
+        nodes.drop_listed(0);
+        assert!(!has(&mut nodes, c) && nodes.bytes.bytes() == 0);
+        nodes.take_unused();
+        assert_eq!(Arc::strong_count(&own), 1);
     }
 
     /// Planned files stay known until they are opened, or until too many are planned.

@@ -74,7 +74,7 @@ pub struct MountCounts {
     pub opened: u64,
     /// The opens of files that the kernel reads by itself: their reads and bytes are not counted.
     pub passed: u64,
-    /// Inode numbers that the kernel knows now.
+    /// Inode numbers that the kernel knows now, or that are held for files that are read ahead.
     pub nodes: u64,
     /// Reads answered with data.
     pub reads: u64,
@@ -170,8 +170,19 @@ impl View {
         }
         let path = self.path_of(parent)?.join(name);
         let (meta, seen) = self.look(&path)?;
+        // With its place in a listing, the files after it can be read ahead.
+        let place = match self.lists_versions && meta.kind == Kind::File {
+            true => self.said().place_in_order(&path, &meta),
+            false => None,
+        };
+        let number = match place {
+            Some((listing, place)) => self.enter_by(path, |nodes, path| {
+                nodes.enter_listed(&listing, place, path, &meta)
+            })?,
+            None => self.enter(path, &meta)?,
+        };
         Ok(LookedUpName {
-            number: self.enter(path, &meta)?,
+            number,
             meta,
             ttl: self.left(seen),
         })
@@ -191,6 +202,7 @@ impl View {
         let enter = |path| self.change(|nodes| enter(nodes, path));
         let entered = enter(path).or_else(|path| {
             self.said().forget_all();
+            self.change(|nodes| nodes.drop_listed(0));
             enter(path)
         });
         entered.map_err(|path| self.too_many(Errno::NFILE, &path))

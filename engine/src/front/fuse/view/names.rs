@@ -26,12 +26,14 @@
 //!   credit 2 ──page requested: -1──► 1 ──one of its names is looked up: +1──► 2    at most 64
 //!   credit 0: only plain requests; every 64th adds 1
 //! ```
+//! If a program looks up names in the order of a listing or page, the mount can read the files after them ahead (`order.rs`).
+//!
 //! Example: 1,000 objects of one folder, opened in random order within 5 s, need one look-up of a single name, the first, and one listing.
 //! `git log -p` of 120 commits looks for names that do not exist: it sends 120 requests, and sent 5,144 with two for each such name.
 
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
-use crate::source::tree::{Kind, Meta, NameBytes};
+use crate::source::tree::{FolderNames, Kind, Meta, NameBytes};
 use crate::sync::lock;
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
@@ -54,6 +56,9 @@ const RETRY_AFTER: u32 = 64;
 const MAX_FOLDERS: usize = 16;
 /// Number of folders of which is remembered whether one request lists them.
 const MAX_LISTED: usize = 1 << 10;
+/// Names are looked up in the order of a listing if each is at most this many positions from the one before: several threads that share
+/// an ordered list do not look them up exactly in its order.
+const NEAR: u32 = 16;
 
 pub struct SaidNames {
     ttl: Duration,
@@ -82,6 +87,10 @@ struct ListedFolder {
     listed: Option<Instant>,
     /// It has more names than one request lists.
     is_large: bool,
+    /// The newest page of it.
+    page: Option<Arc<FolderListing>>,
+    /// The position of the latest file that was looked up, in the listing or page.
+    last: Option<u32>,
 }
 
 struct SaidName {
@@ -189,6 +198,28 @@ impl SaidNames {
         listed.filter(|listed| *listed == listing.seen)
     }
 
+    /// The trusted listing or page that has this file, and the file's position in it, if the file looked up before is near.
+    pub fn place_in_order(
+        &mut self,
+        path: &Path,
+        meta: &Meta,
+    ) -> Option<(Arc<FolderListing>, u32)> {
+        let (folder, name) = (path.parent()?, path.file_name()?);
+        let ttl = self.ttl;
+        let listing = self.folders.get(folder);
+        let known = self.listed.get_mut(folder)?;
+        let place_in = |listing: &Arc<FolderListing>| {
+            let place = listing.names.find(name, usize::MAX)?;
+            let is_same = listing.names.meta(place)? == *meta;
+            let is_trusted = is_same && listing.seen.elapsed() < ttl;
+            is_trusted.then_some((Arc::clone(listing), u32::try_from(place).ok()?))
+        };
+        let found = listing.and_then(place_in);
+        let (listing, place) = found.or_else(|| known.page.as_ref().and_then(place_in))?;
+        let last = known.last.replace(place)?;
+        (last.abs_diff(place) <= NEAR).then_some((listing, place))
+    }
+
     /// Adds one credit if a look-up needed no request because of a page.
     fn earn(&mut self, is_earned: bool) {
         self.credit = (self.credit + u32::from(is_earned)).min(MAX_CREDIT);
@@ -252,6 +283,14 @@ impl SaidNames {
         self.folders.insert(folder, own);
     }
 
+    /// Keeps a page of a folder, and drops those that are too old.
+    fn keep_page(&mut self, folder: &Path, page: Option<FolderListing>) {
+        for other in self.listed.values_mut() {
+            other.page.take_if(|page| page.seen.elapsed() >= self.ttl);
+        }
+        self.listed(folder).page = page.map(Arc::new);
+    }
+
     fn listed(&mut self, folder: &Path) -> &mut ListedFolder {
         if self.listed.len() >= MAX_LISTED && !self.listed.contains_key(folder) {
             self.listed.clear();
@@ -296,6 +335,12 @@ impl View {
         };
         if self.lists_versions {
             let mut said = self.said();
+            if let Ok(meta) = &found
+                && !others.is_empty()
+            {
+                let page = page(path, meta, &others, asked);
+                said.keep_page(folder, page);
+            }
             for (path, meta) in others {
                 said.keep(path, Some(meta), asked, true);
             }
@@ -331,10 +376,34 @@ impl View {
     }
 }
 
+/// A page: a name, and those after it in its folder. `None` if there are no others.
+fn page(
+    path: &Path,
+    meta: &Meta,
+    others: &[(PathBuf, Meta)],
+    seen: Instant,
+) -> Option<FolderListing> {
+    let folder: Arc<Path> = path.parent()?.into();
+    let mut names = FolderNames::default();
+    let all =
+        std::iter::once((path, meta)).chain(others.iter().map(|(path, meta)| (&**path, meta)));
+    for (path, meta) in all.filter(|(path, _)| path.parent() == Some(&*folder)) {
+        if !names.push(path.file_name()?, meta.kind, Some(meta)) {
+            return None;
+        }
+    }
+    names.sort(&mut |_| ());
+    let names = Arc::new(names);
+    (names.len() > 1).then_some(FolderListing {
+        folder,
+        names,
+        seen,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tree::FolderNames;
 
     const TTL: Duration = Duration::from_secs(60);
 
