@@ -6,6 +6,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         // A client is for tests, which have the feature that `connect` needs and do not use it.
         .build_transport(false)
+        // A call that the plugin does not offer is answered with UNIMPLEMENTED.
+        .generate_default_stubs(true)
         .compile_well_known_types(false)
         .compile_fds(protox::compile([file], ["proto"])?)?;
     Ok(())

@@ -28,7 +28,6 @@ fn short_help_fits_24_lines_of_80_columns() {
 fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     let dir = tempfile::tempdir().expect("a folder");
     let options = [
-        "bench sim --json OUT",
         "bench policies --json OUT",
         "reproduce crume-2014 --json OUT",
     ];

@@ -70,12 +70,6 @@ impl ControllerService {
     }
 }
 
-fn no<T>(what: &str) -> Result<Response<T>, Status> {
-    Err(Status::unimplemented(format!(
-        "volumes of foreread have no {what}"
-    )))
-}
-
 #[tonic::async_trait]
 impl spec::controller_server::Controller for ControllerService {
     async fn create_volume(
@@ -148,76 +142,6 @@ impl spec::controller_server::Controller for ControllerService {
         Ok(Response::new(spec::ControllerGetCapabilitiesResponse {
             capabilities: offered.into_iter().collect(),
         }))
-    }
-
-    async fn controller_publish_volume(
-        &self,
-        _: Request<spec::ControllerPublishVolumeRequest>,
-    ) -> Result<Response<spec::ControllerPublishVolumeResponse>, Status> {
-        no("attachment")
-    }
-
-    async fn controller_unpublish_volume(
-        &self,
-        _: Request<spec::ControllerUnpublishVolumeRequest>,
-    ) -> Result<Response<spec::ControllerUnpublishVolumeResponse>, Status> {
-        no("attachment")
-    }
-
-    async fn list_volumes(
-        &self,
-        _: Request<spec::ListVolumesRequest>,
-    ) -> Result<Response<spec::ListVolumesResponse>, Status> {
-        no("list")
-    }
-
-    async fn get_capacity(
-        &self,
-        _: Request<spec::GetCapacityRequest>,
-    ) -> Result<Response<spec::GetCapacityResponse>, Status> {
-        no("capacity")
-    }
-
-    async fn create_snapshot(
-        &self,
-        _: Request<spec::CreateSnapshotRequest>,
-    ) -> Result<Response<spec::CreateSnapshotResponse>, Status> {
-        no("snapshots")
-    }
-
-    async fn delete_snapshot(
-        &self,
-        _: Request<spec::DeleteSnapshotRequest>,
-    ) -> Result<Response<spec::DeleteSnapshotResponse>, Status> {
-        no("snapshots")
-    }
-
-    async fn list_snapshots(
-        &self,
-        _: Request<spec::ListSnapshotsRequest>,
-    ) -> Result<Response<spec::ListSnapshotsResponse>, Status> {
-        no("snapshots")
-    }
-
-    async fn controller_expand_volume(
-        &self,
-        _: Request<spec::ControllerExpandVolumeRequest>,
-    ) -> Result<Response<spec::ControllerExpandVolumeResponse>, Status> {
-        no("capacity")
-    }
-
-    async fn controller_get_volume(
-        &self,
-        _: Request<spec::ControllerGetVolumeRequest>,
-    ) -> Result<Response<spec::ControllerGetVolumeResponse>, Status> {
-        no("list")
-    }
-
-    async fn controller_modify_volume(
-        &self,
-        _: Request<spec::ControllerModifyVolumeRequest>,
-    ) -> Result<Response<spec::ControllerModifyVolumeResponse>, Status> {
-        no("attributes that change")
     }
 }
 

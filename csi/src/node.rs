@@ -498,13 +498,6 @@ impl spec::node_server::Node for NodeService {
         self.call("NodeGetVolumeStats", &id, work).await
     }
 
-    async fn node_expand_volume(
-        &self,
-        _: Request<spec::NodeExpandVolumeRequest>,
-    ) -> Result<Response<spec::NodeExpandVolumeResponse>, Status> {
-        Err(Status::unimplemented("a volume of foreread has no size"))
-    }
-
     async fn node_get_capabilities(
         &self,
         _: Request<spec::NodeGetCapabilitiesRequest>,

@@ -19,6 +19,7 @@ use super::http_server::{HttpServer, ServedAnswer as Answer, ServedRequest, lock
 use super::range_server::read;
 use foreread::source::{Mem, Source};
 use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -374,8 +375,8 @@ fn refusal(status: u16, code: &str) -> Answer {
         (401, _) => "Invalid credentials in Authorization header",
         _ => "refused",
     };
-    let mut answer = Answer::new(status, format!("{{\"error\":\"{message}\"}}"));
-    answer.set("Content-Type", "application/json; charset=utf-8");
+    let mut answer = json(&json!({ "error": message }));
+    answer.status = status;
     answer.set("X-Error-Code", code);
     answer.set("X-Error-Message", message);
     answer
@@ -491,13 +492,18 @@ impl HubState {
         let Commit { sha, files } = commit.ok_or((404, "RevisionNotFound"))?.clone();
         let entry_missing = (404, "EntryNotFound");
         let mut answer = match call {
-            "info" => info(&Info {
-                id: &id,
-                sha: &sha,
-                is_private: repository.is_private,
-                is_gated: repository.is_gated,
-                files: &files,
-            }),
+            "info" => json(&json!({
+                "id": id,
+                "modelId": id,
+                "sha": sha,
+                "lastModified": "2026-01-02T03:04:05.000Z",
+                "private": repository.is_private,
+                "gated": if repository.is_gated { json!("manual") } else { json!(false) },
+                "tags": [],
+                "downloads": 0,
+                "likes": 0,
+                "siblings": Vec::from_iter(files.keys().map(|path| json!({ "rfilename": path }))),
+            })),
             "paths-info" => paths_info(&files, body),
             "tree" => {
                 let url = seen.target.split('?').next().unwrap_or_default();
@@ -607,33 +613,6 @@ pub(super) struct Blob {
 
 pub(super) type Files = BTreeMap<String, Blob>;
 
-/// A repository, as its API shows it.
-pub(super) struct Info<'a> {
-    /// `USER/REPO`.
-    pub id: &'a str,
-    pub sha: &'a str,
-    pub is_private: bool,
-    pub is_gated: bool,
-    pub files: &'a Files,
-}
-
-pub(super) fn info(of: &Info<'_>) -> Answer {
-    let siblings: Vec<String> = of
-        .files
-        .keys()
-        .map(|path| format!("{{\"rfilename\":{}}}", quoted(path)))
-        .collect();
-    json(format!(
-        "{{\"id\":{0},\"modelId\":{0},\"sha\":\"{1}\",\"lastModified\":\"2026-01-02T03:04:05.000Z\",\"private\":{2},\
-         \"gated\":{3},\"tags\":[],\"downloads\":0,\"likes\":0,\"siblings\":[{4}]}}",
-        quoted(of.id),
-        of.sha,
-        of.is_private,
-        if of.is_gated { "\"manual\"" } else { "false" },
-        siblings.join(","),
-    ))
-}
-
 /// A page of a folder's tree. Returns `None` if the folder does not exist. `here` is the URL without its query.
 pub(super) fn tree(
     files: &Files,
@@ -676,11 +655,8 @@ pub(super) fn tree(
     }
     let mut rest = paths.into_iter().filter(|path| **path > *cursor);
     let page: Vec<&str> = rest.by_ref().take(most).collect();
-    let entries: Vec<String> = page
-        .iter()
-        .map(|path| entry(path, files.get(*path)))
-        .collect();
-    let mut answer = json(format!("[{}]", entries.join(",")));
+    let entries = page.iter().map(|path| entry(path, files.get(*path)));
+    let mut answer = json(&entries.collect());
     if let (Some(last), Some(_)) = (page.last(), rest.next()) {
         let mut next = form_urlencoded::Serializer::new(String::new());
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -704,41 +680,25 @@ pub(super) fn paths_info(files: &Files, body: &[u8]) -> Answer {
             found.push(entry(path, files.get(path)));
         }
     }
-    json(format!("[{}]", found.join(",")))
+    json(&Value::Array(found))
 }
 
 /// The entry of a file, or of a folder if there is no file.
-fn entry(path: &str, blob: Option<&Blob>) -> String {
-    let path = quoted(path);
+fn entry(path: &str, blob: Option<&Blob>) -> Value {
     let Some(blob) = blob else {
-        let oid = "f".repeat(40);
-        return format!("{{\"type\":\"directory\",\"oid\":\"{oid}\",\"size\":0,\"path\":{path}}}");
+        return json!({ "type": "directory", "oid": "f".repeat(40), "size": 0, "path": path });
     };
     let (size, tag) = (blob.source.size(), &blob.tag);
-    let lfs = if blob.is_lfs {
-        format!(",\"lfs\":{{\"oid\":\"{tag}\",\"size\":{size},\"pointerSize\":134}}")
-    } else {
-        String::new()
-    };
     let oid = &tag[tag.len() - 40..];
-    format!("{{\"type\":\"file\",\"oid\":\"{oid}\",\"size\":{size}{lfs},\"path\":{path}}}")
+    let mut entry = json!({ "type": "file", "oid": oid, "size": size, "path": path });
+    if blob.is_lfs {
+        entry["lfs"] = json!({ "oid": tag, "size": size, "pointerSize": 134 });
+    }
+    entry
 }
 
-fn json(text: String) -> Answer {
-    let mut answer = Answer::new(200, text);
+fn json(value: &Value) -> Answer {
+    let mut answer = Answer::new(200, value.to_string());
     answer.set("Content-Type", "application/json; charset=utf-8");
     answer
-}
-
-/// The text as a JSON string.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted += &format!("\\u{:04x}", u32::from(c)),
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
 }

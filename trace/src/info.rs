@@ -1,14 +1,14 @@
-//! Describes a trace: counts of records, sizes, sequential streams, reuse of data, time span, latencies, and missing information.
+//! Describes a trace: counts of records, sizes, sequential streams, time span, latencies, and missing information.
 //!
 //! ```text
 //!   items ──► Counter ─┬─ sizes, latency, think time (spread)      ──► Info ──► words, JSON
-//!                      ├─ chains of reads (streams)
-//!                      └─ blocks read again (reuse)
+//!                      └─ chains of reads (streams)
 //! ```
 //! The trace is read once, in bounded memory; each part of this module documents what it estimates if the trace exceeds its limits. Values
 //! that the trace does not contain are null.
 
 use super::{Flags, Header, Import, Item, Level, Op, Record, TraceError};
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -60,8 +60,6 @@ pub struct Info {
     pub sequential_share: Option<f64>,
     /// Streams: chains of sequential reads.
     pub streams: StreamInfo,
-    /// Reuse: blocks that are read again.
-    pub reuse: ReuseInfo,
     /// From the first start to the last end or start.
     pub span_ns: Option<u64>,
     /// The sum over files of the highest byte that a record reaches.
@@ -90,17 +88,6 @@ pub struct StreamInfo {
     pub longest_reads: u64,
     /// Chains that could not be tracked further, because 65536 others were read since.
     pub forgotten: u64,
-}
-
-/// How much data is read again, counted in blocks of 4 KiB.
-#[derive(Clone, Debug, Serialize)]
-pub struct ReuseInfo {
-    /// Total size of the distinct blocks.
-    pub distinct_bytes: u64,
-    /// Share of the block reads that read a block again; null if nothing was read.
-    pub again_share: Option<f64>,
-    /// Share of the blocks that was tracked; below 1 the figures are estimates.
-    pub followed_share: f64,
 }
 
 /// Reads a whole trace and describes it.
@@ -135,7 +122,6 @@ struct Counter {
     sizes: Spread,
     reads: u64,
     streams: Streams,
-    reuse: Reuse,
     first_ns: Option<u64>,
     last_ns: u64,
     with_end: u64,
@@ -191,9 +177,7 @@ impl Counter {
         let bytes = record.returned.unwrap_or(record.len);
         if bytes > 0 {
             self.reads += 1;
-            let continues = self.streams.read(record);
-            self.reuse
-                .read(record.file, record.offset, bytes, continues);
+            self.streams.read(record);
         }
     }
 
@@ -231,11 +215,7 @@ impl Counter {
 
     fn info(mut self, header: Header) -> Info {
         let bytes = self.streams.end();
-        let (continued, touched, distinct) = (
-            self.streams.continued,
-            self.reuse.touched,
-            self.reuse.distinct(),
-        );
+        let continued = self.streams.continued;
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let lacks = lacks(&header, self.first_ns.is_some(), self.with_end > 0);
         Info {
@@ -266,11 +246,6 @@ impl Counter {
                 longest_reads: self.streams.longest_reads,
                 forgotten: self.streams.forgotten,
             },
-            reuse: ReuseInfo {
-                distinct_bytes: distinct.saturating_mul(BLOCK),
-                again_share: share(touched - distinct, touched),
-                followed_share: (-f64::from(self.reuse.level)).exp2(),
-            },
             span_ns: self.first_ns.map(|first| self.last_ns - first),
             span_bytes: self
                 .ends
@@ -284,13 +259,6 @@ impl Counter {
             lacks,
         }
     }
-}
-
-/// Spreads the bits of a number (the finaliser of splitmix64, Steele and others 2014).
-fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
 }
 
 #[cfg(test)]
@@ -338,101 +306,25 @@ impl Info {
     }
 }
 
-// Reuse: how many of the blocks of 4 KiB that are read have been read before.
-//
-// ```text
-//   (file, 64 blocks) ──► a bit for each block, exact for MAX_GROUPS groups
-//                         beyond that: of all groups those whose hash ends in this many zeros, and one zero more each time
-// ```
-// If a read continues within the block in which the previous read ended, the block does not count as read again. At
-// most [`MAX_GROUPS`] groups are kept, and the work for a single record is limited.
-
-/// The size in bytes of the blocks that are counted: one page.
-pub const BLOCK: u64 = 4096;
-/// Maximum number of groups of 64 blocks that are tracked. The counts are exact for up to 32 GiB of sequential reads,
-/// or 512 MiB of random reads.
-pub const MAX_GROUPS: usize = 1 << 17;
-/// Maximum number of bytes that are counted for one read.
-pub const MAX_LEN: u64 = 1 << 30;
-
-/// Counts the distinct blocks that are read, and the blocks that are read again.
-#[derive(Debug, Default)]
-pub struct Reuse {
-    groups: HashMap<(u32, u64), u64>,
-    /// One of 2^level groups is tracked.
-    pub level: u32,
-    /// Number of block reads, first and repeated.
-    pub touched: u64,
-}
-
-impl Reuse {
-    /// Counts a read of at least one byte; `continues` is true if the read starts where another read ended.
-    pub fn read(&mut self, file: u32, offset: u64, len: u64, continues: bool) {
-        let len = len.min(MAX_LEN);
-        let half = u64::from(continues && !offset.is_multiple_of(BLOCK));
-        let first = offset / BLOCK + half;
-        let end = offset.saturating_add(len).div_ceil(BLOCK);
-        self.touched += end.saturating_sub(first);
-        let mut at = first;
-        while at < end {
-            let group = at / 64;
-            let stop = end.min((group + 1) * 64);
-            if mix(u64::from(file) << 40 ^ group).trailing_zeros() >= self.level {
-                let bits = u64::MAX >> (64 - (stop - at)) << (at % 64);
-                *self.groups.entry((file, group)).or_default() |= bits;
-            }
-            at = stop;
-        }
-        while self.groups.len() > MAX_GROUPS {
-            self.level += 1;
-            let level = self.level;
-            self.groups.retain(|(file, group), _| {
-                mix(u64::from(*file) << 40 ^ group).trailing_zeros() >= level
-            });
-        }
-    }
-
-    /// Returns the number of distinct blocks. The number is exact if all blocks were tracked, otherwise it is an estimate.
-    pub fn distinct(&self) -> u64 {
-        let kept: u64 = self
-            .groups
-            .values()
-            .map(|bits| u64::from(bits.count_ones()))
-            .sum();
-        // There cannot be more distinct blocks than block reads.
-        kept.saturating_mul(1 << self.level.min(63))
-            .min(self.touched)
-    }
-}
-
-// Distribution of values: all values are counted exactly while there are few distinct ones, then rounded values.
-//
-// There are at most [`MAX_VALUES`] counters, and rounded figures are marked as not exact.
-
-/// Maximum number of distinct values that are counted exactly. If there are more distinct values, each value is rounded down to
-/// its 8 highest bits, which causes an error of at most 0.8 %.
-pub const MAX_VALUES: usize = 1 << 14;
-const KEPT_BITS: u32 = 8;
-/// Number of most common values in a summary.
-const COMMONEST: usize = 3;
+/// Digits of percentiles that are exact.
+const DIGITS: u8 = 3;
 
 /// Counts how often each value occurs, for percentiles.
-#[derive(Debug, Default)]
-pub struct Spread {
-    counts: HashMap<u64, u64>,
-    rounded: bool,
+#[derive(Debug)]
+struct Spread {
+    values: Histogram<u64>,
     least: u64,
     most: u64,
-    number: u64,
     sum: u128,
 }
 
-/// A summary of a set of values: their number, the smallest and the largest value, and percentiles.
+/// A summary of a set of values: their number, the smallest and the largest value, and percentiles. A percentile is up to 0.1 % too low,
+/// all other figures are exact.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// How many values.
     pub number: u64,
-    /// The smallest, always exact.
+    /// The smallest.
     pub min: u64,
     /// Half of them are at most this.
     pub p50: u64,
@@ -440,77 +332,49 @@ pub struct Summary {
     pub p95: u64,
     /// 99 % of them are at most this.
     pub p99: u64,
-    /// The largest, always exact.
+    /// The largest.
     pub max: u64,
-    /// Their mean, always exact.
+    /// Their mean.
     pub mean: f64,
-    /// The most common values, the most common first, each with its count.
-    pub commonest: Vec<(u64, u64)>,
-    /// False if there were too many distinct values: then percentiles and most common values are up to 0.8 % too low.
-    pub exact: bool,
+}
+
+impl Default for Spread {
+    fn default() -> Spread {
+        Spread {
+            values: Histogram::new(DIGITS).expect("between 0 and 5 digits"),
+            least: u64::MAX,
+            most: 0,
+            sum: 0,
+        }
+    }
 }
 
 impl Spread {
-    /// Adds a value.
-    pub fn add(&mut self, value: u64) {
-        (self.least, self.most) = match self.number {
-            0 => (value, value),
-            _ => (self.least.min(value), self.most.max(value)),
-        };
-        self.number += 1;
+    fn add(&mut self, value: u64) {
+        self.values
+            .record(value)
+            .expect("a histogram of three digits holds every u64");
+        (self.least, self.most) = (self.least.min(value), self.most.max(value));
         self.sum += u128::from(value);
-        let key = if self.rounded { rounded(value) } else { value };
-        *self.counts.entry(key).or_default() += 1;
-        if self.counts.len() > MAX_VALUES && !self.rounded {
-            self.rounded = true;
-            let mut counts = HashMap::new();
-            self.counts
-                .drain()
-                .for_each(|(value, n)| *counts.entry(rounded(value)).or_default() += n);
-            self.counts = counts;
-        }
     }
 
     /// Returns the summary of the values; `None` if there were no values.
-    pub fn summary(&self) -> Option<Summary> {
-        if self.number == 0 {
-            return None;
-        }
-        let mut sorted: Vec<(u64, u64)> =
-            self.counts.iter().map(|(value, n)| (*value, *n)).collect();
-        sorted.sort_unstable();
-        // Nearest-rank percentile: the smallest value for which this share of all values is not larger.
-        let at = |percent: u64| {
-            let wanted = (u128::from(self.number) * u128::from(percent)).div_ceil(100);
-            let mut seen = 0_u128;
-            let found = sorted.iter().find(|(_, n)| {
-                seen += u128::from(*n);
-                seen >= wanted
-            });
-            found.map_or(self.most, |(value, _)| *value)
+    fn summary(&self) -> Option<Summary> {
+        let number = self.values.len();
+        let at = |share| {
+            let value = self.values.value_at_quantile(share);
+            self.values.lowest_equivalent(value).max(self.least)
         };
-        let (p50, p95, p99) = (at(50), at(95), at(99));
-        sorted.sort_by_key(|(value, n)| (std::cmp::Reverse(*n), *value));
-        sorted.truncate(COMMONEST);
-        Some(Summary {
-            number: self.number,
+        (number > 0).then(|| Summary {
+            number,
             min: self.least,
-            p50,
-            p95,
-            p99,
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
             max: self.most,
-            mean: self.sum as f64 / self.number as f64,
-            commonest: sorted,
-            exact: !self.rounded,
+            mean: self.sum as f64 / number as f64,
         })
     }
-}
-
-/// The value rounded down to its highest bits.
-fn rounded(value: u64) -> u64 {
-    let bits = u64::BITS - value.leading_zeros();
-    let drop = bits.saturating_sub(KEPT_BITS);
-    value >> drop << drop
 }
 
 // Streams: chains of reads, each of which begins exactly where the one before it ended.
@@ -617,76 +481,21 @@ impl Streams {
 #[cfg(test)]
 mod part_tests {
     use super::*;
-    use foreread_sim::rng::Rng;
 
     #[test]
-    fn blocks_are_counted_once() {
-        let mut reuse = Reuse::default();
-        // Sequential reads of 512 bytes: no block is read again.
-        (0..80).for_each(|i| reuse.read(0, i * 512, 512, i > 0));
-        assert_eq!((reuse.touched, reuse.distinct()), (10, 10));
-        reuse.read(0, 4095, 2, false);
-        assert_eq!((reuse.touched, reuse.distinct()), (12, 10));
-        reuse.read(1, 0, 1 << 20, false);
-        reuse.read(1, 4096 * 63, 4096 * 2, false);
-        assert_eq!((reuse.touched, reuse.distinct()), (270, 266));
-        reuse.read(2, u64::MAX - 5000, 5000, false);
-        assert_eq!(reuse.distinct(), 268);
-    }
-
-    #[test]
-    fn a_large_trace_is_estimated_in_bounded_memory() {
-        let (mut reuse, mut rng) = (Reuse::default(), Rng::new(1));
-        // Half a million random reads of 2^21 blocks: 2^21 * (1 - exp(-1/4)) of the blocks are distinct.
-        for _ in 0..1 << 19 {
-            reuse.read(0, rng.below(1 << 21) * 64 * BLOCK, 1, false);
-            assert!(reuse.groups.len() <= MAX_GROUPS);
-        }
-        let expected = f64::from(1 << 21) * (1.0 - (-0.25_f64).exp());
-        let ratio = reuse.distinct() as f64 / expected;
-        assert!(
-            reuse.level == 2 && (0.98..1.02).contains(&ratio),
-            "{} {ratio}",
-            reuse.level
-        );
-        reuse.read(0, 0, u64::MAX, false);
-        assert_eq!(reuse.touched, (1 << 19) + MAX_LEN / BLOCK);
-    }
-
-    #[test]
-    fn few_values_are_exact_and_many_are_near() {
+    fn percentiles_are_of_all_values() {
         let mut spread = Spread::default();
         assert_eq!(spread.summary(), None);
         for value in (1..=100).chain([7, 7, 8]) {
             spread.add(value);
         }
         let s = spread.summary().expect("values");
-        assert_eq!(
-            (s.number, s.min, s.p50, s.p95, s.p99, s.max),
-            (103, 1, 49, 95, 99, 100)
-        );
-        assert_eq!(s.commonest, [(7, 3), (8, 2), (1, 1)]);
-        assert!(s.exact);
-        for value in 1..=MAX_VALUES as u64 + 1 {
-            spread.add(value << 30 | 1);
-        }
+        let all = (s.number, s.min, s.p50, s.p95, s.p99, s.max);
+        assert_eq!(all, (103, 1, 49, 95, 99, 100));
+        assert_eq!(s.mean, 5072.0 / 103.0);
+        (0..200).for_each(|_| spread.add(u64::MAX));
         let s = spread.summary().expect("values");
-        assert!(
-            !s.exact && spread.counts.len() < MAX_VALUES,
-            "{}",
-            spread.counts.len()
-        );
-        let middle = (MAX_VALUES as f64 / 2.0 - 51.0) * f64::from(1 << 30);
-        assert!(
-            (0.99..1.0).contains(&(s.p50 as f64 / middle)),
-            "{} {middle}",
-            s.p50
-        );
-        assert_eq!((s.min, s.max), (1, (MAX_VALUES as u64 + 1) << 30 | 1));
-        assert_eq!(
-            (rounded(255), rounded(511), rounded(u64::MAX)),
-            (255, 510, 0xff << 56)
-        );
+        assert!(s.p50 > u64::MAX / 1000 * 999 && s.max == u64::MAX);
     }
 
     #[test]

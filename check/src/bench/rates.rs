@@ -27,8 +27,8 @@ const RESIDENT: u64 = 1 << 30;
 /// Number of measurement rounds; each reported figure is the median of the rounds.
 const ROUNDS: usize = 7;
 
-/// The name and the value of a figure; the value is `None` if it could not be measured.
-pub type Figure = (String, Option<f64>);
+/// The name and the value of a figure.
+pub type Figure = (String, f64);
 
 /// Measures the core and the simulator, with `linux-6.18` and with `auto`. The measured figures are:
 ///
@@ -46,14 +46,14 @@ pub fn sim() -> Result<Vec<Figure>, SpecError> {
         let hits = (0..ROUNDS).map(|_| hit_rate(&mut machine)).collect();
         let timed: Result<Vec<f64>, _> = (0..3).map(|_| timed_rate(&policy)).collect();
         figures.extend([
-            (format!("{name}hit_reads_per_s"), Some(median(hits))),
-            (format!("{name}timed_reads_per_s"), Some(median(timed?))),
+            (format!("{name}hit_reads_per_s"), median(hits)),
+            (format!("{name}timed_reads_per_s"), median(timed?)),
         ]);
         if name.is_empty() {
             let (_, sparse) = resident(&policy, 64);
             figures.extend([
-                ("bytes_per_page_dense".to_string(), Some(dense)),
-                ("bytes_per_page_sparse".to_string(), Some(sparse)),
+                ("bytes_per_page_dense".to_string(), dense),
+                ("bytes_per_page_sparse".to_string(), sparse),
             ]);
         }
     }
@@ -167,12 +167,12 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())
 }
 
-pub fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {
+fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {
     let mut rng = Rng::new(1);
     (0..count).map(|_| rng.below(bytes / PAGE) * PAGE).collect()
 }
 
-pub fn median(mut values: Vec<f64>) -> f64 {
+fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
@@ -223,6 +223,6 @@ pub fn hit() -> Result<Vec<Figure>, LiveError> {
         ("pread_reads_per_s", theirs),
         ("ratio", ratios),
     ];
-    let median_of = |(name, rounds): (&str, Vec<f64>)| (name.to_string(), Some(median(rounds)));
+    let median_of = |(name, rounds): (&str, Vec<f64>)| (name.to_string(), median(rounds));
     Ok(figures.map(median_of).into())
 }

@@ -29,9 +29,8 @@ pub const ALL_FS: &str = "all";
 
 fn file_systems() -> PossibleValuesParser {
     let named = FileSystem::ALL.map(|fs| PossibleValue::new(fs.name()).help(fs.about()));
-    let refused = FileSystem::REFUSED.map(|(name, _)| PossibleValue::new(name).hide(true));
     let all = [PossibleValue::new(ALL_FS).help("All of them")];
-    PossibleValuesParser::new(named.into_iter().chain(all).chain(refused))
+    PossibleValuesParser::new(named.into_iter().chain(all))
 }
 
 /// Whether files are read through mappings.
@@ -109,20 +108,6 @@ pub fn run(args: &ConformLiveArgs, seed: Option<u64>) -> Result<(), Fail> {
             "no such folder for recordings",
             folder.display(),
             "create it first",
-        ));
-    }
-    if let Some((name, why)) = FileSystem::REFUSED
-        .iter()
-        .find(|(name, _)| args.fs.iter().any(|asked| asked == name))
-    {
-        let remedy = format!(
-            "--fs takes {}",
-            FileSystem::ALL.map(FileSystem::name).join(", ")
-        );
-        return Err(Fail::input(
-            "this file system cannot be checked",
-            format!("{name}: {why}"),
-            &remedy,
         ));
     }
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;

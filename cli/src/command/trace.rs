@@ -41,8 +41,7 @@ Example:
 
 /// Describe a trace: sizes, streams, latency, missing fields
 ///
-/// Prints counts, sizes, streams, reuse, span and latency. The memory used is bounded: for a large trace some figures
-/// are therefore estimates, and marked as such.
+/// Prints counts, sizes, streams, span and latency. The memory used is bounded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

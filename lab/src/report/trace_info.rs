@@ -6,7 +6,7 @@
 use foreread_report::block::{self, Block, Table};
 use foreread_report::number::{count, latency_us, percent, printable, size, three, wrap};
 use foreread_report::width;
-use foreread_trace::info::{Count, Info, Summary};
+use foreread_trace::info::{Count, Info};
 
 /// Largest width of a line.
 const WIDTH: usize = 90;
@@ -101,7 +101,8 @@ fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
     let Some(sizes) = &info.read_bytes else {
         return;
     };
-    facts.push(("read size", sizes_text(sizes)));
+    let [p50, p95, max] = [sizes.p50, sizes.p95, sizes.max].map(size);
+    facts.push(("read size", format!("p50 {p50}, p95 {p95}, max {max}")));
     if let Some(share) = info.sequential_share.map(percent) {
         let text =
             format!("{share} % of reads begin where an earlier read of the same open file ended");
@@ -120,33 +121,6 @@ fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
         "streams",
         streams + &when(info.streams.forgotten > 0, forgotten),
     ));
-    if let Some(again) = info.reuse.again_share.map(percent) {
-        let followed = info.reuse.followed_share;
-        let estimate = || {
-            format!(
-                " (estimated from {} % of all blocks)",
-                three(100.0 * followed)
-            )
-        };
-        let estimate = when(followed < 1.0, estimate);
-        let distinct = megabytes(info.reuse.distinct_bytes);
-        let text = format!(
-            "{again} % of the bytes had been read before; {distinct} are distinct{estimate}, in blocks of 4K"
-        );
-        facts.push(("reuse", text));
-    }
-}
-
-fn sizes_text(s: &Summary) -> String {
-    let of_all = |n: u64| percent(n as f64 / s.number as f64);
-    let one = |&(bytes, n): &(u64, u64)| format!("{} ({} %)", size(bytes), of_all(n));
-    let each: Vec<String> = s.commonest.iter().map(one).collect();
-    let about = if s.exact { "" } else { " (rounded)" };
-    let [p50, p95, max] = [s.p50, s.p95, s.max].map(size);
-    format!(
-        "p50 {p50}, p95 {p95}, max {max}{about}; commonest {}",
-        each.join(", ")
-    )
 }
 
 fn megabytes(bytes: u64) -> String {

@@ -50,11 +50,6 @@ pub fn mount_setting(number: &str) -> String {
     format!("/sys/class/bdi/{number}/read_ahead_kb")
 }
 
-/// Returns the path of the `read_ahead_kb` of a btrfs with this UUID.
-pub fn btrfs_setting(uuid: &str) -> String {
-    format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")
-}
-
 pub fn read_setting(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
     text.trim()

@@ -111,25 +111,12 @@ impl Host {
         let locks = std::fs::read_to_string(self.proc.join("locks")).unwrap_or_default();
         write_leases(&locks)
     }
-
-    /// Returns the kernel's device number of the file system on which a process has locked an inode. For btrfs, stat(2) returns another
-    /// device number than this function.
-    pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
-        let locks = std::fs::read_to_string(self.proc.join("locks"))?;
-        let of_line = |line: &str| {
-            let lock = LockLine::parse(line)?;
-            (lock.pid == pid && lock.inode == inode).then_some(lock.device)
-        };
-        Ok(locks.lines().find_map(of_line))
-    }
 }
 
 /// A line of the list of locks: `1: LEASE  ACTIVE    WRITE 811 00:2b:257 0 EOF`; `1: -> FLOCK ...` waits for the one before it.
 struct LockLine<'a> {
     kind: &'a str,
     access: &'a str,
-    pid: u32,
-    device: DeviceNumber,
     inode: u64,
 }
 
@@ -140,16 +127,11 @@ impl LockLine<'_> {
             .skip(1)
             .skip_while(|word| *word == "->");
         let (kind, access) = (words.next()?, words.nth(1)?);
-        let pid = words.next()?.parse().ok()?;
-        let mut place = words.next()?.split(':');
-        let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
-        let (major, minor) = (hex()?, hex()?);
+        let inode = words.nth(1)?.rsplit(':').next()?.parse().ok()?;
         Some(LockLine {
             kind,
             access,
-            pid,
-            device: DeviceNumber { major, minor },
-            inode: place.next()?.parse().ok()?,
+            inode,
         })
     }
 }
@@ -168,7 +150,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn mounts_and_locks_are_read_and_other_lines_passed_over() {
+    fn mounts_are_read_and_other_lines_passed_over() {
         let root = tempfile::tempdir().expect("a folder for temporary files");
         let own = root.path().join("proc/self");
         std::fs::create_dir_all(&own).expect("room");
@@ -188,15 +170,6 @@ mod tests {
             (mounts[1].kind.as_str(), mounts[1].options.as_str()),
             ("nfs", "rw,vers=4")
         );
-        let locks = "1: POSIX ADVISORY\n2: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF\n";
-        std::fs::write(root.path().join("proc/locks"), locks).expect("room");
-        let of = |pid, inode| host.device_of_lock(pid, inode).expect("a list");
-        let number = DeviceNumber {
-            major: 0,
-            minor: 0x2b,
-        };
-        assert_eq!(of(811, 257), Some(number));
-        assert_eq!((of(811, 258), of(812, 257)), (None, None));
         assert!(Host::here().mounts().len() > 1, "this machine has some");
     }
 

@@ -1,13 +1,12 @@
 //! `csv`: reads and writes tables with named columns.
 //!
 //! A header with unambiguous names needs no options (see [`columns`]); otherwise the options name each column:
-//! `csv:offset=off,len=size,start=ts,unit=us`. If a table has no header, columns are given by their number (`header=no,offset=#3`). Records
-//! are sorted by start time, and the first start becomes 0; if records refer to each other (column `after`), their order and times stay as
-//! in the table. Units are never guessed.
+//! `csv:offset=off,len=size,start=ts,unit=us`. Records are sorted by start time, and the first start becomes 0; if records refer to each
+//! other (column `after`), their order and times stay as in the table. Units are never guessed.
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};
-use self::read::{Table, Words};
-use super::scan::{Names, choice};
+use self::read::Table;
+use super::scan::Names;
 use super::step::{Text, items};
 use crate::error::{TraceError, TracePosition};
 use crate::format::{ExportReport, Fit, Format, Output, Pairs};
@@ -21,21 +20,11 @@ use std::path::Path;
 mod columns;
 mod read;
 
-const DELIMITERS: [(&str, u8); 4] = [
-    ("comma", b','),
-    ("semicolon", b';'),
-    ("tab", b'\t'),
-    ("space", b' '),
-];
-
 pub static FORMAT: Format = Format {
     name: "csv",
     summary: "CSV: columns by name or by option",
     keys: &[
-        (
-            "offset",
-            "column of the first byte: its name, or its number (#1)",
-        ),
+        ("offset", "column of the first byte"),
         ("len", "column of the number of bytes requested"),
         ("returned", "column of the number of bytes returned"),
         ("start", "column of the start time"),
@@ -58,20 +47,6 @@ pub static FORMAT: Format = Format {
             "len-unit",
             "unit of lengths: bytes, sectors or a number of bytes (bytes)",
         ),
-        (
-            "reads",
-            "names of reads in op (r, read, pread); several: A|B",
-        ),
-        ("writes", "names of writes in op (w, write, pwrite)"),
-        ("delimiter", "comma, semicolon, tab or space (comma)"),
-        (
-            "header",
-            "yes, or no if the first line is already data (yes)",
-        ),
-        (
-            "level",
-            "where the trace was taken: unknown, program or below-cache (unknown)",
-        ),
     ],
     detect,
     import,
@@ -80,13 +55,13 @@ pub static FORMAT: Format = Format {
 
 fn detect(head: &[u8]) -> Fit {
     let line = head.split(|b| *b == b'\n').next().unwrap_or(b"");
-    names(line, b',').map_or(Fit::No, |names| columns::fit(&names))
+    names(line).map_or(Fit::No, |names| columns::fit(&names))
 }
 
-fn names(line: &[u8], delimiter: u8) -> Option<Vec<String>> {
+fn names(line: &[u8]) -> Option<Vec<String>> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let mut quoted = read::QuotedRows::new(delimiter);
+    let mut quoted = read::QuotedRows::new();
     let names: Option<Vec<String>> = quoted
         .split(line)
         .ok()?
@@ -95,70 +70,42 @@ fn names(line: &[u8], delimiter: u8) -> Option<Vec<String>> {
     names.filter(|names| names.len() <= MAX_COLUMNS)
 }
 
-fn words(pairs: &mut Pairs, key: &str) -> Vec<String> {
-    pairs.take(key).map_or_else(Vec::new, |text| {
-        text.split('|').map(str::to_string).collect()
-    })
-}
-
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
     let path = input.path().to_path_buf();
-    let mut chosen = |key, of: &[&str]| choice(&mut pairs, key, of, &path);
-    let delimiter = chosen("delimiter", &DELIMITERS.map(|(name, _)| name))?.unwrap_or(0);
-    let delimiter = DELIMITERS[delimiter].1;
-    let header = chosen("header", &["yes", "no"])? != Some(1);
-    let level = match chosen("level", &["unknown", "program", "below-cache"])? {
-        Some(1) => Level::Program,
-        Some(2) => Level::BelowCache,
-        _ => Level::Unknown,
-    };
-    let told = Words {
-        reads: words(&mut pairs, "reads"),
-        writes: words(&mut pairs, "writes"),
-    };
-    let first = if header {
-        input.line()?.unwrap_or(b"").to_vec()
-    } else {
-        let mut lines = input.head()?.split(|b| *b == b'\n');
-        lines.next().unwrap_or(b"").to_vec()
-    };
     let whole =
         |what: String, remedy: &str| TraceError::new(&path, TracePosition::Line(1), what, remedy);
-    let mut names = names(&first, delimiter).ok_or_else(|| {
+    let names = names(input.line()?.unwrap_or(b"")).ok_or_else(|| {
         whole(
             "the first line names no columns".to_string(),
-            "see --format csv:header=no",
+            "put a line with the names of the columns before it",
         )
     })?;
-    if !header {
-        names = (1..=names.len()).map(|n| format!("#{n}")).collect();
-    }
     let keyed = by_keys(&mut pairs, &names, &path)?;
     pairs.finish(&path, FORMAT.name, FORMAT.keys)?;
     let columns = match keyed {
         Some(columns) => columns,
         None => by_names(&names).map_err(|what| whole(what, &remedy(&names)))?,
     };
-    let header = describe(&columns, &names, level);
+    let header = describe(&columns, &names);
     let sort = columns.of(Role::Start).is_some() && columns.of(Role::After).is_none();
     let table = Table {
         columns,
-        delimiter,
-        words: told,
         files: Names::default(),
         pending: Vec::new(),
         quoted: None,
     };
-    let lines = table;
-    let mut items = items(Text { input, lines });
+    let mut items = items(Text {
+        input,
+        lines: table,
+    });
     if sort {
         items = order::by_start(items, &path);
     }
     Ok(Import::new(header, items, LeftOut::default()))
 }
 
-fn describe(columns: &Columns, names: &[String], level: Level) -> Header {
+fn describe(columns: &Columns, names: &[String]) -> Header {
     let has = |role| columns.of(role).is_some();
     let time = columns
         .of(Role::Start)
@@ -194,7 +141,7 @@ fn describe(columns: &Columns, names: &[String], level: Level) -> Header {
     };
     let units = [time.map_or("none", |(name, _)| name), &offset_unit];
     let notes: Vec<&str> = notes.iter().map(String::as_str).collect();
-    Header::of(FORMAT.name, units, lacks, level, &notes)
+    Header::of(FORMAT.name, units, lacks, Level::Unknown, &notes)
 }
 
 // Writes a trace as CSV that reads back identically.

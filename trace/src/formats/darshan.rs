@@ -8,8 +8,8 @@
 //! ```
 //! The text is ordered by file and rank, so all of the text is read before the first record is emitted; the records are ordered by start
 //! time. An MPI rank becomes a thread. All accesses of a rank to one file become one open file description, because DXT does not record how
-//! often the file was opened. Each request of MPI-IO causes POSIX requests, which the text also contains. By default, only POSIX requests
-//! are imported (`module=posix`), so that no read is counted twice. Times are seconds since the start of the job with four decimals or
+//! often the file was opened. Each request of MPI-IO causes POSIX requests, which the text also contains. Only POSIX requests are
+//! imported, so that no read is counted twice. Times are seconds since the start of the job with four decimals or
 //! more. Columns after the end time are ignored. Source: the darshan-util documentation, "darshan-dxt-parser".
 
 use super::published::lines_fit;
@@ -24,10 +24,7 @@ use std::collections::{HashMap, VecDeque};
 pub static FORMAT: Format = Format {
     name: "darshan",
     summary: "text of darshan-dxt-parser (DXT); seconds with decimals, bytes",
-    keys: &[(
-        "module",
-        "posix: requests to the file system (the default); mpiio: requests of the program to MPI-IO",
-    )],
+    keys: &[],
     detect,
     import,
     export: None,
@@ -57,10 +54,8 @@ fn detect(head: &[u8]) -> Fit {
     }
 }
 
-fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, FORMAT.name)?;
-    let module =
-        scan::choice(&mut pairs, "module", &["posix", "mpiio"], input.path())?.unwrap_or(0);
     pairs.finish(input.path(), FORMAT.name, FORMAT.keys)?;
     let lacks = Lacks {
         opens: true,
@@ -75,7 +70,6 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let left_out = LeftOut::default();
     let darshan = Darshan {
         input,
-        module: [&b"X_POSIX"[..], b"X_MPIIO"][module],
         files: Names::default(),
         items: VecDeque::new(),
         file: None,
@@ -101,7 +95,6 @@ struct Request {
 
 struct Darshan {
     input: Input,
-    module: &'static [u8],
     files: Names,
     items: VecDeque<Item>,
     /// The file whose requests are being read.
@@ -150,9 +143,9 @@ impl Darshan {
             return Ok(());
         }
         let (module, mut request) = request(line)?;
-        if module != self.module {
+        if module != b"X_POSIX" {
             self.left_out
-                .count("requests of another layer (see the key module)");
+                .count("requests of another layer than the file system (such as MPI-IO)");
             return Ok(());
         }
         request.file = self

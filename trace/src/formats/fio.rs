@@ -30,10 +30,7 @@ pub const MAX_NAME: usize = 255;
 pub static FORMAT: Format = Format {
     name: "fio",
     summary: "fio's iolog, versions 2 (no times) and 3 (us); offsets in bytes",
-    keys: &[(
-        "version",
-        "for export: 3, or 2 (the default if there are no times)",
-    )],
+    keys: &[],
     detect,
     import,
     export: Some(export),
@@ -234,22 +231,17 @@ impl Lines for Log {
 
 fn export(
     header: &Header,
-    mut pairs: Pairs,
+    pairs: Pairs,
     items: Items,
     to: Output,
 ) -> Result<ExportReport, TraceError> {
-    let versions = if header.lacks.starts {
-        ["2", "3"]
-    } else {
-        ["3", "2"]
-    };
-    let version = versions[scan::choice(&mut pairs, "version", &versions, &to.path)?.unwrap_or(0)];
+    let version = if header.lacks.starts { 2 } else { 3 };
     pairs.finish(&to.path, FORMAT.name, FORMAT.keys)?;
     let mut log = FioWriter {
         path: to.path,
         to: BufWriter::new(to.to),
-        timed: version == "3",
-        now: u64::from(version == "3"),
+        timed: version == 3,
+        now: 1,
         shift: None,
         names: Names::default(),
         files: Vec::new(),
@@ -271,7 +263,7 @@ struct FioWriter {
     to: BufWriter<Box<dyn Write + Send>>,
     /// Whether the log is version 3, which has times.
     timed: bool,
-    /// The time of the latest line: us in version 3, ms of the latest wait in version 2.
+    /// The time of the latest line in us, in version 3.
     now: u64,
     /// Shift of all times in us, so that the first request is not at 0.
     shift: Option<u64>,
@@ -331,33 +323,19 @@ impl FioWriter {
         Ok(())
     }
 
-    /// Writes the time: the us field of the line in version 3, a separate line in version 2.
-    fn time(&mut self, record: &Record, name: &str) -> Result<(), TraceError> {
-        let Some(ns) = record.start_ns else {
-            if self.timed {
-                return Err(self.refuse(
-                    "a record without a time",
-                    "export it to fio:version=2, which needs no times",
-                ));
-            }
+    /// Sets the time of the next line.
+    fn time(&mut self, record: &Record) -> Result<(), TraceError> {
+        if !self.timed {
             return Ok(());
+        }
+        let Some(ns) = record.start_ns else {
+            return Err(self.refuse("a record without a time", "export it to another format"));
         };
-        let unit = if self.timed { 1000 } else { 1_000_000 };
-        if !ns.is_multiple_of(unit) {
-            self.left_out.count(if self.timed {
-                "parts of a microsecond"
-            } else {
-                "parts of a millisecond"
-            });
+        if !ns.is_multiple_of(1000) {
+            self.left_out.count("parts of a microsecond");
         }
-        let time = ns / unit;
-        if self.timed {
-            let shift = *self.shift.get_or_insert(u64::from(time == 0));
-            self.now = time + shift;
-        } else if time > self.now {
-            self.now = time;
-            self.put(format_args!("{name} wait {time} 0"))?;
-        }
+        let shift = *self.shift.get_or_insert(u64::from(ns < 1000));
+        self.now = ns / 1000 + shift;
         Ok(())
     }
 
@@ -401,7 +379,7 @@ impl FioWriter {
         lost.iter()
             .filter(|(is, _)| *is)
             .for_each(|(_, what)| self.left_out.count(what));
-        self.time(record, &name)?;
+        self.time(record)?;
         self.line(format_args!("{name} {action} {offset} {len}"))?;
         self.records += 1;
         Ok(())

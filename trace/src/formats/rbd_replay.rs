@@ -12,13 +12,12 @@
 //!
 //! The program rbd-replay treats a dependency on an asynchronous action as a dependency on the submission of this action, not on its end.
 //! However, `rbd-replay-prep`, which writes these traces, makes an action a dependency only after the action has ended. By mistake,
-//! `rbd-replay-prep` writes the id of the action into the trace instead of the id of the action's completion. Unless `aio-deps=submit` is
-//! given, foreread therefore lets such a dependency also wait for the end of the action; the delay of the dependency still counts from the
-//! action's submission. In a replay at the recorded speed, this additional wait makes no difference; at full speed, it prevents the queue
+//! `rbd-replay-prep` writes the id of the action into the trace instead of the id of the action's completion. foreread therefore lets such a
+//! dependency also wait for the end of the action; the delay of the dependency still counts from the action's submission. In a replay at the recorded speed, this additional wait makes no difference; at full speed, it prevents the queue
 //! from getting deeper than it was in the recording. No absolute times are invented.
 
 use self::read::{Action, BANNER, Entry, Io, Reader, What};
-use super::scan::{Names, choice};
+use super::scan::Names;
 use super::step::{Step, items};
 use crate::check::MAX_AFTER;
 use crate::error::TraceError;
@@ -36,10 +35,7 @@ pub const MAX_OPENS: usize = 1 << 16;
 pub static FORMAT: Format = Format {
     name: "rbd-replay",
     summary: "reads and writes of RBD images, with their dependencies; bytes, no times",
-    keys: &[(
-        "aio-deps",
-        "completion (as intended) or submit (as rbd-replay does): what dependencies on asynchronous actions wait for",
-    )],
+    keys: &[],
     detect,
     import,
     export: None,
@@ -49,19 +45,11 @@ fn detect(head: &[u8]) -> Fit {
     Fit::sure_if(head.starts_with(BANNER))
 }
 
-fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
+fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, FORMAT.name)?;
-    const DEPS: &[&str] = &["completion", "submit"];
-    let submit = choice(&mut pairs, "aio-deps", DEPS, input.path())? == Some(1);
     pairs.finish(input.path(), FORMAT.name, FORMAT.keys)?;
     let reader = Reader::new(input)?;
     let left_out = LeftOut::default();
-    let deps = match submit {
-        true => "A record that depends on an asynchronous action waits for its submission.",
-        false => {
-            "A record that depends on an asynchronous action waits for its completion (aio-deps=submit: only for its submission)."
-        }
-    };
     let lacks = Lacks {
         starts: true,
         ends: true,
@@ -70,13 +58,13 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let notes = [
         "Requests of a guest to its disk, below the guest's page cache.",
         "There are no times: each record says which records it waits for, and how long it waits after them.",
-        deps,
+        "A record that depends on an asynchronous action waits for its completion.",
     ];
     let units = ["ns, differences only", "bytes"];
     let header = Header::of(FORMAT.name, units, lacks, Level::BelowCache, &notes);
     let replay = Replay {
         reader,
-        graph: Graph::new(!submit),
+        graph: Graph::new(),
         threads: HashMap::new(),
         opens: HashMap::new(),
         files: Names::default(),
@@ -290,20 +278,17 @@ pub struct Graph {
     afters: usize,
     /// Whether some actions are unknown: forgotten, or of an unknown type.
     gaps: bool,
-    /// Whether a dependency on an asynchronous action also waits for its end.
-    aio_ends: bool,
     most: usize,
 }
 
 impl Graph {
-    pub fn new(aio_ends: bool) -> Graph {
+    pub fn new() -> Graph {
         let (nodes, order) = (HashMap::new(), VecDeque::new());
         Graph {
             nodes,
             order,
             afters: 0,
             gaps: false,
-            aio_ends,
             most: MAX_REMEMBERED,
         }
     }
@@ -328,11 +313,11 @@ impl Graph {
                         end,
                         delay_ns,
                     };
-                    match (id & 1 == 1 || !aio, self.aio_ends) {
-                        (true, _) => waits.after.push(end(true, delay_ns)),
-                        (false, false) => waits.after.push(end(false, delay_ns)),
+                    if id & 1 == 1 || !aio {
+                        waits.after.push(end(true, delay_ns));
+                    } else {
                         // The delay counts from the start of the action, so it stays with the start.
-                        (false, true) => waits.after.extend([end(true, 0), end(false, delay_ns)]),
+                        waits.after.extend([end(true, 0), end(false, delay_ns)]);
                     }
                 }
                 Some(Node::Other(others)) => {
@@ -406,54 +391,44 @@ mod tests {
 
     #[test]
     fn ids_become_records() {
-        for aio_ends in [false, true] {
-            let mut graph = Graph::new(aio_ends);
-            let add = |graph: &mut Graph, id, node| graph.add(id, node).expect("new");
-            add(&mut graph, 0, Node::Other(Box::new([])));
-            add(&mut graph, 2, Node::Record(0, false));
-            add(&mut graph, 4, Node::Record(1, true));
-            add(
-                &mut graph,
-                6,
-                Node::Other(Box::new([after(0, true, 7), after(1, true, 9)])),
-            );
-            let waits = |ids: &[(u32, u64)], serial: &[After]| {
-                graph.waits(ids, serial).expect("known").after
-            };
-            // A synchronous action counts as done when it has ended.
-            assert_eq!(waits(&[(2, 5)], &[]), [after(0, true, 5)]);
-            let both = [after(1, true, 0), after(1, false, 5)];
-            assert_eq!(
-                waits(&[(4, 5)], &[]),
-                if aio_ends {
-                    both.to_vec()
-                } else {
-                    vec![after(1, false, 5)]
-                }
-            );
-            assert_eq!(
-                waits(&[(5, 5), (5, 3)], &[after(1, false, 0)]),
-                [after(1, true, 5)]
-            );
-            assert_eq!(
-                waits(&[(7, 1)], &[]),
-                [after(0, true, 8), after(1, true, 10)]
-            );
-            let start = graph.waits(&[(1, 3), (0, 0)], &[]).expect("known");
-            assert_eq!((start.after.len(), start.pauses), (0, 1));
-            assert!(graph.waits(&[(8, 0)], &[]).is_err());
-            assert!(
-                graph.add(2, Node::Record(2, true)).is_err()
-                    && graph.add(9, Node::Record(2, true)).is_err()
-            );
-        }
+        let mut graph = Graph::new();
+        let add = |graph: &mut Graph, id, node| graph.add(id, node).expect("new");
+        add(&mut graph, 0, Node::Other(Box::new([])));
+        add(&mut graph, 2, Node::Record(0, false));
+        add(&mut graph, 4, Node::Record(1, true));
+        add(
+            &mut graph,
+            6,
+            Node::Other(Box::new([after(0, true, 7), after(1, true, 9)])),
+        );
+        let waits =
+            |ids: &[(u32, u64)], serial: &[After]| graph.waits(ids, serial).expect("known").after;
+        // A synchronous action counts as done when it has ended.
+        assert_eq!(waits(&[(2, 5)], &[]), [after(0, true, 5)]);
+        let both = [after(1, true, 0), after(1, false, 5)];
+        assert_eq!(waits(&[(4, 5)], &[]), both);
+        assert_eq!(
+            waits(&[(5, 5), (5, 3)], &[after(1, false, 0)]),
+            [after(1, true, 5)]
+        );
+        assert_eq!(
+            waits(&[(7, 1)], &[]),
+            [after(0, true, 8), after(1, true, 10)]
+        );
+        let start = graph.waits(&[(1, 3), (0, 0)], &[]).expect("known");
+        assert_eq!((start.after.len(), start.pauses), (0, 1));
+        assert!(graph.waits(&[(8, 0)], &[]).is_err());
+        assert!(
+            graph.add(2, Node::Record(2, true)).is_err()
+                && graph.add(9, Node::Record(2, true)).is_err()
+        );
     }
 
     #[test]
     fn old_entries_are_forgotten_and_counted() {
         let mut graph = Graph {
             most: 2,
-            ..Graph::new(false)
+            ..Graph::new()
         };
         for (number, id) in [(0, 0), (1, 2), (2, 4)] {
             assert!(
@@ -470,7 +445,7 @@ mod tests {
 
     #[test]
     fn the_number_of_others_has_a_limit() {
-        let mut graph = Graph::new(false);
+        let mut graph = Graph::new();
         for number in 0..=MAX_AFTER as u64 {
             graph
                 .add(

@@ -6,10 +6,9 @@
 //! ```
 //!
 //! strace does not show the offset of a `read`; `follow/fds.rs` tracks the position of each open file description, so
-//! offsets are known only if the trace contains the `openat` call. The times of strace's options `-ttt`, `-tt`, `-t`
-//! and `-r` are supported, and so are traces without times. Record with `strace -f -ttt -T -y -o FILE`. Tracing with strace slows the
-//! program down by a factor of 2 to 10, and does not show page faults of mappings. Unknown positions are never guessed, and buffer contents
-//! are ignored.
+//! offsets are known only if the trace contains the `openat` call. Times since 1970 (`-ttt`) are supported, and so are traces without times.
+//! Record with `strace -f -ttt -T -y -o FILE`. Tracing with strace slows the program down by a factor of 2 to 10, and does not show page
+//! faults of mappings. Unknown positions are never guessed, and buffer contents are ignored.
 
 mod calls;
 mod text;
@@ -17,15 +16,14 @@ mod text;
 use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::follow::fds::Tables;
 use super::super::format::{Fit, Format, Pairs};
-use super::super::input::{Input, MAX_LINE_BYTES};
+use super::super::input::Input;
 use super::super::order::HeldRecords;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level, Record};
 use super::scan::{self, Names};
 use super::step::{self, Lines, Text};
 use calls::{Call, Name};
 use std::collections::{HashMap, VecDeque};
-use text::{Arguments, Clock, Numbers, announcement};
-pub(super) use text::{Stamp, StraceEntry};
+use text::{Arguments, StraceEntry};
 
 pub static FORMAT: Format = Format {
     name: "strace",
@@ -42,26 +40,27 @@ pub const MAX_UNFINISHED_BYTES: usize = 16 << 20;
 const DAMAGED: &str =
     "record with strace -o FILE, so that nothing else is in it, or cut it before this line";
 const CUT: Fault = ("an incomplete line of strace", DAMAGED);
+const BACKWARDS: Fault = (
+    "time goes backwards",
+    "the clock was set; cut the trace before this line",
+);
 const TIMES: Fault = (
     "the line has no time, or its time has another format than that of the first line",
     "record with strace -f -ttt -T -y -o FILE",
 );
-const NO_DAY: &str = "the date is unknown: strace wrote times of day (-tt or -t)";
-const SECONDS: &str =
-    "all calls within a second have the same time: strace wrote whole seconds (-t)";
+
+/// Whether a line is empty, or a message of strace itself.
+fn is_of_strace(line: &[u8]) -> bool {
+    line.is_empty() || line.starts_with(b"strace: ")
+}
 
 /// The first lines with a call, a signal or an exit.
 fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, StraceEntry<'_>)> {
     let lines = scan::whole_lines(head).map(<[u8]>::trim_ascii_end);
-    let of_strace = |line: &&[u8]| {
-        line.is_empty() || line.starts_with(b"strace: ") || announcement(line).is_some()
-    };
-    lines
-        .filter(move |line| !of_strace(line))
-        .map_while(|line| {
-            let prefix = text::prefix(line)?;
-            Some((prefix, text::entry(prefix.rest)?))
-        })
+    lines.filter(|line| !is_of_strace(line)).map_while(|line| {
+        let prefix = text::prefix(line)?;
+        Some((prefix, text::entry(prefix.rest)?))
+    })
 }
 
 fn detect(head: &[u8]) -> Fit {
@@ -88,13 +87,6 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         ));
     };
     let timed = first.at.is_some();
-    let day = matches!(first.at, Some(Stamp::Day(_)));
-    let seconds = day
-        && !head
-            .split(|b| *b == b'\n')
-            .next()
-            .unwrap_or_default()
-            .contains(&b'.');
     let took = |(_, entry)| match entry {
         StraceEntry::Call(_, text) | StraceEntry::Resumed(_, text) => Arguments::of(text)
             .and_then(|a| a.outcome())
@@ -104,19 +96,14 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let lacks = Lacks {
         starts: !timed,
         ends: !timed || !entries(head).any(took),
-        threads: first.pid == 0
-            && !head
-                .split(|b| *b == b'\n')
-                .any(|line| announcement(line).is_some()),
+        threads: first.pid == 0,
         ..Lacks::default()
     };
-    let mut notes = vec![
+    let notes = [
         "page faults of mappings are invisible to strace",
         "strace slows a program down: the times between calls are too long",
         "if strace truncated a vector of buffers, the length is the number of bytes returned",
     ];
-    notes.extend(day.then_some(NO_DAY));
-    notes.extend(seconds.then_some(SECONDS));
     let units = [if timed { "us" } else { "none" }, "bytes"];
     let header = Header::of(FORMAT.name, units, lacks, Level::Program, &notes);
     let left_out = LeftOut::default();
@@ -146,14 +133,12 @@ struct Whole<'a> {
     ticket: Option<u64>,
 }
 
-/// Calls, from any tool that uses strace's notation, before they become records.
-pub(super) struct Strace {
-    clock: Option<Clock>,
-    /// Whether a line with a time has been read.
-    begun: bool,
-    numbers: Numbers,
-    /// The start of a line that an attach message has split.
-    cut: Vec<u8>,
+/// Calls before they become records.
+struct Strace {
+    /// The first time, if lines have one.
+    first_ns: Option<u64>,
+    /// The time of the latest line, from the first on.
+    now_ns: u64,
     tables: Tables,
     names: Names,
     /// What each name refers to.
@@ -168,17 +153,22 @@ pub(super) struct Strace {
 
 impl Lines for Strace {
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
-        if let Some(before) = self.numbers.announced(line) {
-            self.cut.extend_from_slice(before);
-            let fits = self.cut.len() <= MAX_LINE_BYTES;
-            return if fits { Ok(true) } else { Err(CUT) };
+        let line = line.trim_ascii_end();
+        if is_of_strace(line) {
+            return Ok(true);
         }
-        if self.cut.is_empty() {
-            return self.whole_line(line, out).map(|()| true);
+        let prefix = text::prefix(line).ok_or(TIMES)?;
+        match (self.first_ns, prefix.at) {
+            (Some(first), Some(at)) => {
+                let at = at.checked_sub(first).filter(|at| *at >= self.now_ns);
+                self.now_ns = at.ok_or(BACKWARDS)?;
+            }
+            (None, None) => {}
+            _ => return Err(TIMES),
         }
-        let mut whole = std::mem::take(&mut self.cut);
-        whole.extend_from_slice(line);
-        self.whole_line(&whole, out).map(|()| true)
+        let entry = text::entry(prefix.rest).ok_or(CUT)?;
+        self.entry(prefix.pid, self.now_ns, entry, out)
+            .map(|()| true)
     }
 
     fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault> {
@@ -188,13 +178,11 @@ impl Lines for Strace {
 }
 
 impl Strace {
-    /// Creates the converter. Times are counted from `first`; without it there are none.
-    pub(super) fn new(first: Option<Stamp>, left_out: LeftOut) -> Strace {
+    /// Creates the converter. Times are counted from `first_ns`; without it there are none.
+    fn new(first_ns: Option<u64>, left_out: LeftOut) -> Strace {
         Strace {
-            clock: first.map(Clock::new),
-            begun: false,
-            numbers: Numbers::default(),
-            cut: Vec::new(),
+            first_ns,
+            now_ns: 0,
             tables: Tables::default(),
             names: Names::default(),
             files: Vec::new(),
@@ -206,29 +194,8 @@ impl Strace {
         }
     }
 
-    fn whole_line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<(), Fault> {
-        let line = line.trim_ascii_end();
-        if line.is_empty() || line.starts_with(b"strace: ") {
-            return Ok(());
-        }
-        let prefix = text::prefix(line).ok_or(TIMES)?;
-        let at_ns = match (&mut self.clock, prefix.at) {
-            (Some(clock), Some(at)) => clock
-                .at(at, !std::mem::replace(&mut self.begun, true))?
-                .ok_or(TIMES)?,
-            (None, None) => 0,
-            _ => return Err(TIMES),
-        };
-        let entry = text::entry(prefix.rest).ok_or(CUT)?;
-        let thread = self.numbers.thread(prefix.pid);
-        if entry == StraceEntry::Gone {
-            self.numbers.gone(thread);
-        }
-        self.entry(thread, at_ns, entry, out)
-    }
-
     /// Processes an entry of a thread; the time counts from the first entry.
-    pub(super) fn entry(
+    fn entry(
         &mut self,
         thread: u32,
         at_ns: u64,
@@ -388,7 +355,7 @@ impl Strace {
         let arguments = Arguments::of(text).ok_or(CUT)?;
         let outcome = arguments.outcome().ok_or(CUT)?;
         let took = outcome.took_ns.map(|took| start_ns.saturating_add(took));
-        let timed = self.clock.is_some();
+        let timed = self.first_ns.is_some();
         let whole = Whole {
             call,
             thread,

@@ -84,10 +84,7 @@ fn figures_match_a_manual_count() {
     assert_eq!(info.by_op["hint"], pages(1, 0));
     assert_eq!((info.ahead.records, info.dependent), (1, 1));
     let sizes = info.read_bytes.as_ref().expect("reads");
-    assert_eq!(
-        (sizes.p50, sizes.max, sizes.commonest.as_slice()),
-        (4096, 4096, &[(4096, 6)][..])
-    );
+    assert_eq!((sizes.p50, sizes.max, sizes.number), (4096, 4096, 6));
     // 4096 and 8192 of thread 1, and 8192 of thread 2 after its 4096.
     assert_eq!(info.sequential, pages(3, 3));
     assert_eq!(info.sequential_share, Some(0.5));
@@ -95,8 +92,6 @@ fn figures_match_a_manual_count() {
     let longest = info.streams.longest_reads;
     let seen = (streams.number, streams.min, streams.max, longest);
     assert_eq!(seen, (2, 8192, 12288, 3));
-    let reuse = (info.reuse.distinct_bytes, info.reuse.again_share);
-    assert_eq!(reuse, (3 * 4096, Some(0.5)));
     assert_eq!((info.span_ns, info.span_bytes), (Some(30_000_000), 1 << 30));
     let latency = info.read_latency_ns.as_ref().expect("ends");
     assert_eq!((latency.p50, latency.max), (1_000_000, 8_000_000));
@@ -108,7 +103,7 @@ fn figures_match_a_manual_count() {
     );
     assert!(info.lacks.is_empty(), "{:?}", info.lacks);
     let json: serde_json::Value = serde_json::from_str(&info.to_json()).expect("JSON");
-    assert_eq!(json["reuse"]["again_share"], 0.5);
+    assert_eq!(json["sequential_share"], 0.5);
 }
 
 /// A thread waits 50 ms for an inode: the counts and the time span include this read, the figures about reads do not.
@@ -146,7 +141,6 @@ fn metadata_reads_are_counted_separately() {
             max(&info.read_bytes),
             max(&info.read_latency_ns),
             max(&info.think_ns),
-            info.reuse.distinct_bytes,
             info.overlapping,
         )
     };
@@ -192,10 +186,7 @@ fn missing_fields_are_named() {
     let words = "no end times: think times are unknown, so compare replays";
     assert!(first.starts_with(words), "{first}");
     let empty = of(import(Header::default(), Vec::new())).expect("whole");
-    assert_eq!(
-        (empty.sequential_share, empty.reuse.again_share),
-        (None, None)
-    );
+    assert_eq!(empty.sequential_share, None);
 }
 
 /// Hostile records cost neither memory nor time.

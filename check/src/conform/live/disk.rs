@@ -7,12 +7,12 @@
 //! The files are written while the file system is mounted for the first time. The file system is then mounted again read-only for the test,
 //! so that no journal, time stamp or write-back affects the page cache. Existing devices and files are never used.
 
-use super::file_system::{BTRFS_UUID, Driver, FileSystem, run};
+use super::file_system::{FileSystem, run};
 use super::{LiveError, RETRY, began};
 use crate::conform::recording::PAGE;
-use foreread_os::host::devices::{btrfs_setting, disk_setting, read_setting, write_setting};
+use foreread_os::host::devices::{disk_setting, read_setting, write_setting};
 use foreread_os::host::{DeviceNumber, Host};
-use foreread_os::open::{descriptor_path, shared_descriptor_path};
+use foreread_os::open::shared_descriptor_path;
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
@@ -24,7 +24,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// File sizes in bytes: less than four pages; 100 pages; 1 MiB and one byte; 24 MiB and some bytes; 128 MiB and a page
 /// less one byte (docs/spec/linux-readahead.md 7).
@@ -33,8 +32,6 @@ pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_
 const DISK_BYTES: u64 = 512 << 20;
 /// Prefix of the name of the loop device's backing file; our process ID follows.
 const BACKING: &str = "foreread-conform-";
-/// Pages of the largest command of a file system that is not on a single device: 128 KiB.
-const BDI_IO_PAGES: u64 = 32;
 /// How often a busy device is checked, every 20 us to 1 ms, before giving up.
 const LOOKS: u32 = 20_000;
 
@@ -44,14 +41,10 @@ pub(super) struct Disk {
     stat: File,
     /// Keeps the device ours from the first moment on.
     _device: File,
-    /// For an overlay: the file system below it, whose pages are cached, and the empty second folder.
-    _below: Option<(OwnedFd, TempDir)>,
     /// The device name, for example `loop7`.
     name: String,
     /// The path of its readahead setting.
     read_ahead: String,
-    /// Pages of the largest command, if it is not that of the device.
-    io_pages: Option<u64>,
     pub number: DeviceNumber,
     /// The inode of each file of [`SIZES`].
     pub inodes: [u64; SIZES.len()],
@@ -77,58 +70,30 @@ impl Disk {
         let device = device.map_err(|e| LiveError::io(format!("cannot open {path}"), e))?;
         marked?;
         let name = path.rsplit('/').next().unwrap_or_default().to_string();
-        let driver = kind.driver();
-        let folder = if driver == Driver::Erofs {
-            Some(written_folder()?)
-        } else {
-            None
-        };
-        kind.make(&path, folder.as_ref().map(TempDir::path))?;
-        if folder.is_none() {
-            let writing = mount(kind, &path, false)?;
-            let folder = openat(
-                &writing,
-                ".",
-                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                Mode::empty(),
-            );
-            write_all(&folder.map_err(|e| LiveError::io(path.clone(), e))?, &path)?;
-        }
-        drop(folder);
-        let below = mount(kind, &path, true)?;
+        kind.make(&path)?;
+        let written = mount(kind, &path, false)?;
+        SIZES.iter().enumerate().try_for_each(|(nth, &size)| {
+            let failed = |e| LiveError::io(format!("cannot write to {path}"), e);
+            write(&written, nth, size).map_err(failed)
+        })?;
+        drop(written);
+        let mount = mount(kind, &path, true)?;
         let mut inodes = [0; SIZES.len()];
         let mut number = DeviceNumber::default();
         for (nth, inode) in inodes.iter_mut().enumerate() {
-            let file = open(&below, nth, &path)?;
+            let file = open(&mount, nth, &path)?;
             let stat = fstat(&file).map_err(|e| LiveError::io("fstat", e))?;
             *inode = stat.st_ino;
-            number = if driver == Driver::Btrfs {
-                number_of(&file, *inode)?
-            } else {
-                DeviceNumber::of(stat.st_dev)
-            };
+            number = DeviceNumber::of(stat.st_dev);
         }
-        let (read_ahead, io_pages) = match driver {
-            Driver::Btrfs => (btrfs_setting(BTRFS_UUID), Some(BDI_IO_PAGES)),
-            _ => (disk_setting(&name), None),
-        };
-        let (mount, _below) = match kind {
-            FileSystem::Overlay => {
-                let (mount, empty) = overlay(&below)?;
-                (mount, Some((below, empty)))
-            }
-            _ => (below, None),
-        };
         let stat = Host::here().open_disk_counters(&name);
         let stat = stat.map_err(|e| LiveError::io(format!("counters of {name}"), e))?;
         Ok(Disk {
             mount,
             stat,
             _device: device,
-            _below,
+            read_ahead: disk_setting(&name),
             name,
-            read_ahead,
-            io_pages,
             number,
             inodes,
         })
@@ -162,12 +127,10 @@ impl Disk {
 
     /// Returns the size of the largest request that the device accepts, in pages.
     pub fn io_pages(&self) -> Result<u64, LiveError> {
-        let of_device = || Host::here().device(self.number).max_request;
-        self.io_pages
-            .or_else(|| Some(of_device()? / PAGE))
-            .ok_or_else(|| {
-                LiveError::Cannot(format!("/dev/{} has no max_sectors_kb; {RETRY}", self.name))
-            })
+        let largest = Host::here().device(self.number).max_request;
+        largest.map(|bytes| bytes / PAGE).ok_or_else(|| {
+            LiveError::Cannot(format!("/dev/{} has no max_sectors_kb; {RETRY}", self.name))
+        })
     }
 
     /// Waits until no request to the device is in flight. A page that is still being read can neither be dropped nor be mapped by a fault
@@ -216,65 +179,6 @@ fn open(mount: &OwnedFd, nth: usize, place: &str) -> Result<File, LiveError> {
     .map_err(|e| LiveError::io(format!("cannot open {} on {place}", file_name(nth)), e))
 }
 
-/// The files in a folder of this machine, for a file system that is created together with its files.
-fn written_folder() -> Result<TempDir, LiveError> {
-    let folder = tempfile::tempdir()
-        .map_err(|e| LiveError::io("cannot create a folder for 160 MB of files", e))?;
-    let place = folder.path().display().to_string();
-    let open = File::open(folder.path()).map_err(|e| LiveError::io(place.clone(), e))?;
-    write_all(&OwnedFd::from(open), &place)?;
-    Ok(folder)
-}
-
-fn write_all(folder: &OwnedFd, place: &str) -> Result<(), LiveError> {
-    SIZES.iter().enumerate().try_for_each(|(nth, &size)| {
-        write(folder, nth, size).map_err(|e| LiveError::io(format!("cannot write to {place}"), e))
-    })
-}
-
-/// The device number of a btrfs file in the trace: that of its super block, which `stat` does not return. The list of
-/// locks contains it.
-fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
-    let failed = |e: std::io::Error| LiveError::io("cannot lock a test file (flock)", e);
-    rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared)
-        .map_err(|e| failed(e.into()))?;
-    let number = Host::here().device_of_lock(std::process::id(), inode);
-    let number =
-        number.map_err(|e| LiveError::io("cannot read the list of locks (/proc/locks)", e))?;
-    number.ok_or_else(|| {
-        LiveError::Cannot(format!("no lock of inode {inode} in /proc/locks; {RETRY}"))
-    })
-}
-
-/// An overlay over a mount outside the tree and an empty folder, because an overlay without an upper layer needs two
-/// lower ones.
-fn overlay(below: &OwnedFd) -> Result<(OwnedFd, TempDir), LiveError> {
-    let empty =
-        tempfile::tempdir().map_err(|e| LiveError::io("cannot create an empty folder", e))?;
-    let (upper, lower) = (empty.path(), descriptor_path(below));
-    let lower = format!("{}:{}", upper.display(), lower.display());
-    let mounted = (|| {
-        let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&fs, "lowerdir", lower.as_str())?;
-        fsconfig_create(&fs)?;
-        fsmount(
-            &fs,
-            FsMountFlags::FSMOUNT_CLOEXEC,
-            MountAttrFlags::MOUNT_ATTR_NOATIME,
-        )
-    })();
-    match mounted {
-        Ok(mount) => Ok((mount, empty)),
-        Err(rustix::io::Errno::NODEV) => Err(LiveError::Unsupported(
-            "this kernel has no overlay; leave it out with --fs".to_string(),
-        )),
-        Err(error) => Err(LiveError::io(
-            format!("cannot mount an overlay over {lower}"),
-            error,
-        )),
-    }
-}
-
 /// Writes words that differ from page to page, as realistic data.
 fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -296,7 +200,7 @@ fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
 
 /// A mount that only its descriptor keeps alive.
 fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, LiveError> {
-    let name = kind.driver().name();
+    let name = kind.driver();
     let mut tried = 0;
     loop {
         let mounted = (|| {

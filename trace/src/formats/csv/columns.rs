@@ -253,9 +253,8 @@ pub fn fit(names: &[String]) -> Fit {
     }
 }
 
-/// Assigns the columns that the user's keys select, in a table with these column names (`#1` and so on if the table has no
-/// header). Columns that no key selects are recognised by their names, as in [`by_names`]. Returns `None` if no key is
-/// given.
+/// Assigns the columns that the user's keys select, in a table with these column names. Columns that no key selects are recognised by
+/// their names, as in [`by_names`]. Returns `None` if no key is given.
 pub fn by_keys(
     pairs: &mut Pairs,
     names: &[String],
@@ -281,11 +280,7 @@ pub fn by_keys(
         let Some(wanted) = pairs.take(key) else {
             continue;
         };
-        let by_number = wanted.strip_prefix('#').and_then(|n| number(n.as_bytes()));
-        let by_number = by_number
-            .and_then(|n| usize::try_from(n.checked_sub(1)?).ok())
-            .filter(|n| *n < names.len());
-        let at = names.iter().position(|name| *name == wanted).or(by_number);
+        let at = names.iter().position(|name| *name == wanted);
         let at = at.ok_or_else(|| refuse(format!("no column '{wanted}'"), &remedy(names)))?;
         let own = match known(&names[at]) {
             ColumnUse::Role(known, unit) if known == *role => Some(unit),

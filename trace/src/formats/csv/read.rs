@@ -14,7 +14,7 @@ use crate::{After, FileInfo, Flags, Item, Op, Record};
 use foreread_core::event::Advice;
 use std::collections::VecDeque;
 
-/// Names of operations, in lower case; other names have to be given by an option.
+/// Names of operations, in lower case.
 const OPS: &[(&str, Op)] = &[
     ("read", Op::Read),
     ("r", Op::Read),
@@ -57,40 +57,18 @@ pub fn flag_names(flags: Flags) -> String {
     names.join("+")
 }
 
-/// The words that mean reads and writes in the table, if the user gave them.
-#[derive(Clone, Debug, Default)]
-pub struct Words {
-    pub reads: Vec<String>,
-    pub writes: Vec<String>,
-}
-
-impl Words {
-    fn op(&self, word: &[u8]) -> Result<Op, Fault> {
-        let is = |list: &[String]| {
-            list.iter()
-                .any(|known| known.as_bytes().eq_ignore_ascii_case(word))
-        };
-        if is(&self.reads) {
-            return Ok(Op::Read);
-        }
-        if is(&self.writes) {
-            return Ok(Op::Write);
-        }
-        let known = OPS
-            .iter()
-            .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(word))
-            .map(|(_, op)| *op);
-        known.ok_or((
-            "an op is neither a read nor a write",
-            "give the names used in the table: csv:reads=A|B,writes=C",
-        ))
-    }
+fn op(word: &[u8]) -> Result<Op, Fault> {
+    let known = OPS
+        .iter()
+        .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(word));
+    known.map(|(_, op)| *op).ok_or((
+        "an op is neither a read nor a write",
+        "write read or write in that column",
+    ))
 }
 
 pub struct Table {
     pub columns: Columns,
-    pub delimiter: u8,
-    pub words: Words,
     pub files: Names,
     /// Lines of an unfinished row.
     pub pending: Vec<u8>,
@@ -117,7 +95,7 @@ impl Lines for Table {
             let mut quoted = self
                 .quoted
                 .take()
-                .unwrap_or_else(|| Box::new(QuotedRows::new(self.delimiter)));
+                .unwrap_or_else(|| Box::new(QuotedRows::new()));
             self.row(quoted.split(&row)?, out)?;
             row.clear();
             (self.pending, self.quoted) = (row, Some(quoted));
@@ -126,9 +104,7 @@ impl Lines for Table {
         if line.is_empty() {
             return Ok(true);
         }
-        let delimiter = self.delimiter;
-        self.row(line.split(|b| *b == delimiter), out)
-            .map(|()| true)
+        self.row(line.split(|b| *b == b','), out).map(|()| true)
     }
 
     fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
@@ -149,10 +125,9 @@ pub struct QuotedRows {
 }
 
 impl QuotedRows {
-    pub fn new(delimiter: u8) -> QuotedRows {
-        let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
+    pub fn new() -> QuotedRows {
         QuotedRows {
-            parser,
+            parser: csv_core::Reader::new(),
             bytes: Vec::new(),
             ends: Vec::new(),
         }
@@ -258,7 +233,7 @@ impl Table {
         match column.role {
             Role::Offset => record.offset = place()?,
             Role::Len => record.len = place()?,
-            Role::Op => record.op = self.words.op(field)?,
+            Role::Op => record.op = op(field)?,
             Role::File => row.file = field,
             // All others may be empty.
             _ if field.is_empty() => {}

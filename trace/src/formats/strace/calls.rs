@@ -190,7 +190,7 @@ impl Strace {
                 let child = u32::try_from(value).unwrap_or(0);
                 let share = (0..text::MAX_ARGUMENTS).any(|number| shares(arguments.get(number)));
                 // If the child was seen before this call returned, it already has its parent. Without -f it is never seen.
-                if (thread != 0 || self.numbers.knows(child)) && !self.tables.knows(child) {
+                if thread != 0 && !self.tables.knows(child) {
                     self.tables.fork(thread, child, share)?;
                 }
             }

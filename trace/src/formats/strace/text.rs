@@ -1,17 +1,14 @@
 //! Parses the lines of strace: thread, time, call, arguments, return value and duration.
 //!
 //! ```text
-//!   [pid ][time] name(argument, "quoted, (anything)"..., 3</a/file>, {a=1}) = RETURN</a/file> ERRNO (text) <took>
-//!   [pid ][time] name(argument,  <unfinished ...>
-//!   [pid ][time] <... name resumed>argument) = RETURN <took>
+//!   [pid ][since 1970] name(argument, "quoted, (anything)"..., 3</a/file>, {a=1}) = RETURN</a/file> ERRNO (text) <took>
+//!   [pid ][since 1970] name(argument,  <unfinished ...>
+//!   [pid ][since 1970] <... name resumed>argument) = RETURN <took>
 //! ```
 //!
 //! The contents of quoted buffers are skipped, and no memory is allocated for a line.
 
-use crate::error::Fault;
-use crate::formats::scan;
-use crate::formats::scan::SECOND_NS as NS;
-use std::collections::BTreeSet;
+use crate::formats::scan::{self, SECOND_NS};
 
 /// Maximum number of arguments of a call that are parsed.
 pub const MAX_ARGUMENTS: usize = 8;
@@ -20,52 +17,29 @@ pub const MAX_ARGUMENTS: usize = 8;
 pub struct Prefix<'a> {
     /// The thread; 0 if the line has none.
     pub pid: u32,
-    pub at: Option<Stamp>,
+    /// Nanoseconds since 1970.
+    pub at: Option<u64>,
     pub rest: &'a [u8],
 }
 
-/// Splits a line into its prefix (the thread, the time, and what strace's options `-Y`, `-r`, `-n` and `-i` add) and
-/// the rest. Returns `None` if the prefix has another format.
+/// A time before 1973 is not a time since 1970 but one that another option of strace writes.
+const OLDEST_NS: u64 = 100_000_000 * SECOND_NS;
+
+/// Splits a line into its prefix (the thread and the time) and the rest. Returns `None` if the prefix has another format.
 pub fn prefix(line: &[u8]) -> Option<Prefix<'_>> {
-    let (mut rest, mut pid) = (line.trim_ascii_start(), 0);
-    if let Some(inner) = rest.strip_prefix(b"[pid") {
-        let end = inner.iter().position(|b| *b == b']')?;
-        pid = number_and_name(inner[..end].trim_ascii())?;
-        rest = &inner[end + 1..];
-    } else if rest.first().is_some_and(u8::is_ascii_digit) {
-        let end = rest
-            .iter()
-            .position(|b| !b.is_ascii_digit())
-            .unwrap_or(rest.len());
-        let named = if rest.get(end) == Some(&b'<') {
-            end + rest[end..].iter().position(|b| *b == b'>')? + 1
-        } else {
-            end
-        };
-        if rest.get(named).is_none_or(u8::is_ascii_whitespace) {
-            (pid, rest) = (number_and_name(&rest[..named])?, &rest[named..]);
-        }
+    let (mut rest, mut pid, mut at) = (line.trim_ascii_start(), 0, None);
+    let mut tail = rest;
+    if let Some(number) = scan::number(scan::word(&mut tail)) {
+        (pid, rest) = (u32::try_from(number).ok()?, tail.trim_ascii_start());
     }
-    rest = rest.trim_ascii_start();
-    let mut at = None;
     if rest.first().is_some_and(u8::is_ascii_digit) {
         let mut tail = rest;
-        at = Some(Stamp::of(scan::word(&mut tail))?);
+        let ns = scan::decimal_ns(scan::word(&mut tail), SECOND_NS)?;
+        at = Some(ns).filter(|ns| *ns >= OLDEST_NS);
+        at?;
         rest = tail.trim_ascii_start();
     }
-    for (open, close) in [(&b"(+"[..], b')'), (b"[", b']'), (b"[", b']')] {
-        if let Some(inner) = rest.strip_prefix(open) {
-            let end = inner.iter().position(|b| *b == close)?;
-            rest = inner[end + 1..].trim_ascii_start();
-        }
-    }
     Some(Prefix { pid, at, rest })
-}
-
-/// `1234`, or `1234<name>` with `-Y`.
-fn number_and_name(text: &[u8]) -> Option<u32> {
-    let end = text.iter().position(|b| *b == b'<').unwrap_or(text.len());
-    scan::number(&text[..end])?.try_into().ok()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,227 +303,28 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-// The time of a strace line, in nanoseconds since the first line.
-//
-// | option | a line begins with | which is |
-// |---|---|---|
-// | `-ttt` | `1700000000.123456` | since 1970 |
-// | `-tt`, `-t` | `13:05:59.123456`, `13:05:59` | the time of day; if it falls by more than half a day, midnight has passed |
-// | `-r` | `0.000123` | since the previous line of any thread |
-// | none | | unknown |
-//
-// With `-t` many calls have the same time. If a line has another time next to that of `-r`, the other is used, because
-// it is absolute.
-
-/// A time before 1973 is not a time since 1970 but the time since the previous line.
-const OLDEST_NS: u64 = 100_000_000 * NS;
-const DAY_NS: u64 = 86_400 * NS;
-
-const BACKWARDS: Fault = (
-    "time goes backwards",
-    "the clock was set; cut the trace before this line",
-);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stamp {
-    /// Nanoseconds since 1970.
-    Epoch(u64),
-    /// Nanoseconds since midnight.
-    Day(u64),
-    /// Nanoseconds since the previous line.
-    Since(u64),
-}
-
-impl Stamp {
-    /// Parses a word as a time, or returns `None` if it is not a time.
-    pub fn of(word: &[u8]) -> Option<Stamp> {
-        let mut parts = word.splitn(3, |b| *b == b':');
-        let (first, minutes, seconds) = (parts.next()?, parts.next(), parts.next());
-        let Some((minutes, seconds)) = minutes.zip(seconds) else {
-            return match scan::decimal_ns(word, NS)? {
-                ns if ns >= OLDEST_NS => Some(Stamp::Epoch(ns)),
-                ns => Some(Stamp::Since(ns)),
-            };
-        };
-        let (hours, minutes, ns) = (
-            scan::number(first)?,
-            scan::number(minutes)?,
-            scan::decimal_ns(seconds, NS)?,
-        );
-        // A leap second is second 60.
-        let is_time = hours < 24 && minutes < 60 && ns < 61 * NS;
-        is_time.then_some(Stamp::Day((hours * 3600 + minutes * 60) * NS + ns))
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    /// The first time, whose kind all others must have.
-    first: Stamp,
-    /// Time of the previous line, relative to the first.
-    now_ns: u64,
-}
-
-impl Clock {
-    pub fn new(first: Stamp) -> Clock {
-        Clock { first, now_ns: 0 }
-    }
-
-    /// Returns the time of the next line, relative to the first line, or `None` if its format differs from that of the first line.
-    pub fn at(&mut self, stamp: Stamp, is_first: bool) -> Result<Option<u64>, Fault> {
-        let at_ns = match (self.first, stamp) {
-            (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),
-            (Stamp::Day(first), Stamp::Day(at)) => {
-                let (before, now) = (
-                    first + self.now_ns,
-                    at + (first + self.now_ns) / DAY_NS * DAY_NS,
-                );
-                let passed = if now + DAY_NS / 2 < before { DAY_NS } else { 0 };
-                (now + passed).checked_sub(first)
-            }
-            (Stamp::Since(_), Stamp::Since(passed)) if !is_first => {
-                Some(self.now_ns.saturating_add(passed))
-            }
-            (Stamp::Since(_), Stamp::Since(_)) => Some(0),
-            _ => return Ok(None),
-        };
-        self.now_ns = at_ns.filter(|at| *at >= self.now_ns).ok_or(BACKWARDS)?;
-        Ok(Some(self.now_ns))
-    }
-}
-
-// Determines the thread of a line if strace writes to the terminal instead of a file (`-o`).
-//
-// ```text
-//   1700000000.1 clone(child_stack=NULL, flags=SIGCHLDstrace: Process 12 attached     the number of the new thread
-//    <unfinished ...>                                                                 the rest of the line before
-//   [pid    12] 1700000000.2 read(3</a>, ""..., 7) = 7 <0.000010>                     numbers while there are several
-//   [pid    11] 1700000000.3 <... clone resumed>) = 12 <0.000450>                     11 is what had no number so far
-//   [pid    12] 1700000000.4 +++ exited with 0 +++
-//   1700000000.5 read(3</a>, ""..., 5) = 5 <0.000010>                                 11 again
-// ```
-// strace numbers its lines only while it traces more than one thread. Once a thread was announced ("attached"), a
-// number that was never announced belongs to the first thread, whose lines had no number; a line without a number
-// belongs to the only thread that is left. Files written by `-o` do not need this, because each line has its number.
-
-/// The thread of lines without a number.
-const FIRST: u32 = 0;
-
-/// Assigns threads to the lines of a trace that strace wrote to the terminal.
-#[derive(Default)]
-pub struct Numbers {
-    /// Whether a line without a number was seen.
-    unnumbered: bool,
-    /// Whether a thread was announced; from then on lines with and without a number may belong together.
-    several: bool,
-    /// The number of the first thread, once a line has shown it.
-    first: Option<u32>,
-    first_gone: bool,
-    /// Threads that were announced and have not ended.
-    attached: BTreeSet<u32>,
-}
-
-impl Numbers {
-    /// Returns the number of the thread whose line has the process id `pid`; `pid` is 0 if the line has no id.
-    pub fn thread(&mut self, pid: u32) -> u32 {
-        if pid == FIRST {
-            self.unnumbered = true;
-            return match self.attached.first() {
-                Some(left) if self.first_gone && self.attached.len() == 1 => *left,
-                _ => FIRST,
-            };
-        }
-        if !(self.unnumbered && self.several) || self.attached.contains(&pid) {
-            return pid;
-        }
-        if *self.first.get_or_insert(pid) == pid {
-            FIRST
-        } else {
-            pid
-        }
-    }
-
-    /// Returns whether strace has announced this thread and the thread has not ended.
-    pub fn knows(&self, thread: u32) -> bool {
-        self.attached.contains(&thread)
-    }
-
-    /// Records that a thread has ended; `thread` is a result of [`Numbers::thread`].
-    pub fn gone(&mut self, thread: u32) {
-        if thread == FIRST {
-            self.first_gone = true;
-        } else {
-            self.attached.remove(&thread);
-        }
-    }
-
-    /// If the line ends with strace's announcement of a new thread, returns the text before the announcement.
-    pub fn announced<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
-        let (before, number) = announcement(line)?;
-        self.several = true;
-        self.attached.insert(number);
-        Some(before)
-    }
-}
-
-/// Finds an announcement of a new thread, `...strace: Process 12 attached` (before version 4.21 without `strace: `).
-pub fn announcement(line: &[u8]) -> Option<(&[u8], u32)> {
-    let text = line.trim_ascii_end().strip_suffix(b" attached")?;
-    let digits = text.iter().rev().take_while(|b| b.is_ascii_digit()).count();
-    let (text, digits) = text.split_at(text.len() - digits);
-    let number = scan::small(digits)?;
-    let before = text.strip_suffix(b"Process ")?;
-    Some((before.strip_suffix(b"strace: ").unwrap_or(before), number))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn prefixes() {
-        let at = Some(Stamp::Epoch(1_700_000_000_123_456_000));
-        let day = Some(Stamp::Day(36_672_123_456_000));
-        let since = Some(Stamp::Since(123_000));
+        let at = Some(1_700_000_000_123_456_000);
         for (line, pid, at) in [
             (&b"1234  1700000000.123456 read(3"[..], 1234, at),
-            (b"[pid  1234] 1700000000.123456 read(3", 1234, at),
             (b"1700000000.123456 read(3", 0, at),
             (b"77 read(3", 77, None),
             (b"read(3", 0, None),
-            (b"12 10:11:12.123456 read(3", 12, day),
-            (b"10:11:12.123456 read(3", 0, day),
-            (b"12 10:11:12.123456 (+     0.000123) read(3", 12, day),
-            (b"     0.000123 read(3", 0, since),
-            (b"1234      0.000123 read(3", 1234, since),
-            (b"1234<a b> 1700000000.123456 read(3", 1234, at),
-            (b"[pid 1234<dd>] 1700000000.123456 read(3", 1234, at),
-            (
-                b"1234 1700000000.123456 [00007f0123456789] read(3",
-                1234,
-                at,
-            ),
-            (
-                b"1234 1700000000.123456 [   0] [00007f0123456789] read(3",
-                1234,
-                at,
-            ),
         ] {
-            assert_eq!(
-                prefix(line),
-                Some(Prefix {
-                    pid,
-                    at,
-                    rest: b"read(3"
-                }),
-                "{}",
-                line.escape_ascii()
-            );
+            let rest = b"read(3";
+            let want = Some(Prefix { pid, at, rest });
+            assert_eq!(prefix(line), want, "{}", line.escape_ascii());
         }
+        // Times of the options -tt and -r.
         for line in [
-            &b"12 10:11:71.123456 read(3"[..],
-            b"[pid x] read(3",
-            b"12<dd 1700000000.123456 read(3",
+            &b"12 10:11:12.123456 read(3"[..],
+            b"10:11:12.123456 read(3",
+            b"     0.000123 read(3",
         ] {
             assert_eq!(prefix(line), None, "{}", line.escape_ascii());
         }
@@ -639,96 +414,5 @@ mod tests {
         let mut name = Vec::new();
         unescape(br#"a\n\"\74\x3e\303\244\\"#, &mut name);
         assert_eq!(name, b"a\n\"<>\xc3\xa4\\");
-    }
-
-    #[test]
-    fn times_of_every_kind() {
-        let stamps = |words: &[&str]| -> Vec<Option<u64>> {
-            let stamps: Vec<Stamp> = words
-                .iter()
-                .map(|word| Stamp::of(word.as_bytes()).expect("a time"))
-                .collect();
-            let mut clock = Clock::new(stamps[0]);
-            stamps
-                .iter()
-                .enumerate()
-                .map(|(i, stamp)| clock.at(*stamp, i == 0).ok().flatten())
-                .collect()
-        };
-        assert_eq!(
-            stamps(&["1700000000.5", "1700000001.25"]),
-            [Some(0), Some(750_000_000)]
-        );
-        assert_eq!(
-            stamps(&["10:00:00", "10:00:01", "10:00:01"]),
-            [Some(0), Some(NS), Some(NS)]
-        );
-        let midnight = ["23:59:59.5", "00:00:00.25", "13:00:00", "00:00:01"];
-        let one = 13 * 3600 * NS + NS / 2;
-        assert_eq!(
-            stamps(&midnight),
-            [
-                Some(0),
-                Some(NS / 4 * 3),
-                Some(one),
-                Some(one + 11 * 3600 * NS + NS)
-            ]
-        );
-        // The first time counts from the start of strace.
-        assert_eq!(
-            stamps(&["0.5", "0.25", "0.000001"]),
-            [Some(0), Some(NS / 4), Some(NS / 4 + 1000)]
-        );
-        assert_eq!(
-            stamps(&["10:00:01", "10:00:00"]),
-            [Some(0), None],
-            "backwards"
-        );
-        assert_eq!(
-            stamps(&["10:00:01", "0.5"]),
-            [Some(0), None],
-            "another kind"
-        );
-        for word in [
-            "x", "24:00:00", "10:60:00", "10:00:61", "10:00", "1:2:3:4", ":",
-        ] {
-            assert_eq!(Stamp::of(word.as_bytes()), None, "{word}");
-        }
-    }
-
-    #[test]
-    fn announcements() {
-        assert_eq!(
-            announcement(b"strace: Process 12 attached"),
-            Some((&b""[..], 12))
-        );
-        assert_eq!(announcement(b"Process 12 attached\n"), Some((&b""[..], 12)));
-        let cut = b"1.0 read(3<pipe:[1]>, strace: Process 7 attached";
-        assert_eq!(announcement(cut), Some((&b"1.0 read(3<pipe:[1]>, "[..], 7)));
-        for other in [
-            &b"strace: Process x attached"[..],
-            b"12 attached",
-            b"Process 12 detached",
-            b"",
-        ] {
-            assert_eq!(announcement(other), None);
-        }
-    }
-
-    #[test]
-    fn a_number_that_was_not_announced_is_the_first_thread() {
-        let mut numbers = Numbers::default();
-        assert_eq!(numbers.thread(0), 0);
-        numbers.announced(b"strace: Process 12 attached");
-        assert_eq!(
-            (numbers.thread(12), numbers.thread(11), numbers.thread(0)),
-            (12, 0, 0)
-        );
-        // The first thread ends before the other: lines without a number now belong to the other.
-        numbers.gone(0);
-        assert_eq!(numbers.thread(0), 12);
-        // If each line has its number, no thread is unnumbered.
-        let mut numbers = Numbers::default();
-        assert_eq!((numbers.thread(5), numbers.thread(6)), (5, 6));
     }
 }
