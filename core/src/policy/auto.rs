@@ -147,7 +147,6 @@ impl Policy for Auto {
             file.and_then(|file| Some((file.marked(ask.at, (start, end - start))?, file)))
         {
             let stream = &mut file.all[at];
-            stream.late |= !ask.probe.is_present(ask.at);
             stream.advance(start, end);
             self.go_on(ask, at, Why::NextWindow, answer);
         } else if !self.run_from_region(ask, (start, end), answer) {
@@ -292,13 +291,6 @@ impl Auto {
         let most = end.min(start.saturating_add(ask.source.room));
         let missing = ask.probe.missing(ByteRange::between(start, most));
         self.credit.missed(missing.saturating_add(end - most));
-        if self.walks.has(ask.file, start) {
-            // The readahead from before the file was opened has been evicted.
-            self.give_up(ask.file, false);
-            let readers = self.active();
-            self.effort
-                .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
-        }
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };
@@ -433,19 +425,11 @@ impl Auto {
         };
         if inside && stream.ahead() > 0 {
             // The readahead was evicted before use, or refused because there was no room.
-            stream.distance = (stream.distance / 2).max(end - start);
             stream.end = end;
             let lost = core::mem::take(&mut stream.held);
             self.credit.change(lost, 0);
-            let used = stream.used.saturating_sub(ahead::PROVEN * lost);
             stream.advance(start, end);
             let readers = self.active();
-            if readers.are_many(&ask.source)
-                && let Some(file) = self.files.get_mut(&ask.file.0)
-            {
-                // The lost bytes are charged to the part of the readahead that needs no credit.
-                file.all[at].used = used;
-            }
             self.effort
                 .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
             return self.go_on(ask, at, Why::Thrashed, answer);

@@ -203,7 +203,7 @@ impl Auto {
             Some(_) => price.left,
         };
         let room =
-            room.min((others.unread + left).max(self.credit.beyond(stream.run, stream.len, floor)));
+            room.min((others.unread + left).max(self.credit.beyond(floor)));
         let wanted = stream.distance.min(worth.max(safe)).min(enough);
         let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
         let is_cut = is_last && stream.ahead() >= wanted;

@@ -109,14 +109,6 @@ impl Walks {
         self.all.iter().filter(|walk| walk.files > 0).count() as u64
     }
 
-    /// Returns whether the bytes at the offset `start` of this file are among the bytes that were planned to be read ahead for a walk (a
-    /// reader in listing order).
-    pub fn has(&self, file: FileId, start: u64) -> bool {
-        self.listed
-            .get(&file.0)
-            .is_some_and(|entry| start < entry.planned)
-    }
-
     pub fn walk(&mut self, number: u32) -> Option<&mut Walk> {
         self.all.iter_mut().find(|walk| walk.number == number)
     }
