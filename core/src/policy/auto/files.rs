@@ -23,7 +23,7 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the minimum of 1/2 for `each` is from the specification of `auto`.
 
-use super::{Auto, Birth, Readers, RunKind, Walk, WalkFile, ahead, distance, survival::ONE};
+use super::{Auto, Birth, Readers, RunKind, Walk, WalkFile, distance, survival::ONE};
 use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -122,9 +122,7 @@ impl Auto {
             } else {
                 (len * (ONE - chance) / ONE).max(len / MIN_WASTE)
             };
-            let is_safe = walk.held + len <= walk.used / ahead::PROVEN;
-            let is_likely =
-                each >= ONE / 2 && chance >= threshold && (is_safe || waste + more <= price.free);
+            let is_likely = each >= ONE / 2 && chance >= threshold && waste + more <= price.free;
             // Small files take many requests for few bytes. Some requests must wait for a slot, so that the source stays busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);

@@ -58,7 +58,6 @@ pub struct Walk {
     pub unmarked: usize,
     /// Length of its reads. The last read of a file may be shorter and lowers it only slowly.
     pub len: u64,
-    pub used: u64,
     /// Bytes read ahead and not used yet.
     pub held: u64,
     /// The source's count of opened files when the walk last continued.
@@ -213,7 +212,6 @@ impl Auto {
             far: 0,
             unmarked: 0,
             len: 0,
-            used: 0,
             held: 0,
             seen: opened,
         });
@@ -255,7 +253,6 @@ impl Auto {
         let (bytes, number) = (bytes.min(entry.unread), entry.walk);
         entry.unread -= bytes;
         if let Some(walk) = self.walks.walk(number) {
-            walk.used += bytes;
             self.credit.read(&mut walk.held, bytes);
         }
     }
