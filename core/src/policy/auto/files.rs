@@ -117,8 +117,7 @@ impl Auto {
                 (len * (ONE - chance) / ONE).max(len / MIN_WASTE)
             };
             let is_likely = each >= ONE / 2 && chance >= threshold && waste + more <= price.free;
-            let is_near =
-                bytes <= room && (planned || bytes <= left) && walk.far + far <= limit;
+            let is_near = bytes <= room && (planned || bytes <= left) && walk.far + far <= limit;
             if !(is_near && (planned || is_likely)) || walk.files >= MAX_FILES {
                 break;
             }
@@ -150,7 +149,7 @@ impl Auto {
             waste += more;
         }
         if answer.max_fetch == 0 {
-            answer.max_fetch = distance::request(most, 1, source);
+            answer.max_fetch = distance::request(most, source);
         }
         let known = &self.walks.listed;
         while walk
