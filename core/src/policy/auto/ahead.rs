@@ -308,9 +308,7 @@ fn top_up(
             missing
         } < whole
         && to < file_size;
-    // Reading ahead only a part of the next read saves no wait: the reader waits for the rest.
-    let is_sliver = until < file_size && until < stream.pos.saturating_add(stream.len);
-    if missing == 0 || is_sliver || (is_little && (at > stream.pos || lead.is_some())) {
+    if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
     let to = until;
