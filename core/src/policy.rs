@@ -213,10 +213,6 @@ pub struct SourceView {
     pub single_rate: u64,
     /// Fetches that ended while four or more were in flight.
     pub busy: u32,
-    /// Demand reads in progress, including the one that raised the question.
-    pub reads: u32,
-    /// Bytes that all demand reads have requested.
-    pub demand_bytes: u64,
     /// Bytes of readahead that reads have used.
     pub used_bytes: u64,
     /// Bytes of readahead that left the cache unused.

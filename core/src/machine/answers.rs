@@ -93,8 +93,6 @@ impl Machine {
             rate: meter.rate(),
             single_rate: meter.single_rate(),
             busy: meter.busy(),
-            reads: u32::try_from(self.reads.len()).unwrap_or(u32::MAX),
-            demand_bytes: self.stats.demand_bytes,
             used_bytes: self.stats.used_bytes,
             unused_bytes: self.stats.unused_bytes,
             unread_bytes: self.stats.unread_bytes()

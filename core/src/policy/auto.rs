@@ -147,12 +147,9 @@ impl Policy for Auto {
             file.and_then(|file| Some((file.marked(ask.at, (start, end - start))?, file)))
         {
             let stream = &mut file.all[at];
-            stream.late |= !ask.probe.is_present(ask.at);
             stream.advance(start, end);
             self.go_on(ask, at, Why::NextWindow, answer);
-        } else if !self.begin_stepping(ask, (start, end), answer)
-            && !self.run_from_region(ask, (start, end), answer)
-        {
+        } else if !self.run_from_region(ask, (start, end), answer) {
             self.begin_in_walk(ask, answer);
         }
         self.follow(ask, answer);
@@ -261,7 +258,6 @@ impl Auto {
                     self.credit.read(&mut stream.held, bytes);
                 }
                 stream.touched += bytes;
-                stream.steps.note(at, bytes);
             }
             None => self.used_by_walk(file, bytes),
         }
@@ -295,19 +291,6 @@ impl Auto {
         let most = end.min(start.saturating_add(ask.source.room));
         let missing = ask.probe.missing(ByteRange::between(start, most));
         self.credit.missed(missing.saturating_add(end - most));
-        if self.walks.has(ask.file, start) {
-            // The readahead from before the file was opened has been evicted.
-            self.give_up(ask.file, false);
-            let readers = self.active();
-            self.effort
-                .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
-        }
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
-        if let Some(idle) = file.take_idle() {
-            self.ends(&idle, ask.file_size);
-        }
         self.missed_in_region(ask.file.0, start, end);
         // For a page fault, the pages near it are better evidence than a stream. For a read, they are used only if no stream continues.
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
@@ -324,9 +307,6 @@ impl Auto {
         }
         // A read that ends before a stream's position does not change that stream, and may start another one.
         self.births += 1;
-        if self.begin_stepping(ask, (start, end), answer) {
-            return;
-        }
         if !is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;
         }
@@ -419,29 +399,6 @@ impl Auto {
         }
     }
 
-    /// Starts a strided stream if reads within a stream's readahead reveal a stride. That stream ends then. Returns whether a strided
-    /// stream was started.
-    fn begin_stepping(
-        &mut self,
-        ask: &Ask<'_>,
-        (start, end): (u64, u64),
-        answer: &mut Answer,
-    ) -> bool {
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return false;
-        };
-        // Concurrent reads may come from threads that take pieces of the file in turns.
-        let alone = ask.source.reads == 1;
-        let Some((at, stride)) = file.stepping(start).filter(|_| alone) else {
-            return false;
-        };
-        let over = file.all.swap_remove(at);
-        self.ends(&over, ask.file_size);
-        let found = Detection::Stride(stride);
-        self.begin_by_history(found, ask, (start, end), answer);
-        true
-    }
-
     /// Handles a miss that continues a stream: the read is at the end of the stream's readahead, or the readahead was evicted.
     fn missed_by_stream(
         &mut self,
@@ -462,19 +419,11 @@ impl Auto {
         };
         if inside && stream.ahead() > 0 {
             // The readahead was evicted before use, or refused because there was no room.
-            stream.distance = (stream.distance / 2).max(end - start);
             stream.end = end;
             let lost = core::mem::take(&mut stream.held);
             self.credit.change(lost, 0);
-            let used = stream.used.saturating_sub(ahead::PROVEN * lost);
             stream.advance(start, end);
             let readers = self.active();
-            if readers.are_many(&ask.source)
-                && let Some(file) = self.files.get_mut(&ask.file.0)
-            {
-                // The lost bytes are charged to the part of the readahead that needs no credit.
-                file.all[at].used = used;
-            }
             self.effort
                 .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
             return self.go_on(ask, at, Why::Thrashed, answer);

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   distance   doubles if a read waited for readahead; at least what is worth it (`survival.rs`); at most distance::most
-//!   safe       used / 8 + run / 64: a stream that has proved itself needs no credit for these bytes
-//!   ahead      the distance, but at most what is worth it or safe, at most half of the cache for all streams, and at most
-//!              safe + 4 x free credit; a run that did not begin at the start of its file: a quarter of that credit
+//!   floor      what a run may have read ahead without credit (`credit.rs`)
+//!   ahead      the distance, but at most what is worth it or the floor, at most half of the cache for all streams, and at most
+//!              floor + 4 x free credit; a run that did not begin at the start of its file: a quarter of that credit
 //!   beside a reader at random   at most rate x latency, in two requests: each random read waits for at most one latency of readahead
 //! ```
 //! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again. Even if
@@ -28,11 +28,6 @@ use super::{Auto, Pace, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
-/// Without credit, a stream may still read ahead the bytes of its readahead that it has used, divided by `PROVEN`, plus the length of its
-/// run divided by `UNPROVEN`. Otherwise a stream that starts while there is no credit could never earn any. The sum stays within the bound
-/// of `credit.rs`.
-pub const PROVEN: u64 = 8;
-const UNPROVEN: u64 = 64;
 /// For each byte of free credit, this number of bytes may be read ahead.
 const PAID: u64 = 4;
 /// The first window of a short run is the missing bytes divided by this. Each next window may be longer by this factor.
@@ -104,7 +99,7 @@ impl Auto {
             are_disturbed: self.disturbs(ask.open),
         };
         let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
-        answer.max_fetch = distance::request(reach.ahead, active.link, &ask.source);
+        answer.max_fetch = distance::request(reach.ahead, &ask.source);
         if others.are_disturbed {
             answer.max_fetch = answer.max_fetch.min((reach.ahead / 2).max(stream.len));
         }
@@ -174,10 +169,7 @@ impl Auto {
         let was_slow = stream.pace.is_slow();
         if stream.is_past_hold() && late && !was_slow && stream.distance > 0 {
             let is_alone = others.active.link <= 1;
-            let is_full = is_alone
-                && stream.stride.is_none()
-                && distance::is_filled_by_one(source, stream.distance);
-            if stream.distance >= most && !is_full {
+            if stream.distance >= most {
                 self.effort.late(
                     source.rate,
                     self.clock,
@@ -195,16 +187,14 @@ impl Auto {
         };
         stream.distance = stream.distance.max(worth).max(floor).min(most);
         let enough = enough(stream, others.active.link, (source, now), late);
-        let safe = (stream.used / PROVEN + stream.run / UNPROVEN).max(floor);
         let room = self.room(source, others, price.free);
         let fits = room >= stream.len;
         let left = match stream.stride {
             None => self.credit.left_of_run(stream.run, source),
             Some(_) => price.left,
         };
-        let room =
-            room.min((others.unread + left).max(self.credit.beyond(stream.run, stream.len, floor)));
-        let wanted = stream.distance.min(worth.max(safe)).min(enough);
+        let room = room.min((others.unread + left).max(self.credit.beyond(floor)));
+        let wanted = stream.distance.min(worth.max(floor)).min(enough);
         let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
         let is_cut = is_last && stream.ahead() >= wanted;
         let wanted = if is_cut {
@@ -218,7 +208,7 @@ impl Auto {
         } else {
             PART
         };
-        let paid = safe.saturating_add((price.free / part).saturating_mul(PAID));
+        let paid = floor.saturating_add((price.free / part).saturating_mul(PAID));
         let short = if wanted < stream.len {
             Why::RunsEnd
         } else if !fits {
@@ -318,9 +308,7 @@ fn top_up(
             missing
         } < whole
         && to < file_size;
-    // Reading ahead only a part of the next read saves no wait: the reader waits for the rest.
-    let is_sliver = until < file_size && until < stream.pos.saturating_add(stream.len);
-    if missing == 0 || is_sliver || (is_little && (at > stream.pos || lead.is_some())) {
+    if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
     let to = until;

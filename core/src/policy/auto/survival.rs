@@ -34,8 +34,6 @@ const MAX_AHEAD_ELSEWHERE: usize = 3;
 const PASSED: u64 = ONE * 7 / 8;
 /// While no run of a kind has grown, one octave: as many bytes again as the run has.
 const MAX_AHEAD_NEW: usize = 1;
-/// The least chance for a single read that follows cached bytes: three runs that end are enough to stop such bets.
-const MIN_NEXT: u64 = ONE / 4;
 /// The chance of an octave is known after this number of runs.
 const KNOWN_AFTER: u32 = 4;
 /// An octave that no run has reached is assumed to end a run with at least this chance.
@@ -132,11 +130,6 @@ impl Survival {
             MAX_AHEAD_ELSEWHERE
         };
         let (mut chance, mut octaves) = (ONE, 0);
-        let threshold = if class == RunKind::Next {
-            threshold.max(MIN_NEXT)
-        } else {
-            threshold
-        };
         let most = if class == RunKind::Start || self.grown[class as usize] {
             most
         } else {
@@ -190,26 +183,6 @@ mod tests {
         let dear = threshold(128 << 10, 3_840_000, 4 << 20, 4 << 20);
         assert_eq!(dear, ONE * 4 / 5);
         assert_eq!(table.ahead(RunKind::Start, 256 << 10, dear), 0);
-    }
-
-    /// Random blocks that happen to follow cached ones: after three ends there are no more bets.
-    #[test]
-    fn a_single_read_behind_cached_bytes_must_be_likely() {
-        let mut table = Survival::new();
-        let wanted = threshold(4096, 1 << 30, 0, 1);
-        assert_eq!(
-            table.ahead(RunKind::Next, 4096, wanted),
-            4096,
-            "no run of the kind has grown"
-        );
-        table.grew(RunKind::Next, Some(0), 0);
-        assert_eq!(table.ahead(RunKind::Next, 4096, wanted), 4096 * 3);
-        (0..3).for_each(|_| {
-            table.grew(RunKind::Next, None, octave(4096));
-            table.ended(RunKind::Next, octave(4096));
-        });
-        assert_eq!(table.ahead(RunKind::Next, 4096, wanted), 0);
-        assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096 * 31);
     }
 
     /// A fast source requires a chance of 1/2: the run's length is read ahead while nothing is known, and nothing once most runs end.

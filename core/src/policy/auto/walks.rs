@@ -58,7 +58,6 @@ pub struct Walk {
     pub unmarked: usize,
     /// Length of its reads. The last read of a file may be shorter and lowers it only slowly.
     pub len: u64,
-    pub used: u64,
     /// Bytes read ahead and not used yet.
     pub held: u64,
     /// The source's count of opened files when the walk last continued.
@@ -107,14 +106,6 @@ impl Walks {
     /// yet.
     pub fn active(&self) -> u64 {
         self.all.iter().filter(|walk| walk.files > 0).count() as u64
-    }
-
-    /// Returns whether the bytes at the offset `start` of this file are among the bytes that were planned to be read ahead for a walk (a
-    /// reader in listing order).
-    pub fn has(&self, file: FileId, start: u64) -> bool {
-        self.listed
-            .get(&file.0)
-            .is_some_and(|entry| start < entry.planned)
     }
 
     pub fn walk(&mut self, number: u32) -> Option<&mut Walk> {
@@ -221,7 +212,6 @@ impl Auto {
             far: 0,
             unmarked: 0,
             len: 0,
-            used: 0,
             held: 0,
             seen: opened,
         });
@@ -263,7 +253,6 @@ impl Auto {
         let (bytes, number) = (bytes.min(entry.unread), entry.walk);
         entry.unread -= bytes;
         if let Some(walk) = self.walks.walk(number) {
-            walk.used += bytes;
             self.credit.read(&mut walk.held, bytes);
         }
     }
