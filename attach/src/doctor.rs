@@ -134,10 +134,7 @@ fn examine_devices(
                     verdict = judged(&look);
                     measured += 1;
                 }
-                Measurement::Busy => {
-                    let name = &facts.device.name;
-                    notes.push(format!("{name} is busy, so it was not measured"));
-                }
+                Measurement::Busy => verdict = verdict.busy(),
                 Measurement::Failed(why) => {
                     let name = &facts.device.name;
                     notes.push(format!("{name} was not measured: {why}"));
@@ -173,6 +170,7 @@ pub fn set(
                 && device.facts.device.is_disk
     };
     let meant: Vec<&ExaminedDevice> = examined.iter().filter(is_meant).collect();
+    are_measured(meant.iter().map(|device| &device.verdict))?;
     let disks: Vec<DiskToFix<'_>> = meant
         .iter()
         .map(|device| DiskToFix {
@@ -189,6 +187,16 @@ pub fn set(
         outcome.lines.extend(open_files(host, &meant));
     }
     Ok(outcome)
+}
+
+/// Refuses to set a value if the machine is too busy to measure which one is right.
+fn are_measured<'a>(devices: impl Iterator<Item = &'a DeviceVerdict>) -> Result<(), Failure> {
+    let mut busy = devices.filter(|device| device.is_busy);
+    busy.next().map_or(Ok(()), |device| {
+        let what = "the machine is too busy to measure which readahead is right";
+        let remedy = "try again when it is idle, or name a value with --to";
+        Err(Failure::cannot(what, &device.verdict.device, remedy))
+    })
 }
 
 /// The programs that keep the old value.
@@ -426,6 +434,56 @@ mod tests {
     use super::*;
     use foreread_os::host::backing::BackingDevice;
 
+    fn device(read_ahead: u64) -> DeviceFacts {
+        let device = BackingDevice {
+            name: "sda".to_string(),
+            read_ahead: Some(read_ahead),
+            size: Some(1 << 40),
+            is_disk: true,
+            rotates: Some(false),
+            ..BackingDevice::default()
+        };
+        DeviceFacts {
+            device,
+            kind: look::StorageKind::Disk,
+            is_virtual: Some("a virtual disk"),
+            used_by: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_busy_machine_gets_no_value() {
+        for (bytes, standing) in [(8 << 20, Standing::Suspicious), (64 << 10, Standing::Fine)] {
+            let facts = device(bytes);
+            let look = DiskLook {
+                has_bytes: Some(bytes),
+                costs: judge::assumed(&facts),
+                limits: SettingLimits {
+                    request_bytes: None,
+                    memory_bytes: 16 << 30,
+                },
+                checked: Vec::new(),
+            };
+            let assumed = judge::judge(&facts, None, None, &look);
+            assert_ne!(assumed.verdict.standing, Standing::Fine);
+            are_measured(std::iter::once(&assumed)).expect("a value");
+            let busy = assumed.busy();
+            assert_eq!(busy.verdict.standing, standing);
+            assert_eq!((busy.verdict.should_bytes, busy.advised), (None, None));
+            let line = render::line(&busy);
+            assert!(
+                line.contains("too busy") && !line.contains("--fix"),
+                "{line}"
+            );
+            let refused = are_measured(std::iter::once(&busy)).expect_err("no value");
+            assert!(
+                refused
+                    .to_string()
+                    .contains("sda; try again when it is idle")
+            );
+        }
+    }
+
     #[test]
     fn the_share_of_faults_is_of_the_bytes_that_a_disk_reads() {
         let counters = |faults, read_bytes| FaultCounters {
@@ -437,19 +495,6 @@ mod tests {
                     ..DiskCounters::default()
                 },
             )]),
-        };
-        let device = |read_ahead| {
-            let device = BackingDevice {
-                name: "sda".to_string(),
-                read_ahead: Some(read_ahead),
-                ..BackingDevice::default()
-            };
-            DeviceFacts {
-                device,
-                kind: look::StorageKind::Disk,
-                is_virtual: None,
-                used_by: Vec::new(),
-            }
         };
         let before = counters(1000, 1 << 30);
         let share = |faults: u64, bytes: u64, window| {

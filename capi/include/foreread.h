@@ -51,8 +51,8 @@ struct foreread_stats {
 /* Opens a source: a path, file:PATH, nbd://HOST/EXPORT, nbds://HOST/EXPORT?tls-certificates=DIR,
  * nbd+unix:///EXPORT?socket=PATH, rbd:POOL/IMAGE, ...
  * policy: NAME[:key=value,...] ("foreread list policies" lists them), NULL for the default.
- * cache_bytes: memory for pages, 0 for the default (256 MiB).
- * Returns NULL on error: errno is EINVAL for an invalid policy or size, otherwise the source's own number. */
+ * cache_bytes: memory for pages, at least 1 MiB; 0 for the default (256 MiB).
+ * Returns NULL on error: errno is EINVAL for an empty name and an invalid policy or size, otherwise the source's own number. */
 foreread *foreread_open(const char *source, const char *policy, uint64_t cache_bytes);
 
 /* Opens another reader on the same cache, with its own readahead state. Close both readers. */

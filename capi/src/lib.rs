@@ -8,7 +8,7 @@
 //!   C ──► null and range checks ──► foreread::Reader ──► value, or errno + foreread_error()
 //! ```
 
-use foreread::{Advice, OpenError, Options, ReadError, Reader};
+use foreread::{Advice, MIN_MEMORY_BYTES, OpenError, Options, ReadError, Reader};
 use libc::{c_char, c_int, iovec, size_t, ssize_t};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -109,8 +109,13 @@ pub unsafe extern "C" fn foreread_open(
     guarded(std::ptr::null_mut(), || {
         // SAFETY: the caller guarantees it.
         let (source, policy) = unsafe { (text(source, "source")?, text(policy, "policy")?) };
-        let source = source
-            .ok_or_else(|| invalid("no source: NULL was given; name a path or another source"))?;
+        let source = source.filter(|name| !name.is_empty()).ok_or_else(|| {
+            invalid("no source: the name is NULL or empty; name a path or another source")
+        })?;
+        if (1..MIN_MEMORY_BYTES).contains(&cache_bytes) {
+            let line = "cache_bytes: a cache has at least 1 MiB; 0 takes the default";
+            return Err(invalid(line));
+        }
         let mut options = Options::default();
         if let Some(policy) = policy {
             options = options.policy(policy);

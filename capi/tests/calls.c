@@ -53,7 +53,9 @@ int main(int argc, char **argv)
     errno = 0;
     CHECK(!foreread_open(NULL, NULL, 0) && errno == EINVAL && *foreread_error());
     CHECK(!foreread_open("\xff\xfe", NULL, 0) && errno == EINVAL);
+    CHECK(!foreread_open("", NULL, 0) && errno == EINVAL && strstr(foreread_error(), "empty") != NULL);
     CHECK(!foreread_open(argv[1], "none:max=1", 0) && errno == EINVAL);
+    CHECK(!foreread_open(argv[1], NULL, (1 << 20) - 1) && errno == EINVAL && strstr(foreread_error(), "1 MiB") != NULL);
     foreread *reader = foreread_open(argv[1], "none", 1 << 20);
     CHECK(reader);
     CHECK(foreread_size(reader) == 100000);

@@ -3,7 +3,7 @@
 //! Control characters in arguments are escaped in this line, and no backtrace is printed.
 
 use foreread::source::redacted_message;
-use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::failure::{Failure, FailureKind, without_numbers};
 use std::fmt::Display;
 use std::io::Write;
 
@@ -101,16 +101,6 @@ pub fn say(text: impl Display) {
         "{}",
         one_line(&redacted_message(&text.to_string()))
     );
-}
-
-/// Removes the system's error numbers from `text`: "No such file or directory (os error 2)". The description is enough.
-fn without_numbers(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let first = parts.next().unwrap_or_default().to_string();
-    parts.fold(first, |before, part| match part.split_once(')') {
-        Some((_, after)) => before + after,
-        None => before + part,
-    })
 }
 
 /// Shortens `text`, removes error numbers, and escapes control characters, so that text from arguments cannot control the terminal.

@@ -1,6 +1,6 @@
 //! Tests `foreread cache` on folders that are valid, damaged, hostile, or missing.
 
-use crate::common::{Got, foreread, says, text};
+use crate::common::{BINARY, Got, foreread, says, text};
 use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
 use foreread::source::object::ObjectSettings;
@@ -10,6 +10,7 @@ use std::fs;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -254,6 +255,27 @@ fn remove_and_trim_take_versions_away() {
     assert!(last.is_done().starts_with("1 version"));
     assert_eq!(cache.objects(), Vec::<PathBuf>::new());
     assert_eq!(cache.run("list", &[]).is_done(), "The cache is empty.\n");
+}
+
+/// The cache has room for one of two sources, so the second evicts what was fetched for the first.
+#[test]
+fn warm_fails_if_a_source_evicts_another() {
+    let server = BucketServer::start().expect("a port");
+    for key in ["a/1", "a/2", "b/1", "b/2"] {
+        server.put(key, vec![7; 6 << 20]);
+    }
+    let warm = |sources: &[&str]| {
+        let dir = tempfile::tempdir().expect("a folder");
+        let cache = format!("{},size=20M,free=0", text(dir.path()));
+        let mut command = Command::new(BINARY);
+        command.args(["warm", "--disk-cache", &cache]).args(sources);
+        let out = command.envs(server.variables()).output();
+        Got::from(&out.expect("it starts"))
+    };
+    warm(&["s3://bucket/a/"]).is_done();
+    let both = warm(&["s3://bucket/a/", "s3://bucket/b/"]);
+    let words = ["the disk cache is full", "was evicted again"];
+    says(both.assert_code(1), &words);
 }
 
 #[test]

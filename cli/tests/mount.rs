@@ -196,7 +196,8 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     let line = again.is_refused();
     let begin = "foreread: the folder is still mounted, but the server of this mount has ended: ";
     assert!(line.starts_with(begin), "{line}");
-    let remedy = line.split('\'').nth(1).expect("a command").to_string();
+    let remedy = line.split('\'').nth(1).expect("a command");
+    let remedy = remedy.replace("foreread umount", &format!("{BINARY} umount"));
     drop(file);
     let helped = Command::new("sh").args(["-c", &remedy]).status();
     let is_helped = helped.expect("a shell").success();

@@ -11,7 +11,9 @@ use crate::common::{
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs::DirBuilder;
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -269,9 +271,20 @@ fn set_by(text: &str) -> Vec<&str> {
     lines.map(|rest| &rest[..size(rest)]).collect()
 }
 
+/// What a quiet machine measures on a disk 2 ms away. Beside other tests it may be too busy to measure.
+const MEASURED: &str = r#"{"has_bytes":131072,
+"costs":{"latency_us":2200.0,"mb_per_s":900.0,"is_measured":true,"turns":false,"age_s":0},
+"checked":[{"readahead_bytes":131072,"mb_per_s":100.0},{"readahead_bytes":524288,"mb_per_s":300.0},
+{"readahead_bytes":2097152,"mb_per_s":600.0}]}"#;
+
 #[test]
 fn one_disk_has_one_value() {
     needs!(let disk = SlowDisk::new());
+    let sequence = std::fs::read_to_string(format!("/sys/block/{}/diskseq", disk.name()));
+    let kept = Path::new("/run/foreread");
+    let _ = DirBuilder::new().mode(0o700).create(kept);
+    let kept = kept.join(format!("disk-{}", sequence.expect("a number").trim()));
+    std::fs::write(kept, MEASURED).expect("room");
     let big = disk.mount().join("big");
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let (big, trace) = (text(&big), dir.path().join("dd.frt"));

@@ -7,7 +7,7 @@ mod live;
 mod virt;
 
 pub use live::{FileTimes, small_files, today};
-pub(crate) use live::{Live, Stop, Watch, rate};
+pub(crate) use live::{Lane, Live, Stop, Watch, rate};
 pub(crate) use virt::OnModel;
 
 use foreread_os::failure::Failure;

@@ -20,6 +20,7 @@ pub mod tables;
 
 pub use lines::{in_shell, mount_behind, record_lines, replay_lines, set_readahead, to_set};
 
+use crate::glance::Unmeasured;
 use crate::report::RowKind;
 use foreread_os::host::Host;
 use foreread_report::block::Block;
@@ -49,9 +50,18 @@ impl Verdict {
     #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();
-        let look = || disk::DiskLook::of(path, device.as_ref()).ok()?;
-        let Some(look) = (self.standing == Standing::Gain).then(look).flatten() else {
+        if self.standing != Standing::Gain {
             return self;
+        }
+        let look = match disk::DiskLook::of(path, device.as_ref()) {
+            Ok(Some(look)) => look,
+            Err(Unmeasured::Busy) => {
+                let why = "the machine was too busy to measure what the disk should have for all programs; when it is idle:";
+                let step = Step::new(Means::Measure, why, "foreread doctor");
+                self.steps.push(step);
+                return self;
+            }
+            Ok(None) | Err(Unmeasured::Failed(_)) => return self,
         };
         let disk = look.verdict(device.as_ref());
         (self.has_bytes, self.should_bytes) = (disk.has_bytes, disk.should_bytes);

@@ -26,6 +26,16 @@ pub enum FailureKind {
     CommandNotRun,
 }
 
+/// Removes the system's error numbers from a text: "No such file or directory (os error 2)". The description is enough.
+pub fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |before, part| match part.split_once(')') {
+        Some((_, after)) => before + after,
+        None => before + part,
+    })
+}
+
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub kind: FailureKind,

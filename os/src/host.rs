@@ -20,6 +20,7 @@ use rustix::fs::{FileType, Stat};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub mod backing;
 pub mod devices;
@@ -226,6 +227,7 @@ pub struct DiskCounters {
     pub read_bytes: u64,
     /// Total milliseconds of its reads.
     pub read_ms: u64,
+    pub written_bytes: u64,
     pub in_flight: u64,
     /// Milliseconds with at least one request in flight.
     pub busy_ms: u64,
@@ -268,9 +270,42 @@ impl Host {
             reads: *numbers.first()?,
             read_bytes: numbers.get(2)?.saturating_mul(512),
             read_ms: *numbers.get(3)?,
+            written_bytes: numbers.get(6)?.saturating_mul(512),
             in_flight: *numbers.get(8)?,
             busy_ms: *numbers.get(9)?,
         })
+    }
+
+    /// Returns the processor time that other processes and the kernel have used since boot, and the time of all processors, both in
+    /// ticks. Time that the host of a virtual machine took away counts as used.
+    ///
+    /// Source: proc_stat(5), proc_pid_stat(5).
+    pub fn processor_ticks(&self) -> Option<(u64, u64)> {
+        let numbers = |text: &str| -> Vec<u64> {
+            let words = text.split_whitespace();
+            words.filter_map(|word| word.parse().ok()).collect()
+        };
+        let stat = text(&self.proc.join("stat"))?;
+        let all = numbers(stat.lines().next()?);
+        let sum: u64 = all.iter().take(8).sum();
+        let idle = all.get(3)?.saturating_add(*all.get(4)?);
+        let own = text(&self.proc.join("self/stat"))?;
+        // The name of the program may contain spaces. After it, user and system time are the words 12 and 13.
+        let own = own.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let own: u64 = own
+            .take(2)
+            .filter_map(|word| word.parse::<u64>().ok())
+            .sum();
+        Some((sum.saturating_sub(idle.saturating_add(own)), sum))
+    }
+
+    /// Returns how long this thread was ready to run, but waited for a processor. Zero if the kernel does not count it.
+    ///
+    /// Source: the kernel's `scheduler/sched-stats.rst`.
+    pub fn thread_waited(&self) -> Duration {
+        let text = text(&self.proc.join("thread-self/schedstat")).unwrap_or_default();
+        let waited = text.split_whitespace().nth(1);
+        Duration::from_nanos(waited.and_then(|ns| ns.parse().ok()).unwrap_or(0))
     }
 }
 

@@ -4,6 +4,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// Returns what a user can do about a mount whose server has ended.
+pub fn remedy(place: &Path) -> String {
+    format!("unmount it with 'foreread umount {}'", place.display())
+}
+
 /// Unmounts a mount point. If `lazy` is true, a busy mount is detached, and ends when its last file is closed. Returns an error if
 /// all commands have failed; the error contains their messages.
 pub fn by_commands(place: &Path, lazy: bool) -> Result<(), String> {

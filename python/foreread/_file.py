@@ -22,13 +22,12 @@ def cache_bytes(cache: int | str | None) -> int | None:
     """Converts a size to bytes: a number, or a string such as "256 MiB"."""
     if cache is None:
         return None
-    if isinstance(cache, str):
-        return _native.size(cache)
-    if isinstance(cache, bool) or not isinstance(cache, int):
+    given = _native.size(cache) if isinstance(cache, str) else cache
+    if isinstance(given, bool) or not isinstance(given, int):
         raise TypeError(f"cache {cache!r}: write bytes as a number, or a text such as '256 MiB'")
-    if not 0 < cache < 1 << 60:
-        raise ValueError(f"cache {cache}: write a number of bytes above 0")
-    return cache
+    if not 1 << 20 <= given < 1 << 60:
+        raise ValueError(f"cache {cache}: a cache has at least 1 MiB")
+    return given
 
 
 ACCOUNT = {

@@ -265,7 +265,11 @@ class ForereadFileSystem(ChainedFileSystem):
         super().__init__(**kwargs)
         if fs is None and target_protocol is None:
             raise ValueError("no filesystem: write foreread::s3://BUCKET/KEY, or give fs or target_protocol")
-        self.fs = filesystem(target_protocol, **(target_options or {})) if fs is None else fs
+        # The other filesystem is called from threads, which one made with `asynchronous=True` refuses ("Loop is not running").
+        own = {key: value for key, value in (target_options or {}).items() if key != "asynchronous"}
+        self.fs = filesystem(target_protocol, **own) if fs is None else fs
+        if getattr(self.fs, "asynchronous", False):
+            raise ValueError("the filesystem was made with asynchronous=True; give one without it")
         options = {"policy": policy, "cache": cache, "concurrency": concurrency}
         self.cache_options = {key: value for key, value in options.items() if value is not None}
 

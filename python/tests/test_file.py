@@ -334,7 +334,7 @@ def test_a_folder_is_no_file(tmp_path):
 
 
 def test_wrong_arguments_are_value_errors(path):
-    for wrong in [{"policy": "no-such"}, {"policy": "linux-6.18:max=0.5"}, {"cache": "9 Q"}, {"cache": 0}, {"cache": -5}]:
+    for wrong in [{"policy": "no-such"}, {"policy": "linux-6.18:max=0.5"}, {"cache": "9 Q"}, {"cache": 0}, {"cache": -5}, {"cache": "1000 KiB"}]:
         with pytest.raises(ValueError):
             foreread.open(path, **wrong)
     for wrong in ["", "a\0b"]:

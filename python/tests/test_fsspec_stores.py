@@ -53,6 +53,15 @@ def test_files_of_a_filesystem_read_by_the_cache(store):
         is_read(file)
 
 
+def test_an_asynchronous_filesystem_is_called_from_threads(store):
+    protocol, options = store
+    options = {**options, "asynchronous": True}
+    with fsspec.open(f"foreread::{protocol}://bucket/dir/a b", **{protocol: options}) as file:
+        is_read(file)
+    with pytest.raises(ValueError, match="asynchronous=True"):
+        fsspec.filesystem("foreread", fs=SimpleNamespace(protocol=protocol, asynchronous=True), skip_instance_cache=True)
+
+
 def test_a_url_with_the_protocol_reads_by_the_cache(store):
     protocol, options = store
     with fsspec.open(f"foreread::{protocol}://bucket/dir/a b", **{protocol: options}, foreread={"policy": "none"}) as file:

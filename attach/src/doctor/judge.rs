@@ -102,6 +102,7 @@ pub fn judge(
         model: device.model.clone(),
         mounts: places.take(100).collect(),
         is_swap: device.is_swap,
+        is_busy: false,
         costs: look.costs,
         now: has,
         advised: (!is_fine).then_some(best),

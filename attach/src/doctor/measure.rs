@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   a command measured it in the last half hour ──► its figures
-//!   else the node of the disk, if this user may open it ──► latency, rate, and a sequential reader with four sizes, three times
+//!   else the node of the disk, if this user may open it ──► latency, rate, and a sequential reader with four sizes
 //!   else a large file on it that this user may read
 //! ```
 //! Only disks of this machine are measured. A disk in heavy use is not measured, because the measurement would slow other
 //! programs down and its results would be wrong.
 
 use super::look::{DeviceFacts, StorageKind};
+use foreread_lab::glance::Unmeasured;
 use foreread_lab::verdict::disk::{DiskLook, SettingLimits};
 use foreread_os::host::{DeviceNumber, Host};
 use std::collections::VecDeque;
@@ -33,7 +34,7 @@ const MAX_FILES: usize = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
     Look(DiskLook),
-    /// The disk is in heavy use.
+    /// The disk is in heavy use, or other programs disturbed the measurement.
     Busy,
     /// The error that occurred while reading.
     Failed(String),
@@ -81,7 +82,8 @@ pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measu
         ) {
             Ok(Some(look)) => return Measurement::Look(look),
             Ok(None) => {}
-            Err(failure) => drop(failed.get_or_insert(failure)),
+            Err(Unmeasured::Busy) => return Measurement::Busy,
+            Err(Unmeasured::Failed(failure)) => drop(failed.get_or_insert(failure)),
         }
     }
     let is_root = rustix::process::geteuid().is_root();

@@ -15,11 +15,15 @@ const MAX_NOTES: usize = 1;
 /// Most groups of devices with the same text that get a separate line in the reasons.
 const MAX_GROUPS: usize = 40;
 
+const TOO_BUSY: &str = "The machine is too busy to measure which value is right.";
+
 /// Devices by rating, the most important first.
 struct Sorted<'a> {
     bad: Vec<&'a DeviceVerdict>,
     gain: Vec<&'a DeviceVerdict>,
     fine: Vec<&'a DeviceVerdict>,
+    /// No value is advised, because the machine was too busy to measure them.
+    busy: Vec<&'a DeviceVerdict>,
 }
 
 impl<'a> Sorted<'a> {
@@ -28,12 +32,14 @@ impl<'a> Sorted<'a> {
             let devices = report.devices.iter();
             devices
                 .filter(|device| device.verdict.standing == standing)
-                .collect()
+                .collect::<Vec<_>>()
         };
+        let (busy, fine) = of(Standing::Fine).iter().partition(|device| device.is_busy);
         let mut sorted = Sorted {
             bad: of(Standing::Suspicious),
             gain: of(Standing::Gain),
-            fine: of(Standing::Fine),
+            fine,
+            busy,
         };
         // Devices in use come first; a disk comes before the devices built on it.
         sorted.bad.sort_by_key(|device| {
@@ -54,10 +60,15 @@ impl<'a> Sorted<'a> {
 /// Formats the report of `doctor` as text blocks that fit on one screen.
 #[must_use]
 pub fn blocks(report: &DoctorReport) -> Vec<Block> {
-    let Sorted { bad, gain, fine } = Sorted::of(report);
+    let Sorted {
+        bad,
+        gain,
+        fine,
+        busy,
+    } = Sorted::of(report);
     let all = report.devices.len();
     let mut blocks = Vec::new();
-    let first = bad.first().or(gain.first());
+    let first = bad.first().or(gain.first()).or(busy.first()).copied();
     match first {
         None if all == 0 => {
             blocks.push(Block::Text(
@@ -85,17 +96,17 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
         blocks.push(Block::Text(format!("Also suspicious: {}.", names(&more))));
     }
-    let gain = if bad.is_empty() {
-        gain.get(1..).unwrap_or_default()
-    } else {
-        &gain[..]
-    };
-    if !gain.is_empty() {
-        let list: Vec<&str> = gain.iter().map(|device| called(device)).collect();
-        blocks.push(Block::Text(format!(
-            "A larger one would help: {}.",
-            names(&list)
-        )));
+    for (what, list) in [
+        ("A larger one would help", gain),
+        ("Not measured, because the machine was busy", busy),
+    ] {
+        let is_first =
+            |device: &DeviceVerdict| first.is_some_and(|first| std::ptr::eq(first, device));
+        let list = list.into_iter().filter(|device| !is_first(device));
+        let list: Vec<&str> = list.map(called).collect();
+        if !list.is_empty() {
+            blocks.push(Block::Text(format!("{what}: {}.", names(&list))));
+        }
     }
     if first.is_some() && !fine.is_empty() {
         blocks.push(Block::Text(format!(
@@ -118,9 +129,14 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
 /// Formats the reasons for the rating of each device as text blocks, for `--why`.
 #[must_use]
 pub fn reasons(report: &DoctorReport) -> Vec<Block> {
-    let Sorted { bad, gain, fine } = Sorted::of(report);
+    let Sorted {
+        bad,
+        gain,
+        fine,
+        busy,
+    } = Sorted::of(report);
     let mut blocks = Vec::new();
-    for device in bad.iter().chain(&gain) {
+    for device in bad.iter().chain(&gain).chain(&busy) {
         blocks.extend(one(device));
         blocks.push(Block::Indented(4, vec![Block::Text(reason(device))]));
         blocks.push(Block::Gap);
@@ -155,10 +171,15 @@ fn is_disk(device: &DeviceVerdict) -> bool {
 /// A device that is not fine: what is wrong, the line that sets it, and what that changes.
 fn one(device: &DeviceVerdict) -> Vec<Block> {
     let verdict = &device.verdict;
-    let mut blocks = vec![Block::Text(readahead(
-        device,
-        &format!("; {}.", verdict.why),
-    ))];
+    let why = match verdict.why.as_str() {
+        "" => ".".to_string(),
+        why => format!("; {why}."),
+    };
+    let mut text = readahead(device, &why);
+    if device.is_busy {
+        text += &format!(" {TOO_BUSY} Run doctor again when it is idle.");
+    }
+    let mut blocks = vec![Block::Text(text)];
     for step in &verdict.steps {
         let after = match is_disk(device) {
             true => format!("undo: foreread doctor --undo {}", verdict.device),
@@ -203,8 +224,13 @@ pub fn line(device: &DeviceVerdict) -> String {
     let verdict = &device.verdict;
     let value = verdict.has_bytes;
     let value = value.map_or_else(|| "-".to_string(), foreread_report::number::size);
-    let step = verdict.steps.first();
-    let Some(step) = step else {
+    if device.is_busy {
+        let reason = [verdict.why.as_str(), &device.reason]
+            .into_iter()
+            .find(|text| !text.is_empty());
+        return format!("{value}: {}. {TOO_BUSY}", reason.unwrap_or_default());
+    }
+    let Some(step) = verdict.steps.first() else {
         return format!("{value} is fine: {}", device.reason);
     };
     let word = match verdict.standing {

@@ -48,11 +48,29 @@ pub struct DeviceVerdict {
     pub model: Option<String>,
     pub mounts: Vec<String>,
     pub is_swap: bool,
+    /// True if the machine was too busy to measure the device. No value is advised then.
+    pub is_busy: bool,
     pub costs: StorageCosts,
     /// With the present setting.
     pub now: Option<SizeCosts>,
     /// With the advised setting, if there is one.
     pub advised: Option<SizeCosts>,
+}
+
+impl DeviceVerdict {
+    /// The verdict if the machine is too busy to measure the device: no value is advised. A value that is suspicious whatever the device
+    /// costs stays so.
+    #[must_use]
+    pub fn busy(mut self) -> DeviceVerdict {
+        (self.is_busy, self.advised) = (true, None);
+        self.verdict.should_bytes = None;
+        self.verdict.steps.clear();
+        if self.verdict.standing == Standing::Gain {
+            self.verdict.standing = Standing::Fine;
+            self.verdict.why.clear();
+        }
+        self
+    }
 }
 
 /// Signs of memory pressure, which too much readahead makes worse: counters since boot.

@@ -38,8 +38,9 @@ pub struct DoctorArgs {
     ///
     /// Sets it for the named devices, or with --all for all suspicious disks. Writes
     /// /etc/udev/rules.d/61-foreread-readahead.rules, then the values. If another file
-    /// also sets the value of a device, that device is changed only with --force. Needs root.
-    #[arg(long, conflicts_with_all = ["undo", "json", "metrics", "exit_code", "why"])]
+    /// also sets the value of a device, that device is changed only with --force. If the machine is too busy to measure
+    /// a device, nothing is set, except with --to. Needs root.
+    #[arg(long, conflicts_with_all = REPORT)]
     pub fix: bool,
     /// With --fix: set all suspicious disks
     #[arg(long, requires = "fix", conflicts_with = "devices")]
@@ -50,7 +51,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "SIZE", requires = "fix", value_parser = readahead)]
     pub to: Option<u64>,
     /// Restore the values from before --fix
-    #[arg(long, conflicts_with_all = ["json", "metrics", "exit_code", "why"])]
+    #[arg(long, conflicts_with = "fix", conflicts_with_all = REPORT)]
     pub undo: bool,
     /// With --fix or --undo: print what would be done
     #[arg(long)]
@@ -60,9 +61,9 @@ pub struct DoctorArgs {
     pub why: bool,
     /// Read nothing from the disks
     ///
-    /// By default up to four disks are measured, each with at most 193 MiB of direct reads in three seconds. The reads
-    /// use the device node, or a large file on the disk that this user may read. A disk in heavy use is not measured.
-    /// Values that could not be measured are typical ones for the disk's class, and are marked "by formula".
+    /// By default up to four disks are measured, each with 289 MiB of direct reads in at most three seconds. The reads
+    /// use the device node, or a large file on the disk that this user may read. Reads that other programs disturb are
+    /// repeated; if too many are disturbed, no value is recommended. Values that could not be measured are typical ones for the disk's class, and are marked "by formula".
     #[arg(long)]
     pub no_measure: bool,
     /// Exit with 1 if a device is suspicious
@@ -79,6 +80,9 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub output: JsonArgs,
 }
+
+/// The options of the report, which --fix and --undo do not make.
+const REPORT: [&str; 4] = ["json", "metrics", "exit_code", "why"];
 
 /// The time for which `doctor` counts the page faults and reads of all programs on this machine.
 pub const COUNTED_FOR: Duration = Duration::from_millis(300);

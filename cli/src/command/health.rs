@@ -13,6 +13,7 @@ use foreread::source::SourceName;
 use foreread_os::host::{FOREREAD_MOUNT, Host, last_at};
 use foreread_os::open::ask_file_system;
 use foreread_os::threads::Task;
+use foreread_os::unmount;
 use foreread_pagecache::program;
 use percent_encoding::percent_decode_str;
 use std::ffi::{OsStr, OsString};
@@ -199,10 +200,10 @@ fn folder(dir: &Path) -> Result<(), Refusal> {
     let found = found.or_else(|| dir.canonicalize().ok().filter(|place| is_ours(place)));
     let place = found.ok_or_else(|| Refusal::said("not a foreread mount"))?;
     ask_file_system(&place).map_err(|error| match error.kind() {
-        ErrorKind::NotConnected => Refusal::said(format!(
-            "its server has ended; unmount it with 'foreread umount {}'",
-            place.display()
-        )),
+        ErrorKind::NotConnected => {
+            let remedy = unmount::remedy(&place);
+            Refusal::said(format!("its server has ended; {remedy}"))
+        }
         _ => Refusal::said(error),
     })
 }

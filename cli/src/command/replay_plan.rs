@@ -23,6 +23,7 @@ use foreread_os::ends;
 use foreread_pagecache::program;
 use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, text};
+use foreread_report::number::three;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
@@ -279,6 +280,9 @@ fn wait(
     }
 }
 
+/// Fewer fetched bytes say nothing about the rate of the storage.
+const MIN_RATED_BYTES: u64 = 16 << 20;
+
 fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
     let counts = filled.counts;
     let mut text = format!("foreread: of {} planned: ", size_of(counts.planned_bytes));
@@ -291,10 +295,10 @@ fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
         size_of(counts.fetched_bytes),
         filled.seconds
     ));
-    if counts.fetched_bytes > 0 {
-        let (rate, latency) = (filled.rate as f64 / 1e6, filled.latency_ns as f64 / 1e6);
+    if counts.fetched_bytes >= MIN_RATED_BYTES {
+        let [rate, latency] = [filled.rate, filled.latency_ns].map(|n| three(n as f64 / 1e6));
         text.push_str(&format!(
-            " ({rate:.0} MB/s at most, round trip {latency:.2} ms)"
+            " (at most {rate} MB/s, a read takes {latency} ms)"
         ));
     }
     text.push_str(&format!(", {} were cached", size_of(counts.cached_bytes)));

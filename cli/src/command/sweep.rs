@@ -327,7 +327,7 @@ fn in_words(results: &[CellResult<ComparedCell>], measured: usize, seconds: f64)
         CellColumn::new("   time s", |c| {
             or_dash(c.result.row.time_s.as_ref(), |time| three(time.mean))
         }),
-        CellColumn::new(" ampl.", |c| or_dash(c.result.row.overfetch, three)),
+        CellColumn::new(" read ampl.", |c| or_dash(c.result.row.overfetch, three)),
         CellColumn::new(" cache MB", |c| mb(Some(c.result.cache_bytes))),
         CellColumn::new(format!("{:22}", "policy"), |c| c.key.policy.clone()).left(),
         CellColumn::new(format!("{:18}", "device"), |c| c.key.device.clone()).left(),

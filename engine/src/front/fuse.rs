@@ -253,13 +253,8 @@ fn is_dead(error: &std::io::Error) -> bool {
 fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
     let problem = |error: std::io::Error| match error.raw_os_error() {
         _ if is_dead(&error) => {
-            let remedy = format!("unmount it with 'fusermount3 -u {}'", dir.display());
-            unfit(
-                "the folder is still mounted, but the server of this mount has ended",
-                dir,
-                &remedy,
-            )
-            .caused_by(error)
+            let what = "the folder is still mounted, but the server of this mount has ended";
+            unfit(what, dir, &unmount::remedy(dir)).caused_by(error)
         }
         errno => unfit(
             &errno_text(errno.unwrap_or(0)),

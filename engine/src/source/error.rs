@@ -7,6 +7,7 @@
 use super::SourceName;
 use crate::error_kind::ErrorKind;
 use crate::log::once_a_minute;
+use foreread_os::failure::without_numbers;
 use rustix::io::Errno;
 use std::any::Any;
 use std::error::Error;
@@ -113,8 +114,7 @@ pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
 /// The system's description of an error number, without the number.
 pub(crate) fn errno_text(errno: i32) -> String {
-    let text = std::io::Error::from_raw_os_error(errno).to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
+    without_numbers(&std::io::Error::from_raw_os_error(errno).to_string())
 }
 
 /// The error of opening a source. The message of this error is one line: what failed, on which source, and what to do.

@@ -3,6 +3,7 @@
 use super::measure::{LASTS, MeasuredPoints, measure};
 use super::{Fit, Pattern, Point, Probe, SCHEMA, Spread};
 use crate::compare::CompareOn;
+use crate::glance::Unmeasured;
 use crate::station::{About, Live, OnModel, Station, cached, today};
 use crate::verdict::disk::DiskLook;
 use crate::verdict::{Confidence, Standing, Verdict, to_set};
@@ -184,10 +185,19 @@ fn plateau(points: &[Point]) -> Option<u64> {
 /// The readahead that the storage should have: for a disk what `doctor` advises, otherwise the plateau.
 fn verdict(path: Option<&Path>, about: &About, plateau: Option<u64>) -> Verdict {
     let disk = about.disk.as_ref();
-    let look = path.and_then(|path| DiskLook::of(path, disk).ok()?);
+    let look = path.map(|path| DiskLook::of(path, disk));
     let mut verdict = match look {
-        Some(look) => look.verdict(disk),
-        None => {
+        Some(Ok(Some(look))) => look.verdict(disk),
+        Some(Err(Unmeasured::Busy)) => {
+            return Verdict {
+                device: about.source.clone(),
+                has_bytes: about.readahead_bytes,
+                why: "The machine was too busy to measure which readahead is right; try again when it is idle".to_string(),
+                confidence: Confidence::Low,
+                ..Verdict::default()
+            };
+        }
+        _ => {
             let has = about.readahead_bytes;
             let more = plateau.filter(|more| has.is_some_and(|has| has < *more));
             Verdict {

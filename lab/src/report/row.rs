@@ -243,7 +243,7 @@ pub struct Row {
     pub coverage: Option<f64>,
     /// 1 - late / used bytes (1 - L / U). Null when nothing was used.
     pub timeliness: Option<f64>,
-    /// Source bytes / distinct demanded bytes, the latter rounded out to cache pages. Null without demand.
+    /// Read amplification: source bytes / distinct demanded bytes, the latter rounded out to cache pages. Null without demand.
     pub overfetch: Option<f64>,
 }
 

@@ -124,7 +124,7 @@ pub(super) fn columns(report: &Report, details: bool) -> Vec<RowColumn<'_>> {
         RowColumn::new("MB read\nagain", |row| mb(row.refault_bytes))
             .on(details && refaults, refaults)
             .rank(6),
-        RowColumn::new("read /\nasked", |row| or_dash(row.overfetch, three)).rank(8),
+        RowColumn::new("read\nampl.", |row| or_dash(row.overfetch, three)).rank(8),
         RowColumn::new("ahead\nreads", |row| or_dash(row.ra_ops, count))
             .on(details, true)
             .rank(1),
@@ -237,7 +237,8 @@ fn legend(reports: &[&Report], details: bool) -> String {
     marks.extend([
         format!("{what}: mean ± half its 95 % interval"),
         format!("speed: times as fast as none (no readahead){kernel}"),
-        "read / asked: bytes read from the source for each byte asked for".to_string(),
+        "read ampl.: read amplification, bytes read from the source for each byte asked for"
+            .to_string(),
         "MB: 10^6 bytes".to_string(),
     ]);
     // With details, a separate line explains it.
@@ -361,14 +362,14 @@ mod tests {
     fn the_whole_table() {
         let want = "\
 boot-ide on model:rbd (0.690 ms a read, 62.5 MB/s): 5 runs, cache 64M, page 4K, seed 1
-                 time, s  speed                 MB read /     p99
-  policy           ±95 % none=1 MB/s requests read  asked latency
-  none       46.20 ±0.20      1 0.09       62 4.10   1.00   990us
-  linux-6.18 13.00 ±0.20   3.55 0.32       83 5.50   1.34   990us
-* rbd-plain  11.42 ±0.16   4.05 0.36       64 4.20   1.03   990us
+                 time, s  speed                 MB  read     p99
+  policy           ±95 % none=1 MB/s requests read ampl. latency
+  none       46.20 ±0.20      1 0.09       62 4.10  1.00   990us
+  linux-6.18 13.00 ±0.20   3.55 0.32       83 5.50  1.34   990us
+* rbd-plain  11.42 ±0.16   4.05 0.36       64 4.20  1.03   990us
 
-* fastest. time: mean ± half its 95 % interval. speed: times as fast as none (no readahead). read /
-  asked: bytes read from the source for each byte asked for. MB: 10^6 bytes.
+* fastest. time: mean ± half its 95 % interval. speed: times as fast as none (no readahead). read
+  ampl.: read amplification, bytes read from the source for each byte asked for. MB: 10^6 bytes.
 ";
         let got = plain(&samples::boot());
         assert_eq!(got, want, "\n{got}");

@@ -51,7 +51,9 @@ pub(crate) struct Stop {
 /// What a thread has measured.
 pub(crate) struct Lane {
     pub began: Instant,
-    ended: Instant,
+    pub ended: Instant,
+    /// How long it waited for a processor.
+    pub waited: Duration,
     /// When each read ended.
     pub done: Vec<Instant>,
     pub latency: hdrhistogram::Histogram<u64>,
@@ -267,6 +269,7 @@ fn lane(
     }
     first?;
     let mut latency = latency_histogram();
+    let waited = Host::here().thread_waited();
     let began = Instant::now();
     let (mut done, mut last) = (Vec::new(), began);
     while done.is_empty() || done.len() < stop.reads && last - began < stop.time {
@@ -279,6 +282,7 @@ fn lane(
     Ok(Lane {
         began,
         ended: last,
+        waited: Host::here().thread_waited().saturating_sub(waited),
         done,
         latency,
     })
@@ -414,6 +418,7 @@ mod tests {
         Lane {
             began,
             ended: done[done.len() - 1],
+            waited: Duration::ZERO,
             done,
             latency: latency_histogram(),
         }

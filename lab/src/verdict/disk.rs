@@ -17,13 +17,12 @@
 //! The advice is the smallest setting with which one, four and sixteen readers are within 5 % of their best rate. A
 //! smaller value is advised if sixteen streams would need more than a quarter of memory, or if a large part of the
 //! reads are page faults. Before a value is advised, sequential reads are measured with windows of 128 KiB, 512 KiB, 2 MiB and the current
-//! size, in three rounds. The advice is then the smallest window for which no larger window is more than 25 % faster in the median of the
-//! three rounds. A device that does not rotate never gets a value above 2 MiB.
+//! size, as [`crate::glance`] describes. The advice is then the smallest window for which no larger window is more than 15 % faster, up to 1500 MB/s. If
+//! other programs disturb the measurement, there is no advice. A device that does not rotate never gets a value above 2 MiB.
 
 use super::kept::KeptMeasurement;
 use super::{Confidence, Standing, Step, Verdict, to_set};
-use crate::glance::{glance, in_order};
-use foreread_os::failure::Failure;
+use crate::glance::{CheckedRate, DiskMeter, Meter, Unmeasured, latency_and_rate, rates};
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use foreread_report::number::{size_in_words as size, three};
@@ -192,32 +191,13 @@ fn window(bytes: u64) -> f64 {
 
 /// Window sizes that are tried by sequential reads: far enough apart that noise does not change their order.
 const CHECKED: [u64; 4] = [MIN_BYTES, 512 << 10, MAX_STILL_BYTES, 8 << 20];
-/// Reads of each size, in rounds, so that one slow moment decides nothing.
-const ROUNDS: usize = 3;
-/// The smallest gain that justifies a change, or a larger value: half of it was seen as noise on a busy machine.
+/// Readers that are as fast as this are fast enough: above it, the copy from the page cache and the program's own work take longer than
+/// the storage. (A larger readahead would still make page faults slower.)
+const ENOUGH_MB_PER_S: f64 = 1500.0;
+/// The smallest gain that justifies a larger value than another. Two samples that agree differ by at most a tenth.
+const MIN_FASTER: f64 = 1.15;
+/// The smallest gain that justifies to change a value that does no harm. It is larger, so that a value that was just set stays.
 const MIN_GAIN: f64 = 1.25;
-
-/// The measured rate of a sequential reader with windows of one size, in 10^6 bytes per second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CheckedRate {
-    pub readahead_bytes: u64,
-    pub mb_per_s: [f64; ROUNDS],
-}
-
-impl CheckedRate {
-    fn median(&self) -> f64 {
-        median(self.mb_per_s)
-    }
-
-    fn is_clearly_faster(&self, other: &CheckedRate) -> bool {
-        let ratio = |round: usize| self.mb_per_s[round] / other.mb_per_s[round];
-        median([0, 1, 2].map(ratio)) >= MIN_GAIN
-    }
-}
-
-fn median([a, b, c]: [f64; ROUNDS]) -> f64 {
-    a.max(b).min(a.min(b).max(c))
-}
 
 /// The measurements of a disk, and its current readahead.
 #[derive(Clone, Debug, PartialEq)]
@@ -245,50 +225,60 @@ impl DiskLook {
     /// seconds. Returns `None` if the file is not on a disk or is too small.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read.
-    pub fn of(path: &Path, device: Option<&Device>) -> Result<Option<DiskLook>, Failure> {
-        let Some(device) = device else {
+    /// Returns an error if the file cannot be read, or if the machine is too busy.
+    pub fn of(path: &Path, device: Option<&Device>) -> Result<Option<DiskLook>, Unmeasured> {
+        let named = device.and_then(|device| Some((device, device.name.as_deref()?)));
+        let Some((device, name)) = named else {
             return Ok(None);
         };
         let limits = SettingLimits {
             request_bytes: device.max_request,
             memory_bytes: Host::here().memory_bytes(),
         };
-        let Some(name) = &device.name else {
-            return Ok(None);
-        };
-        if let Some(look) = DiskLook::kept(name, device.read_ahead, limits) {
-            return Ok(Some(look));
+        let may_turn = device.rotates == Some(true);
+        match DiskLook::kept(name, device.read_ahead, limits) {
+            Some(look) => Ok(Some(look)),
+            None => DiskLook::measured(path, name, device.read_ahead, may_turn, limits),
         }
-        DiskLook::measured(
-            path,
-            name,
-            device.read_ahead,
-            device.rotates == Some(true),
-            limits,
-        )
     }
 
     /// Like [`DiskLook::of`], but always measures, and the caller passes the disk's name and properties. If `may_turn` is true, the device is rotational
-    /// according to the kernel.
+    /// according to the kernel. A disturbed measurement is not kept for other commands.
     ///
     /// # Errors
-    /// Returns an error if the device cannot be read.
+    /// Returns an error if the device cannot be read, or if the machine is too busy.
     pub fn measured(
         path: &Path,
         disk: &str,
         has_bytes: Option<u64>,
         may_turn: bool,
         limits: SettingLimits,
-    ) -> Result<Option<DiskLook>, Failure> {
-        let Some(seen) = glance(path)? else {
+    ) -> Result<Option<DiskLook>, Unmeasured> {
+        let Some(mut meter) = DiskMeter::open(path, disk)? else {
             return Ok(None);
         };
+        let look = DiskLook::by(&mut meter, has_bytes, may_turn, limits)?;
+        let kept = KeptMeasurement {
+            has_bytes,
+            costs: look.costs,
+            checked: look.checked.clone(),
+        };
+        kept.keep(disk);
+        Ok(Some(look))
+    }
+
+    fn by(
+        meter: &mut impl Meter,
+        has_bytes: Option<u64>,
+        may_turn: bool,
+        limits: SettingLimits,
+    ) -> Result<DiskLook, Unmeasured> {
+        let (latency_us, mb_per_s) = latency_and_rate(meter)?;
         let costs = StorageCosts {
-            latency_us: seen.latency_us,
-            mb_per_s: seen.mb_per_s,
+            latency_us,
+            mb_per_s,
             is_measured: true,
-            turns: may_turn && seen.latency_us >= MIN_TURNING_US,
+            turns: may_turn && latency_us >= MIN_TURNING_US,
             age_s: 0,
         };
         let mut look = DiskLook {
@@ -298,15 +288,17 @@ impl DiskLook {
             checked: Vec::new(),
         };
         if look.find().standing != Standing::Fine {
-            look.checked = look.check(path).unwrap_or_default();
+            let most = limits.most_bytes(&costs);
+            let sizes = CHECKED.into_iter().filter(|bytes| *bytes <= most);
+            let mut sizes: Vec<u64> = sizes.chain(has_bytes).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            look.checked = rates(meter, &sizes)?;
         }
-        let kept = KeptMeasurement {
-            has_bytes,
-            costs,
-            checked: look.checked.clone(),
-        };
-        kept.keep(disk);
-        Ok(Some(look))
+        match meter.is_machine_busy() {
+            true => Err(Unmeasured::Busy),
+            false => Ok(look),
+        }
     }
 
     /// Returns the measurements of this disk that a command made in the last half hour. Returns `None` if there are no such measurements,
@@ -322,28 +314,6 @@ impl DiskLook {
         })
     }
 
-    /// Reads sequentially with windows of the present size and of [`CHECKED`]. Returns `None` if one of them cannot
-    /// be read.
-    fn check(&self, path: &Path) -> Option<Vec<CheckedRate>> {
-        let most = self.limits.most_bytes(&self.costs);
-        let sizes = CHECKED.into_iter().filter(|bytes| *bytes <= most);
-        let mut sizes: Vec<u64> = sizes.collect();
-        sizes.extend(self.has_bytes);
-        sizes.sort_unstable();
-        sizes.dedup();
-        let unread = |readahead_bytes| CheckedRate {
-            readahead_bytes,
-            mb_per_s: [0.0; ROUNDS],
-        };
-        let mut rates: Vec<CheckedRate> = sizes.into_iter().map(unread).collect();
-        for round in 0..ROUNDS {
-            for rate in &mut rates {
-                rate.mb_per_s[round] = in_order(path, rate.readahead_bytes).ok()??;
-            }
-        }
-        Some(rates)
-    }
-
     /// The value by the disk's own figures: the smallest that no larger one clearly beats.
     fn best(&self) -> SizeCosts {
         let most = self.limits.most_bytes(&self.costs);
@@ -355,7 +325,7 @@ impl DiskLook {
             return self.costs.best(&self.limits);
         };
         for larger in sizes {
-            if larger.is_clearly_faster(best) {
+            if larger.mb_per_s.min(ENOUGH_MB_PER_S) >= MIN_FASTER * best.mb_per_s {
                 best = larger;
             }
         }
@@ -372,7 +342,7 @@ impl DiskLook {
             true => f64::INFINITY,
             false => self.costs.mb_per_s,
         };
-        let one = rate.map_or(one, |rate| rate.median().min(most));
+        let one = rate.map_or(one, |rate| rate.mb_per_s.min(most));
         SizeCosts {
             in_order_mb_per_s: [one, four.max(one), sixteen.max(one)],
             ..size
@@ -505,6 +475,11 @@ pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::glance::{Reads, Sample};
+    use foreread_os::failure::Failure;
+    use foreread_sim::rng::Rng;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
 
     const QUICK_DISK: StorageCosts = StorageCosts {
         latency_us: 200.0,
@@ -545,8 +520,8 @@ mod tests {
         assert!((2.4..2.9).contains(&times), "{times}");
     }
 
-    fn look(checked: &[(u64, [f64; 3])]) -> DiskLook {
-        let rate = |(kib, mb_per_s): &(u64, [f64; 3])| CheckedRate {
+    fn look(checked: &[(u64, f64)]) -> DiskLook {
+        let rate = |(kib, mb_per_s): &(u64, f64)| CheckedRate {
             readahead_bytes: kib << 10,
             mb_per_s: *mb_per_s,
         };
@@ -561,34 +536,16 @@ mod tests {
     /// Noise of a tenth does not change the value: a larger one has to be clearly faster.
     #[test]
     fn noise_does_not_move_the_advice() {
-        let large = (8192, [950.0, 990.0, 970.0]);
-        let best = |checked: &[(u64, [f64; 3])]| look(checked).find().best.readahead_bytes >> 10;
-        for (half, one, two) in [
-            (
-                [900.0, 850.0, 930.0],
-                [960.0, 940.0, 970.0],
-                [960.0, 990.0, 940.0],
-            ),
-            // One slow moment of the smaller one.
-            (
-                [900.0, 300.0, 930.0],
-                [960.0, 940.0, 970.0],
-                [960.0, 990.0, 940.0],
-            ),
-        ] {
-            assert_eq!(best(&[(512, half), (1024, one), (2048, two), large]), 512);
-        }
-        let slow = (512, [600.0, 580.0, 610.0]);
-        assert_eq!(
-            best(&[slow, (1024, [900.0; 3]), (2048, [930.0; 3]), large]),
-            1024
-        );
-        assert_eq!(
-            look(&[]).find().best.readahead_bytes >> 10,
-            2048,
-            "by formula"
-        );
-        let verdict = look(&[slow, (1024, [900.0; 3]), large]).verdict(None);
+        let large = (8192, 970.0);
+        let best = |checked: &[(u64, f64)]| look(checked).find().best.readahead_bytes >> 10;
+        let near = [(512, 850.0), (1024, 960.0), (2048, 940.0), large];
+        assert_eq!(best(&near), 512);
+        // Fast enough at 512 KiB; more than enough is not worth slower page faults.
+        assert_eq!(best(&[(128, 870.0), (512, 1600.0), (2048, 2200.0)]), 512);
+        let slow = (512, 600.0);
+        assert_eq!(best(&[slow, (1024, 900.0), (2048, 930.0), large]), 1024);
+        assert_eq!(best(&[]), 2048, "by formula");
+        let verdict = look(&[slow, (1024, 900.0), large]).verdict(None);
         assert_eq!(verdict.should_bytes, Some(1 << 20));
         assert_eq!(
             verdict.steps[0].text,
@@ -605,6 +562,77 @@ mod tests {
         );
     }
 
+    /// A disk whose sequential reader is 1.4 times as fast with windows of 512 KiB as with 128 KiB, and no faster with larger ones. At
+    /// each moment, other programs slow a sample by a factor, which the sample may or may not notice.
+    struct MadeDisk<F>(Duration, F);
+
+    impl<F: FnMut() -> (f64, bool)> Meter for MadeDisk<F> {
+        fn elapsed(&self) -> Duration {
+            self.0
+        }
+
+        fn span(&self) -> u64 {
+            1 << 30
+        }
+
+        fn is_machine_busy(&self) -> bool {
+            false
+        }
+
+        fn sample(&mut self, reads: Reads) -> Result<Sample, Failure> {
+            let (slower, is_disturbed) = (self.1)();
+            let (figure, ms) = match reads {
+                Reads::Pages => (40.0 * slower, 5.0),
+                Reads::Large => (780.0 / slower, 130.0),
+                Reads::InOrder(bytes) if bytes == 128 << 10 => (560.0 / slower, 15.0),
+                Reads::InOrder(_) => (784.0 / slower, 11.0),
+            };
+            self.0 += Duration::from_secs_f64(ms * slower / 1e3);
+            Ok(Sample {
+                figure,
+                is_disturbed,
+            })
+        }
+    }
+
+    /// The values that 200 measurements advise, in KiB; zero if the machine is too busy. `chance` percent of the samples take up to three
+    /// times as long; of these, `seen` percent are noticed.
+    fn advised_beside(chance: u64, seen: u64) -> BTreeMap<u64, u32> {
+        let mut rng = Rng::new(1);
+        let mut found = BTreeMap::new();
+        for _ in 0..200 {
+            let others = || {
+                let is_slow = rng.below(100) < chance;
+                let slower = 1.0 + rng.below(200) as f64 / 100.0;
+                match is_slow {
+                    true => (slower, rng.below(100) < seen),
+                    false => (1.0, false),
+                }
+            };
+            let mut disk = MadeDisk(Duration::ZERO, others);
+            let look = DiskLook::by(&mut disk, Some(8 << 20), false, LIMITS);
+            assert!(disk.0 < Duration::from_secs(3), "{:?}", disk.0);
+            let kib = match look {
+                Ok(look) => look.find().best.readahead_bytes >> 10,
+                Err(Unmeasured::Busy) => 0,
+                Err(Unmeasured::Failed(failure)) => panic!("{failure}"),
+            };
+            *found.entry(kib).or_default() += 1;
+        }
+        found
+    }
+
+    #[test]
+    fn what_other_programs_do_does_not_change_the_value() {
+        assert_eq!(advised_beside(0, 0), BTreeMap::from([(512, 200)]));
+        assert_eq!(advised_beside(10, 0), BTreeMap::from([(512, 200)]));
+        assert_eq!(advised_beside(100, 100), BTreeMap::from([(0, 200)]));
+        // If disturbed samples counted, one value in fourteen would be another one.
+        let busy = advised_beside(60, 100);
+        let is_right = busy.keys().all(|kib| [0, 512].contains(kib)) && busy[&512] > 100;
+        assert!(is_right, "{busy:?}");
+    }
+
     /// A disk 3 ms away saves 4 MB of its 214 MB/s for later, so 2 MiB reads 328 MB/s for a moment. `dd` takes 0.36 of its time.
     #[test]
     fn a_burst_is_no_rate_of_a_sequential_reader() {
@@ -615,7 +643,7 @@ mod tests {
                 mb_per_s: 214.0,
                 ..QUICK_DISK
             },
-            ..look(&[(128, [74.5; 3]), (512, [205.0; 3]), (2048, [328.5; 3])])
+            ..look(&[(128, 74.5), (512, 205.0), (2048, 328.5)])
         };
         let found = far.find();
         let [one, _] = ratios(&found.has.expect("a value"), &found.best);

@@ -23,7 +23,7 @@ use super::throttle::Throttle;
 use foreread_core::policy::SpecError;
 use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use foreread_core::units::MAX_OFFSET;
-use foreread_os::failure::Failure;
+use foreread_os::failure::{Failure, without_numbers};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -84,7 +84,7 @@ pub fn load(path: &Path) -> Result<ModelFile, Failure> {
         ];
         let other = is_another.contains(&error.kind());
         refuse(
-            said(&error),
+            without_numbers(&error.to_string()),
             if other {
                 "name a file that 'foreread probe -o' wrote"
             } else {
@@ -129,21 +129,16 @@ fn bad(place: impl std::fmt::Display, why: String, remedy: &str) -> Failure {
     Failure::input("bad model file", place, remedy).because(why)
 }
 
-/// Maximum length of a quote from an untrusted file.
-const SHOWN: usize = 120;
+/// Maximum length of a quote from an untrusted file. The longest list of keys has 190 characters.
+const SHOWN: usize = 240;
 
+/// Cuts a long text after a word.
 fn shorten(text: &str) -> String {
-    if text.chars().count() <= SHOWN {
-        text.to_string()
-    } else {
-        text.chars().take(SHOWN).collect::<String>() + " ..."
-    }
-}
-
-/// The system's error text without the error number.
-fn said(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
+    let Some((end, _)) = text.char_indices().nth(SHOWN) else {
+        return text.to_string();
+    };
+    let word = text[..end].rfind(' ').unwrap_or(end);
+    format!("{} ...", &text[..word])
 }
 
 // The keys of a model file, their ranges, and the conversion to a preset.

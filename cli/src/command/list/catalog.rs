@@ -9,6 +9,7 @@ use crate::out::Outputs;
 use foreread_core::policy::capacity::Cap;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, Unit};
+use foreread_core::units::MAX_OFFSET;
 use foreread_report::block::{self, Block, Table};
 use foreread_report::json;
 use foreread_report::number::exact_size as size;
@@ -158,6 +159,7 @@ fn to_text(entries: &[Entry]) -> String {
 fn range(param: &Param) -> String {
     let (low, high) = param.range;
     match param.unit {
+        Unit::Bytes if high == MAX_OFFSET => format!("bytes, {} or more", size(low)),
         Unit::Bytes => format!("bytes, {} to {}", size(low), size(high)),
         Unit::Capped => format!("bytes, {} to {}, {}", size(low), size(high), Cap::WORDS[0]),
         Unit::Count => format!("count, {low} to {high}"),

@@ -122,12 +122,18 @@ pub fn run(args: &WarmArgs, outputs: &Outputs) -> Result<(), Fail> {
     let began = Instant::now();
     let mut bar = Bar::of_bytes();
     bar.stage("on disk");
+    let before_bytes = cache.bytes().unwrap_or(0);
     let mut sum = Sum::default();
     for source in &sources {
         if sum.ended.is_none() {
             let report = fill(&cache, source, &signalled, &mut bar, sum.counts)?;
             sum.add(source, report);
         }
+    }
+    // A source may have evicted what was fetched for the sources before it.
+    let others_bytes = before_bytes.saturating_sub(sum.counts.held_bytes);
+    if sum.ended.is_none() && sum.evicted_bytes > others_bytes {
+        sum.ended = Some(CacheFillEnd::Full);
     }
     drop(bar);
     let seconds = began.elapsed().as_secs_f64();
@@ -208,7 +214,10 @@ fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
         ));
         return Err(Fail::Passed(128 + signal as u8));
     }
-    let what = format!("{rest} were not fetched");
+    let what = match sum.left_bytes() {
+        0 => "part of what was fetched was evicted again".to_string(),
+        _ => format!("{rest} were not fetched"),
+    };
     let dir = cache.dir().display();
     match sum.ended {
         Some(CacheFillEnd::Full) => {
@@ -221,11 +230,11 @@ fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
         }
         Some(CacheFillEnd::Refused) => {
             let remedy = "free some space, set a smaller free=, or name another disk";
-            let place = match sum.left_bytes() {
-                0 => format!("part of what was fetched was evicted again: {dir}"),
-                _ => format!("{what}: {dir}"),
-            };
-            Err(Fail::check("the disk is full", place, remedy))
+            Err(Fail::check(
+                "the disk is full",
+                format!("{what}: {dir}"),
+                remedy,
+            ))
         }
         Some(CacheFillEnd::Stopped) | None if sum.dropped_bytes > 0 => {
             let dropped = amount(sum.dropped_bytes);
