@@ -78,7 +78,7 @@ pub struct MountCounts {
     pub nodes: u64,
     /// Reads answered with data.
     pub reads: u64,
-    /// Requests answered with an error, except those for names that do not exist.
+    /// Requests answered with an error, except look-ups of names that do not exist.
     pub failed: u64,
     /// Bytes of data sent.
     pub bytes: u64,
@@ -496,7 +496,9 @@ impl View {
         if let Ok(path) = self.path_of(handle.number) {
             self.doubt(&path);
         }
-        send(Err(self.refuse(errno)));
+        // Also ENOENT: the file was there when it was opened.
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        send(Err(answer(errno)));
     }
 
     // ---- for reports ----
