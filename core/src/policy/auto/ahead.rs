@@ -308,7 +308,9 @@ fn top_up(
             missing
         } < whole
         && to < file_size;
-    if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
+    // Reading ahead only a part of the next read saves no wait: the reader waits for the rest.
+    let is_sliver = until < file_size && until < stream.pos.saturating_add(stream.len);
+    if missing == 0 || is_sliver || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
     let to = until;
