@@ -99,7 +99,7 @@ impl Auto {
             are_disturbed: self.disturbs(ask.open),
         };
         let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
-        answer.max_fetch = distance::request(reach.ahead, &ask.source);
+        answer.max_fetch = distance::request(reach.ahead, active.link, &ask.source);
         if others.are_disturbed {
             answer.max_fetch = answer.max_fetch.min((reach.ahead / 2).max(stream.len));
         }
@@ -169,7 +169,10 @@ impl Auto {
         let was_slow = stream.pace.is_slow();
         if stream.is_past_hold() && late && !was_slow && stream.distance > 0 {
             let is_alone = others.active.link <= 1;
-            if stream.distance >= most {
+            let is_full = is_alone
+                && stream.stride.is_none()
+                && distance::is_filled_by_one(source, stream.distance);
+            if stream.distance >= most && !is_full {
                 self.effort.late(
                     source.rate,
                     self.clock,

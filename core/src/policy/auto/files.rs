@@ -117,7 +117,8 @@ impl Auto {
                 (len * (ONE - chance) / ONE).max(len / MIN_WASTE)
             };
             let is_likely = each >= ONE / 2 && chance >= threshold && waste + more <= price.free;
-            let is_near = bytes <= room && (planned || bytes <= left) && walk.far + far <= limit;
+            let is_near =
+                bytes <= room && (planned || bytes <= left) && walk.far + far <= limit;
             if !(is_near && (planned || is_likely)) || walk.files >= MAX_FILES {
                 break;
             }
@@ -149,7 +150,7 @@ impl Auto {
             waste += more;
         }
         if answer.max_fetch == 0 {
-            answer.max_fetch = distance::request(most, source);
+            answer.max_fetch = distance::request(most, 1, source);
         }
         let known = &self.walks.listed;
         while walk
