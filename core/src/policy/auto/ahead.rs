@@ -196,7 +196,8 @@ impl Auto {
             None => self.credit.left_of_run(stream.run, source),
             Some(_) => price.left,
         };
-        let room = room.min((others.unread + left).max(self.credit.beyond(floor)));
+        let room =
+            room.min((others.unread + left).max(self.credit.beyond(stream.run, stream.len, floor)));
         let wanted = stream.distance.min(worth.max(floor)).min(enough);
         let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
         let is_cut = is_last && stream.ahead() >= wanted;
