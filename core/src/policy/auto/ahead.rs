@@ -169,10 +169,7 @@ impl Auto {
         let was_slow = stream.pace.is_slow();
         if stream.is_past_hold() && late && !was_slow && stream.distance > 0 {
             let is_alone = others.active.link <= 1;
-            let is_full = is_alone
-                && stream.stride.is_none()
-                && distance::is_filled_by_one(source, stream.distance);
-            if stream.distance >= most && !is_full {
+            if stream.distance >= most {
                 self.effort.late(
                     source.rate,
                     self.clock,

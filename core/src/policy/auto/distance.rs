@@ -194,14 +194,6 @@ pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Optio
     })
 }
 
-/// Returns whether one fetch alone gets nearly the whole rate of the source, although the distance allows four fetches at a time. If so,
-/// bytes do not arrive sooner with more requests in flight.
-pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
-    let single = source.single_rate;
-    let was_room = distance / PRODUCTS >= bytes(single, source.latency_ns);
-    single > 0 && is_known(source) && was_room && source.rate < single + single / 4
-}
-
 /// Returns the length in bytes of the requests into which a window is split.
 pub fn request(distance: u64, streams: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 {
