@@ -294,6 +294,12 @@ impl Auto {
         let most = end.min(start.saturating_add(ask.source.room));
         let missing = ask.probe.missing(ByteRange::between(start, most));
         self.credit.missed(missing.saturating_add(end - most));
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
+        if let Some(idle) = file.take_idle() {
+            self.ends(&idle, ask.file_size);
+        }
         self.missed_in_region(ask.file.0, start, end);
         // For a page fault, the pages near it are better evidence than a stream. For a read, they are used only if no stream continues.
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {

@@ -28,6 +28,11 @@ const SPARSE: u64 = 3;
 /// The largest distance from a read to its run: this multiple of the read's length, within these bounds.
 const NEAR_READS: u64 = 4;
 const NEAR: (u64, u64) = (16 << 10, 16 << 20);
+/// A stream that did not continue has ended after this number of misses in its file, and at least this many for each stream that the file
+/// may have.
+const IDLE_MISSES: u64 = 256;
+const IDLE_TURNS: u64 = 4;
+
 pub fn near(len: u64) -> u64 {
     len.saturating_mul(NEAR_READS).clamp(NEAR.0, NEAR.1)
 }
@@ -315,6 +320,13 @@ impl Streams {
         }
         self.all.push(stream);
         (self.all.len() - 1, gone)
+    }
+
+    /// Removes and returns a stream that has not continued for a long time.
+    pub fn take_idle(&mut self) -> Option<Stream> {
+        let idle = IDLE_MISSES.max(IDLE_TURNS * self.candidates.max_streams() as u64);
+        let at = self.all.iter().position(|s| s.seen + idle < self.misses)?;
+        Some(self.all.swap_remove(at))
     }
 }
 
