@@ -213,6 +213,8 @@ pub struct SourceView {
     pub single_rate: u64,
     /// Fetches that ended while four or more were in flight.
     pub busy: u32,
+    /// Demand reads in progress, including the one that raised the question.
+    pub reads: u32,
     /// Bytes of readahead that reads have used.
     pub used_bytes: u64,
     /// Bytes of readahead that left the cache unused.

@@ -93,6 +93,7 @@ impl Machine {
             rate: meter.rate(),
             single_rate: meter.single_rate(),
             busy: meter.busy(),
+            reads: u32::try_from(self.reads.len()).unwrap_or(u32::MAX),
             used_bytes: self.stats.used_bytes,
             unused_bytes: self.stats.unused_bytes,
             unread_bytes: self.stats.unread_bytes()

@@ -149,7 +149,9 @@ impl Policy for Auto {
             let stream = &mut file.all[at];
             stream.advance(start, end);
             self.go_on(ask, at, Why::NextWindow, answer);
-        } else if !self.run_from_region(ask, (start, end), answer) {
+        } else if !self.begin_stepping(ask, (start, end), answer)
+            && !self.run_from_region(ask, (start, end), answer)
+        {
             self.begin_in_walk(ask, answer);
         }
         self.follow(ask, answer);
@@ -258,6 +260,7 @@ impl Auto {
                     self.credit.read(&mut stream.held, bytes);
                 }
                 stream.touched += bytes;
+                stream.steps.note(at, bytes);
             }
             None => self.used_by_walk(file, bytes),
         }
@@ -291,6 +294,12 @@ impl Auto {
         let most = end.min(start.saturating_add(ask.source.room));
         let missing = ask.probe.missing(ByteRange::between(start, most));
         self.credit.missed(missing.saturating_add(end - most));
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
+        if let Some(idle) = file.take_idle() {
+            self.ends(&idle, ask.file_size);
+        }
         self.missed_in_region(ask.file.0, start, end);
         // For a page fault, the pages near it are better evidence than a stream. For a read, they are used only if no stream continues.
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
@@ -307,6 +316,9 @@ impl Auto {
         }
         // A read that ends before a stream's position does not change that stream, and may start another one.
         self.births += 1;
+        if self.begin_stepping(ask, (start, end), answer) {
+            return;
+        }
         if !is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;
         }
@@ -397,6 +409,29 @@ impl Auto {
                 );
             }
         }
+    }
+
+    /// Starts a strided stream if reads within a stream's readahead reveal a stride. That stream ends then. Returns whether a strided
+    /// stream was started.
+    fn begin_stepping(
+        &mut self,
+        ask: &Ask<'_>,
+        (start, end): (u64, u64),
+        answer: &mut Answer,
+    ) -> bool {
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return false;
+        };
+        // Concurrent reads may come from threads that take pieces of the file in turns.
+        let alone = ask.source.reads == 1;
+        let Some((at, stride)) = file.stepping(start).filter(|_| alone) else {
+            return false;
+        };
+        let over = file.all.swap_remove(at);
+        self.ends(&over, ask.file_size);
+        let found = Detection::Stride(stride);
+        self.begin_by_history(found, ask, (start, end), answer);
+        true
     }
 
     /// Handles a miss that continues a stream: the read is at the end of the stream's readahead, or the readahead was evicted.

@@ -99,7 +99,7 @@ impl Auto {
             are_disturbed: self.disturbs(ask.open),
         };
         let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
-        answer.max_fetch = distance::request(reach.ahead, &ask.source);
+        answer.max_fetch = distance::request(reach.ahead, active.link, &ask.source);
         if others.are_disturbed {
             answer.max_fetch = answer.max_fetch.min((reach.ahead / 2).max(stream.len));
         }
@@ -193,7 +193,8 @@ impl Auto {
             None => self.credit.left_of_run(stream.run, source),
             Some(_) => price.left,
         };
-        let room = room.min((others.unread + left).max(self.credit.beyond(floor)));
+        let room =
+            room.min((others.unread + left).max(self.credit.beyond(stream.run, stream.len, floor)));
         let wanted = stream.distance.min(worth.max(floor)).min(enough);
         let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
         let is_cut = is_last && stream.ahead() >= wanted;
@@ -308,7 +309,9 @@ fn top_up(
             missing
         } < whole
         && to < file_size;
-    if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
+    // Reading ahead only a part of the next read saves no wait: the reader waits for the rest.
+    let is_sliver = until < file_size && until < stream.pos.saturating_add(stream.len);
+    if missing == 0 || is_sliver || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
     let to = until;

@@ -38,6 +38,9 @@ const USUAL_DEBT: u64 = 4 << 20;
 /// The whole debt is available if at least this number of bytes may be wasted for 1000 demanded bytes.
 const FULL_DEBT: u64 = 250;
 
+/// A run of at least two reads or this number of bytes has its floor regardless of earlier waste.
+const MIN_FLOOR_RUN: u64 = 128 << 10;
+
 /// Missed bytes, divided by this, count as demanded.
 const MISSES: u64 = 8;
 
@@ -136,9 +139,14 @@ impl Credit {
         self.left(source, mul_div(more, self.part.min(FULL_DEBT), FULL_DEBT))
     }
 
-    /// Returns how many bytes a sequential run may have read ahead beyond the bound on waste: `floor`, or 0 if little waste is allowed.
-    pub fn beyond(&self, floor: u64) -> u64 {
-        if self.part >= FULL_DEBT { floor } else { 0 }
+    /// Returns how many bytes a sequential run may have read ahead beyond the bound on waste: `floor`, or 0 if the run has only one short
+    /// read, or little waste is allowed.
+    pub fn beyond(&self, run: u64, len: u64, floor: u64) -> u64 {
+        if run >= MIN_FLOOR_RUN.min(2 * len) && self.part >= FULL_DEBT {
+            floor
+        } else {
+            0
+        }
     }
 
     /// Returns the number of bytes that may always be read ahead for a sequential run of `run` bytes, whatever other streams have wasted.

@@ -16,6 +16,9 @@
 //! longer requests use less of the source's concurrency. If one fetch in 20 takes longer than four latencies, a quarter of the time of such
 //! a slow fetch replaces the latency in both formulas, except for a disk.
 //!
+//! If several streams share a link that one fetch can fill, each distance is split into at least three requests. With only two requests,
+//! all bytes would arrive at once, and each reader would wait for both.
+//!
 //! A longer distance can make the measured rate higher, which raises the limit again; this ends when the source delivers no more.
 //! `effort.rs` decides when the limit is raised further, and how much of the cache readahead may use.
 //!
@@ -59,6 +62,9 @@ const MIN_READS: u64 = 4;
 const MAX_REQUESTS: u64 = 8;
 const MIN_REQUESTS: u64 = 2;
 const MIN_REQUEST: u64 = 128 << 10;
+/// The fewest requests if streams share a link that one fetch alone can fill, for distances from [`MIN_SHARED`] on.
+const SHARED_REQUESTS: u64 = 3;
+const MIN_SHARED: u64 = 3 << 20;
 /// Length of a request, as a multiple of rate x latency, if one fetch alone gets the whole rate. Then other requests in flight hide no
 /// latency, and about an eighth of the time is spent on it.
 const SERIAL_PRODUCTS: u64 = 8;
@@ -189,7 +195,7 @@ pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Optio
 }
 
 /// Returns the length in bytes of the requests into which a window is split.
-pub fn request(distance: u64, source: &SourceView) -> u64 {
+pub fn request(distance: u64, streams: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 {
         source.single_rate
     } else {
@@ -201,9 +207,13 @@ pub fn request(distance: u64, source: &SourceView) -> u64 {
     } else {
         even
     };
-    let part = even
-        .clamp(distance / MAX_REQUESTS, distance / MIN_REQUESTS)
-        .max(1);
+    let is_link = source.single_rate > 0 && is_serial(source);
+    let least = if is_link && streams > 1 && distance >= MIN_SHARED {
+        SHARED_REQUESTS
+    } else {
+        MIN_REQUESTS
+    };
+    let part = even.clamp(distance / MAX_REQUESTS, distance / least).max(1);
     (part / MIN_REQUEST * MIN_REQUEST).clamp(MIN_REQUEST, source.max_fetch.max(MIN_REQUEST))
 }
 
@@ -265,15 +275,15 @@ mod tests {
             ..source(1_100_000_000, 15_000_000, 16)
         };
         assert_eq!(
-            request(66_000_000, &store),
+            request(66_000_000, 1, &store),
             4 << 20,
             "an eighth, but no more than the largest fetch"
         );
         assert_eq!(
-            (request(8 << 20, &store), request(1 << 20, &store)),
+            (request(8 << 20, 1, &store), request(1 << 20, 1, &store)),
             (11 << 17, 4 << 17)
         );
-        assert_eq!(request(0, &store), 128 << 10);
+        assert_eq!(request(0, 1, &store), 128 << 10);
     }
 
     /// If one fetch in 20 takes 160 ms, the limit is 64 MB instead of 24 MB, in longer requests.
@@ -290,7 +300,10 @@ mod tests {
         let most = |source| most(source, (128 << 10, 0), readers(1), &Effort::default());
         assert_eq!((most(&store), most(&tail)), (24_000_000, 64_000_000));
         assert_eq!(
-            (request(25_600_000, &store), request(25_600_000, &tail)),
+            (
+                request(25_600_000, 1, &store),
+                request(25_600_000, 1, &tail)
+            ),
             (24 << 17, 30 << 17)
         );
         let disk = SourceView {

@@ -33,8 +33,14 @@ const MAX_FILES: usize = 1024;
 const MARKS: usize = 8;
 /// At each decision, the remembered read length shrinks by one part in this number.
 const LEN_FORGOTTEN: u64 = 16;
+/// A walk may be ahead by this number of requests of at most `SHORT` bytes for each request that may be in flight, whatever the distance.
+const SLOTS: u64 = 4;
+const SHORT: u64 = 128 << 10;
 /// Of a file that is almost certain to be opened, one byte in this number is still expected to be wasted.
 const MIN_WASTE: u64 = 8;
+/// A larger file is not read ahead if the source answers one fetch at a time: its transfer takes longer than the seek that is saved, and
+/// delays the file before it.
+const LARGE: u64 = 1 << 20;
 
 impl Auto {
     /// Makes the reader a stream if it reached a mark in a file of which only the first part was read ahead.
@@ -117,7 +123,14 @@ impl Auto {
                 (len * (ONE - chance) / ONE).max(len / MIN_WASTE)
             };
             let is_likely = each >= ONE / 2 && chance >= threshold && waste + more <= price.free;
-            let is_near = bytes <= room && (planned || bytes <= left) && walk.far + far <= limit;
+            // Small files take many requests for few bytes. Some requests must wait for a slot, so that the source stays busy.
+            let requests = walk.files as u64 + (walk.far + far) / SHORT;
+            let is_few = requests < SLOTS * u64::from(source.ahead_slots);
+            let is_apart = source.single_rate == 0 && size > LARGE && !planned;
+            let is_near = !is_apart
+                && bytes <= room
+                && (planned || bytes <= left)
+                && (is_few || walk.far + far <= limit);
             if !(is_near && (planned || is_likely)) || walk.files >= MAX_FILES {
                 break;
             }
@@ -149,7 +162,7 @@ impl Auto {
             waste += more;
         }
         if answer.max_fetch == 0 {
-            answer.max_fetch = distance::request(most, source);
+            answer.max_fetch = distance::request(most, 1, source);
         }
         let known = &self.walks.listed;
         while walk

@@ -7,6 +7,9 @@
 //! If a read skips some of a stream's next bytes, it continues the stream only if other reads have read at least a third of the skipped
 //! bytes. Without this rule, every random read would continue a stream whose readahead covers much of the file.
 //!
+//! If reads that hit a stream's readahead have three equal distances in a row, they are a stride, provided that no other read is in
+//! progress. So the stride is found before a read misses.
+//!
 //! A file has at most 16 streams at first. If the table is full, a new stream displaces an old one. A random read usually starts no stream
 //! (see `candidates.rs`), so it displaces none. The position at which a displaced stream ended is remembered. If reads continue there,
 //! there are too few streams, and their number may double (`candidates.rs`).
@@ -25,8 +28,66 @@ const SPARSE: u64 = 3;
 /// The largest distance from a read to its run: this multiple of the read's length, within these bounds.
 const NEAR_READS: u64 = 4;
 const NEAR: (u64, u64) = (16 << 10, 16 << 20);
+/// A stream that did not continue has ended after this number of misses in its file, and at least this many for each stream that the file
+/// may have.
+const IDLE_MISSES: u64 = 256;
+const IDLE_TURNS: u64 = 4;
+
 pub fn near(len: u64) -> u64 {
     len.saturating_mul(NEAR_READS).clamp(NEAR.0, NEAR.1)
+}
+
+/// The distances between reads that hit a stream's readahead: three equal distances in a row are a stride.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps {
+    /// The latest read.
+    start: u64,
+    end: u64,
+    /// The latest distance, and how often it occurred in a row.
+    step: u64,
+    equal: u32,
+}
+
+/// Number of equal distances that make a stride.
+const MIN_STEPS: u32 = 3;
+/// The same for a step of a few reads, which reads with irregular gaps may repeat by chance.
+const MIN_SHORT_STEPS: u32 = 8;
+
+impl Steps {
+    /// No distances yet, after a read from `start` to `end`.
+    fn after(start: u64, end: u64) -> Steps {
+        Steps {
+            start,
+            end,
+            ..Steps::default()
+        }
+    }
+
+    /// Records a read of `bytes` bytes at `at`.
+    pub fn note(&mut self, at: u64, bytes: u64) {
+        if at == self.end {
+            self.end += bytes;
+            return;
+        }
+        let step = at.saturating_sub(self.start);
+        self.equal = if step > 0 && step == self.step {
+            self.equal + 1
+        } else {
+            1
+        };
+        (self.start, self.end, self.step) = (at, at + bytes, step);
+    }
+
+    /// The step of the stride, if a read at `start` is its latest read or the next one.
+    fn to(&self, start: u64) -> Option<u64> {
+        let is_next = start == self.start || start == self.start + self.step;
+        let steps = if self.step <= near(self.end.saturating_sub(self.start)) {
+            MIN_SHORT_STEPS
+        } else {
+            MIN_STEPS
+        };
+        (is_next && self.step > 0 && self.equal >= steps).then_some(self.step)
+    }
 }
 
 /// A sequential or strided run of reads for which the policy reads ahead.
@@ -51,6 +112,8 @@ pub struct Stream {
     pub used: u64,
     /// Bytes between `pos` and `end` that reads used since `pos` was set.
     pub touched: u64,
+    /// The distances between those reads.
+    pub steps: Steps,
     /// How far the stream reads ahead, in bytes.
     pub distance: u64,
     /// The distance does not grow again before the reader has passed this offset.
@@ -102,6 +165,7 @@ impl Stream {
             run,
             used: 0,
             touched: 0,
+            steps: Steps::after(pos.saturating_sub(len), pos),
             distance: 0,
             hold: 0,
             held: 0,
@@ -229,6 +293,13 @@ impl Streams {
             .or_else(|| self.find((start, len), 0))
     }
 
+    /// Returns the stream whose readahead was read in equal steps up to `start`, and the length of a step.
+    pub fn stepping(&self, start: u64) -> Option<(usize, i64)> {
+        let step = |s: &Stream| s.steps.to(start).filter(|_| s.stride.is_none());
+        let at = self.all.iter().position(|s| step(s).is_some())?;
+        Some((at, i64::try_from(step(&self.all[at])?).ok()?))
+    }
+
     /// Adds a stream. Returns the index of the new stream, and the displaced stream, if any: a stream that never continued, otherwise the
     /// stream that continued longest ago.
     pub fn add(&mut self, mut stream: Stream) -> (usize, Option<Stream>) {
@@ -249,6 +320,13 @@ impl Streams {
         }
         self.all.push(stream);
         (self.all.len() - 1, gone)
+    }
+
+    /// Removes and returns a stream that has not continued for a long time.
+    pub fn take_idle(&mut self) -> Option<Stream> {
+        let idle = IDLE_MISSES.max(IDLE_TURNS * self.candidates.max_streams() as u64);
+        let at = self.all.iter().position(|s| s.seen + idle < self.misses)?;
+        Some(self.all.swap_remove(at))
     }
 }
 

@@ -32,7 +32,7 @@ impl Auto {
             rate: distance::known_rate(source),
             distance_bytes,
             max_distance_bytes,
-            request_bytes: distance::request(distance_bytes, source),
+            request_bytes: distance::request(distance_bytes, active.link, source),
             streams: active.link,
             wasted_bytes: self.credit.wasted(source),
             credit_bytes,
