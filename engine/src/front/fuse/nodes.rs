@@ -381,8 +381,11 @@ impl Nodes {
     pub fn drop_listed(&mut self, most: usize) {
         while self.listed.len() > most
             && let Some(oldest) = self.listed.pop_front()
-            && let Some(node) = self.node(oldest)
         {
+            // The kernel may have forgotten it.
+            let Some(node) = self.node(oldest) else {
+                continue;
+            };
             let listed = node.listed.take();
             if std::mem::take(&mut node.is_held) {
                 self.forget(oldest, 1);
