@@ -3,15 +3,15 @@
 //! ```text
 //!   4 KiB at random, one at a time    128 reads or 0.4 s      latency: the lower median of two samples
 //!   1 MiB at random, four at a time    96 reads or 1.2 s      rate: the higher one of two samples, of their last two thirds
-//!   in order, two windows in flight     8 MiB or 80 ms        for each size: the second best of three samples
+//!   in order, two windows in flight     8 MiB or 80 ms        for each size: the second best of eight samples
 //! ```
 //! A sample is disturbed if its threads waited for a processor for more than a tenth of the time, or if other programs moved more than a
 //! tenth of its bytes from or to the disk. A disturbed sample does not count, and is repeated while there is time. Example: beside a
-//! compiler two of three samples of 512 KiB are disturbed (390 and 450 MB/s), so further rounds are read until three count (781, 770 and
-//! 790 MB/s). If too few count, if the two best differ by more than a quarter, or if other programs use more than half of the processors,
-//! the machine is too busy, and there is no result.
+//! compiler two of three samples of 512 KiB are disturbed (390 and 450 MB/s), so further rounds are read until eight count (781, 770,
+//! 790 MB/s and so on). If too few count, if the two best differ by more than a quarter, or if other programs use more than half of the
+//! processors, the machine is too busy, and there is no result.
 //!
-//! An idle machine reads at most 289 MiB. Only the last two thirds of the large reads are measured, because storage that was idle may
+//! An idle machine reads at most 449 MiB. Only the last two thirds of the large reads are measured, because storage that was idle may
 //! answer the first reads faster than it can sustain. Example: a 200 MB/s link with 20 MB of burst credit delivers 490 MB/s over 33 MiB,
 //! but 205 MB/s over the last two thirds of 96 MiB. The reads bypass the page cache.
 
@@ -55,10 +55,10 @@ const MAX_WINDOW_BYTES: u64 = 4 << 20;
 const PAGES: (usize, Duration) = (16, Duration::from_millis(500));
 const LARGE_READS: (usize, Duration) = (3, Duration::from_millis(900));
 /// Rounds over all sizes: the fewest, the most, and the time since the start after which no sample of a further one begins.
-const ROUNDS: std::ops::Range<usize> = 3..12;
+const ROUNDS: std::ops::Range<usize> = 3..16;
 const ROUNDS_UNTIL: Duration = Duration::from_millis(2200);
 /// Undisturbed samples of a size, after which it is not read again if the two best differ by at most [`ALIKE`].
-const ENOUGH: usize = 3;
+const ENOUGH: usize = 8;
 const ALIKE: f64 = 0.9;
 /// If the second best sample of a size is a smaller part of the best, the machine is too busy.
 const MIN_ALIKE: f64 = 0.75;
