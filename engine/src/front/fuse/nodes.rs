@@ -351,7 +351,11 @@ impl Nodes {
                 let next = self.slot(&path, &meta);
                 if !self.told.contains_key(&next) {
                     self.enter_listed(&listing, place, path, &meta).ok()?;
-                    self.known(next)?;
+                    if self.known(next).is_none() {
+                        // There is no room for its state, so it is not held.
+                        self.forget(next, 1);
+                        return None;
+                    }
                     self.node(next)?.is_held = true;
                     self.listed.push_back(next);
                 }
