@@ -20,7 +20,6 @@ use rustix::fs::{FileType, Stat};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub mod backing;
 pub mod devices;
@@ -297,15 +296,6 @@ impl Host {
             .filter_map(|word| word.parse::<u64>().ok())
             .sum();
         Some((sum.saturating_sub(idle.saturating_add(own)), sum))
-    }
-
-    /// Returns how long this thread was ready to run, but waited for a processor. Zero if the kernel does not count it.
-    ///
-    /// Source: the kernel's `scheduler/sched-stats.rst`.
-    pub fn thread_waited(&self) -> Duration {
-        let text = text(&self.proc.join("thread-self/schedstat")).unwrap_or_default();
-        let waited = text.split_whitespace().nth(1);
-        Duration::from_nanos(waited.and_then(|ns| ns.parse().ok()).unwrap_or(0))
     }
 }
 

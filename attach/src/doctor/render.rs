@@ -129,19 +129,17 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
 /// Formats the reasons for the rating of each device as text blocks, for `--why`.
 #[must_use]
 pub fn reasons(report: &DoctorReport) -> Vec<Block> {
-    let Sorted {
-        bad,
-        gain,
-        fine,
-        busy,
-    } = Sorted::of(report);
+    let sorted = Sorted::of(report);
     let mut blocks = Vec::new();
-    for device in bad.iter().chain(&gain).chain(&busy) {
+    for device in [&sorted.bad, &sorted.gain, &sorted.busy]
+        .into_iter()
+        .flatten()
+    {
         blocks.extend(one(device));
         blocks.push(Block::Indented(4, vec![Block::Text(reason(device))]));
         blocks.push(Block::Gap);
     }
-    blocks.extend(alike(&fine));
+    blocks.extend(alike(&sorted.fine));
     blocks.push(Block::Text(report.pressure.words.clone()));
     blocks.extend(report.notes.iter().map(|note| Block::Note(note.clone())));
     blocks

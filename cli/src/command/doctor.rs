@@ -61,7 +61,7 @@ pub struct DoctorArgs {
     pub why: bool,
     /// Read nothing from the disks
     ///
-    /// By default up to four disks are measured, each with 289 MiB of direct reads in at most three seconds. The reads
+    /// By default up to four disks are measured, each with 449 MiB of direct reads in at most three seconds. The reads
     /// use the device node, or a large file on the disk that this user may read. Reads that other programs disturb are
     /// repeated; if too many are disturbed, no value is recommended. Values that could not be measured are typical ones for the disk's class, and are marked "by formula".
     #[arg(long)]

@@ -11,6 +11,7 @@ use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::host::Host;
 use foreread_os::open::regular;
 use foreread_os::threads::spawn_scoped;
+use foreread_os::threads::waited_for_processor;
 use foreread_sim::stats::{latency_histogram, record_latency};
 use rustix::fs::{Advice, fadvise};
 use std::io::IoSliceMut;
@@ -269,7 +270,8 @@ fn lane(
     }
     first?;
     let mut latency = latency_histogram();
-    let waited = Host::here().thread_waited();
+    let waited = || waited_for_processor().unwrap_or_default();
+    let waited_before = waited();
     let began = Instant::now();
     let (mut done, mut last) = (Vec::new(), began);
     while done.is_empty() || done.len() < stop.reads && last - began < stop.time {
@@ -282,7 +284,7 @@ fn lane(
     Ok(Lane {
         began,
         ended: last,
-        waited: Host::here().thread_waited().saturating_sub(waited),
+        waited: waited().saturating_sub(waited_before),
         done,
         latency,
     })
