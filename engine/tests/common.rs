@@ -346,11 +346,12 @@ impl Subscriber for Traced {
     fn exit(&self, _: &Id) {}
 }
 
-/// Fails with what a program printed, if that failed.
+/// Fails with what a program printed, if that failed. Its lines begin with `|`: `./test` counts failed tests by the lines of this process, and not by those of a test that ran in another.
 #[track_caller]
 pub fn passed(out: &std::process::Output) {
     let [text, errors] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    assert!(out.status.success(), "{text}{errors}");
+    let printed = format!("{text}{errors}").replace('\n', "\n| ");
+    assert!(out.status.success(), "\n| {printed}");
 }
 
 /// Waits until nothing runs; readahead may outlive the reads that caused it.
