@@ -381,15 +381,15 @@ impl DiskLook {
         if one.max(four) < MIN_GAIN || best.readahead_bytes <= bytes {
             return found(Standing::Fine, None);
         }
-        let (readers, gain) = match one >= four {
-            true => ("one sequential reader", one),
-            false => ("four sequential readers", four),
-        };
         let advised = size(best.readahead_bytes);
-        let harm = format!(
-            "with {advised}, {readers} would be {}x as fast",
-            three(gain)
-        );
+        // The step names the factor of one reader (`change`).
+        let harm = match one >= four {
+            true => format!("a sequential reader is faster with {advised}"),
+            false => format!(
+                "with {advised}, four sequential readers would be {}x as fast",
+                three(four)
+            ),
+        };
         found(Standing::Gain, Some(harm))
     }
 
