@@ -25,6 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 const MAX_OPEN: usize = 64;
 /// Number of whole files (see `whole.rs`) that stay open for the next open.
 const MAX_WHOLE: usize = 16;
+/// Number of complete versions that wait to be noted. More of them are verified when they are opened.
+const MAX_UNSYNCED: usize = 64;
 /// If a cached gap between two absent ranges is shorter than this, it is fetched with them. A second request would cost a round trip, in
 /// which the server can send more than the gap.
 const SPLIT_BYTES: u64 = 256 << 10;
@@ -36,6 +38,8 @@ pub struct DiskTier {
     open: Mutex<VecDeque<Weak<CachedVersion>>>,
     /// Files that the kernel has read, kept open for the next open.
     whole: Mutex<VecDeque<(VersionHash, Arc<WholeFile>)>>,
+    /// Complete versions of which parts were written through the page cache. They are noted when nothing else is to be written.
+    unsynced: Mutex<Vec<Arc<ObjectFiles>>>,
     evictor: Mutex<Evictor>,
     listings: Mutex<ListingsRoom>,
 }
@@ -73,6 +77,7 @@ impl DiskTier {
             state: TierState::new(name),
             open: Mutex::default(),
             whole: Mutex::default(),
+            unsynced: Mutex::default(),
             evictor: Mutex::default(),
             listings: Mutex::default(),
         })
@@ -267,8 +272,11 @@ impl DiskTier {
             let (files, made) = self.files_to_write(&opened, version)?;
             evictor.wrote(version.hash, made);
             evictor.wrote(version.hash, files.write(offset, bytes)?);
-            if files.is_own() {
-                whole::note(&files);
+            let mut unsynced = lock(&self.unsynced);
+            match (files.is_own(), files.is_unsynced()) {
+                (true, false) => whole::note(&files),
+                (true, true) if unsynced.len() < MAX_UNSYNCED => unsynced.push(files),
+                _ => {}
             }
             Ok(())
         };
@@ -501,6 +509,8 @@ impl Tier for DiskTier {
         if let Some((account, _)) = &self.opened().writable {
             lock(&self.evictor).settle(account);
         }
+        let unsynced = std::mem::take(&mut *lock(&self.unsynced));
+        unsynced.iter().for_each(|files| whole::note(files));
     }
 }
 
@@ -509,18 +519,48 @@ mod tests {
     use super::*;
     use crate::source::disk_cache::speed::Speeds;
 
-    #[test]
-    fn a_slow_disk_is_passed_over_unless_other_processes_read_the_same() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut tier =
-            DiskTier::open(DiskCacheSettings::new(dir.path().join("c"))).expect("opened");
-        tier.state.speeds = Speeds::of_slow_disk();
+    fn tier(dir: &tempfile::TempDir) -> DiskTier {
+        let tier = DiskTier::open(DiskCacheSettings::new(dir.path().join("c")));
+        tier.expect("opened")
+    }
+
+    fn version(tier: &DiskTier, size: u64) -> Arc<CachedVersion> {
         let exact = ExactVersion {
             source: "s".to_string(),
             version: "1".to_string(),
             shown: "s".to_string(),
         };
-        let version = tier.state.version(exact, 1 << 30);
+        tier.state.version(exact, size)
+    }
+
+    #[test]
+    fn a_version_of_the_page_cache_is_noted_when_all_is_written() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let tier = tier(&dir);
+        let version = version(&tier, 3 << 20);
+        let mut bytes = vec![7; (3 << 20) + 1];
+        // Direct I/O takes no buffer at an odd address.
+        let odd = 1 - bytes.as_ptr().addr() % 2;
+        bytes.truncate(odd + (3 << 20));
+        for (megabyte, bytes) in (0..).zip(bytes[odd..].chunks(1 << 20)) {
+            assert!(tier.write(&version, megabyte << 20, bytes));
+        }
+        let files = Arc::clone(lock(&version.files).as_ref().expect("open"));
+        if !files.is_own() {
+            return println!("skipped: needs a temporary folder on a disk");
+        }
+        assert!(files.is_unsynced());
+        assert!(tier.whole(&version, None).is_none());
+        tier.settle();
+        assert!(tier.whole(&version, None).is_some());
+    }
+
+    #[test]
+    fn a_slow_disk_is_passed_over_unless_other_processes_read_the_same() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut tier = tier(&dir);
+        tier.state.speeds = Speeds::of_slow_disk();
+        let version = version(&tier, 1 << 30);
         assert!(tier.passes_over(&version, 1 << 20));
         version.is_shared.store(true, Ordering::Relaxed);
         assert!(!tier.passes_over(&version, 1 << 20));

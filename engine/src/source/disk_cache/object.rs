@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub const HEADER_BYTES: u64 = 2048;
@@ -91,8 +91,10 @@ pub struct ObjectFiles {
     /// The data file of a large version for direct writes.
     direct: Option<OwnedFd>,
     is_writable: bool,
-    /// Number of blocks that this process has written to the disk; `None` if it did not create the data file.
+    /// Number of blocks of a large version that this process has written; `None` if it did not create the data file.
     own_blocks: Option<AtomicU64>,
+    /// Whether some of them were written through the page cache.
+    is_unsynced: AtomicBool,
     looked: Mutex<Look>,
 }
 
@@ -274,6 +276,7 @@ impl ObjectFiles {
             direct: None,
             is_writable: true,
             own_blocks: None,
+            is_unsynced: AtomicBool::new(false),
             looked: Mutex::new(Look {
                 at: Instant::now(),
                 noted: None,
@@ -345,13 +348,14 @@ impl ObjectFiles {
                 rustix::fs::ftruncate(&sums, end_of(size))?;
             }
         }
-        let mut direct = None;
+        let (mut direct, mut is_noted) = (None, false);
         if let Some((data, _)) = &data {
             let stat = rustix::fs::fstat(data)?;
             if stat.st_size.cast_unsigned() != size {
                 rustix::fs::ftruncate(data, size)?;
             }
             if size > LARGE_BYTES && is_local(&stat) {
+                is_noted = has_new_data;
                 let path = inside(&own, &data_name(hash));
                 let opened = folder.open_file(&path, OFlags::RDWR | OFlags::DIRECT);
                 // Without direct I/O, the file is written through the page cache.
@@ -361,7 +365,7 @@ impl ObjectFiles {
         let made = u64::from(is_new) * end_of(size).next_multiple_of(BLOCK_BYTES);
         let files = ObjectFiles {
             direct: direct.map(|(file, _)| file),
-            own_blocks: has_new_data.then(AtomicU64::default),
+            own_blocks: is_noted.then(AtomicU64::default),
             ..ObjectFiles::of(hash, size, sums, data.map(|(data, _)| data))
         };
         let _ = files.is_due();
@@ -480,9 +484,10 @@ impl ObjectFiles {
         write_all(file, &bytes[direct..], data_at + offset + direct as u64)?;
         write_all(&self.sums, &sums, HEADER_BYTES + 8 * first)?;
         // The last block of a source may be partial; it is verified at each open (whole.rs).
-        if let Some(own) = &self.own_blocks
-            && bytes.len() - direct < BLOCK_BYTES as usize
-        {
+        if bytes.len() - direct >= BLOCK_BYTES as usize {
+            self.is_unsynced.store(true, Ordering::Relaxed);
+        }
+        if let Some(own) = &self.own_blocks {
             own.fetch_add(absent as u64, Ordering::Relaxed);
         }
         let mut looked = sync::lock(&self.looked);
@@ -510,10 +515,15 @@ impl ObjectFiles {
         }
     }
 
-    /// Returns true if this process itself has written all bytes of the version with direct I/O, except a partial last block.
+    /// Returns true if this process itself has written all bytes of the version, each of them once.
     pub fn is_own(&self) -> bool {
         let own = self.own_blocks.as_ref();
         own.is_some_and(|own| own.load(Ordering::Relaxed) == blocks_of(self.size))
+    }
+
+    /// Returns true if bytes other than a partial last block were written through the page cache.
+    pub fn is_unsynced(&self) -> bool {
+        self.is_unsynced.load(Ordering::Relaxed)
     }
 
     pub fn checksums(&self) -> &OwnedFd {

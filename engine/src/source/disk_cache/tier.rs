@@ -79,6 +79,6 @@ pub trait Tier: Send + Sync {
 
     fn take_note(&self, _: &Note) {}
 
-    /// Call this when all queued writes are done.
+    /// Call this when all queued writes are done: the account is written, and complete versions are noted.
     fn settle(&self) {}
 }

@@ -6,16 +6,16 @@
 //! - it is *noted* as whole, and its data file has not changed since.
 //!
 //! ```text
-//!   last block is written, all of them with direct I/O ──┐
+//!   all blocks were written by one process, and synced ──┐
 //!   all blocks of a large version were verified ─────────┴──► identity of the file ──► header of the checksum file, byte 56
 //!   open ──► does the identity in the header match the file's? ── yes ──► whole
 //!              └─ no ──► verify all blocks ──► whole
 //! ```
 //! The identity of a file consists of its inode number, size and change time, and of this boot of the machine. Any write, truncation,
 //! replacement or restored copy changes inode, size or change time. The boot is included because a power loss may lose bytes that the disk
-//! has confirmed. Direct I/O returns errors of the disk to its writer, so a note needs no sync; bytes that were written through the page
-//! cache are synced before they are verified. Only the last block, if it is partial, is always written through the page cache; it is
-//! verified at each open.
+//! has confirmed. Direct I/O returns errors of the disk to its writer, so a note needs no sync. Bytes that were written through the page
+//! cache, because the disk was behind, are synced before the note or before they are verified. A partial last block is always written
+//! through the page cache and verified at each open; a note does not wait for it.
 //!
 //! Example: a first mount fetches an object of 1 GiB into the disk cache. A second mount opens it without reading it; verifying it would
 //! take half as long as copying it. After the machine was started again, the first mount verifies it, and notes it anew.
@@ -145,8 +145,12 @@ fn look_at_all(
     Ok(())
 }
 
-/// Notes that this process has written all bytes of a version with direct I/O.
+/// Notes that this process has written all bytes of a version. Waits until those in the page cache are on the disk.
 pub fn note(files: &ObjectFiles) {
+    // The file was opened before the bytes were written, so an error of writing one of them is returned here.
+    if files.is_unsynced() && fdatasync(files.data_file()).is_err() {
+        return;
+    }
     let stat = fstat(files.data_file()).ok();
     if let Some(identity) = stat.and_then(|stat| identity(&stat, boot())) {
         // Without the note, the version is verified when it is opened.
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_bytes_on_the_disk_are_noted_unseen() {
+    fn only_own_bytes_are_noted_unseen() {
         let Some((_dir, folder)) = folder() else {
             return;
         };
@@ -296,8 +300,10 @@ mod tests {
         write(&files, 0, 1 << 20, true);
         assert!(!files.is_own(), "the same blocks twice");
         let files = of("c");
-        write(&files, 0, 1 << 20, false);
-        write(&files, 1 << 20, SIZE, true);
-        assert!(!files.is_own(), "some are in the page cache only");
+        write(&files, 0, 1 << 20, true);
+        assert!(!files.is_unsynced() && !files.is_own());
+        write(&files, 1 << 20, SIZE, false);
+        assert!(files.is_unsynced(), "some are in the page cache only");
+        assert!(files.is_own());
     }
 }
