@@ -414,16 +414,19 @@ impl Source for CachedSource {
 
     fn whole_file(&self) -> Option<WholeFile> {
         let version = self.current().ok().flatten()?;
-        let tier = &self.parts.tier;
+        let Parts { tier, writer, .. } = &*self.parts;
         if tier.passes_over(&version, version.size) {
             return None;
         }
         // Larger versions are verified in the background.
-        if version.size <= LARGE_BYTES {
-            return Some(tier.whole(&version, Some(&|| true))?);
+        let is_small = version.size <= LARGE_BYTES;
+        let verify = is_small.then_some::<&dyn Fn() -> bool>(&|| true);
+        let file = tier.whole(&version, verify);
+        if file.as_ref().is_some_and(|file| file.is_due()) {
+            writer.note(Note::Use(Arc::clone(&version)));
         }
-        if let Some(file) = tier.whole(&version, None) {
-            return Some(file);
+        if file.is_some() || is_small {
+            return Some(file?);
         }
         if !version.is_looked_at.swap(true, Ordering::Relaxed) {
             let tier = Arc::clone(tier);

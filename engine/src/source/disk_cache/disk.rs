@@ -237,6 +237,18 @@ impl DiskTier {
         (is_here && !self.passes_over(&version, end)).then_some(text)
     }
 
+    /// Returns the most bytes that the cache may have, as far as the free space of the disk is concerned.
+    pub fn most_bytes(&self) -> u64 {
+        let opened = self.opened();
+        let (Some((account, _)), Ok((free, total))) =
+            (&opened.writable, opened.folder.free_bytes())
+        else {
+            return u64::MAX;
+        };
+        let free = free.saturating_sub(self.settings.free.of(total));
+        account.bytes().saturating_add(free)
+    }
+
     /// Returns the ranges of a version that are not on the disk.
     pub fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
         let version = self.state.version(exact, size);
@@ -482,9 +494,8 @@ impl Tier for DiskTier {
         let folder = &opened.folder;
         let done = match note {
             Note::Use(version) => {
-                let files = lock(&version.files).clone();
-                // If the file is gone, the version was evicted.
-                let _ = files.map(|files| files.note_use());
+                // If the file is gone, the version was evicted. A version that the kernel reads was not opened here.
+                let _ = self.files(version).map(|files| files.note_use());
                 Ok(())
             }
             _ if !self.is_writing() => Ok(()),

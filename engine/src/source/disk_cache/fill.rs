@@ -74,7 +74,7 @@ pub struct ObjectLeftOut {
 pub enum CacheFillEnd {
     /// The cache's size limit is reached.
     Full,
-    /// The disk refused a write, because it is full or failing, or is so full that data of this fill was evicted.
+    /// The disk is full, or it refused a write, or data of this fill was evicted.
     Refused,
     /// [`CacheFiller::stop`] was called.
     Stopped,
@@ -104,6 +104,8 @@ struct FillWork {
     changed: Condvar,
     stopped: AtomicBool,
     range_bytes: u64,
+    /// The most bytes that the cache may have on its disk.
+    most_bytes: u64,
     /// The cache's counters and bytes at the start.
     before: DiskCacheCounts,
     before_bytes: u64,
@@ -164,6 +166,7 @@ impl CacheFiller {
             stopped: AtomicBool::new(false),
             before: cache.counts(),
             before_bytes: cache.bytes().unwrap_or(0),
+            most_bytes: cache.disk.most_bytes(),
             range_bytes: share.clamp(CLAIM_BYTES, MAX_RANGE_BYTES),
         });
         let mut threads = Vec::new();
@@ -282,10 +285,10 @@ impl FillWork {
     }
 
     fn end(&self, why: CacheFillEnd) {
+        // Requests that began before a limit was reached still fit.
+        let stops = why == CacheFillEnd::Stopped || self.has_refused();
         let mut state = self.hold();
         state.ended.get_or_insert(why);
-        // Requests that began before the limit was reached still fit.
-        let stops = why != CacheFillEnd::Full;
         self.stopped.fetch_or(stops, Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
@@ -457,10 +460,10 @@ impl FillWork {
         }
     }
 
-    /// The end of the part of a range that fits into the cache's limit. If not all of it fits, the fill ends with this part.
+    /// The end of the part of a range that fits into the cache's limit and on the disk. If not all of it fits, the fill ends with this part.
     fn fitting(&self, range: &Range<u64>) -> u64 {
         let mut state = self.hold();
-        let limit = self.cache.settings().size_bytes;
+        let limit = self.cache.settings().size_bytes.min(self.most_bytes);
         let room = limit.saturating_sub(state.file_bytes);
         let fits = range.start + room / in_files(CLAIM_BYTES) * CLAIM_BYTES;
         let is_all = in_files(range.end - range.start) <= room;
@@ -473,7 +476,10 @@ impl FillWork {
         state.file_bytes += in_files(end - range.start);
         drop(state);
         if !is_all {
-            self.end(CacheFillEnd::Full);
+            self.end(match limit == self.most_bytes {
+                true => CacheFillEnd::Refused,
+                false => CacheFillEnd::Full,
+            });
         }
         end
     }

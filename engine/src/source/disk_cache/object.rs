@@ -31,7 +31,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 pub const HEADER_BYTES: u64 = 2048;
 const TEXT_AT: usize = 64;
@@ -264,7 +264,13 @@ impl ObjectFiles {
             let _ = rustix::fs::fadvise(&data, 0, None, rustix::fs::Advice::WillNeed);
         }
         let noted = ObjectHeader::of_size(&sums, hash, size)?.noted;
-        Ok((ObjectFiles::of(hash, size, sums, Some(data)), stat, noted))
+        let files = ObjectFiles::of(hash, size, sums, Some(data));
+        let used = rustix::fs::fstat(&files.sums)?.st_mtime.cast_unsigned();
+        let used = UNIX_EPOCH + Duration::from_secs(used);
+        // A time in the future is of another clock.
+        let age = used.elapsed().ok().filter(|age| *age < NOTE_EVERY);
+        sync::lock(&files.looked).noted = age.and_then(|age| Instant::now().checked_sub(age));
+        Ok((files, stat, noted))
     }
 
     fn of(hash: VersionHash, size: u64, sums: OwnedFd, data: Option<OwnedFd>) -> ObjectFiles {

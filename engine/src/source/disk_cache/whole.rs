@@ -90,6 +90,11 @@ impl WholeFile {
         })
     }
 
+    /// Whether a use of the version should be recorded now. The kernel does not report its reads, so each open is a use.
+    pub fn is_due(&self) -> bool {
+        self.files.is_due()
+    }
+
     /// Whether the file still exists under its name.
     pub fn is_linked(&self) -> bool {
         self.files.is_linked()

@@ -78,6 +78,8 @@ pub struct Tries {
     /// Credentials that were refused have been renewed.
     is_renewed: bool,
     total: Duration,
+    /// How many retries are permitted, as a multiple of those in the settings.
+    times: u32,
 }
 
 impl Tries {
@@ -89,6 +91,15 @@ impl Tries {
             begun: now,
             is_renewed: false,
             total,
+            times: 1,
+        }
+    }
+
+    /// Tries for bytes of an object whose server has replied before: it may only be starting again.
+    fn of_bytes(total: Duration) -> Tries {
+        Tries {
+            times: 2,
+            ..Tries::within(total)
         }
     }
 
@@ -256,7 +267,7 @@ impl Asker<'_> {
         mut place: SinkRange<'_, S>,
         total: Duration,
     ) -> Result<(), Refusal> {
-        let mut tries = Tries::within(total);
+        let mut tries = Tries::of_bytes(total);
         while !place.left().is_empty() {
             let turn = needed(
                 &place,
@@ -459,7 +470,8 @@ pub async fn pause(
         .saturating_mul(1 << tries.made.min(16))
         .min(MAX_PAUSE);
     let wanted = refusal.retry_after().unwrap_or_default();
-    if tries.made >= settings.retries || !refusal.is_passing() || wanted >= tries.left() {
+    let most = settings.retries.saturating_mul(tries.times);
+    if tries.made >= most || !refusal.is_passing() || wanted >= tries.left() {
         return Err(refusal.clone());
     }
     tries.made += 1;

@@ -251,6 +251,9 @@ fn has_no_address(why: &str) -> bool {
     why.contains("lookup address")
 }
 
+/// What hyper says of a request that it did not send.
+const CANCELED: &str = "operation was canceled";
+
 impl Refusal {
     /// The refusal by a status, without a message. `region` is where the bucket is, if the server says so.
     pub fn of_status(status: u16, code: &str, region: Option<String>) -> Refusal {
@@ -288,6 +291,8 @@ impl Refusal {
                 Refusal::Tls(text)
             }
             Some(HttpErrorKind::Connect) => Refusal::Connect(text),
+            // The server closed a connection of the pool before the request was sent on it.
+            Some(HttpErrorKind::Unknown) if whole.contains(CANCELED) => Refusal::Lost(text),
             Some(HttpErrorKind::Request | HttpErrorKind::Timeout | HttpErrorKind::Interrupted) => {
                 Refusal::Lost(text)
             }

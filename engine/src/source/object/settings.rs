@@ -85,7 +85,8 @@ pub struct ObjectSettings {
     pub total: Duration,
     /// A slower transfer counts as stuck. Default 16 KiB/s.
     pub slowest_bytes_per_second: u64,
-    /// Maximum retries for one part of a read. Default 4.
+    /// Maximum retries for the first request of an object, and for a listing. Each later part of a read gets twice as many, which take 8 to
+    /// 16 s with the default pauses: a server may be started again meanwhile. Default 4.
     pub retries: u32,
     /// Pause before the first retry. Each next pause is twice as long, up to 5 s; a random part of up to half of it is skipped.
     /// Default 100 ms.
