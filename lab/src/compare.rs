@@ -41,6 +41,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 pub use targets::{CompareOn, NameError, file, model, parse, preset, source};
 use targets::{Description, Run, Target};
 
@@ -325,17 +326,16 @@ impl<'a> Case<'a> {
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
         let mut done = 0;
-        let budget = self
-            .place
-            .limit_ms(self.plan)
-            .map(live::Budget::milliseconds);
+        let limit_ms = self.place.limit_ms(self.plan);
+        let budget = limit_ms.map(live::Budget::milliseconds);
+        let most = limit_ms.map(|limit| Duration::from_millis(limit / LIMITS_OF_RUN));
+        let mut left_out = vec![false; rows];
         progress.step(done, total);
         'runs: for run in 0..self.runs {
-            if run >= MIN_RUNS
-                && budget
-                    .as_ref()
-                    .is_some_and(|budget| budget.is_too_short_for_more(run))
-            {
+            let is_over = budget.as_ref().is_some_and(|budget| {
+                run >= MIN_RUNS && budget.is_too_short_for_more(run) || run > 0 && budget.is_over()
+            });
+            if is_over {
                 break;
             }
             let workload = self.workload(run)?;
@@ -345,22 +345,40 @@ impl<'a> Case<'a> {
             let bounds_before = self.bounds.len();
             self.bounds.extend(bound);
             for turn in 0..rows {
-                if self.plan.is_stopped() {
-                    self.notes.push(interrupted(run, turn, rows, self.runs));
-                    // Only whole rounds are pairs. Of the first round, keep the rows that were measured.
-                    if run > 0 {
-                        results
-                            .iter_mut()
-                            .for_each(|row| row.truncate(run as usize));
-                        self.bounds.truncate(bounds_before);
-                    }
-                    break 'runs;
-                }
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
-                if let Some(result) = self.run_once(&self.rows[at], &workload, run)? {
-                    self.check(&self.rows[at], &result)?;
-                    results[at].push(result);
+                let until = most.filter(|_| run == 0).map(|most| Instant::now() + most);
+                let result = match (self.plan.is_stopped(), left_out[at]) {
+                    (true, _) => Err(CompareError::Live(LiveError::Cut)),
+                    (false, true) => Ok(None),
+                    (false, false) => self.run_once(&self.rows[at], &workload, run, until),
+                };
+                match result {
+                    Ok(None) => {}
+                    Ok(Some(result)) => {
+                        self.check(&self.rows[at], &result)?;
+                        results[at].push(result);
+                    }
+                    Err(CompareError::Live(LiveError::Cut)) if self.plan.is_stopped() => {
+                        self.notes.push(interrupted(run, turn, rows, self.runs));
+                        // Only whole rounds are pairs. Of the first round, keep the rows that were measured.
+                        if run > 0 {
+                            results
+                                .iter_mut()
+                                .for_each(|row| row.truncate(run as usize));
+                            self.bounds.truncate(bounds_before);
+                        }
+                        break 'runs;
+                    }
+                    Err(CompareError::Live(LiveError::Cut)) => {
+                        left_out[at] = true;
+                        let most = most.unwrap_or_default().as_secs();
+                        self.notes.push(format!(
+                            "{} was left out: a run takes more than {most} s; a larger --time measures it",
+                            self.rows[at].policy
+                        ));
+                    }
+                    Err(error) => return Err(error),
                 }
                 done += 1;
                 progress.step(done, total);
@@ -377,7 +395,7 @@ impl<'a> Case<'a> {
         Ok(self.table(results))
     }
 
-    fn nth_run<'w>(&self, workload: &'w Workload, run: u32) -> Run<'w> {
+    fn nth_run<'w>(&'w self, workload: &'w Workload, run: u32) -> Run<'w> {
         Run {
             workload,
             cache_bytes: self.cache_bytes,
@@ -385,6 +403,10 @@ impl<'a> Case<'a> {
             appending: self.plan.appending,
             event_log: None,
             bound: self.bounds.last().copied(),
+            cut: live::Cut {
+                until: None,
+                stop: &self.plan.stop,
+            },
         }
     }
 
@@ -394,8 +416,10 @@ impl<'a> Case<'a> {
         row: &Row,
         workload: &Workload,
         run: u32,
+        until: Option<Instant>,
     ) -> Result<Option<RunResult>, CompareError> {
         let mut one = self.nth_run(workload, run);
+        one.cut.until = until;
         let Some(policy) = row.ours() else {
             return self.target.run_own(row, &one);
         };
@@ -550,6 +574,8 @@ const MIN_REMOTE_SPAN_BYTES: u64 = 256 << 10;
 /// Like [`NAMED_SECONDS`], for the scratch file of a call without arguments; writing the file takes a few seconds
 /// more.
 const SCRATCH_SECONDS: u64 = 22;
+/// The first run of a row may take this part (a third) of the time limit.
+const LIMITS_OF_RUN: u64 = 3;
 /// With fewer runs no interval has a meaning.
 const MIN_RUNS: u32 = 3;
 /// Default size of the cache: small enough for any machine, but larger than any readahead window.

@@ -48,6 +48,9 @@ pub enum LiveError {
         what: String,
         error: std::io::Error,
     },
+    /// The run was ended by its [`Cut`].
+    #[error("the run was ended early")]
+    Cut,
     /// The workload needs more than reads of one file.
     #[error(
         "{workload} {does}, which is not supported with --on FILE; use --on model:NAME ('foreread list models' lists them)"
@@ -184,6 +187,12 @@ impl Budget {
         }
     }
 
+    /// Returns whether the time limit is reached.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
     /// Returns whether one more step would exceed the time limit, if the step takes as long as the mean of the `done` steps so far.
     #[must_use]
     pub fn is_too_short_for_more(&self, done: u32) -> bool {
@@ -192,8 +201,38 @@ impl Budget {
     }
 }
 
+/// What ends a run before its last read: a time, or an interrupt (`stop` is not 0).
+#[derive(Clone, Copy)]
+pub struct Cut<'a> {
+    /// `None`: no time limit.
+    pub until: Option<Instant>,
+    pub stop: &'a AtomicUsize,
+}
+
+impl Cut<'_> {
+    /// Nothing ends the run early.
+    #[must_use]
+    pub fn never() -> Cut<'static> {
+        static NO_STOP: AtomicUsize = AtomicUsize::new(0);
+        Cut {
+            until: None,
+            stop: &NO_STOP,
+        }
+    }
+
+    fn check(&self) -> Result<(), LiveError> {
+        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+        match is_late || self.stop.load(Ordering::Relaxed) != 0 {
+            true => Err(LiveError::Cut),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The settings of the engine for a run.
 pub struct Setup<'a> {
+    /// What ends the run early.
+    pub cut: Cut<'a>,
     /// The readahead policy.
     pub policy: &'a PolicySpec,
     /// Size of the cache in bytes.
@@ -215,6 +254,7 @@ pub fn engine(
 ) -> Result<RunResult, LiveError> {
     check(workload)?;
     let Setup {
+        cut,
         policy,
         cache_bytes,
         page_bytes,
@@ -239,7 +279,10 @@ pub fn engine(
         }
     };
     let target = ReadCalls {
-        read: &|open, buf, offset| Ok(reader(open).read_at(buf, offset)?),
+        read: &|open, buf, offset| {
+            cut.check()?;
+            Ok(reader(open).read_at(buf, offset)?)
+        },
         advise: &|open, advice, offset, len| {
             Ok(reader(open).advise(advice, offset..offset.saturating_add(len))?)
         },
@@ -263,7 +306,7 @@ pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
 ///
 /// # Errors
 /// Returns an error if the file cannot be opened or read, or if [`check`] refuses the workload.
-pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> {
+pub fn kernel(path: &Path, workload: &Workload, cut: Cut<'_>) -> Result<RunResult, LiveError> {
     check(workload)?;
     let open = || {
         foreread_os::open::look(path)
@@ -279,6 +322,7 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
         files.push(open()?);
     }
     let read = |open: u32, buf: &mut [u8], offset: u64| {
+        cut.check()?;
         files[open as usize]
             .read_at(buf, offset)
             .map_err(LiveError::io(format!("reading {}", path.display())))
@@ -609,6 +653,7 @@ mod tests {
         let path = Path::new("does/not/exist");
         let policy = PolicySpec::none();
         let setup = Setup {
+            cut: Cut::never(),
             policy: &policy,
             cache_bytes: 1 << 20,
             page_bytes: 4096,
@@ -616,7 +661,7 @@ mod tests {
         };
         let unfit = |result| matches!(result, Err(LiveError::Unfit { .. }));
         let source = Arc::new(foreread::source::Mem::new(Vec::new()));
-        unfit(engine(source, workload, &setup)) && unfit(kernel(path, workload))
+        unfit(engine(source, workload, &setup)) && unfit(kernel(path, workload, Cut::never()))
     }
 
     /// Hints reach the engine and the kernel, and are no reads.
@@ -642,6 +687,7 @@ mod tests {
         };
         let policy = PolicySpec::parse("linux-6.18").expect("a policy");
         let setup = Setup {
+            cut: Cut::never(),
             policy: &policy,
             cache_bytes: 4 << 20,
             page_bytes: 4096,
@@ -655,7 +701,7 @@ mod tests {
             "WILLNEED reads it all: {:?}",
             run.stats
         );
-        let run = kernel(&scratch.path(), &workload).expect("readable");
+        let run = kernel(&scratch.path(), &workload, Cut::never()).expect("readable");
         assert_eq!(
             (
                 run.stats.demand_reads,

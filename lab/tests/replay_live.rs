@@ -9,7 +9,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::explain;
-use foreread_lab::live::{self, LiveError};
+use foreread_lab::live::{self, Cut, LiveError};
 use foreread_lab::replay::{LoadedTrace, Mode, Replay, laid_out};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
@@ -20,6 +20,7 @@ use foreread_testing::says;
 use foreread_trace::{After, Op, Record};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -57,6 +58,7 @@ fn on_file(loaded: &Arc<LoadedTrace>, mode: Mode) -> Workload {
 fn engine(path: &Path, workload: &Workload, policy: &str) -> Result<RunResult, LiveError> {
     let policy = foreread_history::parse_spec(policy).expect("a policy");
     let setup = live::Setup {
+        cut: Cut::never(),
         policy: &policy,
         cache_bytes: 4 << 20,
         page_bytes: PAGE,
@@ -139,7 +141,7 @@ fn nothing_comes_before_its_time() {
         let workload = on_file(loaded, mode);
         let begun = Instant::now();
         let by_engine = engine(&path, &workload, "linux-6.18");
-        for run in [by_engine, live::kernel(&path, &workload)] {
+        for run in [by_engine, live::kernel(&path, &workload, Cut::never())] {
             let run = run.expect("readable");
             let is_late = run.time_s >= least_ms as f64 / 1e3;
             assert!(is_late, "{mode:?}: {} s", run.time_s);
@@ -161,7 +163,7 @@ fn a_late_replayer_fails() {
     let absurd = trace((0..30_000).map(|n| at(n, 1)).collect());
     let workload = on_file(&absurd, Mode::Open);
     let by_engine = engine(&path, &workload, "none");
-    for run in [by_engine, live::kernel(&path, &workload)] {
+    for run in [by_engine, live::kernel(&path, &workload, Cut::never())] {
         let error = run.expect_err("30,000 reads in 30 us");
         let is_late = matches!(error, LiveError::Late { late_us, .. } if late_us > 100);
         assert!(is_late, "{error}");
@@ -194,7 +196,7 @@ fn a_failing_read_ends_the_run() {
     file.and_then(|file| file.set_len(64 * PAGE))
         .expect("shorter");
     assert!(engine(&path, &workload, "none").is_err());
-    let by_kernel = live::kernel(&path, &workload);
+    let by_kernel = live::kernel(&path, &workload, Cut::never());
     assert!(matches!(by_kernel, Err(LiveError::Short { .. })));
 }
 
@@ -244,6 +246,30 @@ fn a_comparison_on_a_file() {
     };
     let why = "test.trace takes page faults in mapped files, which is not supported with --on FILE";
     says(&refused(&plan), &[why]);
+}
+
+/// A run that takes more than its part of the time limit is left out, and an interrupt ends a run before its last read.
+#[test]
+fn a_run_that_takes_too_long_is_left_out() {
+    let (_dir, path) = file();
+    let loaded = trace((0..60).map(|n| read(0, n, (n, n))).collect());
+    let plan = ComparePlan {
+        replay: Some(Arc::new(Replay::of(&loaded, None, None).expect("ready"))),
+        on: Some(compare::file(path.clone())),
+        limit_ms: Some(0),
+        ..ComparePlan::default()
+    };
+    let table = table_of(&plan);
+    assert!(table.policies.iter().all(|row| row.runs.is_empty()));
+    let notes = table.notes.join("\n");
+    says(&notes, &["none was left out: a run takes more than 0 s"]);
+    let workload = on_file(&loaded, Mode::Closed);
+    let cut = Cut {
+        until: None,
+        stop: &AtomicUsize::new(1),
+    };
+    let ended = live::kernel(&path, &workload, cut);
+    assert!(matches!(ended, Err(LiveError::Cut)));
 }
 
 /// A live run is explained from its event log: to the byte what the engine counted, or it is refused; and each file of

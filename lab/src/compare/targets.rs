@@ -260,6 +260,8 @@ pub struct Run<'a> {
     pub event_log: Option<PathBuf>,
     /// The lower bound of a run with this seed, if it is known.
     pub bound: Option<Bound>,
+    /// What ends a run on real storage early.
+    pub cut: live::Cut<'a>,
 }
 
 /// The parameter of workloads that are a number of reads, and the fewest reads that are useful.
@@ -359,6 +361,7 @@ fn engine(
         source.allow_appends();
     }
     let setup = live::Setup {
+        cut: run.cut,
         policy,
         cache_bytes: run.cache_bytes,
         page_bytes: page.bytes(),

@@ -165,6 +165,6 @@ impl Target for OnFile {
     }
 
     fn run_own(&self, _row: &Row, run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
-        Ok(Some(live::kernel(&self.path, run.workload)?))
+        Ok(Some(live::kernel(&self.path, run.workload, run.cut)?))
     }
 }
