@@ -256,6 +256,11 @@ fn disk_line(cache: &DiskCache) -> String {
     line
 }
 
+/// A reason without its numbers, which grow while the reason stays the same.
+fn without_numbers(why: &str) -> String {
+    why.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
 /// A thread that checks the counters at a regular interval, to print statistics and warnings.
 pub struct Reporter {
     end: Sender<()>,
@@ -289,11 +294,12 @@ impl Reporter {
                 }
                 // Printed once for each reason, because it is a warning and not a log.
                 let why = why_no_readahead(engine.policy().info.name, &stats);
-                if why != said {
+                let reason = why.as_deref().map(without_numbers);
+                if reason != said {
                     if let Some(why) = &why {
                         note(format!("readahead is not running, because {why}"));
                     }
-                    said = why;
+                    said = reason;
                 }
             }
         });
