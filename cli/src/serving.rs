@@ -343,8 +343,15 @@ fn tuned(now: &Tuning) -> String {
     format!("auto {}", tuning::words(now))
 }
 
+/// Like [`line`], at the end: no client will read what is still unread, so it counts as unused.
+pub fn last_line(stats: &Stats, front: &Front) -> String {
+    let mut stats = *stats;
+    stats.unused_bytes += stats.unread_bytes();
+    line(&stats, front)
+}
+
 /// Formats the statistics since the start as one line.
-pub fn line(stats: &Stats, front: &Front) -> String {
+fn line(stats: &Stats, front: &Front) -> String {
     let part = |of: u64, whole: u64| {
         if whole == 0 {
             "-".to_string()
