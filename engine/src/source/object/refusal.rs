@@ -14,6 +14,7 @@ use crate::source::{
     Cause, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
 };
 use chrono::{DateTime, Utc};
+use foreread_os::failure::without_numbers;
 use meaning::{Meaning, letters};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
@@ -513,14 +514,15 @@ impl Refusal {
         // Logged here, because listings and look-ups of a mount fail with it, too.
         tracing::debug!("{name}: {self}");
         let (errno, what) = (self.errno(), format!("{name}: {self}"));
+        let reason = errno_text(errno);
         match (self, self.cause()) {
             (Refusal::Changed(_) | Refusal::Unmet, _) => SourceError::Changed { what },
             (Refusal::Foreign { .. }, Some(cause)) => SourceError::Other { errno, what, cause },
             (_, Some(cause)) => {
-                let what = format!("{what}: {}", errno_text(errno));
+                let what = format!("{}: {reason}", without_end(&what, &reason));
                 SourceError::Other { errno, what, cause }
             }
-            (_, None) => SourceError::io(errno, what),
+            (_, None) => SourceError::io(errno, without_end(&what, &reason)),
         }
     }
 
@@ -746,6 +748,15 @@ pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
     one_line(&text)
 }
 
+/// Returns `what` without its last part, if this part is `reason`: an error of the system already ends with the text of its number.
+fn without_end(what: &str, reason: &str) -> String {
+    let plain = without_numbers(what);
+    let rest = plain
+        .strip_suffix(reason)
+        .and_then(|rest| rest.strip_suffix(": "));
+    rest.map_or_else(|| what.to_string(), str::to_string)
+}
+
 /// Returns a text of a server or a library as one line: control characters become blanks, and a long text is cut.
 pub fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -839,6 +850,22 @@ mod tests {
         }
         let plain = status(403, "AccessDenied", "Access Denied.");
         assert_eq!(plain.to_string(), "the server answered 403 AccessDenied");
+    }
+
+    #[test]
+    fn the_reason_of_a_broken_connection_is_named_once() {
+        for (refusal, end) in [
+            (
+                Refusal::Lost("Connection reset by peer (os error 104)".to_string()),
+                "https://h/x: the connection broke: Connection reset by peer",
+            ),
+            (
+                Refusal::Lost("end of file before message length reached".to_string()),
+                "https://h/x: the connection broke: end of file before message length reached: Connection reset by peer",
+            ),
+        ] {
+            assert_eq!(refusal.read_error(&"https://h/x".into()).to_string(), end);
+        }
     }
 
     #[test]
