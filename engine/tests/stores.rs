@@ -1111,9 +1111,13 @@ fn without_credentials_the_remedy_is_a_login() {
         no_sign_request: true,
         ..object_settings(emulator.variables())
     };
-    for settings in [object_settings(without.clone()), unsigned] {
+    let by_option = "leave --no-sign-request out; if that is not enough, log in (az login)";
+    for (settings, remedy) in [
+        (object_settings(without.clone()), "log in (az login)"),
+        (unsigned, by_option),
+    ] {
         let error = open(settings);
-        assert!(error.remedy.starts_with("log in (az login)"), "{error}");
+        assert!(error.remedy.starts_with(remedy), "{error}");
     }
     let key = "Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5";
     let wrong = vec![("AZURE_STORAGE_KEY".to_string(), key.to_string())];

@@ -561,6 +561,18 @@ impl Refusal {
             }
             _ => {}
         }
+        if let Refusal::Status {
+            status: 401 | 403,
+            code,
+            ..
+        } = self
+            && account.is_unsigned
+            && account.unsigned_by_option
+            && !HUB_CODES.iter().any(|(own, _)| own == code)
+        {
+            let then = account.advice.unsigned;
+            return format!("leave --no-sign-request out; if that is not enough, {then}");
+        }
         if let Some(region) = self.region() {
             return format!("the bucket is in {region}: set AWS_REGION={region}");
         }
@@ -658,6 +670,8 @@ pub struct Account {
     pub advice: &'static Advice,
     /// Requests carry no credentials, although they could.
     pub is_unsigned: bool,
+    /// Requests carry no credentials because the settings say so (`--no-sign-request`).
+    pub unsigned_by_option: bool,
     /// The source of the credentials.
     pub link: Option<Link>,
     /// Why there are no credentials, if a link should have had some.
@@ -680,6 +694,7 @@ impl Account {
         Account {
             advice,
             is_unsigned: link.is_none(),
+            unsigned_by_option: false,
             link,
             missing: None,
         }
@@ -691,6 +706,7 @@ impl Account {
         Account {
             advice,
             is_unsigned: false,
+            unsigned_by_option: false,
             link: None,
             missing: None,
         }
