@@ -11,7 +11,7 @@
 mod meaning;
 
 use crate::source::{
-    Cause, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
+    Cause, NO_BUCKET, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
 };
 use chrono::{DateTime, Utc};
 use foreread_os::failure::without_numbers;
@@ -459,7 +459,7 @@ impl Refusal {
     #[cfg(feature = "disk-cache")]
     pub fn is_no_object(&self) -> bool {
         let is_of_bucket = matches!(self, Refusal::Status { code, .. }
-            if ["NoSuchBucket", "ContainerNotFound"].contains(&code.as_str()));
+            if NO_BUCKET.contains(&code.as_str()));
         matches!(self, Refusal::PastEnd { .. } | Refusal::Empty { .. })
             || self.is_absence() && !is_of_bucket
     }
@@ -556,8 +556,12 @@ impl Refusal {
                 status: 401 | 403, ..
             } => {}
             _ if self.is_of_credentials() => return meant(403).remedy(account),
-            Refusal::ErrorForListing { code, .. } if code == "NoSuchBucket" => {
-                return meant(404).remedy(account);
+            Refusal::Status { code, .. } | Refusal::ErrorForListing { code, .. }
+                if NO_BUCKET.contains(&code.as_str()) =>
+            {
+                let remedy =
+                    "the bucket does not exist: check its name, the account and the endpoint";
+                return remedy.to_string();
             }
             _ => {}
         }
