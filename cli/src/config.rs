@@ -124,7 +124,8 @@ impl Config {
             config.policy = Some(policy(text, VARIABLE.to_string())?);
         }
         #[cfg(feature = "object")]
-        if let Some(text) = var(disk_cache::VARIABLE).filter(|text| !text.is_empty()) {
+        // An empty value switches off the disk cache of the settings files.
+        if let Some(text) = var(disk_cache::VARIABLE) {
             config.disk_cache = Some(Set {
                 value: text.to_string_lossy().into_owned(),
                 from: disk_cache::VARIABLE.to_string(),
@@ -627,6 +628,23 @@ mod tests {
              system.toml line 4; hint random: config.toml line 2"
         );
         assert_eq!(config.site(false).notes.len(), 1);
+    }
+
+    #[cfg(feature = "object")]
+    #[test]
+    fn an_empty_variable_switches_the_disk_cache_off() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let system = folder.path().join("system.toml");
+        std::fs::write(&system, "disk-cache = \"/c\"\n").expect("written");
+        for (value, held) in [(None, "/c"), (Some(""), ""), (Some("/d"), "/d")] {
+            let var = |name: &str| {
+                let value = value.filter(|_| name == disk_cache::VARIABLE);
+                value.map(OsString::from)
+            };
+            let config = Config::read(&var, &system).expect("valid");
+            let set = config.disk_cache.as_ref().map(|set| set.value.as_str());
+            assert_eq!(set, Some(held));
+        }
     }
 
     #[test]
