@@ -330,12 +330,11 @@ pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>
 
 /// Returns the line that a server prints at its start: the policy with all its parameters, the request limit, and where the settings come
 /// from.
-pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
+pub fn setup(engine: &Engine, defaults: Defaults, config: &Config, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();
-    format!(
-        "policy {policy}; at most {requests} requests at once (default for kind {kind}); {origins}"
-    )
+    let from = config.requests_origin(kind);
+    format!("policy {policy}; at most {requests} requests at once ({from}); {origins}")
 }
 
 /// One line about the policy's current parameters.

@@ -195,6 +195,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     note(serving::setup(
         &engine,
         defaults,
+        &config,
         &config.origins(&policy, hint.as_ref()),
     ));
     let said = out::print(ready(&args.dir));

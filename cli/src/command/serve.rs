@@ -174,6 +174,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     note(serving::setup(
         &engine,
         defaults,
+        &config,
         &config.origins(&policy, hint.as_ref()),
     ));
     let counter = server.counter();
