@@ -40,7 +40,11 @@ Examples:
   qemu-img info 'nbd+unix:///?socket=disk.sock'
   foreread serve nbd://far.example/disk --tcp 10809 --cache 1G --stats-every 5s")]
 pub struct ServeArgs {
-    /// PATH, file:PATH, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    /// PATH, s3://, gs://, az://, hf://, https://, nbd:// or rbd:
+    ///
+    /// PATH or file:PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, hf://USER/REPO/PATH, https://HOST/PATH,
+    /// nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or rbd:POOL/IMAGE[@SNAP]. Object stores need a build with the
+    /// feature 'object'.
     #[arg(value_name = "SOURCE")]
     pub source: SourceName,
     /// Listen on a unix socket
