@@ -378,3 +378,37 @@ fn line(stats: &Stats, front: &Front) -> String {
         front.failed,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_readahead_is_unused_at_the_end() {
+        let stats = Stats::of(|stats| (stats.ra_bytes, stats.used_bytes) = (1000, 750));
+        let front = Front {
+            what: "files",
+            open: 0,
+            opened: 1,
+            passed: 0,
+            requests: 1,
+            failed: 0,
+            bytes: 750,
+        };
+        assert!(line(&stats, &front).contains("unused 0 %"));
+        assert!(last_line(&stats, &front).contains("unused 25 %"));
+    }
+
+    #[test]
+    fn a_reason_is_the_same_with_another_number_of_reads() {
+        let reason = |reads: u64| {
+            let stats = Stats::of(|stats| (stats.demand_reads, stats.misses) = (reads, reads));
+            why_no_readahead("auto", &stats).expect("no readahead")
+        };
+        assert_ne!(reason(100), reason(2000));
+        assert_eq!(
+            without_numbers(&reason(100)),
+            without_numbers(&reason(2000))
+        );
+    }
+}
