@@ -65,7 +65,8 @@ const REPLACED: [(&str, &str); 5] = [
     ("target/tools/versitygw", "versitygw"),
 ];
 
-/// Functions of each script, which unmounts at its end what `mount -d` has left. `serves` runs a server until it says on stdout that it serves; `settle` waits for the one that began last.
+/// Functions of each script, which unmounts at its end what `mount -d` has left. `serves` runs a server until it says on stdout that it
+/// serves; `settle` waits for the one that began last.
 const FUNCTIONS: &str = r#"
 set -eo pipefail
 trap 'for one in $(jobs -p); do kill "$one" || true; done; wait; ! mountpoint -q mnt || foreread umount --lazy mnt || true' EXIT

@@ -5,8 +5,8 @@
 //!      └┬┘             └─┬──┘          └─ environment variables, so the command executes itself again with them
 //!       └─ ignored: mount(8)'s own        --allow-other --cache=1G
 //! ```
-//! An unknown option is refused here, because the parser would name it `--OPTION`. A comma ends an option, so '+' replaces the commas within the values of
-//! `policy` and `disk_cache`.
+//! An unknown option is refused here, because the parser would name it `--OPTION`. A comma ends an option, so '+' replaces the commas
+//! within the values of `policy` and `disk_cache`.
 
 use super::MountArgs;
 use crate::args::GlobalArgs;
