@@ -22,11 +22,11 @@
 
 use crate::fail::Fail;
 #[cfg(feature = "object")]
-use foreread::source::SourceOpenError;
-#[cfg(feature = "object")]
 use foreread::source::disk_cache::{self, DiskCache};
 #[cfg(feature = "object")]
-use foreread::source::object::ObjectSettings;
+use foreread::source::object::{self, ObjectSettings};
+#[cfg(feature = "object")]
+use foreread::source::{Defaults, SourceOpenError};
 use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
 use foreread_core::policy::{PolicyDraft, SpecError};
 use foreread_core::units::parse_size;
@@ -60,7 +60,7 @@ pub struct Config {
         not(feature = "object"),
         allow(dead_code, reason = "only objects use it")
     )]
-    stores: Option<String>,
+    stores: Option<Set<String>>,
     #[cfg_attr(
         not(feature = "object"),
         allow(dead_code, reason = "only objects are cached on disk")
@@ -113,7 +113,7 @@ pub fn load() -> Result<Config, Fail> {
 #[cfg(feature = "object")]
 pub fn stores() -> Result<String, String> {
     let config = load().map_err(|fail| fail.line())?;
-    Ok(config.stores.unwrap_or_default())
+    Ok(config.stores.map(|set| set.value).unwrap_or_default())
 }
 
 impl Config {
@@ -124,7 +124,8 @@ impl Config {
             config.policy = Some(policy(text, VARIABLE.to_string())?);
         }
         #[cfg(feature = "object")]
-        if let Some(text) = var(disk_cache::VARIABLE).filter(|text| !text.is_empty()) {
+        // An empty value switches off the disk cache of the settings files.
+        if let Some(text) = var(disk_cache::VARIABLE) {
             config.disk_cache = Some(Set {
                 value: text.to_string_lossy().into_owned(),
                 from: disk_cache::VARIABLE.to_string(),
@@ -157,8 +158,13 @@ impl Config {
             let settings = ObjectSettings::default().with(text.get_ref());
             settings.map_err(|why| file.refused(text, &format!("is refused: {why}"), "stores"))?;
         }
-        let stores = stores.map(Spanned::into_inner);
-        self.stores = self.stores.take().or(stores);
+        if let Some(text) = stores {
+            let from = file.line(&text);
+            self.stores.get_or_insert(Set {
+                value: text.into_inner(),
+                from,
+            });
+        }
         if let Some(text) = disk_cache {
             let from = file.line(&text);
             self.disk_cache.get_or_insert(Set {
@@ -333,6 +339,29 @@ impl Config {
     )]
     pub fn readahead(&self) -> Vec<Readahead> {
         self.readahead.clone()
+    }
+
+    /// Returns where the number of concurrent requests comes from, for the line that a server prints: `FOREREAD_OBJECT`, or
+    /// `default for kind file`.
+    #[cfg_attr(
+        not(any(feature = "mount", feature = "serve")),
+        allow(dead_code, reason = "servers alone print it")
+    )]
+    pub fn requests_origin(&self, kind: &str) -> String {
+        #[cfg(feature = "object")]
+        if kind == Defaults::OBJECT.kind {
+            let variable = std::env::var(object::VARIABLE).unwrap_or_default();
+            let file = self.stores.as_ref();
+            let file = file.map(|set| (set.value.as_str(), set.from.as_str()));
+            let sets = |(text, _): &(&str, &str)| {
+                text.split(',').any(|pair| pair.starts_with("requests="))
+            };
+            let variable = [(variable.as_str(), object::VARIABLE)].into_iter();
+            if let Some((_, from)) = variable.chain(file).find(sets) {
+                return from.to_string();
+            }
+        }
+        format!("default for kind {kind}")
     }
 
     /// Returns a text that says where the settings come from, for the line that a server prints: `policy: default; max: /etc/foreread.toml
@@ -627,6 +656,23 @@ mod tests {
              system.toml line 4; hint random: config.toml line 2"
         );
         assert_eq!(config.site(false).notes.len(), 1);
+    }
+
+    #[cfg(feature = "object")]
+    #[test]
+    fn an_empty_variable_switches_the_disk_cache_off() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let system = folder.path().join("system.toml");
+        std::fs::write(&system, "disk-cache = \"/c\"\n").expect("written");
+        for (value, held) in [(None, "/c"), (Some(""), ""), (Some("/d"), "/d")] {
+            let var = |name: &str| {
+                let value = value.filter(|_| name == disk_cache::VARIABLE);
+                value.map(OsString::from)
+            };
+            let config = Config::read(&var, &system).expect("valid");
+            let set = config.disk_cache.as_ref().map(|set| set.value.as_str());
+            assert_eq!(set, Some(held));
+        }
     }
 
     #[test]

@@ -256,6 +256,11 @@ fn disk_line(cache: &DiskCache) -> String {
     line
 }
 
+/// A reason without its numbers, which grow while the reason stays the same.
+fn without_numbers(why: &str) -> String {
+    why.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
 /// A thread that checks the counters at a regular interval, to print statistics and warnings.
 pub struct Reporter {
     end: Sender<()>,
@@ -289,11 +294,12 @@ impl Reporter {
                 }
                 // Printed once for each reason, because it is a warning and not a log.
                 let why = why_no_readahead(engine.policy().info.name, &stats);
-                if why != said {
+                let reason = why.as_deref().map(without_numbers);
+                if reason != said {
                     if let Some(why) = &why {
                         note(format!("readahead is not running, because {why}"));
                     }
-                    said = why;
+                    said = reason;
                 }
             }
         });
@@ -324,12 +330,11 @@ pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>
 
 /// Returns the line that a server prints at its start: the policy with all its parameters, the request limit, and where the settings come
 /// from.
-pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
+pub fn setup(engine: &Engine, defaults: Defaults, config: &Config, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();
-    format!(
-        "policy {policy}; at most {requests} requests at once (default for kind {kind}); {origins}"
-    )
+    let from = config.requests_origin(kind);
+    format!("policy {policy}; at most {requests} requests at once ({from}); {origins}")
 }
 
 /// One line about the policy's current parameters.
@@ -337,8 +342,15 @@ fn tuned(now: &Tuning) -> String {
     format!("auto {}", tuning::words(now))
 }
 
+/// Like [`line`], at the end: no client will read what is still unread, so it counts as unused.
+pub fn last_line(stats: &Stats, front: &Front) -> String {
+    let mut stats = *stats;
+    stats.unused_bytes += stats.unread_bytes();
+    line(&stats, front)
+}
+
 /// Formats the statistics since the start as one line.
-pub fn line(stats: &Stats, front: &Front) -> String {
+fn line(stats: &Stats, front: &Front) -> String {
     let part = |of: u64, whole: u64| {
         if whole == 0 {
             "-".to_string()
@@ -365,4 +377,38 @@ pub fn line(stats: &Stats, front: &Front) -> String {
         part(stats.unused_bytes, stats.ra_bytes),
         front.failed,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_readahead_is_unused_at_the_end() {
+        let stats = Stats::of(|stats| (stats.ra_bytes, stats.used_bytes) = (1000, 750));
+        let front = Front {
+            what: "files",
+            open: 0,
+            opened: 1,
+            passed: 0,
+            requests: 1,
+            failed: 0,
+            bytes: 750,
+        };
+        assert!(line(&stats, &front).contains("unused 0 %"));
+        assert!(last_line(&stats, &front).contains("unused 25 %"));
+    }
+
+    #[test]
+    fn a_reason_is_the_same_with_another_number_of_reads() {
+        let reason = |reads: u64| {
+            let stats = Stats::of(|stats| (stats.demand_reads, stats.misses) = (reads, reads));
+            why_no_readahead("auto", &stats).expect("no readahead")
+        };
+        assert_ne!(reason(100), reason(2000));
+        assert_eq!(
+            without_numbers(&reason(100)),
+            without_numbers(&reason(2000))
+        );
+    }
 }

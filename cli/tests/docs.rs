@@ -65,10 +65,11 @@ const REPLACED: [(&str, &str); 5] = [
     ("target/tools/versitygw", "versitygw"),
 ];
 
-/// Functions of each script. `serves` runs a server until it says on stdout that it serves; `settle` waits for the one that began last.
+/// Functions of each script, which unmounts at its end what `mount -d` has left. `serves` runs a server until it says on stdout that it
+/// serves; `settle` waits for the one that began last.
 const FUNCTIONS: &str = r#"
 set -eo pipefail
-trap 'for one in $(jobs -p); do kill "$one" || true; done; wait' EXIT
+trap 'for one in $(jobs -p); do kill "$one" || true; done; wait; ! mountpoint -q mnt || foreread umount --lazy mnt || true' EXIT
 serves() {
     "$@" > said &
     until [ -s said ]; do kill -0 $!; sleep 0.05; done
@@ -223,6 +224,8 @@ fn commands_of_the_pages_run() {
                 let line = line.replace("7171", "$PORT");
                 let is_server = ["foreread mount", "foreread serve"];
                 let is_server = is_server.iter().any(|begin| line.starts_with(begin));
+                // `mount -d` returns once it is mounted.
+                let is_server = is_server && !line.contains(" -d ");
                 script += &match line.strip_suffix('&') {
                     Some(_) => format!("{line}\nsettle '{line}'\n"),
                     None if is_server => format!("serves {line}\n"),

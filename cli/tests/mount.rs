@@ -446,7 +446,7 @@ fn fstab_mounts_by_the_script() {
     };
     let of_source = |options: &str| mount(source.path(), dir.path(), &["-o", options]);
     let got = of_source("noatime,chache=1G");
-    says(got.assert_code(32), &["'--cache'"]);
+    says(got.assert_code(32), &["nearest: cache"]);
     let got = of_source(&format!("ro,_netdev,env={}", file.display()));
     let mounted = Detached(dir);
     says(got.assert_code(0), &["policy none;"]);

@@ -44,7 +44,8 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     if policy == "none" {
         return Some("the policy is 'none'".to_string());
     }
-    if stats.ra_planned_ops == 0 {
+    // Files of a listing, an announced order and a plan are read ahead without a window of the policy.
+    if stats.ra_planned_ops == 0 && stats.ra_ops == 0 {
         let reads = stats.demand_reads;
         return Some(format!(
             "{policy} found no sequential reads among {reads}, or has a hint that reads are random"
@@ -104,7 +105,7 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     if policy == "none" {
         return off("the policy is none");
     }
-    if stats.ra_planned_ops == 0 {
+    if stats.ra_planned_ops == 0 && stats.ra_ops == 0 {
         return match stats.demand_reads {
             0 => off("nothing was read yet"),
             reads if most(stats.hits, reads) => off("its reads are cached"),
@@ -203,6 +204,16 @@ mod tests {
             "",
             "not needed"
         );
+        assert_eq!(
+            why(but(reads, |s| {
+                s.hits = 990;
+                s.misses = 10;
+                s.ra_ops = 10;
+                s.ra_bytes = 1000;
+            })),
+            "",
+            "read ahead in the order of a listing"
+        );
     }
 
     #[test]
@@ -238,5 +249,10 @@ mod tests {
         assert_eq!(words.len(), all.len(), "{all:?}");
         assert_eq!(all.iter().filter(|(on, _)| *on).count(), 2);
         assert!(!readahead_state("none", &ran).on);
+        let listed = but(reads, |s| {
+            s.ra_ops = 10;
+            s.ra_bytes = 1000;
+        });
+        assert_eq!(state(listed), (true, "running"));
     }
 }

@@ -589,10 +589,14 @@ pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, Sou
     }
 }
 
+/// Codes of S3, Google and Azure for a bucket or container that does not exist.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
 /// Adds a remedy to the error if a prefix was written like an object: other mount programs accept a prefix without the slash.
 fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     let missing = [ENOENT, rustix::io::Errno::ACCESS.raw_os_error()].contains(&error.errno);
-    if !is_of_store(name) || !missing {
+    let is_bucket_missing = NO_BUCKET.iter().any(|code| error.why.contains(code));
+    if !is_of_store(name) || !missing || is_bucket_missing {
         return error;
     }
     let remedy = format!(
@@ -709,5 +713,10 @@ mod tests {
             assert_eq!(remedy(name, EIO), "check it");
         }
         assert_eq!(remedy("https://host/dir", ENOENT), "check it");
+        let no_bucket = SourceOpenError::new("s3://b/dir", "404 NoSuchBucket", "check b", ENOENT);
+        assert_eq!(
+            with_slash(&"s3://b/dir".into(), no_bucket).remedy,
+            "check b"
+        );
     }
 }

@@ -415,6 +415,17 @@ fn unwritable_outputs_are_reported() {
     std::fs::write(other.path(), []).expect("for its guard to remove");
 }
 
+#[cfg(feature = "object")]
+#[test]
+fn an_object_is_never_writable() {
+    let server = testing::RangeServer::start(named(MIB)).expect("a port");
+    let reader = Reader::open(server.url(), options()).expect("opened");
+    let dir = tempfile::tempdir().expect("a directory");
+    let bound = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, writing());
+    let remedy = "an object of a store is never writable";
+    says(&refused(bound, "an object").to_string(), &[remedy]);
+}
+
 /// nbdcopy writes a whole image into us, and qemu-io single blocks.
 #[test]
 fn other_people_s_programs_write() {

@@ -11,7 +11,10 @@ use std::fmt::Write;
 #[must_use]
 pub fn words(tuning: &Tuning) -> String {
     let mut line = match tuning.limit {
-        Limit::Idle => format!("reads nothing ahead, because {}", Limit::Idle.words()),
+        Limit::Idle => format!(
+            "has no sequential readahead now, because {}",
+            Limit::Idle.words()
+        ),
         limit => format!(
             "may read up to {} ahead in requests of {}, no farther because {}",
             amount(tuning.distance_bytes),
@@ -109,8 +112,8 @@ mod tests {
         (now.limit, now.runs, now.rate, now.cache_share) = (Limit::Idle, 0, 0, 32);
         assert_eq!(
             words(&now),
-            "reads nothing ahead, because no reads follow each other; 1.20 MB wasted, 8.00 MB more allowed; uses 50 \
-             % of its room in the cache, because readahead was evicted unread"
+            "has no sequential readahead now, because no reads follow each other; 1.20 MB wasted, 8.00 MB more allowed; uses \
+             50 % of its room in the cache, because readahead was evicted unread"
         );
     }
 }

@@ -40,7 +40,11 @@ Examples:
   qemu-img info 'nbd+unix:///?socket=disk.sock'
   foreread serve nbd://far.example/disk --tcp 10809 --cache 1G --stats-every 5s")]
 pub struct ServeArgs {
-    /// PATH, file:PATH, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    /// PATH, s3://, gs://, az://, hf://, https://, nbd:// or rbd:
+    ///
+    /// PATH or file:PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, hf://USER/REPO/PATH, https://HOST/PATH,
+    /// nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or rbd:POOL/IMAGE[@SNAP]. Object stores need a build with the
+    /// feature 'object'.
     #[arg(value_name = "SOURCE")]
     pub source: SourceName,
     /// Listen on a unix socket
@@ -174,6 +178,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     note(serving::setup(
         &engine,
         defaults,
+        &config,
         &config.origins(&policy, hint.as_ref()),
     ));
     let counter = server.counter();
@@ -190,7 +195,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     drop(following);
     reporter.end();
     serving::end_disk_cache(&engine);
-    say(serving::line(&engine.stats(), &front(&counter())));
+    say(serving::last_line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded

@@ -24,6 +24,7 @@ use crate::log;
 use crate::nbd::handshake::TlsOffer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
+use crate::source::Defaults;
 use crate::sync::lock;
 use crate::system;
 use crate::{Reader, WriteError};
@@ -176,15 +177,9 @@ impl Server {
         settings: NbdSettings,
     ) -> Result<(Server, NbdStop), FrontError> {
         if settings.writable {
-            reader.allow_writes().map_err(|error| {
-                FrontError::new(
-                    FrontErrorKind::Source,
-                    format!("cannot be written ({error})"),
-                    reader.describe(),
-                    "serve it read-only, or run as a user that may write it",
-                )
-                .caused_by(error)
-            })?;
+            reader
+                .allow_writes()
+                .map_err(|error| unwritable(&reader, error))?;
             if settings.lock {
                 reader.lock().map_err(|error| locked(&reader, error))?;
             }
@@ -493,6 +488,23 @@ fn short_of_threads(error: std::io::Error) -> FrontError {
         "allow more threads (ulimit -u, pids.max of the cgroup)",
     )
     .caused_by(error)
+}
+
+/// The error for a source that cannot be written.
+fn unwritable(reader: &Reader, error: WriteError) -> FrontError {
+    let is_of_local_kind = [Defaults::FILE, Defaults::MEMORY]
+        .map(|of| of.kind)
+        .contains(&reader.defaults().kind);
+    let (what, remedy) = if is_of_local_kind
+        || error.errno() != rustix::io::Errno::ROFS.raw_os_error()
+    {
+        let remedy = "serve it read-only, or run as a user that may write it";
+        (format!("cannot be written ({error})"), remedy)
+    } else {
+        let remedy = "serve it read-only: only files and block devices can be written, an object of a store is never writable";
+        ("cannot be written".to_string(), remedy)
+    };
+    FrontError::new(FrontErrorKind::Source, what, reader.describe(), remedy).caused_by(error)
 }
 
 /// The error for a writable source that cannot be locked.

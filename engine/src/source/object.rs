@@ -131,7 +131,7 @@ impl Object {
         let unfit = |unfit: Unfit| unfit.open_error(&name);
         let path = store::path_of(place.key()).map_err(unfit)?;
         let open = |settings: ObjectSettings| {
-            let store = place.connect(&settings).map_err(unfit)?;
+            let store = store::connect(&*place, &settings).map_err(unfit)?;
             let account = store.account.clone();
             let done = Object::at(store, path.clone(), name.clone(), settings, held);
             Ok::<_, SourceOpenError>(done.map_err(|refused| (refused, account)))

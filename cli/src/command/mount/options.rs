@@ -5,12 +5,16 @@
 //!      └┬┘             └─┬──┘          └─ environment variables, so the command executes itself again with them
 //!       └─ ignored: mount(8)'s own        --allow-other --cache=1G
 //! ```
-//! The parser refuses unknown options and suggests a similar one. A comma ends an option, so '+' replaces the commas within the values of
-//! `policy` and `disk_cache`.
+//! An unknown option is refused here, because the parser would name it `--OPTION`. A comma ends an option, so '+' replaces the commas
+//! within the values of `policy` and `disk_cache`.
 
+use super::MountArgs;
+use crate::args::GlobalArgs;
 use crate::fail::Fail;
+use clap::Args as _;
 use foreread_os::open::read_small_text;
 use foreread_pagecache::program;
+use foreread_report::names;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
@@ -157,6 +161,14 @@ fn one(option: &[u8]) -> Result<MountOption, Fail> {
         }
         (key, value) => {
             let key = key.replace('_', "-");
+            let known = long_options();
+            if !known.contains(&key) {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let near = names::nearest(&key, &known).first().copied();
+                let near = near.map_or_else(String::new, |near| format!("nearest: {near}; "));
+                let remedy = format!("{near}'foreread mount --help' lists them");
+                return refused("there is no such option", &remedy);
+            }
             let mut given = format!("--{key}").into_bytes();
             let comma = WITH_COMMAS.contains(&key.as_str());
             let one = |byte: &u8| if comma && *byte == b'+' { b',' } else { *byte };
@@ -167,6 +179,13 @@ fn one(option: &[u8]) -> Result<MountOption, Fail> {
             Ok(MountOption::Given(OsString::from_vec(given)))
         }
     }
+}
+
+/// The long options of `mount`, those of all commands included.
+fn long_options() -> Vec<String> {
+    let command = GlobalArgs::augment_args(MountArgs::augment_args(clap::Command::new("mount")));
+    let long = command.get_arguments().filter_map(clap::Arg::get_long);
+    long.map(str::to_string).collect()
 }
 
 /// Maximum size of a file of variables in bytes; a longer file is refused.
@@ -253,6 +272,10 @@ mod tests {
             ("foreread mount a b -o remount,ro", "cannot be changed"),
             ("foreread mount a b -o env=/x,env=/y", "given twice"),
             ("foreread mount a b -o ro,help", "unknown option"),
+            (
+                "foreread mount a b -o nosuch=1",
+                "there is no such option: -o nosuch; ",
+            ),
             (
                 "foreread mount a b -o env=/none/there",
                 "cannot read the variables",

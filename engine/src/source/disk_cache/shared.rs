@@ -134,9 +134,11 @@ impl TierState {
         ));
     }
 
-    /// Logs that there was no space for a write.
+    /// Logs that there was no space for a write. If the disk is full, nothing is written to the cache for some time: each attempt looks
+    /// through the whole cache for something to evict.
     pub fn no_room(&self, is_disk_full: bool) {
         let why = if is_disk_full {
+            self.writes.off(FULL_PAUSE);
             "the disk has no space beyond the reserve"
         } else {
             "the cache has reached its size limit"

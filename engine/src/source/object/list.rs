@@ -146,7 +146,7 @@ impl Prefix {
     }
 
     fn at(name: &SourceName, place: &dyn Place, settings: ObjectSettings) -> Result<Prefix, Unfit> {
-        let store = place.connect(&settings)?;
+        let store = store::connect(place, &settings)?;
         let Some(listing) = store.listing.clone() else {
             let remedy = "use the name of one object, or a prefix of a store that supports listings (docs/stores.md)";
             return Err(Unfit::new("the server does not support listings", remedy));

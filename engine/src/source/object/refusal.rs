@@ -11,9 +11,10 @@
 mod meaning;
 
 use crate::source::{
-    Cause, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
+    Cause, NO_BUCKET, SourceError, SourceName, SourceOpenError, errno_text, redacted_message,
 };
 use chrono::{DateTime, Utc};
+use foreread_os::failure::without_numbers;
 use meaning::{Meaning, letters};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
@@ -463,7 +464,7 @@ impl Refusal {
     #[cfg(feature = "disk-cache")]
     pub fn is_no_object(&self) -> bool {
         let is_of_bucket = matches!(self, Refusal::Status { code, .. }
-            if ["NoSuchBucket", "ContainerNotFound"].contains(&code.as_str()));
+            if NO_BUCKET.contains(&code.as_str()));
         matches!(self, Refusal::PastEnd { .. } | Refusal::Empty { .. })
             || self.is_absence() && !is_of_bucket
     }
@@ -518,14 +519,15 @@ impl Refusal {
         // Logged here, because listings and look-ups of a mount fail with it, too.
         tracing::debug!("{name}: {self}");
         let (errno, what) = (self.errno(), format!("{name}: {self}"));
+        let reason = errno_text(errno);
         match (self, self.cause()) {
             (Refusal::Changed(_) | Refusal::Unmet, _) => SourceError::Changed { what },
             (Refusal::Foreign { .. }, Some(cause)) => SourceError::Other { errno, what, cause },
             (_, Some(cause)) => {
-                let what = format!("{what}: {}", errno_text(errno));
+                let what = format!("{}: {reason}", without_end(&what, &reason));
                 SourceError::Other { errno, what, cause }
             }
-            (_, None) => SourceError::io(errno, what),
+            (_, None) => SourceError::io(errno, without_end(&what, &reason)),
         }
     }
 
@@ -559,10 +561,26 @@ impl Refusal {
                 status: 401 | 403, ..
             } => {}
             _ if self.is_of_credentials() => return meant(403).remedy(account),
-            Refusal::ErrorForListing { code, .. } if code == "NoSuchBucket" => {
-                return meant(404).remedy(account);
+            Refusal::Status { code, .. } | Refusal::ErrorForListing { code, .. }
+                if NO_BUCKET.contains(&code.as_str()) =>
+            {
+                let remedy =
+                    "the bucket does not exist: check its name, the account and the endpoint";
+                return remedy.to_string();
             }
             _ => {}
+        }
+        if let Refusal::Status {
+            status: 401 | 403,
+            code,
+            ..
+        } = self
+            && account.is_unsigned
+            && account.unsigned_by_option
+            && !HUB_CODES.iter().any(|(own, _)| own == code)
+        {
+            let then = account.advice.unsigned;
+            return format!("leave --no-sign-request out; if that is not enough, {then}");
         }
         if let Some(region) = self.region() {
             return format!("the bucket is in {region}: set AWS_REGION={region}");
@@ -661,6 +679,8 @@ pub struct Account {
     pub advice: &'static Advice,
     /// Requests carry no credentials, although they could.
     pub is_unsigned: bool,
+    /// Requests carry no credentials because the settings say so (`--no-sign-request`).
+    pub unsigned_by_option: bool,
     /// The source of the credentials.
     pub link: Option<Link>,
     /// Why there are no credentials, if a link should have had some.
@@ -683,6 +703,7 @@ impl Account {
         Account {
             advice,
             is_unsigned: link.is_none(),
+            unsigned_by_option: false,
             link,
             missing: None,
         }
@@ -694,6 +715,7 @@ impl Account {
         Account {
             advice,
             is_unsigned: false,
+            unsigned_by_option: false,
             link: None,
             missing: None,
         }
@@ -749,6 +771,15 @@ pub fn line_of(error: &(dyn std::error::Error + 'static)) -> String {
         chain = link.source();
     }
     one_line(&text)
+}
+
+/// Returns `what` without its last part, if this part is `reason`: an error of the system already ends with the text of its number.
+fn without_end(what: &str, reason: &str) -> String {
+    let plain = without_numbers(what);
+    let rest = plain
+        .strip_suffix(reason)
+        .and_then(|rest| rest.strip_suffix(": "));
+    rest.map_or_else(|| what.to_string(), str::to_string)
 }
 
 /// Returns a text of a server or a library as one line: control characters become blanks, and a long text is cut.
@@ -844,6 +875,22 @@ mod tests {
         }
         let plain = status(403, "AccessDenied", "Access Denied.");
         assert_eq!(plain.to_string(), "the server answered 403 AccessDenied");
+    }
+
+    #[test]
+    fn the_reason_of_a_broken_connection_is_named_once() {
+        for (refusal, end) in [
+            (
+                Refusal::Lost("Connection reset by peer (os error 104)".to_string()),
+                "https://h/x: the connection broke: Connection reset by peer",
+            ),
+            (
+                Refusal::Lost("end of file before message length reached".to_string()),
+                "https://h/x: the connection broke: end of file before message length reached: Connection reset by peer",
+            ),
+        ] {
+            assert_eq!(refusal.read_error(&"https://h/x".into()).to_string(), end);
+        }
     }
 
     #[test]

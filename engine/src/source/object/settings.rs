@@ -10,6 +10,7 @@
 
 use crate::source::Defaults;
 use crate::sync::lock;
+use foreread_core::units::parse_size;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
@@ -33,7 +34,7 @@ pub const VARIABLES: &[&str] = &[
     "XDG_CACHE_HOME",
 ];
 /// The form that the value of [`VARIABLE`] must have.
-pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,\
+pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=SIZE,\
      profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
 
 /// The names of all settings.
@@ -189,6 +190,11 @@ impl ObjectSettings {
                 let flag = value.parse();
                 flag.map_err(|_| format!("{key} must be true or false, not `{value}`"))
             };
+            let size = || {
+                let number = parse_size(value).ok();
+                let number = number.filter(|n| (64 << 10..=1 << 30).contains(n));
+                number.ok_or_else(|| format!("{key} must be a size from 64K to 1G, not `{value}`"))
+            };
             let number = |least: u64, most: u64| {
                 let number = value.parse().ok().filter(|n| (least..=most).contains(n));
                 number.ok_or_else(|| {
@@ -201,7 +207,7 @@ impl ObjectSettings {
                 "total" => self.total = Duration::from_secs(number(1, 86_400)?),
                 "retries" => self.retries = number(0, 100)? as u32,
                 "requests" => self.requests = number(1, 256)? as u32,
-                "part" => self.part_bytes = number(64 << 10, 1 << 30)?,
+                "part" => self.part_bytes = size()?,
                 "profile" => self.profile = text()?,
                 "region" => self.region = text()?,
                 "endpoint-url" => self.endpoint_url = text()?,
@@ -303,6 +309,8 @@ mod tests {
             (seconds, set.retries, set.requests, set.part_bytes),
             ([1, 2, 3], 0, 256, 65536)
         );
+        let part = ObjectSettings::default().with("part=16M").expect("so");
+        assert_eq!(part.part_bytes, 16 << 20);
         let one = ObjectSettings::default().with("stall=5").expect("so");
         assert_eq!(
             (one.first_byte, one.stall.as_secs(), one.retries),
@@ -318,7 +326,8 @@ mod tests {
         stall = `stall` has no value
         stall=0 = stall must be a whole number from 1 to 86400, not `0`
         requests=257 = requests must be a whole number from 1 to 256, not `257`
-        part=65535 = part must be a whole number from 65536 to 1073741824, not `65535`
+        part=65535 = part must be a size from 64K to 1G, not `65535`
+        part=16X = part must be a size from 64K to 1G, not `16X`
         profile= = profile is empty
         no-sign-request=1 = no-sign-request must be true or false, not `1`
         speed=1 = unknown key `speed`; the keys are first-byte, stall, total, retries, requests, part, profile, region, \

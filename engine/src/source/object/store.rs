@@ -76,6 +76,16 @@ pub trait Place: Send + Sync {
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit>;
 }
 
+/// Creates the client of a location.
+///
+/// # Errors
+/// Returns the errors of [`Place::connect`].
+pub fn connect(place: &dyn Place, settings: &ObjectSettings) -> Result<Store, Unfit> {
+    let mut store = place.connect(settings)?;
+    store.account.unsigned_by_option = settings.no_sign_request;
+    Ok(store)
+}
+
 /// A client for a bucket or for a host.
 #[derive(Clone)]
 pub struct Store {
