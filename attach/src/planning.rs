@@ -25,6 +25,10 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+/// Longest gap between two touches of a sampled recording that the plan reads, too. Samples show only the first pages of the kernel's
+/// readahead windows; a plan of these pages alone interrupts the readahead, and the program took up to twice as long.
+const SAMPLED_GAP_BYTES: u64 = 512 << 10;
+
 #[derive(Debug, Default)]
 pub struct PlanReport {
     pub plan: Plan,
@@ -79,6 +83,8 @@ struct PlanBuilder {
     bad: HashMap<String, String>,
     incomplete: Vec<LeftOut>,
     account: Account,
+    /// Of a sampled recording: the end of the latest touch of each file.
+    sampled_ends: Option<HashMap<u32, u64>>,
 }
 
 impl PlanBuilder {
@@ -89,6 +95,8 @@ impl PlanBuilder {
             .ok()
             .and_then(|meta| PlanFile::of(trace.into(), &meta).mtime_ns);
         let notes = import.header.notes.iter();
+        let is_sampled = notes.clone().any(|note| note.starts_with("sampled: "));
+        self.sampled_ends = is_sampled.then(HashMap::new);
         let missing = notes.filter(|note| note.contains("missing") || note.contains("were lost"));
         self.incomplete.extend(missing.map(|why| LeftOut {
             path: trace.into(),
@@ -137,7 +145,16 @@ impl PlanBuilder {
             .end_ns
             .zip(record.start_ns)
             .map_or(0, |(end, start)| end.saturating_sub(start));
-        let range = record.offset..record.offset.saturating_add(len);
+        let mut range = record.offset..record.offset.saturating_add(len);
+        if let Some(ends) = &mut self.sampled_ends {
+            let before = ends.insert(file, range.end).unwrap_or(range.start);
+            let is_near = range.start.saturating_sub(before) <= SAMPLED_GAP_BYTES;
+            range.start = if is_near {
+                range.start.min(before)
+            } else {
+                range.start
+            };
+        }
         self.runs.touch(Touch {
             file,
             range,
@@ -223,4 +240,44 @@ fn local(
         return Err("it was changed after the recording".to_string());
     }
     Ok(Some(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreread_trace::{FileInfo, Header};
+
+    #[test]
+    fn a_sampled_recording_is_planned_with_its_short_gaps() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("f");
+        fs::write(&path, vec![0; 4 << 20]).expect("written");
+        let planned = |note: &str| {
+            let name = path.display().to_string();
+            let file = FileInfo { name, size: None };
+            let pages = [0, 128 << 10, 256 << 10, 2 << 20, 64 << 10];
+            let records = pages.map(|offset| Ok(Item::Record(Record::read(0, offset, 4096))));
+            let items = std::iter::once(Ok(Item::File(file))).chain(records);
+            let mut header = Header::default();
+            header.notes.push(note.to_string());
+            let mut making = PlanBuilder::default();
+            let import = Import {
+                header,
+                items: Box::new(items),
+                left_out: foreread_trace::LeftOut::default(),
+            };
+            making.run(import, &path).expect("a run");
+            let plan = making.runs.plan(&Selection::default());
+            let ranges = plan.ranges.iter();
+            ranges.map(|range| range.len).collect::<Vec<u64>>()
+        };
+        let pages = planned("traced");
+        assert!(pages.iter().all(|&len| len <= 4096), "{pages:?}");
+        let sampled: u64 = planned("sampled: reads that waited").iter().sum();
+        assert_eq!(
+            sampled,
+            (256 << 10) + 2 * 4096,
+            "the first three, with what is between, and one alone"
+        );
+    }
 }

@@ -36,8 +36,8 @@ pub struct GlobalArgs {
     /// Replace existing output files
     ///
     /// Applies to every option that names an output file (-o, --json, --html, --record ...). Without --force, an
-    /// existing file or link is an error. Links are never followed; --force replaces the link. Pipes, terminals,
-    /// /dev/stdout and '-' are always allowed.
+    /// existing file or link is an error. Links are never followed; --force replaces the link. Pipes, terminals
+    /// and /dev/stdout are always allowed.
     #[arg(long, global = true, hide_short_help = true)]
     pub force: bool,
     #[cfg(feature = "object")]

@@ -149,6 +149,11 @@ fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
             &format!("write --{option} FILE"),
         ));
     }
+    if text == "-" {
+        let what = format!("--{option} -");
+        let remedy = "name a file, or /dev/stdout";
+        return Err(Fail::input("'-' is for --json only", what, remedy));
+    }
     let path = PathBuf::from(text);
     if !beside(&path).is_dir() {
         return Err(refused(option, text, "its directory does not exist"));

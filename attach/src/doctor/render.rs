@@ -77,15 +77,19 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
         }
         None if all == 1 => {
             let device = fine[0];
+            let right = match device.costs.is_measured {
+                true => "This is right for the device.",
+                false => "This is right for its kind; the device was not measured.",
+            };
+            blocks.push(Block::Text(format!("{} {right}", readahead(device, "."))));
+        }
+        None if fine.iter().all(|device| device.costs.is_measured) => {
             blocks.push(Block::Text(format!(
-                "{} This is right for the device.",
-                readahead(device, ".")
+                "Readahead is right on all {}.",
+                plural(all as u64, "device")
             )));
         }
-        None => blocks.push(Block::Text(format!(
-            "Readahead is right on all {}.",
-            plural(all as u64, "device")
-        ))),
+        None => blocks.push(Block::line("No device has a wrong readahead.")),
         Some(device) => blocks.extend(one(device)),
     }
     if bad.len() > 1 {
@@ -108,10 +112,16 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
             blocks.push(Block::Text(format!("{what}: {}.", names(&list))));
         }
     }
-    if first.is_some() && !fine.is_empty() {
+    let is_measured = |device: &&DeviceVerdict| device.costs.is_measured;
+    let (measured, assumed): (Vec<_>, Vec<_>) = fine.into_iter().partition(is_measured);
+    if first.is_some() && !measured.is_empty() {
+        let others = plural(measured.len() as u64, "other device");
+        blocks.push(Block::Text(format!("Right on {others}.")));
+    }
+    if !assumed.is_empty() && all > 1 {
         blocks.push(Block::Text(format!(
-            "Right on {}.",
-            plural(fine.len() as u64, "other device")
+            "Not measured, but right for their kind: {}. 'foreread doctor DEVICE' measures one.",
+            plural(assumed.len() as u64, "device")
         )));
     }
     blocks.extend(
@@ -276,7 +286,11 @@ fn factor(device: &DeviceVerdict) -> f64 {
 fn alike(devices: &[&DeviceVerdict]) -> Vec<Block> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for device in devices {
-        let text = format!("{}, right: {}", value(device), device.reason);
+        let right = match device.costs.is_measured {
+            true => "right",
+            false => "right for its kind, not measured",
+        };
+        let text = format!("{}, {right}: {}", value(device), device.reason);
         match groups.iter_mut().find(|(other, _)| *other == text) {
             Some((_, names)) => names.push(called(device)),
             None => groups.push((text, vec![called(device)])),

@@ -9,6 +9,7 @@ use crate::traces::size_of;
 use foreread::source::{SourceName, is_remote};
 use foreread_attach::planning::{PlanReport, of_headers, of_traces};
 use foreread_attach::warm::LeftOut;
+use foreread_lab::verdict::in_shell;
 use foreread_plan::layout::Format;
 use foreread_plan::layout::Names;
 use foreread_plan::runs::Selection;
@@ -158,8 +159,15 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
 /// The command that uses the plan. Objects are not in the page cache, so they need a mount, which reads them into its own cache.
 fn next(plan: &Plan, path: &Path) -> String {
     match objects(plan) {
-        None => format!("foreread replay {} -- CMD", path.display()),
-        Some(source) => format!("foreread mount {source} DIR --plan {}", path.display()),
+        None => format!(
+            "foreread replay {} -- CMD",
+            in_shell([path.to_string_lossy()])
+        ),
+        Some(source) => format!(
+            "foreread mount {} DIR --plan {}",
+            in_shell([&source]),
+            in_shell([path.to_string_lossy()])
+        ),
     }
 }
 

@@ -84,7 +84,8 @@ pub struct RecordArgs {
 
 /// Records the command and writes the trace.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
-    let trace = ("out", Some(args.out.as_os_str()));
+    let trace = Some(args.out.as_os_str()).filter(|out| *out != "-");
+    let trace = ("out", trace);
     let outputs = Outputs::new(&[trace, ("json", args.output.json.as_deref())])?;
     let out = args.out.clone();
     let target = args
