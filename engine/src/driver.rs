@@ -76,6 +76,10 @@ use foreread_core::units::{ByteRange, FileId, OpenId};
 pub use lock::guarded;
 use lock::{Lock, Remote};
 use queue::NewQueue;
+#[cfg(feature = "nbd")]
+use queue::Reaper;
+#[cfg(feature = "nbd")]
+pub use read::BatchedRead;
 pub use read::{Progress, TaskRead};
 #[cfg(feature = "fuse")]
 pub use reads::LentBytes;
@@ -85,6 +89,8 @@ use shared::{DriverShared, Guard, Loops, Outside};
 pub use span::ReadSpan;
 pub use state::event_error;
 use state::{NewFile, State};
+#[cfg(feature = "nbd")]
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -500,6 +506,55 @@ impl Driver {
             return Poll::Ready(hit);
         }
         read::poll_read(&self.shared, task, buf, range, progress)
+    }
+
+    /// Polls reads together. Their fetches are submitted together, in one call of the queue.
+    #[cfg(feature = "nbd")]
+    pub fn poll_reads(&self, reads: &mut [BatchedRead<'_>]) {
+        for read in reads.iter_mut().filter(|read| read.progress.is_first()) {
+            let mut buf = ReadBuf::One(read.buf);
+            let range = buf.range_from(read.task.offset);
+            let hit = read::read_hit(&self.shared, read.task.at, read.task.seen, &mut buf, range);
+            if let Some(hit) = hit {
+                read.progress.looked_up = read::all_hit(&hit);
+                read.outcome = Poll::Ready(hit);
+            }
+        }
+        read::poll_reads(&self.shared, reads);
+    }
+
+    /// Starts to watch the queue of a file: the caller calls [`Driver::reap`] whenever the returned descriptor is readable, until it
+    /// calls [`Driver::unwatch`]. Returns `None` if there is no queue, or if it has no descriptor.
+    #[cfg(feature = "nbd")]
+    pub fn watch(&self, file: FileId) -> Option<OwnedFd> {
+        let state = self.enter().lock().ok()?;
+        let queue = state.queues.share(file);
+        let outside = state.release();
+        let descriptor = queue?.once(&outside, |queue| {
+            queue.descriptor()?.try_clone_to_owned().ok()
+        })?;
+        let mut state = outside.lock().ok()?;
+        state.queues.watch(file, true);
+        state.unlock();
+        Some(descriptor)
+    }
+
+    /// Ends [`Driver::watch`].
+    #[cfg(feature = "nbd")]
+    pub fn unwatch(&self, file: FileId) {
+        if let Ok(mut state) = self.enter().lock() {
+            state.queues.watch(file, false);
+            state.unlock();
+        }
+    }
+
+    /// Reaps the completed transfers of a file's queue, without waiting for any.
+    #[cfg(feature = "nbd")]
+    pub fn reap(&self, file: FileId) {
+        let state = self.enter().lock();
+        if let Ok(tried) = state.and_then(|state| reaping::reap(state, file, Reaper::Watcher)) {
+            tried.state.unlock();
+        }
     }
 
     /// Abandons the read of a task; pages that are already fetched stay cached.

@@ -37,6 +37,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use task::ReadAt;
+#[cfg(feature = "nbd")]
+pub(crate) use task::{OwnedRead, QueueWatch};
 
 /// The argument of [`Reader::open`]: a source's name, or a source.
 pub enum Origin {

@@ -45,6 +45,8 @@ mod metrics;
 mod mix;
 #[cfg(feature = "nbd")]
 mod nbd;
+#[cfg(feature = "nbd")]
+mod nbd_flights;
 #[cfg(feature = "tls")]
 mod nbd_tls;
 #[cfg(feature = "tls")]

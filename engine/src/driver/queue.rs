@@ -55,6 +55,8 @@ struct QueueState {
     called: bool,
     /// Whether it has refused a request: then nothing more is submitted.
     closed: bool,
+    /// Number of event loops that watch its descriptor and reap it when it is readable.
+    watchers: u32,
     reaper_thread: ReaperThread,
     /// Which task polls it.
     poller: Poller,
@@ -82,6 +84,13 @@ pub enum Reaper {
     Thread,
     /// A thread that polls without waiting.
     Poll,
+    /// An event loop whose descriptor of the queue is readable: like `Poll`, even with nothing in flight, or the descriptor might stay
+    /// readable.
+    #[cfg_attr(
+        not(feature = "nbd"),
+        expect(dead_code, reason = "only the NBD server watches queues")
+    )]
+    Watcher,
     /// The thread that drops the driver. It waits for a completion.
     Last,
 }
@@ -96,8 +105,13 @@ impl QueueState {
     }
 
     /// Whether transfers are in flight and no thread reaps them.
-    fn is_unattended(&self) -> bool {
+    fn is_unreaped(&self) -> bool {
         !self.reaped && self.in_flight > 0
+    }
+
+    /// Whether transfers are in flight, no thread reaps them, and no event loop will.
+    fn is_unattended(&self) -> bool {
+        self.is_unreaped() && self.watchers == 0
     }
 
     /// Whether transfers are in flight, no thread reaps them, and a task polls them.
@@ -307,11 +321,34 @@ impl Queues {
     }
 
     /// The queue of a file, if it has transfers in flight that no thread reaps.
-    pub fn share_unattended(&self, file: FileId) -> Option<Remote<dyn Queue>> {
+    pub fn share_unreaped(&self, file: FileId) -> Option<Remote<dyn Queue>> {
         self.table
             .get(file)
-            .filter(|queue| queue.is_unattended())
+            .filter(|queue| queue.is_unreaped())
             .map(|queue| queue.queue.share())
+    }
+
+    /// The queue of a file.
+    #[cfg(feature = "nbd")]
+    pub fn share(&self, file: FileId) -> Option<Remote<dyn Queue>> {
+        self.table.get(file).map(|queue| queue.queue.share())
+    }
+
+    /// Counts an event loop that begins to watch the queue of a file, or ends.
+    #[cfg(feature = "nbd")]
+    pub fn watch(&mut self, file: FileId, begins: bool) {
+        self.table.update(file, |queue| {
+            queue.watchers = if begins {
+                queue.watchers + 1
+            } else {
+                queue.watchers.saturating_sub(1)
+            };
+        });
+    }
+
+    /// Whether an event loop watches the queue of this file.
+    pub fn is_watched(&self, file: FileId) -> bool {
+        self.table.get(file).is_some_and(|queue| queue.watchers > 0)
     }
 
     // ---- opening and closing of files ----
@@ -332,6 +369,7 @@ impl Queues {
             reaped: false,
             called: false,
             closed: false,
+            watchers: 0,
             reaper_thread: ReaperThread::default(),
             reaped_for_tasks: false,
             poller: Poller::default(),
@@ -463,12 +501,12 @@ impl Queues {
 
     /// Starts to reap the file's queue, unless another thread already does.
     pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<ReapedQueue> {
-        let idle_too = reaper == Reaper::Thread;
+        let idle_too = matches!(reaper, Reaper::Thread | Reaper::Watcher);
         self.table
             .get(file)
-            .filter(|queue| queue.is_unattended() || idle_too && !queue.reaped)?;
+            .filter(|queue| queue.is_unreaped() || idle_too && !queue.reaped)?;
         self.table.update(file, |queue| {
-            (queue.reaped, queue.reaped_for_tasks) = (true, idle_too);
+            (queue.reaped, queue.reaped_for_tasks) = (true, reaper == Reaper::Thread);
             ReapedQueue {
                 key: QueueKey {
                     file,

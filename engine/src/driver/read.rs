@@ -310,7 +310,8 @@ fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
 //
 // A task does the same as a thread, except what takes time: fetches go to the file's queue or to a worker, and a worker asks whether
 // the source has grown. Of the tasks that wait for a queue, one has itself polled again for a moment and checks the queue
-// (`queue/attend.rs`); a standby thread reaps if no task does. If no thread can be started, the read blocks during the poll.
+// (`queue/attend.rs`); a standby thread reaps if no task does. If an event loop watches the queue, neither is needed.
+// If no thread can be started, the read blocks during the poll.
 //
 // Example: a task polls a read that misses, of a source without a queue. The read starts, its fetch goes to a worker, the waker
 // stays in the slot, and the poll returns pending. The worker completes the fetch, releases the lock and calls the waker; the second
@@ -400,17 +401,9 @@ pub fn poll_read(
     range: ByteRange,
     progress: &mut Progress,
 ) -> Poll<Result<usize, Fault>> {
-    let polled = Outside::enter(shared).lock().and_then(|mut state| {
-        if progress.read.is_some() {
-            state = look(state, task.at.file, progress)?;
-        } else {
-            match begin(state, task, range, progress)? {
-                Start::Begun(begun) => state = begun,
-                Start::Not(polled) => return Ok(polled),
-            }
-        }
-        go_on(state, task, range, buf, progress)
-    });
+    let polled = Outside::enter(shared)
+        .lock()
+        .and_then(|state| step(state, task, range, buf, progress));
     match polled {
         Ok(PollStep {
             state,
@@ -425,6 +418,62 @@ pub fn poll_read(
             outcome
         }
         Err(fault) => Poll::Ready(Err(fault)),
+    }
+}
+
+fn step<'a>(
+    mut state: Guard<'a>,
+    task: &TaskRead<'_>,
+    range: ByteRange,
+    buf: &mut ReadBuf<'_, '_>,
+    progress: &mut Progress,
+) -> Result<PollStep<'a>, Fault> {
+    if progress.read.is_some() {
+        state = look(state, task.at.file, progress)?;
+    } else {
+        match begin(state, task, range, progress)? {
+            Start::Begun(begun) => state = begun,
+            Start::Not(polled) => return Ok(polled),
+        }
+    }
+    go_on(state, task, range, buf, progress)
+}
+
+/// One of several reads that are polled together.
+#[cfg(feature = "nbd")]
+pub struct BatchedRead<'a> {
+    pub task: TaskRead<'a>,
+    pub buf: &'a mut [u8],
+    pub progress: &'a mut Progress,
+    pub outcome: Poll<Result<usize, Fault>>,
+}
+
+/// Polls reads of tasks, and submits their fetches together. An event loop watches their queues (`Queues::watch`).
+#[cfg(feature = "nbd")]
+pub fn poll_reads(shared: &Arc<DriverShared>, reads: &mut [BatchedRead<'_>]) {
+    for BatchedRead {
+        task,
+        buf,
+        progress,
+        outcome,
+    } in reads.iter_mut().filter(|read| read.outcome.is_pending())
+    {
+        let mut buf = ReadBuf::One(buf);
+        let range = buf.range_from(task.offset);
+        let polled = Outside::enter(shared)
+            .lock()
+            .and_then(|state| step(state, task, range, &mut buf, progress));
+        *outcome = polled.map_or_else(
+            |fault| Poll::Ready(Err(fault)),
+            |polled| {
+                // Not `unlock`, which would submit each fetch alone.
+                polled.state.release();
+                polled.outcome
+            },
+        );
+    }
+    if let Ok(state) = Outside::enter(shared).lock() {
+        state.unlock();
     }
 }
 
@@ -539,10 +588,13 @@ fn go_on<'a>(
         progress.looked_up = given.looked_up;
         (state, outcome)
     } else {
+        let watched = state.queues.is_watched(file);
         let now = state.shared().now();
-        let again = state.task_waits(now, file, slot) == TaskWait::Polls;
+        let again = !watched && state.task_waits(now, file, slot) == TaskWait::Polls;
         if !again {
             state.reads.await_bytes(slot, file, task.waker);
+        }
+        if !again && !watched {
             state.want_reaper_thread(file);
         }
         return Ok(PollStep {

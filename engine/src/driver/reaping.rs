@@ -47,7 +47,8 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAt
     let mut ended = Vec::new();
     let sound = guarded(|| {
         queue.once(&outside, |queue| {
-            queue.reap(reaper != Reaper::Poll, &mut ended)
+            let wait = !matches!(reaper, Reaper::Poll | Reaper::Watcher);
+            queue.reap(wait, &mut ended)
         });
         Ok(())
     });
@@ -96,7 +97,7 @@ pub fn enter(shared: &Arc<DriverShared>, file: FileId) -> Result<Guard<'_>, Faul
 
 /// Reaps completed transfers of the file's queue without waiting, if there are any.
 pub fn look_in(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
-    let Some(queue) = state.queues.share_unattended(file) else {
+    let Some(queue) = state.queues.share_unreaped(file) else {
         return Ok(state);
     };
     let outside = state.release();

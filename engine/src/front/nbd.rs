@@ -1,8 +1,8 @@
 //! The NBD server: one export, any number of clients, read-only by default.
 //!
 //! Each connection is an open description, so each client has its own readahead state on one shared cache. A few threads serve all
-//! clients (`workers`); each thread serves one request at a time (`conn`). All data on a connection is of one version of the source, and
-//! a length from a client is never trusted. By default the server is not reachable from other machines.
+//! clients (`workers`). A thread answers one request at a time, or starts many reads that wait without a thread (`conn`). All
+//! data on a connection is of one version of the source, and a length from a client is never trusted. By default the server is not reachable from other machines.
 //!
 //! ```text
 //!   listener ──accept──► room for it? ──► a thread: handshake ──► workers: requests ──► replies
@@ -24,6 +24,7 @@ use crate::log;
 use crate::nbd::handshake::TlsOffer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
+use crate::reader::QueueWatch;
 use crate::source::Defaults;
 use crate::sync::lock;
 use crate::system;
@@ -142,7 +143,9 @@ struct ServerShared {
     /// Permits for a client's second and later requests in flight.
     helpers: Permits,
     /// Permits for bytes of answers that are kept for their clients.
-    owed: Permits,
+    owed: Arc<Permits>,
+    /// The source's queue, if the workers poll it: reads then wait without a thread.
+    watch: Option<QueueWatch>,
     /// Each thread holds a copy until it has dropped the reader; `None` when the server ends.
     running: Mutex<Option<Sender<()>>>,
 }
@@ -195,8 +198,11 @@ impl Server {
         let workers = Workers::new(most).map_err(short_of_files)?;
         let (helpers, owed) = (
             Permits::new(u64::from(settings.max_helpers)),
-            Permits::new(settings.max_owed_bytes),
+            Arc::new(Permits::new(settings.max_owed_bytes)),
         );
+        let watch = reader
+            .watch()
+            .filter(|watch| workers.watch(watch.descriptor.as_fd()).is_ok());
         let (counters, conns) = (Counters::default(), Mutex::default());
         let (running, ended) = channel();
         let running = Mutex::new(Some(running));
@@ -208,6 +214,7 @@ impl Server {
             workers,
             helpers,
             owed,
+            watch,
             running,
         });
         shared.start().map_err(short_of_threads)?;
@@ -420,13 +427,12 @@ impl ServerShared {
     fn work(self: &Arc<ServerShared>) {
         let mut buffer = Vec::new();
         let mut answered = None;
-        while let Some(number) = self
-            .workers
-            .take(answered, &|| self.have_done(WorkerStep::Spawn))
-        {
+        let spawn = || self.have_done(WorkerStep::Spawn);
+        let reap = || self.watch.iter().for_each(QueueWatch::reap);
+        while let Some(number) = self.workers.take(answered, &spawn, &reap) {
             let conn = lock(&self.conns).get(&number).map(Arc::clone);
             if let Some(conn) = conn {
-                answered = Some(conn.turn(&mut buffer));
+                answered = conn.turn(&mut buffer);
             }
         }
     }

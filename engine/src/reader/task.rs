@@ -3,9 +3,17 @@
 //! An asynchronous read needs no runtime, and no thread of the caller. A poll blocks only if no worker thread is available.
 
 use super::{Reader, SourceLabel};
+#[cfg(feature = "nbd")]
+use crate::driver::BatchedRead;
 use crate::driver::{Progress, ReadBuf, ReadSpan, TaskRead};
+#[cfg(feature = "nbd")]
+use crate::engine::Engine;
 use crate::error::ReadError;
+#[cfg(feature = "nbd")]
+use foreread_core::units::FileId;
 use std::future::Future;
+#[cfg(feature = "nbd")]
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -106,5 +114,114 @@ impl Future for ReadAt<'_> {
 impl Drop for ReadAt<'_> {
     fn drop(&mut self) {
         self.reader.engine.driver().abandon(&mut self.progress);
+    }
+}
+
+// Reads of an event loop, which polls many of them together.
+
+/// A read with a buffer of its own. Dropping it cancels the read.
+#[cfg(feature = "nbd")]
+pub(crate) struct OwnedRead {
+    engine: Engine,
+    pub buf: Vec<u8>,
+    pub offset: u64,
+    waker: Waker,
+    progress: Progress,
+}
+
+/// A queue that is watched until this is dropped: see [`Reader::watch`].
+#[cfg(feature = "nbd")]
+pub(crate) struct QueueWatch {
+    engine: Engine,
+    file: FileId,
+    /// Readable while transfers have ended and are not reaped.
+    pub descriptor: OwnedFd,
+}
+
+#[cfg(feature = "nbd")]
+impl Reader {
+    /// Watches the queue of the source, if it has one that an event loop can wait for. Until the result is dropped, the caller must call
+    /// [`QueueWatch::reap`] whenever the descriptor is readable: reads by tasks then need no other thread.
+    pub(crate) fn watch(&self) -> Option<QueueWatch> {
+        Some(QueueWatch {
+            engine: self.engine.clone(),
+            file: self.at.file,
+            descriptor: self.engine.driver().watch(self.at.file)?,
+        })
+    }
+
+    /// A read of all of `buf`, which starts when it is first polled.
+    pub(crate) fn own_read(&self, buf: Vec<u8>, offset: u64, waker: Waker) -> OwnedRead {
+        OwnedRead {
+            engine: self.engine.clone(),
+            buf,
+            offset,
+            waker,
+            progress: Progress::default(),
+        }
+    }
+
+    /// Polls reads together: their fetches are submitted at once. The results are in the order of the reads.
+    pub(crate) fn poll_all(
+        &self,
+        reads: &mut [&mut OwnedRead],
+    ) -> Vec<Poll<Result<usize, ReadError>>> {
+        let driver = self.engine.driver();
+        let mut spans = Vec::new();
+        let wanted = ReadSpan::is_wanted();
+        let mut batch = Vec::with_capacity(reads.len());
+        for read in reads.iter_mut() {
+            let len = read.buf.len();
+            if wanted && read.progress.is_first() {
+                read.progress.span = ReadSpan::begin(self.at, read.offset, len);
+            }
+            spans.push((read.progress.span.take(), len, read.offset));
+            batch.push(BatchedRead {
+                task: TaskRead {
+                    at: self.at,
+                    seen: &self.seen,
+                    offset: read.offset,
+                    waker: &read.waker,
+                },
+                buf: &mut read.buf,
+                progress: &mut read.progress,
+                outcome: Poll::Pending,
+            });
+        }
+        driver.poll_reads(&mut batch);
+        let ends = batch.into_iter().zip(spans);
+        ends.map(|(read, (span, len, offset))| {
+            match (&read.outcome, span) {
+                (Poll::Pending, span) => read.progress.span = span,
+                (Poll::Ready(end), Some(span)) => {
+                    span.end(end, read.progress.looked_up, SourceLabel(&*self.source));
+                }
+                (Poll::Ready(_), None) => {}
+            }
+            read.outcome
+                .map_err(|fault| self.explain(fault, len, offset))
+        })
+        .collect()
+    }
+}
+
+#[cfg(feature = "nbd")]
+impl QueueWatch {
+    pub fn reap(&self) {
+        self.engine.driver().reap(self.file);
+    }
+}
+
+#[cfg(feature = "nbd")]
+impl Drop for QueueWatch {
+    fn drop(&mut self) {
+        self.engine.driver().unwatch(self.file);
+    }
+}
+
+#[cfg(feature = "nbd")]
+impl Drop for OwnedRead {
+    fn drop(&mut self) {
+        self.engine.driver().abandon(&mut self.progress);
     }
 }

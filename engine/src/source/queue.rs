@@ -14,6 +14,7 @@ use super::SourceError;
 use crate::chunk::Chunk;
 use std::fmt;
 use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
 
 /// Bits of a tag that contain the number of the piece.
 const PIECE_BITS: u32 = 20;
@@ -201,6 +202,12 @@ pub trait Queue: Send + Sync {
 
     /// Makes a waiting [`Queue::reap`] return, or else the next one.
     fn interrupt(&self);
+
+    /// A descriptor that is readable whenever [`Queue::has_ended`] is true, so that an event loop can wait for transfers and for
+    /// sockets at once.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Bytes to be read, and the buffers for them. The transfer owns the buffers, and code that holds the transfer may write to them. A

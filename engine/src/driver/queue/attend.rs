@@ -4,6 +4,7 @@
 //!   transfers in flight ──► a caller reaps: it waits in the queue
 //!                       ──► a task polls; the reaper thread sleeps, and checks every `STALE` whether it still does
 //!                       ──► the reaper thread waits in the queue, if tasks read and none polls
+//!                       ──► an event loop (the NBD server) watches the descriptor of the queue, and reaps when it is readable
 //!                       ──► none of them: the idle poll of a worker
 //! ```
 //!

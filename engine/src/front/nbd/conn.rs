@@ -2,17 +2,20 @@
 //!
 //! The handshake has its own thread, because a client may be slow. After the handshake, when a client has sent a request, any free thread
 //! takes one request from it and answers it. If the answering thread has to wait, another thread may take the client's next request, so
-//! that several misses overlap, up to a limit. Data is sent in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more memory
-//! than a request of 256 KiB. Two threads never read from one socket at the same time, and the bytes of two answers are never mixed on
-//! the wire. All answers are of one version of the source.
+//! that several misses overlap, up to a limit. If the source has a queue that can be polled, a thread takes all short reads that have
+//! arrived, and these wait without a thread ([`flight`]). Data is sent in pieces of [`PIECE_BYTES`], so a request of 32 MiB needs no more
+//! memory than a request of 256 KiB. Two threads never read from one socket at the same time, and the bytes of two answers are
+//! never mixed on the wire. All answers are of one version of the source.
 //!
 //! ```text
 //!   armed ── data arrived ────► turn: take ── validate ── payload of a write ── answer ([`answer`]) ──► armed
-//!     ▲                                  └─ has to wait, or more data: armed at once ──► a concurrent turn
+//!     ▲                          ▲       └─ has to wait, or more data: armed at once ──► a concurrent turn
+//!     │        reads have ended ─┘       └─ short reads: started together ([`flight`]) ──► armed
 //!     └── no request, end, error: over ──► the last turn ends the client
 //! ```
 
 mod answer;
+mod flight;
 
 use super::ServerShared;
 use super::socket::{Deadline, PIECE_BYTES};
@@ -22,8 +25,10 @@ use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
 use crate::sync::lock;
 use crate::{Reader, WriteError};
+use answer::Open;
+use flight::{Flights, Replies, Woken};
 use std::cell::Cell;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +37,10 @@ use std::time::Instant;
 
 /// Maximum number of concurrent turns of one client. All but one need a helper permit, and all clients share these permits.
 const MAX_TURNS: u32 = 16;
+/// Maximum number of requests of one client in flight, if its reads wait for the source without a thread. They need permits too.
+const MAX_FLIGHTS: u32 = 32;
+/// Maximum length of a read that waits without a thread. For longer ones the time of copying counts, and threads share that.
+const FLIGHT_BYTES: usize = 32 << 10;
 /// Maximum number of turns of a client that takes its answers slowly: one turn sends, and the other has the next answer ready.
 const MAX_TURNS_SLOW: u32 = 2;
 /// Bytes of a refused payload that are read at once.
@@ -52,6 +61,7 @@ struct Turns {
     armed: bool,
     /// Whether a thread reads from the socket: it is not armed again until a whole request is read.
     taking: bool,
+    /// Requests in flight: one for each turn that takes requests, and one for each read that waits without a thread.
     inside: u32,
     /// Whether the client sends no more requests.
     over: bool,
@@ -61,6 +71,10 @@ pub struct Conn {
     shared: Arc<ServerShared>,
     number: u64,
     stream: ClientStream,
+    /// Before the reader, which must outlive them.
+    flights: Mutex<Flights>,
+    woken: Arc<Woken>,
+    replies: Mutex<Replies>,
     reader: Reader,
     agreement: OnceLock<Agreement>,
     output: Mutex<()>,
@@ -88,6 +102,8 @@ struct RequestGuard<'a> {
     aside: Cell<bool>,
     /// Bytes of data sent.
     sent: Cell<usize>,
+    /// Whether it is counted as a request in flight.
+    counted: Cell<bool>,
 }
 
 impl RequestGuard<'_> {
@@ -128,9 +144,12 @@ impl Conn {
         reader: Reader,
     ) -> Conn {
         Conn {
+            woken: Arc::new(Woken::new(&shared, number)),
             shared,
             number,
             stream,
+            flights: Mutex::default(),
+            replies: Mutex::default(),
             // A client must never see two versions, whichever thread answers.
             reader: reader.pin_version(),
             agreement: OnceLock::new(),
@@ -177,55 +196,110 @@ impl Conn {
         true
     }
 
-    /// Reads one request from the client and answers it. Returns the number of data bytes sent.
-    pub fn turn(&self, buffer: &mut Vec<u8>) -> usize {
-        let mut turns = self.turns();
-        turns.armed = false;
-        if turns.inside > 0 && !self.shared.helpers.take(1) {
-            // Its pending bytes are read when one of its other turns ends.
-            return 0;
-        }
-        turns.taking = true;
-        turns.inside += 1;
-        drop(turns);
-        // A panic ends only this client.
-        let served = catch_unwind(AssertUnwindSafe(|| self.serve(buffer))).unwrap_or_else(|_| {
-            self.hang_up();
-            Err(Disconnected)
-        });
-        let mut turns = self.turns();
-        turns.inside -= 1;
-        if turns.inside > 0 {
-            self.shared.helpers.give(1);
-        }
-        turns.over |= served.is_err();
-        self.arm(&mut turns);
-        if turns.over && turns.inside == 0 {
-            drop(turns);
-            self.end();
-        }
-        served.unwrap_or(0)
-    }
-
-    fn serve(&self, buffer: &mut Vec<u8>) -> Result<usize, Disconnected> {
-        let Some(agreement) = self.agreement.get() else {
-            return Err(Disconnected);
-        };
+    /// Answers ended reads and takes requests of the client: it answers one, or starts several reads. Returns the number of data bytes
+    /// sent, unless reads of the client wait for the source.
+    pub fn turn(&self, buffer: &mut Vec<u8>) -> Option<usize> {
+        let agreement = self.agreement.get()?;
         let turn = RequestGuard {
             conn: self,
             aside: Cell::new(false),
             sent: Cell::new(0),
+            counted: Cell::new(true),
         };
-        let task = self.next(&turn, &agreement.export, buffer);
+        self.turns().armed = false;
+        // A panic ends only this client.
+        if catch_unwind(AssertUnwindSafe(|| self.land(&turn, agreement))).is_err() {
+            self.hang_up();
+        }
+        let mut turns = self.turns();
+        // If it may take no request, what has arrived is read when another request ends.
+        if turns.taking || turns.over || !self.enter(&mut turns) {
+            return None;
+        }
+        turns.taking = true;
+        drop(turns);
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(&turn, agreement, buffer)));
+        let served = served.unwrap_or_else(|_| Err(self.give_up()));
+        let mut turns = self.turns();
+        turns.over |= served.is_err();
+        self.leave(turns, u32::from(turn.counted.get()));
+        // An answer that was sent meanwhile may have left others to this thread.
+        self.send_replies(&turn, agreement);
+        lock(&self.flights).is_empty().then(|| turn.sent.get())
+    }
+
+    fn max_inside(&self) -> u32 {
+        match self.shared.watch {
+            Some(_) => MAX_FLIGHTS,
+            None => MAX_TURNS,
+        }
+    }
+
+    /// Counts one more request in flight, if that is allowed.
+    fn enter(&self, turns: &mut Turns) -> bool {
+        let most = self.max_inside();
+        let enters = turns.inside < most && (turns.inside == 0 || self.shared.helpers.take(1));
+        turns.inside += u32::from(enters);
+        enters
+    }
+
+    /// Ends this many requests in flight, and lets other threads take the client's next request.
+    fn leave(&self, mut turns: MutexGuard<'_, Turns>, ended: u32) {
+        let permits = |inside: u32| u64::from(inside.saturating_sub(1));
+        let held = permits(turns.inside);
+        turns.inside -= ended;
+        self.shared.helpers.give(held - permits(turns.inside));
+        if turns.inside < self.max_inside() {
+            self.arm(&mut turns);
+        }
+        let ends = turns.over && turns.inside == 0 && ended > 0;
+        drop(turns);
+        if ends {
+            self.end();
+        }
+    }
+
+    /// Takes requests that have arrived, as long as they are reads that need no thread, and starts these together. Answers the first
+    /// other request. A single read that no other follows is answered by this thread, which is faster.
+    fn serve(
+        &self,
+        turn: &RequestGuard<'_>,
+        agreement: &Agreement,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Disconnected> {
+        let (mut starts, mut bytes) = (Vec::new(), 0);
+        let (nth, task) = loop {
+            let task = match self.next(turn, &agreement.export, buffer) {
+                Ok(Some(task)) => task,
+                other => break (0, other),
+            };
+            let nth = self.taken.fetch_add(1, Ordering::Relaxed);
+            let alone =
+                || starts.is_empty() && self.turns().inside == 1 && !self.stream.holds_more();
+            match task.order {
+                Ok(Order::Read { offset, len })
+                    if self.shared.watch.is_some() && len as usize <= FLIGHT_BYTES && !alone() =>
+                {
+                    let open = Open::new(task.cookie, &Order::Read { offset, len }, task.taken);
+                    starts.push((open, offset, len as usize));
+                    bytes += len as usize;
+                }
+                _ => break (nth, Ok(Some(task))),
+            }
+            turn.counted
+                .set(bytes < PIECE_BYTES && self.enter(&mut self.turns()));
+            if !turn.counted.get() {
+                break (0, Ok(None));
+            }
+        };
         self.turns().taking = false;
-        let Some(task) = task? else { return Ok(0) };
-        let nth = self.taken.fetch_add(1, Ordering::Relaxed);
+        self.start(turn, agreement, starts);
+        let Some(task) = task? else { return Ok(()) };
         if (nth < LOOK_EVERY || nth.is_multiple_of(LOOK_EVERY)) && self.stream.has_more() {
             self.rearm(MAX_TURNS);
             self.shared.have_done(self.shared.workers.invite());
         }
-        self.answer(&turn, agreement, task, buffer)?;
-        Ok(turn.sent.get())
+        self.answer(turn, agreement, task, buffer)
     }
 
     /// Lets other threads take the client's next request.
@@ -237,9 +311,9 @@ impl Conn {
     }
 
     fn arm(&self, turns: &mut Turns) {
-        if !turns.armed && !turns.taking && !turns.over {
+        let more = self.stream.holds_more();
+        if (!turns.armed || more) && !turns.taking && !turns.over {
             turns.armed = true;
-            let more = self.stream.holds_more();
             if self
                 .shared
                 .workers
@@ -341,7 +415,7 @@ impl Conn {
         waits: impl Fn(),
     ) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
-            match self.stream.send_now(bytes, &[]) {
+            match self.stream.send_now(&[IoSlice::new(bytes)]) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     waits();
@@ -395,7 +469,7 @@ impl Conn {
             return Err(Disconnected);
         }
         let mut bytes = [0; Request::BYTES];
-        let got = match self.stream.receive_now(&mut bytes) {
+        let got = match self.stream.receive_ahead(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             got => got.ok().filter(|n| *n > 0).ok_or(Disconnected)?,
         };

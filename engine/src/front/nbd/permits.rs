@@ -5,6 +5,7 @@
 //!                           └─ no: the caller goes on without
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub struct Permits {
@@ -13,8 +14,8 @@ pub struct Permits {
 }
 
 /// An amount taken from a semaphore ([`Permits`]); the amount is returned when this value is dropped.
-pub struct Permit<'a> {
-    of: &'a Permits,
+pub struct Permit {
+    of: Arc<Permits>,
     n: u64,
 }
 
@@ -38,8 +39,11 @@ impl Permits {
     }
 
     /// Like [`Permits::take`]; the amount is returned when the permit is dropped.
-    pub fn hold(&self, n: u64) -> Option<Permit<'_>> {
-        self.take(n).then(|| Permit { of: self, n })
+    pub fn hold(self: &Arc<Permits>, n: u64) -> Option<Permit> {
+        self.take(n).then(|| Permit {
+            of: Arc::clone(self),
+            n,
+        })
     }
 
     pub fn used(&self) -> u64 {
@@ -47,7 +51,7 @@ impl Permits {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.of.give(self.n);
     }
@@ -59,7 +63,7 @@ mod tests {
 
     #[test]
     fn there_are_so_many_and_no_more() {
-        let permits = Permits::new(10);
+        let permits = Arc::new(Permits::new(10));
         let held = permits.hold(7);
         assert!(held.is_some() && !permits.take(4) && permits.take(3) && !permits.take(u64::MAX));
         assert!(

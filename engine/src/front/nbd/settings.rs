@@ -41,9 +41,9 @@ pub struct NbdSettings {
     pub lock: bool,
     /// Maximum number of connected clients. Default [`MAX_CLIENTS`].
     pub max_clients: u32,
-    /// Maximum number of threads in addition to one per client: all clients share them for their second and later requests in
-    /// flight. Default [`MAX_HELPERS`], or fewer on a machine with less than 1 GiB. A serving thread uses up to 256 KiB. There are
-    /// more threads than cores only while requests wait.
+    /// Maximum number of requests in flight in addition to one per client. Each may need a thread; short reads of a source whose queue
+    /// can be polled need none. Default [`MAX_HELPERS`], or fewer on a machine with less than 1 GiB. A serving thread uses up to
+    /// 256 KiB. There are more threads than cores only while requests wait.
     pub max_helpers: u32,
     /// Maximum bytes of answers kept for slow clients. Default [`MAX_OWED_BYTES`], or a sixteenth of the memory if that is less.
     /// Answers beyond the limit are read again when their client takes them.

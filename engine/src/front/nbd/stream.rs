@@ -9,14 +9,37 @@
 use super::socket::{Deadline, Socket};
 #[cfg(feature = "tls")]
 use super::tls::{NbdTls, Session};
+use crate::sync::lock;
 use std::io::IoSlice;
 use std::net::Shutdown;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 #[cfg(feature = "tls")]
 use std::sync::OnceLock;
 
+/// Bytes that are read from a socket at once: 36 requests without a payload.
+const INPUT_BYTES: usize = 1024;
+
+/// Bytes that were read from the socket of a connection without TLS together with others, and that are not used yet.
+struct Input {
+    bytes: [u8; INPUT_BYTES],
+    left: Range<usize>,
+}
+
+impl Input {
+    fn take(&mut self, buf: &mut [u8]) -> usize {
+        let left = &self.bytes[self.left.clone()];
+        let n = buf.len().min(left.len());
+        buf[..n].copy_from_slice(&left[..n]);
+        self.left.start += n;
+        n
+    }
+}
+
 pub struct ClientStream {
     socket: Socket,
+    input: Mutex<Input>,
     #[cfg(feature = "tls")]
     session: OnceLock<Session>,
 }
@@ -25,6 +48,10 @@ impl ClientStream {
     pub fn new(socket: Socket) -> ClientStream {
         ClientStream {
             socket,
+            input: Mutex::new(Input {
+                bytes: [0; INPUT_BYTES],
+                left: 0..0,
+            }),
             #[cfg(feature = "tls")]
             session: OnceLock::new(),
         }
@@ -64,7 +91,7 @@ impl ClientStream {
         if let Some(session) = self.session.get() {
             return session.holds_more();
         }
-        false
+        !lock(&self.input).left.is_empty()
     }
 
     /// Reads available bytes without waiting. Returns `WouldBlock` if there are none, and 0 at the end of the stream.
@@ -73,18 +100,33 @@ impl ClientStream {
         if let Some(session) = self.session.get() {
             return session.receive_now(&self.socket, buf);
         }
-        self.socket.receive_now(buf)
+        match lock(&self.input).take(buf) {
+            0 => self.socket.receive_now(buf),
+            n => Ok(n),
+        }
     }
 
-    /// Sends as many bytes of both parts as fit into the socket's buffer, and if all fit, as one packet. Returns `WouldBlock` if the
+    /// Like [`ClientStream::receive_now`], but may read more bytes from the socket than fit into `buf`; the next calls return them.
+    pub fn receive_ahead(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if self.session.get().is_some() {
+            return self.receive_now(buf);
+        }
+        let mut input = lock(&self.input);
+        if input.left.is_empty() {
+            input.left = 0..self.socket.receive_now(&mut input.bytes)?;
+        }
+        Ok(input.take(buf))
+    }
+
+    /// Sends as many bytes of the parts as fit into the socket's buffer, and if all fit, as one packet. Returns `WouldBlock` if the
     /// buffer is full; the caller must then pass the same bytes again.
-    pub fn send_now(&self, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
+    pub fn send_now(&self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = self.session.get() {
-            return session.send_now(&self.socket, head, data);
+            return session.send_now(&self.socket, parts);
         }
-        self.socket
-            .send_now(&[IoSlice::new(head), IoSlice::new(data)])
+        self.socket.send_now(parts)
     }
 
     /// Waits until the connection is readable or the client has disconnected.

@@ -309,15 +309,17 @@ impl Session {
 
     /// Like [`Socket::send_now`], but encrypts the bytes. If the result is `WouldBlock`, the caller must repeat the call, which then
     /// sends the rest of the encrypted bytes and returns their number.
-    pub fn send_now(&self, socket: &Socket, head: &[u8], data: &[u8]) -> std::io::Result<usize> {
+    pub fn send_now(&self, socket: &Socket, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         let mut state = self.state();
         if state.encrypted == 0 {
-            let head = &head[..head.len().min(SEND_BYTES)];
-            let data = &data[..data.len().min(SEND_BYTES - head.len())];
-            state.encrypted = state
-                .tls
-                .writer()
-                .write_vectored(&[IoSlice::new(head), IoSlice::new(data)])?;
+            let mut room = SEND_BYTES;
+            let cut = parts.iter().map(|part| {
+                let part = &part[..part.len().min(room)];
+                room -= part.len();
+                IoSlice::new(part)
+            });
+            let parts: Vec<IoSlice<'_>> = cut.collect();
+            state.encrypted = state.tls.writer().write_vectored(&parts)?;
         }
         state.flush(socket)?;
         match std::mem::take(&mut state.encrypted) {

@@ -4,7 +4,8 @@
 //! decide which client is served. In a test with 256 clients and one thread for each, some clients got four to nine times as many bytes as
 //! others. A thread that must wait (for the source, or for a slow client) first releases its slot, so that another thread polls the
 //! sockets. A thread that has just answered polls for a moment before it sleeps. Putting a thread to sleep and waking it on another core
-//! took 50 us, a cached read only 12 us (measured). This module does not interpret requests. Only one thread at a time polls the sockets.
+//! took 50 us, a cached read only 12 us (measured). The thread that polls the sockets also polls the queue of the source, if that is
+//! possible, so that reads in flight need no thread. This module does not interpret requests. Only one thread at a time polls.
 //!
 //! ```text
 //!              ┌── in order of arrival ◄── poll (one thread) ◄── no request, no poller ──┐
@@ -37,10 +38,10 @@ const BATCH: usize = 256;
 const IDLE: Duration = Duration::from_secs(10);
 /// Reports once that a client has sent something.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
-/// Like [`ONCE`], but also reports when there is room to send, which is immediately for a client that takes its answers.
-const SOON: EventFlags = ONCE.union(EventFlags::OUT);
-/// Not a client: the wakeup at the end of the server.
+/// Not a client: the wakeup of the thread that polls.
 const WAKE: u64 = u64::MAX;
+/// Not a client: transfers of the source have ended.
+const SOURCE: u64 = u64::MAX - 1;
 
 pub struct Workers {
     epoll: OwnedFd,
@@ -55,8 +56,10 @@ pub struct Workers {
 
 #[derive(Default)]
 struct ThreadPool {
-    /// Clients that have sent something, in order of arrival.
+    /// Clients that have sent something, or whose reads have ended, in order of arrival.
     ready: VecDeque<u64>,
+    /// Whether a thread polls.
+    polls: bool,
     threads: u32,
     /// Number of threads that neither wait nor rest.
     at_work: u32,
@@ -82,12 +85,23 @@ pub enum WorkerStep {
     Spawn,
 }
 
+impl ThreadPool {
+    fn add_ready(&mut self, number: u64) {
+        // A client whose data arrives while its reads end needs one thread, not two.
+        if !self.ready.contains(&number) {
+            self.ready.push_back(number);
+        }
+    }
+}
+
 impl Workers {
     /// Creates the pool without threads; it will start at most `most` threads.
     pub fn new(most: u32) -> std::io::Result<Workers> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &wake_fd, EventData::new_u64(WAKE), EventFlags::IN)?;
+        // Each write is reported once, and never read.
+        let once = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, &wake_fd, EventData::new_u64(WAKE), once)?;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let (pool, called, poller) = (Mutex::default(), Condvar::new(), Mutex::default());
         Ok(Workers {
@@ -106,20 +120,18 @@ impl Workers {
     }
 
     /// Adds a client: when data arrives on this socket, [`Workers::take`] returns `number`. After the number was returned once, it is not
-    /// returned again until [`Workers::arm`] is called. If `more` is true, the number is returned immediately, because TLS already has
-    /// bytes that the socket does not report.
+    /// returned again until [`Workers::arm`] is called. If `more` is true, the number is returned immediately: bytes were
+    /// taken from the socket that are not used yet, so polling it does not report them.
     pub fn add(
         &self,
         socket: BorrowedFd<'_>,
         number: u64,
         more: bool,
     ) -> std::io::Result<WorkerStep> {
-        epoll::add(
-            &self.epoll,
-            socket,
-            EventData::new_u64(number),
-            if more { SOON } else { ONCE },
-        )?;
+        epoll::add(&self.epoll, socket, EventData::new_u64(number), ONCE)?;
+        if more {
+            self.make_ready(number);
+        }
         let pool = self.pool();
         // The first client has no thread yet.
         Ok(if pool.at_work == 0 {
@@ -131,12 +143,29 @@ impl Workers {
 
     /// Polls the client's socket for data again; see [`Workers::add`].
     pub fn arm(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<()> {
-        Ok(epoll::modify(
-            &self.epoll,
-            socket,
-            EventData::new_u64(number),
-            if more { SOON } else { ONCE },
-        )?)
+        if more {
+            self.make_ready(number);
+            return Ok(());
+        }
+        let number = EventData::new_u64(number);
+        Ok(epoll::modify(&self.epoll, socket, number, ONCE)?)
+    }
+
+    /// Polls this descriptor of the source's queue too: while it is readable, [`Workers::take`] calls its `reap`.
+    pub fn watch(&self, source: BorrowedFd<'_>) -> std::io::Result<()> {
+        let data = EventData::new_u64(SOURCE);
+        Ok(epoll::add(&self.epoll, source, data, EventFlags::IN)?)
+    }
+
+    /// Has [`Workers::take`] return this client, because its reads have ended.
+    pub fn make_ready(&self, number: u64) {
+        let mut pool = self.pool();
+        pool.add_ready(number);
+        let polls = pool.polls;
+        drop(pool);
+        if polls {
+            self.wake();
+        }
     }
 
     /// Releases the calling thread's slot, because the thread has to wait. If no thread remains at work, or a client is ready to be
@@ -195,7 +224,7 @@ impl Workers {
 
     /// Waits until a client has sent data, and returns the client's number. `answered` is the number of bytes sent, if the calling thread
     /// has just answered a request. Returns `None` if the calling thread is no longer needed and must end.
-    pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn()) -> Option<u64> {
+    pub fn take(&self, answered: Option<usize>, spawn: &dyn Fn(), reap: &dyn Fn()) -> Option<u64> {
         let mut pool = self.pool();
         let look = |bytes: usize| MOMENT + Duration::from_nanos(bytes.min(MAX_TAKEN) as u64);
         let mut look = answered.filter(|_| self.cores > 1).map(look);
@@ -208,13 +237,21 @@ impl Workers {
                     return Some(number);
                 }
                 if let Ok(mut poller) = self.poller.try_lock() {
+                    pool.polls = true;
                     drop(pool);
                     poller.poll(self, look);
                     pool = self.pool();
-                    pool.ready
-                        .extend(poller.came.drain(..).filter(|number| *number != WAKE));
+                    pool.polls = false;
+                    let ended = poller.came.contains(&SOURCE);
+                    let clients = poller.came.drain(..).filter(|number| *number < SOURCE);
+                    clients.for_each(|number| pool.add_ready(number));
                     // Dropped before another thread finds neither a poller nor a request.
                     drop(poller);
+                    if ended {
+                        drop(pool);
+                        reap();
+                        pool = self.pool();
+                    }
                     if pool.ready.len() > 1 {
                         if self.call(pool) == WorkerStep::Spawn {
                             spawn();
@@ -268,7 +305,12 @@ impl Workers {
     pub fn end(&self) {
         self.pool().ended = true;
         self.called.notify_all();
-        // Wakes the polling thread; a full `wake_fd` already contains a wakeup.
+        self.wake();
+    }
+
+    /// Wakes the polling thread.
+    fn wake(&self) {
+        // A full `wake_fd` already contains a wakeup.
         let _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 }
@@ -297,13 +339,15 @@ impl Poller {
     }
 
     fn wait(&mut self, workers: &Workers, time: Option<&Timespec>) {
-        // Interrupted calls are repeated. Any other error would be a bug of this file.
+        // Any error but an interrupt would be a bug of this file.
         let mut room = [const { MaybeUninit::uninit() }; BATCH];
         match epoll::wait(&workers.epoll, &mut room, time) {
             Ok((events, _)) => self
                 .came
                 .extend(events.iter().map(|event| event.data.u64())),
-            Err(error) => debug_assert_eq!(error, rustix::io::Errno::INTR),
+            // The kernel ends a transfer in the thread that submitted it, and interrupts that thread's call for it.
+            Err(rustix::io::Errno::INTR) => self.came.push(SOURCE),
+            Err(error) => debug_assert!(false, "{error}"),
         }
     }
 }
@@ -348,7 +392,7 @@ mod tests {
         for _ in 0..3 {
             let taken: Vec<u64> = order
                 .iter()
-                .map(|_| workers.take(Some(0), &no_spawn).expect("a turn"))
+                .map(|_| workers.take(Some(0), &no_spawn, &|| ()).expect("a turn"))
                 .collect();
             assert_eq!(taken, order);
             // The sockets are armed again in another order, although all clients sent more long ago.
@@ -361,7 +405,7 @@ mod tests {
             }
         }
         workers.end();
-        assert_eq!(workers.take(Some(0), &no_spawn), None);
+        assert_eq!(workers.take(Some(0), &no_spawn, &|| ()), None);
         let pool = workers.pool();
         assert_eq!((pool.threads, pool.at_work, pool.resting), (0, 0, 0));
     }
@@ -397,7 +441,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    while workers.take(None, &no_spawn).is_some() {
+                    while workers.take(None, &no_spawn, &|| ()).is_some() {
                         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                         // The sent data is still there. The second thread polls, or the third, which rested until it was called.
                         assert!(workers.yield_slot() == WorkerStep::Nothing);

@@ -15,6 +15,7 @@ mod ring;
 use super::Core;
 use crate::source::{CompletedTransfer, Queue, Transfer, errno_text};
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// The queue of asynchronous reads of one file, using io_uring.
@@ -95,6 +96,10 @@ impl Queue for FileQueue {
 
     fn interrupt(&self) {
         self.ring.interrupt();
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.descriptor())
     }
 }
 

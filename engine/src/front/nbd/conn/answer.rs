@@ -16,7 +16,7 @@ use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, allocation, errno};
 use crate::sync::lock;
 use crate::{Advice, ReadError, WriteError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::{MutexGuard, TryLockError};
 use std::time::Instant;
@@ -25,7 +25,7 @@ use std::time::Instant;
 const MAX_EXTENTS: usize = 1024;
 
 /// An error number of the protocol, and its text.
-type Failure = (u32, String);
+pub(super) type Failure = (u32, String);
 
 /// A part of an answer that is read and sent at once.
 #[derive(Clone, Copy)]
@@ -36,8 +36,8 @@ struct AnswerPiece {
 
 /// A request that is being answered.
 #[derive(Clone, Copy)]
-struct Open {
-    cookie: u64,
+pub(super) struct Open {
+    pub(super) cookie: u64,
     /// `None` without an observer.
     seen: Option<SeenRequest>,
 }
@@ -53,7 +53,7 @@ struct SeenRequest {
 }
 
 impl Open {
-    fn new(cookie: u64, order: &Order, taken: Option<Instant>) -> Open {
+    pub(super) fn new(cookie: u64, order: &Order, taken: Option<Instant>) -> Open {
         let seen = taken.and_then(|start| {
             let (asked, offset, len) = match *order {
                 Order::Disconnect | Order::Status { .. } => return None,
@@ -139,7 +139,7 @@ impl Conn {
     }
 
     /// Reports an answer to the observer, if there is one, before it is sent.
-    fn told(&self, open: Open, done: bool) {
+    pub(super) fn told(&self, open: Open, done: bool) {
         let (Some(observer), Some(seen)) = (&self.shared.settings.observer, open.seen) else {
             return;
         };
@@ -158,7 +158,7 @@ impl Conn {
     }
 
     /// Locks the wire if no other answer is being sent.
-    fn free_wire(&self) -> Option<MutexGuard<'_, ()>> {
+    pub(super) fn free_wire(&self) -> Option<MutexGuard<'_, ()>> {
         match self.output.try_lock() {
             Ok(wire) => Some(wire),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -194,7 +194,7 @@ impl Conn {
 
     /// Counts the unsent bytes of a piece, of which `sent` bytes are already sent, against the limit for slow clients. If too many
     /// bytes are kept already, they are dropped and read again later ([`Conn::recall`]); they are nearly always cached.
-    fn owe(&self, piece: AnswerPiece, sent: usize, buffer: &mut Vec<u8>) -> Option<Permit<'_>> {
+    fn owe(&self, piece: AnswerPiece, sent: usize, buffer: &mut Vec<u8>) -> Option<Permit> {
         let rest = (piece.len - sent) as u64;
         let owed = self.shared.owed.hold(rest);
         if owed.is_none() {
@@ -232,10 +232,8 @@ impl Conn {
         let mut out = 0;
         while out < head.len() + piece.len {
             let (of_head, of_data) = (out.min(head.len()), out.saturating_sub(head.len()));
-            match self
-                .stream
-                .send_now(&head[of_head..], &buffer[of_data..piece.len])
-            {
+            let parts = [&head[of_head..], &buffer[of_data..piece.len]];
+            match self.stream.send_now(&parts.map(IoSlice::new)) {
                 Ok(sent) => out += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     turn.step_aside_for_client();
@@ -385,7 +383,7 @@ impl Conn {
     }
 
     /// Counts data before it is sent, so that it is counted and observed by the time the client has its answer.
-    fn count(&self, open: Open, last: bool, bytes: usize) {
+    pub(super) fn count(&self, open: Open, last: bool, bytes: usize) {
         if last {
             self.told(open, true);
         }
@@ -394,7 +392,12 @@ impl Conn {
     }
 
     /// Fills all of `buf` with bytes of the version that was announced to the client.
-    fn fill(&self, turn: &RequestGuard<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
+    pub(super) fn fill(
+        &self,
+        turn: &RequestGuard<'_>,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> Result<(), Failure> {
         let mut waits = || turn.yield_slot();
         match self.reader.read_at_telling(buf, offset, &mut waits) {
             Ok(got) if got == buf.len() => Ok(()),
@@ -415,9 +418,9 @@ impl Conn {
     }
 }
 
-const SHORTER: &str = "the source became shorter";
+pub(super) const SHORTER: &str = "the source became shorter";
 
-fn unread(error: ReadError) -> Failure {
+pub(super) fn unread(error: ReadError) -> Failure {
     let number = match &error {
         ReadError::Changed { .. } => errno::ESHUTDOWN,
         error => wire::wire_errno(error.errno()),

@@ -23,7 +23,7 @@ use crate::sync::lock;
 use crate::system::{self, SystemRequest};
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -282,6 +282,12 @@ impl Ring {
         let pushed = unsafe { self.uring.submission_shared().push(&entry) };
         debug_assert!(pushed.is_ok());
         self.enter_all();
+    }
+
+    /// The descriptor of the ring: it is readable while completions wait to be reaped.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring keeps its descriptor open for as long as it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) }
     }
 
     /// Returns the number of transfers in flight.
