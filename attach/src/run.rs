@@ -23,7 +23,6 @@
 //! | `devices.rs` | which storage is examined, read ahead from, or ignored |
 //! | `ahead.rs` | the readahead of slow storage |
 //! | `command.rs` | the loop |
-//! | `page.rs` | the result as a page |
 //!
 //! Errors of foreread never reach the command, no setting of a device is changed, and tracing never outlives the run.
 
@@ -35,14 +34,12 @@ mod find;
 mod gain;
 mod jobs;
 mod look;
-mod page;
 mod progress;
 mod tap;
 mod tasks;
 mod walk;
 mod watcher;
 
-pub use page::page;
 pub use watcher::WatchBy;
 
 use foreread_core::policy::PolicySpec;
@@ -314,6 +311,13 @@ mod tests {
                 ..report.clone()
             },
             "nothing to gain: the command ended before its reads",
+        );
+        says(
+            &RunReport {
+                refused: Some("no tracefs".to_string()),
+                ..report.clone()
+            },
+            "nothing was read ahead: no tracefs",
         );
         says(
             &RunReport {

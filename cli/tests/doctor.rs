@@ -388,7 +388,22 @@ fn what_may_not_be_set_is_refused_and_nothing_is_done() {
     let theirs = "usr/lib/udev/rules.d/60-x.rules";
     let rule = "KERNEL==\"sd*\", ATTR{queue/read_ahead_kb}=\"4096\"\n";
     machine.write(theirs, rule);
-    machine.doctor("--fix sda").refuses(theirs);
+    machine
+        .doctor("--fix sda")
+        .refuses("another file sets its readahead: sda, /usr/lib/udev/rules.d/60-x.rules:1");
+    machine.prints("--why sda", &["set by /usr/lib/udev/rules.d/60-x.rules:1"]);
+    machine.write(
+        theirs,
+        "ATTRS{model}==\"x*\", ATTR{queue/read_ahead_kb}=\"512\"\n",
+    );
+    machine
+        .doctor("--fix sda")
+        .refuses("another file may set its readahead: sda, /usr/lib/udev/rules.d/60-x.rules:1");
+    machine.write(SETTING, "256\n");
+    machine.prints("--why sda", &["set manually or by an unknown program"]);
+    machine.write(SETTING, "512\n");
+    machine.prints("--why sda", &["60-x.rules:1 may set it"]);
+    machine.write(SETTING, "4096\n");
     machine.prints("--fix sda --force", &[]);
     machine.prints("--undo", &[]);
     let why = "a udev rule cannot set the readahead of a mount";

@@ -150,6 +150,7 @@ fn nothing_is_read_ahead_where_an_open_drops_it() {
             continue;
         }
         let json = got.json();
+        assert_eq!(json["schema"], "foreread.run/1");
         let done = ["exit_code", "ahead_bytes"].map(|key| json[key].as_u64());
         assert_eq!(done, [Some(0); 2], "{by}: {json:#}");
     }

@@ -1,7 +1,7 @@
 //! `explain`: shows the reads of each file of a trace under one policy, and how often each rule of the policy decided.
 //!
 //! ```text
-//!   trace ──► compare::watched: one run ──► watcher: counts and rules of each file ──► ExplainReport ──► table, page, JSON
+//!   trace ──► compare::watched: one run ──► watcher: counts and rules of each file ──► ExplainReport ──► table, JSON
 //! ```
 //! On a model the run is simulated. On a file or another source the engine does the reads, and `watcher.rs` reads the
 //! engine's event log. Example: of 64 sequential reads of 16 KiB under `linux-6.18`, 1 is a miss and 63 are hits; the
@@ -11,11 +11,9 @@
 //!
 //! Schema `foreread.explain/1`. Undefined values are null. MB is 10^6 bytes.
 
-mod page;
 mod table;
 mod watcher;
 
-pub use page::page;
 pub use table::{View, render};
 
 use crate::compare::{self, ComparePlan};

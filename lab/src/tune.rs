@@ -16,12 +16,10 @@
 mod candidates;
 mod choose;
 mod hints;
-mod page;
 mod steps;
 mod storage;
 mod text;
 
-pub use page::page;
 pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
 

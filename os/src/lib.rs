@@ -12,7 +12,7 @@
 //!   secrets  removes secrets from names of sources
 //!   threads  starts threads without panics; waits for them with a limit
 //! ```
-//! Example: `.zarray` in a folder of another user may be a FIFO, a link to `/dev/zero`, or 4 GiB long. In each of these cases,
+//! Example: a file of settings in a folder of another user may be a FIFO, a link to `/dev/zero`, or 4 GiB long. In each of these cases,
 //! [`open::read_small`] returns an error at once instead of waiting.
 //!
 //! Files of `/proc` and `/sys` need no check and are read directly.

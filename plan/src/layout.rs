@@ -13,12 +13,10 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-pub use zarr::{ZarrFile, zarr};
 
 mod gguf;
 mod parquet;
 mod safetensors;
-mod zarr;
 mod zip;
 
 /// Maximum size of a header in bytes, which is the limit of the safetensors library.
@@ -56,16 +54,13 @@ pub enum Format {
     Parquet,
     /// Archives and formats based on them: PyTorch's .pt, numpy's .npz, wheels.
     Zip,
-    /// Arrays as folders of chunks; [`zarr`] reads these.
-    Zarr,
 }
 
-pub const FORMATS: [(&str, Format); 5] = [
+pub const FORMATS: [(&str, Format); 4] = [
     ("safetensors", Format::Safetensors),
     ("gguf", Format::Gguf),
     ("parquet", Format::Parquet),
     ("zip", Format::Zip),
-    ("zarr", Format::Zarr),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +137,6 @@ pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<P
         Format::Gguf => gguf::parts(source, &mut found),
         Format::Zip => zip::parts(source, &mut found),
         Format::Parquet => parquet::parts(source, &mut found),
-        Format::Zarr => Err(LayoutError::Damaged("a zarr array is a folder".to_string())),
     };
     done.map_err(|error| {
         if is_lfs_pointer(source) {

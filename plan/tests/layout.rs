@@ -1,6 +1,6 @@
 //! Tests of headers: files made by hand or by the formats' own libraries, and damaged files.
 
-use foreread_plan::layout::{self, FORMATS, Format, LayoutError, Names, Part, ReadAt, parts};
+use foreread_plan::layout::{FORMATS, Format, LayoutError, Names, Part, ReadAt, parts};
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
@@ -173,10 +173,7 @@ fn gguf_tensors_end_where_the_next_begins() {
 #[test]
 fn a_pointer_of_git_lfs_is_called_one() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
-    for (name, format) in FORMATS
-        .into_iter()
-        .filter(|(_, format)| *format != Format::Zarr)
-    {
+    for (name, format) in FORMATS {
         let error = of(format, pointer, &[]).expect_err(name);
         let LayoutError::Other { what, remedy } = error else {
             panic!("{name}: {error}")
@@ -360,60 +357,4 @@ fn columns_of_parquet_as_other_writers_have_them() {
         assert_eq!(told(&parts)[1..], [chunk.clone(), chunk]);
         survives_damage(Format::Parquet, file, 300);
     }
-}
-
-#[test]
-fn chunks_of_zarr_in_the_order_of_the_array() {
-    let store = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| {
-        let path = store.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-        std::fs::write(path, text).expect("written");
-    };
-    write("zarr.json", r#"{"node_type":"group"}"#);
-    write("v3/zarr.json", r#"{"node_type":"array"}"#);
-    for chunk in ["c/0/10", "c/0/2", "c/1/0"] {
-        write(&format!("v3/{chunk}"), "123");
-    }
-    write("v2/.zarray", "{}");
-    for chunk in ["1.0", "0.10", "0.9"] {
-        write(&format!("v2/{chunk}"), "12345");
-    }
-    write("readme.txt", "no part of an array");
-    let told = |names: &[&str]| -> Vec<String> {
-        let names = Names::new(names.iter().map(|name| (*name).to_string()).collect());
-        let files = layout::zarr(store.path(), &names)
-            .expect("files")
-            .into_iter();
-        let below = |file: layout::ZarrFile| {
-            let below = file.path.strip_prefix(store.path()).expect("below");
-            below.display().to_string()
-        };
-        files.map(below).collect()
-    };
-    let metadata = ["v2/.zarray", "v3/zarr.json", "zarr.json"];
-    let chunks = [
-        "v2/0.9",
-        "v2/0.10",
-        "v2/1.0",
-        "v3/c/0/2",
-        "v3/c/0/10",
-        "v3/c/1/0",
-    ];
-    assert_eq!(told(&[]), [&metadata[..], &chunks].concat());
-    assert_eq!(told(&["v3"]), [&metadata[..], &chunks[3..]].concat());
-    assert!(layout::zarr(store.path(), &Names::new(vec!["v4".into()])).is_err());
-    let refused = |words: &str| {
-        let error = layout::zarr(store.path(), &Names::default()).expect_err("damaged");
-        assert!(error.to_string().contains(words), "{error}");
-    };
-    write("v2/.zarray", "{");
-    refused(".zarray: EOF");
-    // Of another user's store: it is not read without end.
-    let metadata = store.path().join("v2/.zarray");
-    std::fs::remove_file(&metadata).expect("removed");
-    std::os::unix::fs::symlink("/dev/zero", &metadata).expect("made");
-    refused(".zarray: it is a device");
-    let empty = tempfile::tempdir().expect("a folder");
-    assert!(layout::zarr(empty.path(), &Names::default()).is_err());
 }

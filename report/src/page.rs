@@ -1,13 +1,11 @@
-//! A report as a single HTML page that works offline, on a phone and in dark mode. The option `--html` of several
-//! commands writes such a page.
+//! A report as a single HTML page that works offline, on a phone and in dark mode. The option `--html` of `compare`
+//! writes such a page.
 //!
 //! ```text
-//!   Report, Series, Reproduction, Probe ──► Page: facts, sections of figures and tables ──template──► HTML
-//!        └──────────────────────────────────► the same JSON that --json writes, inside the page
+//!   Report ──► Page: facts, sections of figures and tables ──template──► HTML
+//!     └──────► the same JSON that --json writes, inside the page
 //! ```
-//! This module provides the parts of a page. The commands build their pages from these parts in `lab/src/report/page/` and in the file
-//! `page.rs` of `lab/src/probe`, `lab/src/tune`, `lab/src/explain`, `attach/src/run` and `check/src/reproduce`. The pages of all commands
-//! have the same layout:
+//! This module provides the parts of a page; `lab/src/report/page.rs` builds the page from them, in this order:
 //! ```text
 //!   title ─► verdict ─► facts ─► figures that fit one screen ─► parts: text, figures, tables, notes ─► the next command
 //! ```

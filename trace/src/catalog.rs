@@ -64,7 +64,7 @@ fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
     match head {
         _ if is_darshan => Some((
             "a binary Darshan log",
-            "print its DXT records: darshan-dxt-parser FILE.darshan > FILE.txt",
+            "write its DXT records to a CSV file with named columns",
         )),
         _ if head.starts_with(b"version https://git-lfs.github.com/spec/") => Some((
             "a Git LFS pointer, not the file itself",
@@ -98,7 +98,7 @@ mod tests {
         for (head, what) in [
             (
                 &darshan[..],
-                "a binary Darshan log: t; print its DXT records: darshan-dxt-parser",
+                "a binary Darshan log: t; write its DXT records to a CSV file",
             ),
             (
                 lfs,

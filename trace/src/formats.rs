@@ -8,7 +8,6 @@ mod blkparse;
 mod blktrace;
 mod block;
 mod csv;
-mod darshan;
 mod fio;
 mod ftrace;
 mod published;
@@ -31,7 +30,6 @@ pub static ALL: &[&Format] = &[
     &published::ARC,
     &biosnoop::FORMAT,
     &csv::FORMAT,
-    &darshan::FORMAT,
     &published::MSR,
     &rbd_replay::FORMAT,
     &published::SPC,

@@ -12,7 +12,7 @@
 //! it, `--undo` keeps the newer value; it also keeps the lines that an administrator added to the file. The lock is a separate file that
 //! only root may open, because every user could lock a file that is readable for all.
 //!
-//! If another configuration file also sets the readahead of a disk, foreread changes this readahead only with `--force`. The file of udev
+//! If a line of another file sets the readahead of a disk, or may set it, foreread changes this readahead only with `--force`. The file of udev
 //! rules is never half written. The readahead of a mount without a disk, such as NFS, is never set, because such a mount gets another
 //! device number each time it is mounted.
 
@@ -222,15 +222,13 @@ fn entry(
         lines.push(format!("{name}: nothing to set ({}).", disk.reason));
         return Ok(None);
     };
-    let is_foreign = |pin: &&Pin| pin.path != Path::new(RULES_FILE);
-    if let Some(pin) = disk.pin.filter(is_foreign).filter(|_| !force) {
-        let place = format!("{name}, {}", pin.path.display());
+    if let Some(pin) = disk.pin.filter(|pin| pin.is_foreign() && !force) {
+        let what = match pin.is_certain {
+            true => "another file sets its readahead",
+            false => "another file may set its readahead",
+        };
         let remedy = "change it there, or override that file with --force";
-        return Err(Failure::input(
-            "another file sets its readahead",
-            place,
-            remedy,
-        ));
+        return Err(Failure::input(what, format!("{name}, {pin}"), remedy));
     }
     let now = read_setting(&device.setting).map_err(|error| not_set(&device.setting, error))?;
     // If foreread has set it before, the value from before that counts.

@@ -1,7 +1,6 @@
 //! Rates a readahead setting by two criteria: the costs and gains that `foreread-lab` computes for the value, and whether the origin of
 //! the value is suspicious.
 
-use super::fix::RULES_FILE;
 use super::look::{DeviceFacts, StorageKind};
 use super::pins::Pin;
 use super::rules::RuleValue;
@@ -9,7 +8,6 @@ use super::verdict::DeviceVerdict;
 use foreread_lab::verdict::disk::{DiskFinding, DiskLook, StorageCosts, change};
 use foreread_lab::verdict::{Standing, Step, Verdict, set_readahead};
 use foreread_report::number::{size_in_words as size, three};
-use std::path::Path;
 
 /// If a device that does not rotate reports a larger optimal size, it is considered wrong.
 const LARGE_OPTIMAL_BYTES: u64 = 2 << 20;
@@ -55,11 +53,11 @@ pub fn judge(
     } = found;
     let origin = device
         .read_ahead
-        .map_or_else(String::new, |bytes| short_origin(bytes, rule, pin));
+        .map_or_else(String::new, |bytes| Origin::of(bytes, rule, pin).in_words());
     let step = has.filter(|_| !is_fine).map(|has| {
         let is_disk = device.rotates.is_some();
         let mut step = set_readahead(&device.name, is_disk, best.readahead_bytes);
-        if is_disk && pin.is_some_and(|pin| pin.path != Path::new(RULES_FILE)) {
+        if is_disk && pin.is_some_and(Pin::is_foreign) {
             step.text.push_str(" --force");
         }
         Step {
@@ -92,7 +90,7 @@ pub fn judge(
         rule_bytes: rule.map(|rule| rule.bytes),
         rule: rule.map(|rule| rule.words.clone()),
         rule_source: rule.map(|rule| rule.source),
-        set_by: pin.map(|pin| pin.path.display().to_string()),
+        set_by: pin.map(Pin::to_string),
         is_virtual: facts.is_virtual.is_some(),
         rotates: device.rotates,
         optimal_bytes: device.optimal,
@@ -121,7 +119,8 @@ fn standing(
     let Some(bytes) = look.has_bytes else {
         return (Standing::Fine, "it reports no readahead".to_string());
     };
-    let origin = origin(bytes, rule, pin);
+    let known = Origin::of(bytes, rule, pin);
+    let origin = known.reason();
     if facts.is_hidden() {
         let above = facts.used_by.join(", ");
         let text =
@@ -148,7 +147,7 @@ fn standing(
         && (1..=8 << 20).contains(&bytes);
     let is_meant = match found.standing {
         Standing::Suspicious => is_own || bytes == 0 && facts.kind == StorageKind::NineP,
-        _ => pin.is_some(),
+        _ => !matches!(known, Origin::Rule(_) | Origin::Manual(_)),
     };
     if is_meant || !facts.has_bytes() || facts.kind == StorageKind::Memory {
         return (Standing::Fine, origin);
@@ -176,44 +175,65 @@ fn claim(facts: &DeviceFacts, costs: &StorageCosts) -> String {
     String::new()
 }
 
-/// Like [`origin`], in one line.
-fn short_origin(bytes: u64, rule: Option<&RuleValue>, pin: Option<&Pin>) -> String {
-    match (pin, rule) {
-        (Some(pin), _) if pin.kib.is_none_or(|kib| kib.saturating_mul(1024) == bytes) => {
-            format!("set by {}", pin.path.display())
-        }
-        (_, Some(rule)) if rule.explains(bytes) => rule.in_words(),
-        (Some(pin), _) => format!("not the value of {}", pin.path.display()),
-        (None, Some(_)) => "set manually".to_string(),
-        (None, None) => "no rule known".to_string(),
-    }
+/// What has chosen the value.
+enum Origin<'a> {
+    /// The line has this value for this device.
+    SetBy(&'a Pin),
+    MaySet(&'a Pin),
+    Rule(&'a RuleValue),
+    /// The line has another value for this device.
+    Differs(&'a Pin),
+    Manual(Option<&'a RuleValue>),
 }
 
-/// What has chosen the value.
-fn origin(bytes: u64, rule: Option<&RuleValue>, pin: Option<&Pin>) -> String {
-    match (pin, rule) {
-        (Some(pin), _) if pin.kib.is_none_or(|kib| kib.saturating_mul(1024) == bytes) => {
-            format!("set by {}", pin.path.display())
+impl<'a> Origin<'a> {
+    fn of(bytes: u64, rule: Option<&'a RuleValue>, pin: Option<&'a Pin>) -> Origin<'a> {
+        match (pin, rule) {
+            (Some(pin), _) if pin.gives(bytes) && pin.is_certain => Origin::SetBy(pin),
+            (Some(pin), _) if pin.gives(bytes) => Origin::MaySet(pin),
+            (_, Some(rule)) if rule.explains(bytes) => Origin::Rule(rule),
+            (Some(pin), _) if pin.is_certain => Origin::Differs(pin),
+            (Some(pin), _) if pin.kib.is_none() => Origin::MaySet(pin),
+            // The line has another value, and may be for another device.
+            (_, rule) => Origin::Manual(rule),
         }
-        (_, Some(rule)) if rule.explains(bytes) => {
-            let newer = if rule.is_newer {
-                ", in an older kernel"
-            } else {
-                ""
-            };
-            format!("the kernel took {} ({}{newer})", rule.words, rule.source)
+    }
+
+    /// A few words.
+    fn in_words(&self) -> String {
+        match self {
+            Origin::SetBy(pin) => format!("set by {pin}"),
+            Origin::MaySet(pin) => format!("{pin} may set it"),
+            Origin::Rule(rule) => rule.in_words(),
+            Origin::Differs(pin) => format!("not the value of {pin}"),
+            Origin::Manual(Some(_)) => "set manually".to_string(),
+            Origin::Manual(None) => "no rule known".to_string(),
         }
-        (Some(pin), _) => {
-            let kib = pin.kib.map_or_else(String::new, |kib| {
-                format!(" says {}, but it", size(kib.saturating_mul(1024)))
-            });
-            format!("{}{kib} has another value now", pin.path.display())
+    }
+
+    /// A sentence.
+    fn reason(&self) -> String {
+        match self {
+            Origin::Rule(rule) => {
+                let newer = if rule.is_newer {
+                    ", in an older kernel"
+                } else {
+                    ""
+                };
+                format!("the kernel took {} ({}{newer})", rule.words, rule.source)
+            }
+            Origin::Differs(pin) => {
+                let kib = pin.kib.map_or_else(String::new, |kib| {
+                    format!(" says {}, but it", size(kib.saturating_mul(1024)))
+                });
+                format!("{pin}{kib} has another value now")
+            }
+            Origin::Manual(Some(rule)) => format!(
+                "set manually or by an unknown program (the kernel's rule gives {})",
+                size(rule.bytes)
+            ),
+            _ => self.in_words(),
         }
-        (None, Some(rule)) => format!(
-            "set manually or by an unknown program (the kernel's rule gives {})",
-            size(rule.bytes)
-        ),
-        (None, None) => "no rule known".to_string(),
     }
 }
 

@@ -37,7 +37,7 @@ pub struct DeviceVerdict {
     pub rule_bytes: Option<u64>,
     pub rule: Option<String>,
     pub rule_source: Option<&'static str>,
-    /// The file that sets the value, if there is one.
+    /// The line that sets the value, or may set it (`origin` says which): `FILE:LINE`.
     pub set_by: Option<String>,
     pub is_virtual: bool,
     pub rotates: Option<bool>,

@@ -22,7 +22,7 @@ fn remedy(error: &LayoutError) -> &'static str {
     }
 }
 
-/// Makes a plan from the headers of these files (for zarr: of these folders).
+/// Makes a plan from the headers of these files.
 ///
 /// # Errors
 /// Returns an error if a header cannot be read, or if it lists no part with one of these names.
@@ -40,22 +40,6 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
             ..Failure::of(FailureKind::Input, error)
         };
         making.plan.made_from.push(path.display().to_string());
-        if format == Format::Zarr {
-            for file in layout::zarr(path, names).map_err(bad)? {
-                let meta = look(&file.path)
-                    .map_err(|error| bad(error.into()))?
-                    .meta()
-                    .clone();
-                let path = std::path::absolute(&file.path).map_err(|error| bad(error.into()))?;
-                making
-                    .add(
-                        PlanFile::of(path, &meta),
-                        std::slice::from_ref(&(0..file.size)),
-                    )
-                    .map_err(bad)?;
-            }
-            continue;
-        }
         let looked = look(path).and_then(foreread_os::open::UnopenedFile::regular);
         let looked = looked.map_err(|error| bad(error.into()))?;
         let file = looked.for_reading().map_err(|error| bad(error.into()))?;
@@ -118,11 +102,6 @@ impl HeaderPlanBuilder {
             remedy: remedy(&error).to_string(),
             ..Failure::of(FailureKind::Input, error)
         };
-        if format == Format::Zarr {
-            let remedy = "mount its prefix with 'foreread mount', and plan the mounted folder";
-            let what = "a zarr store is a folder of files";
-            return Err(Failure::new(FailureKind::Input, what, name, remedy));
-        }
         let source = source::open(name).map_err(|error| {
             Failure::new(FailureKind::Input, error.why, error.what, error.remedy)
         })?;

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// Find out what is wrong with this machine's readahead
 ///
-/// Shows read_ahead_kb of every disk and mount, and where the value comes from: the kernel's rule, or the udev rule,
-/// profile or unit that sets it. Rates the value by the cost of a page fault in a mapping, the speed of sequential
+/// Shows read_ahead_kb of every disk and mount, and where the value comes from: the kernel's rule, or the line of
+/// a udev rule, profile or unit that sets it. Rates the value by the cost of a page fault in a mapping, the speed of sequential
 /// readers, and the memory that sixteen sequential readers need. Since Linux 6.17, virtual disks that claim to be
 /// rotational, or that report a wrong optimal I/O size, get a readahead of up to 64 MiB. Inspecting needs no root.
 ///
@@ -38,7 +38,7 @@ pub struct DoctorArgs {
     ///
     /// Sets it for the named devices, or with --all for all suspicious disks. Writes
     /// /etc/udev/rules.d/61-foreread-readahead.rules, then the values. If another file
-    /// also sets the value of a device, that device is changed only with --force. If the machine is too busy to measure
+    /// sets the value of a device, or may set it, that device is changed only with --force. If the machine is too busy to measure
     /// a device, nothing is set, except with --to. Needs root.
     #[arg(long, conflicts_with_all = REPORT)]
     pub fix: bool,

@@ -68,12 +68,6 @@ pub struct ExplainArgs {
     /// Seed of the run
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,
-    /// Write a page with charts to this file
-    ///
-    /// A single, self-contained HTML file without scripts. It shows hits, late reads and misses of each file, how long
-    /// the reads waited, the policy's rules and a table of all values, and embeds the JSON.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.explain/1. The JSON always contains every file, regardless of --file and --limit. With '-', the
@@ -85,10 +79,7 @@ pub struct ExplainArgs {
 /// Replays the trace and prints the explanation.
 pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let (plan, policy) = check(args)?;
-    let outputs = Outputs::new(&[
-        ("json", args.json.as_deref()),
-        ("html", args.html.as_deref()),
-    ])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let explained = explain::explain(&plan, policy, &mut Bar::new())?;
     let view = View {
         file: args.file.clone(),
@@ -109,7 +100,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     outputs.emit(
         || explain::render(&explained, &view),
         || json::pretty(&explained),
-        &[("html", &|| explain::page(&explained, &view))],
+        &[],
     )
 }
 

@@ -50,12 +50,12 @@ pub struct PlanArgs {
     /// Ranges are ranked by wait time per byte, then by the time at which they were read.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
     pub max: Option<u64>,
-    /// Make the plan from file headers: safetensors, gguf, parquet, zip or zarr
+    /// Make the plan from file headers: safetensors, gguf, parquet or zip
     #[arg(long, value_name = "NAME", value_parser = format)]
     pub format: Option<Format>,
     /// With --format: only parts with matching names, e.g. 'layers.0.*'
     ///
-    /// Matches names of tensors, columns, archive entries or zarr arrays.
+    /// Matches names of tensors, columns or archive entries.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "format")]
     pub tensors: Vec<String>,
     /// The format of the traces, if it cannot be detected
@@ -76,7 +76,7 @@ fn format(text: &str) -> Result<Format, String> {
         .find(|(name, _)| *name == text);
     known
         .map(|(_, format)| *format)
-        .ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
+        .ok_or_else(|| "one of safetensors, gguf, parquet, zip".to_string())
 }
 
 /// Maximum number of files listed on stderr; the JSON lists all.

@@ -12,7 +12,7 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait, exit_code};
 use foreread::OpenError;
 use foreread_attach::run::command::start;
-use foreread_attach::run::{RunOptions, RunReport, WatchBy, page};
+use foreread_attach::run::{RunOptions, RunReport, WatchBy};
 use foreread_core::policy::PolicySpec;
 use foreread_lab::verdict::{Means, Step, Verdict, in_shell};
 use foreread_observe::record::Target;
@@ -55,12 +55,6 @@ pub struct RunArgs {
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
-    /// Write a page with charts to this file
-    ///
-    /// A single, self-contained HTML file without scripts. It shows how long the command waited, how much of the
-    /// readahead was used, and a table of all measured values; it also embeds the JSON.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub html: Option<OsString>,
     /// Write a summary in JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.run/1.
@@ -99,10 +93,7 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Runs the command, or attaches to a process.
 pub fn run(args: &RunArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[
-        ("json", args.json.as_deref()),
-        ("html", args.html.as_deref()),
-    ])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let options = RunOptions {
         target: args
             .pid
@@ -135,11 +126,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         let _ = std::io::stderr().write_all(words.as_bytes());
     }
     let json = || to_json(&report, status);
-    let html = || {
-        let next = verdict.steps.first().map(Step::copy);
-        page(&report, &name(args), next, &json())
-    };
-    outputs.emit(String::new, json, &[("html", &html)])?;
+    outputs.emit(String::new, json, &[])?;
     match status.map_or(0, exit_code) {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
@@ -169,14 +156,6 @@ fn advice(verdict: &Verdict) -> String {
         format!("  {}\n{}", step.why, lines.collect::<String>())
     };
     steps.map(lines).collect()
-}
-
-/// The title of the page: the command.
-fn name(args: &RunArgs) -> String {
-    match args.pid {
-        Some(pid) => format!("process {pid}"),
-        None => in_shell(args.command.iter().map(|word| word.to_string_lossy())),
-    }
 }
 
 fn in_words(report: &RunReport) -> String {

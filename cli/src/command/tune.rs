@@ -93,12 +93,6 @@ pub struct TuneArgs {
     /// rows, and the significance level.
     #[arg(long)]
     pub why: bool,
-    /// Write a page with charts to this file
-    ///
-    /// A single, self-contained HTML file without scripts. It shows the verdict, the settings to change, and times
-    /// with 95 % confidence intervals, and embeds the JSON.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub html: Option<OsString>,
     #[command(flatten)]
     pub output: JsonArgs,
     /// A command to record, and its arguments
@@ -116,11 +110,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     // Checks the storage before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;
     let trace = args.out.as_ref().map(|path| path.as_os_str());
-    let outputs = Outputs::new(&[
-        ("out", trace),
-        ("json", args.output.json.as_deref()),
-        ("html", args.html.as_deref()),
-    ])?;
+    let outputs = Outputs::new(&[("out", trace), ("json", args.output.json.as_deref())])?;
     let out = outputs.file("out").map(Path::to_path_buf);
     let (trace, exit_code) = match &args.trace {
         Some(text) => (named(text)?, None),
@@ -173,11 +163,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         bold: out::may_style(),
         details: args.why,
     };
-    outputs.emit(
-        || tune::render(&tuned, style),
-        || json::pretty(&tuned),
-        &[("html", &|| tune::page(&tuned))],
-    )?;
+    outputs.emit(|| tune::render(&tuned, style), || json::pretty(&tuned), &[])?;
     exit_code
         .filter(|code| *code != 0)
         .map_or(Ok(()), |code| Err(Fail::Passed(code)))

@@ -23,21 +23,20 @@ impl Machine {
 
     /// A new version: reads in progress fail, and all old pages are dropped.
     pub(super) fn changed(&mut self, file: FileId, size: u64) {
+        self.fail_reads_and_drop(file, u64::MAX / 2);
+        if let Some(entry) = self.files.get_mut(file) {
+            entry.size = size;
+        }
+    }
+
+    /// Fails the reads in progress of a file, and drops its first pages.
+    fn fail_reads_and_drop(&mut self, file: FileId, end: u64) {
         let reads: Vec<u32> = self.reads_of(file).collect();
         reads
             .into_iter()
             .for_each(|slot| self.fail_read(slot, Error::Changed));
-        self.drop_pages(
-            file,
-            PageRange {
-                first: 0,
-                end: u64::MAX / 2,
-            },
-        );
+        self.drop_pages(file, PageRange { first: 0, end });
         self.cache.ghosts().forget(file.0);
-        if let Some(entry) = self.files.get_mut(file) {
-            entry.size = size;
-        }
     }
 
     /// The file grew: if its last page was partial, it must be read again.
@@ -62,18 +61,7 @@ impl Machine {
         }
         // Bounded by the size of the file, because closing a small file must not scan the whole cache.
         let pages = self.config.page.pages_for(self.size_of(file));
-        let reads: Vec<u32> = self.reads_of(file).collect();
-        reads
-            .into_iter()
-            .for_each(|slot| self.fail_read(slot, Error::Changed));
-        self.drop_pages(
-            file,
-            PageRange {
-                first: 0,
-                end: pages,
-            },
-        );
-        self.cache.ghosts().forget(file.0);
+        self.fail_reads_and_drop(file, pages);
         self.files.remove(file);
         if let Some(stream) = self.source_stream {
             self.streams[stream].policy.on_file_closed(file);

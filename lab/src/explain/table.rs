@@ -95,7 +95,7 @@ fn title(report: &ExplainReport) -> String {
     )
 }
 
-pub(super) fn auto(report: &ExplainReport) -> Option<String> {
+fn auto(report: &ExplainReport) -> Option<String> {
     let words = report.auto.as_ref()?;
     Some(format!("{} at its farthest: {words}.", report.policy))
 }
@@ -128,7 +128,7 @@ fn seconds(ns: u64) -> String {
 }
 
 /// The last characters of a name: the first ones are often the same for all files.
-pub(super) fn tail(name: &str) -> String {
+fn tail(name: &str) -> String {
     let name = printable(name);
     let letters = name.chars().count();
     if letters <= NAME_WIDTH {
@@ -169,7 +169,7 @@ impl<'a> FileRow<'a> {
     }
 }
 
-pub(super) fn files(report: &ExplainReport, shown: &[&File], view: &View) -> Table {
+fn files(report: &ExplainReport, shown: &[&File], view: &View) -> Table {
     type FileColumn<'a> = Column<'a, FileRow<'a>>;
     let part = |of: fn(&Stats) -> u64| {
         move |row: &FileRow<'_>| {
@@ -221,7 +221,7 @@ fn ranked(rules: &BTreeMap<String, u64>) -> Vec<(&String, &u64)> {
 }
 
 /// Every rule of the run, with how often it decided and what it means.
-pub(super) fn rules(report: &ExplainReport) -> Table {
+fn rules(report: &ExplainReport) -> Table {
     type RuleColumn<'a> = Column<'a, (&'a String, &'a u64)>;
     let why = |rule: &str| Why::ALL.into_iter().find(|why| why.name() == rule);
     let columns = vec![

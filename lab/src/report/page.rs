@@ -23,10 +23,7 @@ pub fn compare(reports: &[Report], why: Option<&str>, next: Vec<[String; 3]>) ->
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
         figures: match alone {
             true => Vec::new(),
-            false => reports
-                .iter()
-                .map(|report| times(report, None, alone))
-                .collect(),
+            false => reports.iter().map(|report| times(report, alone)).collect(),
         },
         sections: sections.collect(),
         next,
@@ -96,7 +93,7 @@ fn section(report: &Report, alone: bool) -> Section {
     blocks.push(Block::Page(verdict(report)));
     blocks.extend(table::limits(report).into_iter().map(Block::Note));
     blocks.extend(report.notes.iter().cloned().map(Block::Note));
-    let times = alone.then(|| times(report, None, alone));
+    let times = alone.then(|| times(report, alone));
     let figures = times.into_iter().chain(others(report));
     blocks.extend(figures.map(Block::Figure));
     blocks.extend([table::rows(report), rest(report)].map(Block::Table));
@@ -117,13 +114,6 @@ fn verdict(report: &Report) -> String {
             format!("{tied}: {}.", several.join(", "))
         }
     }
-}
-
-/// Times, bytes and latencies. `today`: the policy in use, which is marked.
-pub(crate) fn figures(report: &Report, today: Option<&str>) -> impl Iterator<Item = Figure> {
-    [times(report, today, true)]
-        .into_iter()
-        .chain(others(report))
 }
 
 /// The charts of bytes and latencies.
@@ -236,10 +226,9 @@ fn rest(report: &Report) -> Table {
 
 // The times of a comparison as a bar chart, with the fastest rows marked.
 
-/// Creates the chart of times, with a bar for each policy that shows its mean time and confidence interval. `today` is
-/// the policy that is in use now. The title contains the name of the workload, unless `alone` is true, that is, the chart is the only one
-/// on its page.
-pub fn times(report: &Report, today: Option<&str>, alone: bool) -> Figure {
+/// Creates the chart of times, with a bar for each policy that shows its mean time and confidence interval. The title contains the name of
+/// the workload, unless `alone` is true, that is, the chart is the only one on its page.
+fn times(report: &Report, alone: bool) -> Figure {
     // In mode open all policies take the time of the trace, so waits are compared.
     let (unit, what, factor) = match table::by_latency(report) {
         true => ("ms", "Wait of a read, ms", 1e3),
@@ -253,10 +242,9 @@ pub fn times(report: &Report, today: Option<&str>, alone: bool) -> Figure {
             let half = interval.map(|[low, high]| (high - low) / 2.0);
             format!("{} {unit}", number::span_seen(time.mean * factor, half))
         });
-        let about = match (row.limit, today == Some(row.policy.as_str())) {
-            (true, _) => " (a limit, not a choice)",
-            (false, true) => " (today)",
-            (false, false) => "",
+        let about = match row.limit {
+            true => " (a limit, not a choice)",
+            false => "",
         };
         Bar {
             name: format!("{}{about}", row.policy),
@@ -305,11 +293,8 @@ mod tests {
         };
         let rows = [("none", 3.0), ("auto", 1.0), ("rbd-plain", 2.0)].map(row);
         let report = Report::of(&table("w", "model:rbd", rows.to_vec()));
-        let svg = times(&report, Some("none"), true).to_svg();
-        assert!(
-            svg.contains("▸ auto, fastest") && svg.contains("none (today)"),
-            "{svg}"
-        );
+        let svg = times(&report, true).to_svg();
+        assert!(svg.contains("▸ auto, fastest"), "{svg}");
         assert_eq!(svg.matches("fastest").count(), 1, "{svg}");
     }
 }

@@ -3,12 +3,12 @@
 //! ```text
 //!   udev/rules.d        below etc, run, usr/local/lib, usr/lib, lib      a name in an earlier folder replaces the later ones
 //!   tmpfiles.d          below etc, run, usr/local/lib, usr/lib           likewise
-//!   systemd/system      below etc, run, usr/local/lib, usr/lib, lib      likewise; NAME.service.d; instances of NAME@.service
+//!   systemd/system      below etc, run, usr/local/lib, usr/lib, lib      likewise; NAME.service.d
 //!   sysfs.conf, sysfs.d, hdparm.conf, crontab, cron.d, rc.local, init.d  below etc
 //!   tuned/active_profile ──► its tuned.conf, after the profiles that it includes
 //!   run/udev/data/b8:0                                                   E:ID_SERIAL=... S:disk/by-id/...
 //! ```
-//! Files over 1 MiB are skipped, and so are files that mention neither readahead nor a script that sets it.
+//! Also the scripts that these files name by their full path. Files over 1 MiB are skipped, and so are files that do not mention readahead.
 
 use super::devices::entries;
 use super::{DeviceNumber, Host};
@@ -27,43 +27,30 @@ const MAX_SCRIPTS: usize = 32;
 
 /// Folders of udev, systemd and tmpfiles, in order of precedence.
 const LAYERS: [&str; 5] = ["etc", "run", "usr/local/lib", "usr/lib", "lib"];
+/// Files of commands.
+const SINGLE: [&str; 5] = [
+    "etc/crontab",
+    "var/spool/cron/root",
+    "var/spool/cron/crontabs/root",
+    "etc/rc.local",
+    "etc/rc.d/rc.local",
+];
 /// Words that show that a file sets readahead.
-const MARKS: [&str; 7] = [
+const MARKS: [&str; 6] = [
     "read_ahead_kb",
     "--setra",
     "--setfra",
     "hdparm",
     "read_ahead_sect",
     "readahead",
-    "$devpath/queue",
 ];
-
-/// The type of a configuration file, which determines how it is parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SettingKind {
-    UdevRules,
-    Tmpfiles,
-    SysfsConf,
-    HdparmConf,
-    SystemdUnit,
-    /// `tuned.conf`: the last of several files is the active profile, the files before it are included.
-    TunedProfile,
-    Crontab,
-    /// A shell script that runs when the machine starts.
-    Script,
-}
 
 /// A file that may set readahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingFile {
-    pub kind: SettingKind,
     /// The path on the host: `/etc/udev/rules.d/60-disk.rules`.
     pub path: PathBuf,
     pub text: String,
-    /// The instances of a systemd template `ra@.service`.
-    pub instances: Vec<String>,
-    /// Scripts that it names by path and that may set readahead.
-    pub scripts: BTreeMap<String, String>,
 }
 
 /// udev's database entry of a device.
@@ -75,49 +62,42 @@ pub struct UdevRecord {
 }
 
 impl Host {
-    /// Returns all files that may set readahead, in the order in which they apply at boot.
+    /// Returns all files that may set readahead, in the order in which they apply at boot. Each script follows the file that names it.
     pub fn readahead_settings(&self) -> Vec<SettingFile> {
-        use SettingKind::{
-            Crontab, HdparmConf, Script, SysfsConf, SystemdUnit, Tmpfiles, TunedProfile, UdevRules,
-        };
-        let one = |path: &str| vec![self.path(path)];
         let drop_ins = LAYERS.iter().flat_map(|layer| {
             let folders = files(&self.path(layer).join("systemd/system"), "d");
             folders
                 .into_iter()
                 .flat_map(|folder| files(&folder, "conf"))
         });
-        let places = [
-            (UdevRules, self.layered("udev/rules.d", "rules")),
-            (Tmpfiles, self.layered("tmpfiles.d", "conf")),
-            (SysfsConf, one("etc/sysfs.conf")),
-            (SysfsConf, files(&self.path("etc/sysfs.d"), "conf")),
-            (HdparmConf, one("etc/hdparm.conf")),
-            (SystemdUnit, self.layered("systemd/system", "service")),
-            (SystemdUnit, drop_ins.collect()),
-            (TunedProfile, self.tuned_profiles()),
-            (Crontab, one("etc/crontab")),
-            (Crontab, all_files(&self.path("etc/cron.d"))),
-            (Crontab, one("var/spool/cron/root")),
-            (Crontab, one("var/spool/cron/crontabs/root")),
-            (Script, all_files(&self.path("etc/init.d"))),
-            (Script, one("etc/rc.local")),
-            (Script, one("etc/rc.d/rc.local")),
-            (Script, files(&self.path("etc/local.d"), "start")),
-        ];
+        let single = |path: &&str| self.path(path);
+        let mut paths = self.layered("udev/rules.d", "rules");
+        paths.extend(self.layered("tmpfiles.d", "conf"));
+        paths.push(self.path("etc/sysfs.conf"));
+        paths.extend(files(&self.path("etc/sysfs.d"), "conf"));
+        paths.push(self.path("etc/hdparm.conf"));
+        paths.extend(self.layered("systemd/system", "service"));
+        paths.extend(drop_ins);
+        paths.extend(self.tuned_profiles());
+        paths.extend(all_files(&self.path("etc/cron.d")));
+        paths.extend(all_files(&self.path("etc/init.d")));
+        paths.extend(files(&self.path("etc/local.d"), "start"));
+        paths.extend(SINGLE.iter().map(single));
         let mut found: Vec<SettingFile> = Vec::new();
-        let named = places
-            .into_iter()
-            .flat_map(|(kind, paths)| paths.into_iter().map(move |path| (kind, path)));
-        for (kind, path) in named {
-            let file = self.setting_file(kind, &path);
-            // A link to a file that was found already, such as rc.local.
-            let is_new = |file: &SettingFile| {
-                !found
-                    .iter()
-                    .any(|other| other.kind == file.kind && other.text == file.text)
+        for path in paths {
+            let Some(text) = text_of(&path) else { continue };
+            let scripts = self.scripts(&text);
+            let own = SettingFile {
+                path: self.shown(&path),
+                text,
             };
-            found.extend(file.filter(|file| kind != Script || is_new(file)));
+            let own = Some(own).filter(|file| is_marked(&file.text));
+            for file in own.into_iter().chain(scripts) {
+                // A link to a file that was found already, such as rc.local.
+                if !found.iter().any(|other| other.text == file.text) {
+                    found.push(file);
+                }
+            }
         }
         found
     }
@@ -134,70 +114,24 @@ impl Host {
         by_name.into_values().collect()
     }
 
-    fn setting_file(&self, kind: SettingKind, path: &Path) -> Option<SettingFile> {
-        let mut text = text_of(path)?;
-        if kind == SettingKind::TunedProfile {
-            let folder = self.shown(path.parent()?);
-            text = text.replace("${i:PROFILE_DIR}", &folder.to_string_lossy());
-        }
-        let scripts = self.scripts(&text);
-        let is_its = !scripts.is_empty() || is_marked(&text) || kind == SettingKind::TunedProfile;
-        is_its.then(|| SettingFile {
-            kind,
-            path: self.shown(path),
-            instances: self.instances(kind, path),
-            text,
-            scripts,
-        })
-    }
-
-    /// The scripts that a text names by path and that mention readahead. A udev program without a path is in udev's folder.
-    fn scripts(&self, text: &str) -> BTreeMap<String, String> {
+    /// The scripts that a text names by path and that mention readahead.
+    fn scripts(&self, text: &str) -> Vec<SettingFile> {
         let is_between =
             |letter: char| letter.is_whitespace() || "\"'=;@!:+|&()<>,".contains(letter);
-        let words = text
-            .split(is_between)
-            .filter(|word| word.starts_with('/') || word.ends_with(".sh"));
-        let mut found = BTreeMap::new();
-        for word in words {
-            if found.len() == MAX_SCRIPTS {
-                break;
-            }
-            let places = match word.starts_with('/') {
-                true => vec![self.path(word)],
-                false => ["usr/lib/udev", "lib/udev"]
-                    .iter()
-                    .map(|folder| self.path(folder).join(word))
-                    .collect(),
-            };
-            let script = places.iter().find_map(|place| script(place));
-            found.extend(script.map(|text| (word.to_string(), text)));
-        }
-        found
-    }
-
-    /// `sda` of `multi-user.target.wants/ra@sda.service`.
-    fn instances(&self, kind: SettingKind, path: &Path) -> Vec<String> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let Some(begin) = name
-            .strip_suffix(".service")
-            .filter(|name| kind == SettingKind::SystemdUnit && name.ends_with('@'))
-        else {
-            return Vec::new();
-        };
-        let mut found = Vec::new();
-        for layer in LAYERS {
-            let units = self.path(layer).join("systemd/system");
-            let wanted = ["wants", "requires"].map(|ending| files(&units, ending));
-            for link in wanted.iter().flatten().flat_map(|folder| entries(folder)) {
-                let link = link.file_name().unwrap_or_default().to_string_lossy();
-                let of = link
-                    .strip_prefix(begin)
-                    .and_then(|rest| rest.strip_suffix(".service"));
-                found.extend(of.map(str::to_string));
-            }
-        }
-        found
+        let lines = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with('#'));
+        let words = lines
+            .flat_map(|line| line.split(is_between))
+            .filter(|word| word.starts_with('/'));
+        let scripts = words.filter_map(|word| {
+            let text = script(&self.path(word))?;
+            Some(SettingFile {
+                path: PathBuf::from(word),
+                text,
+            })
+        });
+        scripts.take(MAX_SCRIPTS).collect()
     }
 
     /// The path without the host's root folder.
@@ -267,8 +201,7 @@ impl Host {
         })
     }
 
-    /// Returns the symbolic links to devices in `/dev/disk`, `/dev/mapper` and the folders of volume groups: the path and target of
-    /// each link.
+    /// Returns the symbolic links to devices in `/dev/disk` and `/dev/mapper`: the path below `/dev` and the target of each link.
     pub fn node_links(&self) -> Vec<(String, String)> {
         let disk = entries(&self.path("dev/disk"));
         let folders = disk.chain([self.path("dev/mapper")]);
@@ -276,7 +209,8 @@ impl Host {
         let link = |path: PathBuf| {
             let node = std::fs::read_link(&path).ok()?;
             let name = node.file_name()?.to_str()?.to_string();
-            Some((self.shown(&path).to_str()?.to_string(), name))
+            let link = path.strip_prefix(self.path("dev")).ok()?;
+            Some((link.to_str()?.to_string(), name))
         };
         links.filter_map(link).collect()
     }
@@ -350,7 +284,10 @@ mod tests {
         // This file replaces the system's file.
         write("etc/udev/rules.d/60-a.rules", "# nothing\n");
         write("etc/tuned/active_profile", "mine\n");
-        write("etc/tuned/mine/tuned.conf", "[main]\ninclude=base\n");
+        write(
+            "etc/tuned/mine/tuned.conf",
+            "[main]\ninclude=base\n[disk]\nreadahead=1\n",
+        );
         write(
             "usr/lib/tuned/base/tuned.conf",
             "[main]\ninclude=mine\n[disk]\nreadahead=>4096\n",
@@ -373,8 +310,11 @@ mod tests {
             "etc/systemd/system/c.service.d/ra.conf",
             "ExecStartPost=/opt/ra.sh sdb\n",
         );
-        write("etc/systemd/system/d@.service", "ExecStart=/opt/ra.sh %i\n");
-        write("etc/systemd/system/x.target.wants/d@sdc.service", "");
+        write(
+            "usr/lib/systemd/system/d.service",
+            "# ExecStart=/opt/no.sh\n",
+        );
+        write("opt/no.sh", "#!/bin/sh\nblockdev --setra 1 /dev/$1\n");
         write(
             "usr/lib/tmpfiles.d/ra.conf",
             "w /sys/block/sda/queue/read_ahead_kb - - - - 1\n",
@@ -391,15 +331,12 @@ mod tests {
             "/usr/lib/tmpfiles.d/ra.conf",
             "/etc/sysfs.d/ra.conf",
             "/usr/lib/systemd/system/a.service",
-            "/etc/systemd/system/d@.service",
-            "/etc/systemd/system/c.service.d/ra.conf",
+            "/opt/ra.sh",
             "/usr/lib/tuned/base/tuned.conf",
             "/etc/tuned/mine/tuned.conf",
             "/etc/rc.local",
         ];
         assert_eq!(paths, wanted);
-        assert_eq!(found[4].instances, ["sdc"]);
-        assert!(found[5].scripts.contains_key("/opt/ra.sh"), "{found:?}");
         let number = DeviceNumber::parse("8:0").expect("a number");
         let record = host.udev_record(number).expect("a record");
         assert_eq!(record.properties["ID_SERIAL"], "X=1");

@@ -266,16 +266,7 @@ mod tests {
             6 * MS
         );
         let quarter = 25 * MS / 10 * TICKS_PER_NS;
-        let turned = Platter::new(
-            1_600_000_000,
-            6_000,
-            TrackRates {
-                outer: 100_000_000,
-                inner: 25_000_000,
-            },
-            SEEK,
-            quarter,
-        );
+        let turned = self::platter(quarter);
         assert_eq!(wait_ns(&turned, 0, 0), 25 * MS / 10);
     }
 }
