@@ -280,7 +280,7 @@ impl Reporter {
             {
                 let stats = engine.stats();
                 if every.is_some() {
-                    say(line(&stats, &front()));
+                    say(line(&stats, &front(), from_disk(&engine)));
                     #[cfg(feature = "object")]
                     engine
                         .disk_cache()
@@ -343,14 +343,31 @@ fn tuned(now: &Tuning) -> String {
 }
 
 /// Like [`line`], at the end: no client will read what is still unread, so it counts as unused.
-pub fn last_line(stats: &Stats, front: &Front) -> String {
-    let mut stats = *stats;
+pub fn last_line(engine: &Engine, front: &Front) -> String {
+    let mut stats = engine.stats();
+    add_unread(&mut stats);
+    line(&stats, front, from_disk(engine))
+}
+
+fn add_unread(stats: &mut Stats) {
     stats.unused_bytes += stats.unread_bytes();
-    line(&stats, front)
+}
+
+/// Bytes that the disk cache has delivered; the statistics count them as read from the source.
+#[cfg(feature = "object")]
+fn from_disk(engine: &Engine) -> u64 {
+    engine
+        .disk_cache()
+        .map_or(0, |cache| cache.counts().hit_bytes)
+}
+
+#[cfg(not(feature = "object"))]
+fn from_disk(_: &Engine) -> u64 {
+    0
 }
 
 /// Formats the statistics since the start as one line.
-fn line(stats: &Stats, front: &Front) -> String {
+fn line(stats: &Stats, front: &Front, disk_bytes: u64) -> String {
     let part = |of: u64, whole: u64| {
         if whole == 0 {
             "-".to_string()
@@ -363,8 +380,13 @@ fn line(stats: &Stats, front: &Front) -> String {
         0 => String::new(),
         passed => format!(", {passed} read by the kernel"),
     };
+    let source = amount(stats.source_bytes.saturating_sub(disk_bytes));
+    let disk = match disk_bytes {
+        0 => String::new(),
+        bytes => format!(" and {} from the disk cache", amount(bytes)),
+    };
     format!(
-        "{} {} now, {} in all{passed}; reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
+        "{} {} now, {} in all{passed}; reads {}, hit {}, late {}, sent {}, from the source {source}{disk}, readahead {}, unused {}, failed {}",
         front.what,
         front.open,
         front.opened,
@@ -372,7 +394,6 @@ fn line(stats: &Stats, front: &Front) -> String {
         part(stats.hits, stats.demand_reads),
         part(stats.late_hits, stats.demand_reads),
         amount(front.bytes),
-        amount(stats.source_bytes),
         amount(stats.ra_bytes),
         part(stats.unused_bytes, stats.ra_bytes),
         front.failed,
@@ -385,7 +406,9 @@ mod tests {
 
     #[test]
     fn unread_readahead_is_unused_at_the_end() {
-        let stats = Stats::of(|stats| (stats.ra_bytes, stats.used_bytes) = (1000, 750));
+        let mut stats = Stats::of(|stats| {
+            (stats.source_bytes, stats.ra_bytes, stats.used_bytes) = (5000, 1000, 750);
+        });
         let front = Front {
             what: "files",
             open: 0,
@@ -395,8 +418,13 @@ mod tests {
             failed: 0,
             bytes: 750,
         };
-        assert!(line(&stats, &front).contains("unused 0 %"));
-        assert!(last_line(&stats, &front).contains("unused 25 %"));
+        let shown = line(&stats, &front, 0);
+        assert!(shown.contains("unused 0 %") && shown.contains("from the source 5.00 kB,"));
+        add_unread(&mut stats);
+        let shown = line(&stats, &front, 4000);
+        assert!(shown.contains("unused 25 %"), "{shown}");
+        let parts = "from the source 1.00 kB and 4.00 kB from the disk cache,";
+        assert!(shown.contains(parts), "{shown}");
     }
 
     #[test]

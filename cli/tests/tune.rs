@@ -196,7 +196,7 @@ fn after_ctrl_c_the_advice_follows() {
             got.out,
             got.err
         );
-        says(&got.out, &["\nthis program, unmodified:\n"]);
+        says(&got.out, &["\nthis program, unmodified"]);
         got.code
     };
     let all_read = "dd if=data of=/dev/null bs=32k status=none; : > ready; exec sleep 100";

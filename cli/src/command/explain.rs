@@ -90,7 +90,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
         .as_ref()
         .filter(|_| !explained.files.iter().any(|f| view.shows(&f.name)))
     {
-        let remedy = "give a part of a file name, with * for any text ('foreread trace info TRACE' lists the files)";
+        let remedy = "give a part of a file name, with * for any text (without --file, all files are listed)";
         return Err(Fail::input(
             "no file of the trace has such a name",
             format!("--file '{pattern}'"),

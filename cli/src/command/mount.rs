@@ -206,7 +206,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let _ = waits.within(END_PATIENCE);
     reporter.end();
     serving::end_disk_cache(&engine);
-    say(serving::last_line(&engine.stats(), &front(&counter())));
+    say(serving::last_line(&engine, &front(&counter())));
     let recorded = recording::end(recording);
     said?;
     ran.map_err(|error| Fail::input("the mount ended", error, "mount it again"))?;

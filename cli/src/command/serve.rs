@@ -195,7 +195,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     drop(following);
     reporter.end();
     serving::end_disk_cache(&engine);
-    say(serving::last_line(&engine.stats(), &front(&counter())));
+    say(serving::last_line(&engine, &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
     recorded

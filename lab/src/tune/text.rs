@@ -45,6 +45,17 @@ pub(super) fn in_words(gain: &Gain) -> String {
     format!("Expected: {ratio} of today's time{interval}, {with} s instead of {today} s{bytes}.")
 }
 
+/// The gain of a step that is described by its line only.
+fn in_short(gain: &Gain) -> String {
+    let [least, most] = gain.with_range_s.unwrap_or([gain.with_s; 2]);
+    let [least, most] = [least, most].map(|seconds| times(seconds / gain.today_s));
+    match gain.with_range_s {
+        Some([_, most_s]) if most_s >= gain.today_s => format!("at best {least} of today's time"),
+        Some(_) => format!("{least} to {most} of today's time"),
+        None => format!("{least} of today's time"),
+    }
+}
+
 /// A few sentences: what to do and what it gains, or that nothing is worth doing. Only the first `ways` steps are described
 /// in full.
 pub(super) fn verdict(tuned: &TuneReport, steps: &[Step], ways: usize) -> String {
@@ -280,7 +291,9 @@ pub fn render(tuned: &TuneReport, style: Style) -> String {
     let mut blocks = vec![Block::Screen(tuned.verdict.why.clone())];
     let shown = if style.details { steps.len() } else { SHOWN };
     for (n, step) in steps.iter().take(shown).enumerate() {
-        let mut lines = vec![String::new(), format!("{}:", step.means.place())];
+        let gain = step.gain.as_ref().filter(|_| n > 0 && !style.details);
+        let gain = gain.map_or_else(String::new, |gain| format!(" ({})", in_short(gain)));
+        let mut lines = vec![String::new(), format!("{}{gain}:", step.means.place())];
         lines.extend(step.text.lines().map(|line| format!("    {line}")));
         if n == 0 || style.details {
             let why = wrap(&step.why, width::columns() - 2);

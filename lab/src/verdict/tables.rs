@@ -461,7 +461,7 @@ mod tests {
                 4_096_000,
             )])
         };
-        let enough = "Nothing to set on model:rbd: auto, the default, is within 5 % of the best policy measured; it makes boot-ide 3.94 times as fast";
+        let enough = "Nothing to set on model:rbd: auto, foreread's default, is within 5 % of the best policy measured; it makes boot-ide 3.94 times as fast";
         assert!(auto(11.7).starts_with(enough), "{}", auto(11.7));
         assert!(
             auto(12.7).starts_with("Use rbd-plain on model:rbd"),
@@ -583,7 +583,7 @@ mod tests {
             verdict(&[measured("file:disk", &rows)]).expect("a table")
         };
         let slow = of(3.88);
-        let start = "Read file:disk through foreread, and set nothing: auto, the default, is within 5 % of the best policy measured; it makes w \
+        let start = "Read file:disk through foreread, and set nothing: auto, foreread's default, is within 5 % of the best policy measured; it makes w \
             15.6 times as fast as the kernel's readahead (0.248 s instead of 3.880 s).";
         assert!(slow.why.starts_with(start), "{}", slow.why);
         assert_eq!(slow.standing, Standing::Gain);

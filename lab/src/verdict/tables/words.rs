@@ -114,7 +114,7 @@ impl<'a> Tables<'a> {
             false => format!("Nothing to set on {source}"),
         };
         format!(
-            "{what}: {DEFAULT}, the default, is within 5 % of the best policy measured; {gain}."
+            "{what}: {DEFAULT}, foreread's default, is within 5 % of the best policy measured; {gain}."
         )
     }
 
