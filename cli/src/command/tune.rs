@@ -41,6 +41,8 @@ use std::time::Duration;
 /// compares several settings of the kernel's readahead, hints, and foreread's policies, in paired runs ('foreread compare'). At the end
 /// it prints what to set and what gain to expect, with a 95 % confidence interval, and says so if no change would save 10 % of the time.
 ///
+/// The advice follows the command's own output on stdout. If that output goes to a file, record first: foreread record -- CMD > FILE.
+///
 /// The recorded trace is kept. Ctrl-C ends the command (or, with --pid, only the recording); the advice is still printed. The
 /// exit code is that of the command.
 ///
