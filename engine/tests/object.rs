@@ -168,12 +168,13 @@ fn connections_are_shared_by_all_objects_of_a_process() {
 fn repeated_failures_are_an_error_and_the_next_read_starts_clean() {
     let server = serve(MIB);
     let object = open(&server);
-    server.lie(Lie::Status(503, None), 3);
+    // A read has twice the retries of the settings.
+    server.lie(Lie::Status(503, None), 5);
     let line = read(&object, 4096, 50_000).expect_err("too often");
     let line = line.to_string();
     let is_line = line.starts_with("http://127.0.0.1:") && !line.contains('\n');
     assert!(is_line, "{line}");
-    assert_eq!(object.asked().retries, 2);
+    assert_eq!(object.asked().retries, 4);
     read_right(&object, 4096, 50_000, 0);
     let seen = server.seen();
     assert!(seen.iter().all(|seen| seen.range().is_some()));
