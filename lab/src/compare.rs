@@ -41,7 +41,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 pub use targets::{CompareOn, NameError, file, model, parse, preset, source};
 use targets::{Description, Run, Target};
 
@@ -328,7 +328,7 @@ impl<'a> Case<'a> {
         let mut done = 0;
         let limit_ms = self.place.limit_ms(self.plan);
         let budget = limit_ms.map(live::Budget::milliseconds);
-        let most = limit_ms.map(|limit| Duration::from_millis(limit / LIMITS_OF_RUN));
+        let most_ms = limit_ms.map(|limit| limit / LIMITS_OF_RUN);
         let mut left_out = vec![false; rows];
         progress.step(done, total);
         'runs: for run in 0..self.runs {
@@ -347,7 +347,8 @@ impl<'a> Case<'a> {
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
-                let until = most.filter(|_| run == 0).map(|most| Instant::now() + most);
+                let most = most_ms.filter(|_| run == 0);
+                let until = most.map(|most| live::Budget::milliseconds(most).end());
                 let result = match (self.plan.is_stopped(), left_out[at]) {
                     (true, _) => Err(CompareError::Live(LiveError::Cut)),
                     (false, true) => Ok(None),
@@ -372,7 +373,7 @@ impl<'a> Case<'a> {
                     }
                     Err(CompareError::Live(LiveError::Cut)) => {
                         left_out[at] = true;
-                        let most = most.unwrap_or_default().as_secs();
+                        let most = most.unwrap_or_default() / 1000;
                         self.notes.push(format!(
                             "{} was left out: a run takes more than {most} s; a larger --time measures it",
                             self.rows[at].policy

@@ -187,6 +187,12 @@ impl Budget {
         }
     }
 
+    /// Returns when the time limit is reached.
+    #[must_use]
+    pub fn end(&self) -> Instant {
+        self.until
+    }
+
     /// Returns whether the time limit is reached.
     #[must_use]
     pub fn is_over(&self) -> bool {
