@@ -359,7 +359,7 @@ fn one_model_has_one_policy() {
     let tune = tune.json();
     let policy = step(&tune, "run")["gain"]["what"].as_str().expect("a name");
     let said = flat(on("compare").is_done());
-    let nothing = format!("Nothing to set on model:object-near: {policy}, the default");
+    let nothing = format!("Nothing to set on model:object-near: {policy}, foreread's default");
     let is_it = said.starts_with(&nothing) || said.starts_with(&format!("Use {policy} "));
     assert!(is_it, "{policy}: {said}");
 }
