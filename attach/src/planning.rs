@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 /// Longest gap between two touches of a sampled recording that the plan reads, too. Samples show only the first pages of the kernel's
 /// readahead windows; a plan of these pages alone interrupts the readahead, and the program took up to twice as long.
-const SAMPLED_GAP_BYTES: u64 = 512 << 10;
+const SAMPLED_GAP_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 pub struct PlanReport {
