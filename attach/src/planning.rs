@@ -15,6 +15,7 @@ mod headers;
 pub use headers::of_headers;
 
 use crate::warm::{LeftOut, mounted_device};
+use foreread_observe::record::sampled::SAMPLED;
 use foreread_os::open::look;
 use foreread_plan::runs::{Account, Full, Runs, Selection, Touch};
 use foreread_plan::{Plan, PlanFile};
@@ -95,7 +96,7 @@ impl PlanBuilder {
             .ok()
             .and_then(|meta| PlanFile::of(trace.into(), &meta).mtime_ns);
         let notes = import.header.notes.iter();
-        let is_sampled = notes.clone().any(|note| note.starts_with("sampled: "));
+        let is_sampled = notes.clone().any(|note| note.starts_with(SAMPLED));
         self.sampled_ends = is_sampled.then(HashMap::new);
         let missing = notes.filter(|note| note.contains("missing") || note.contains("were lost"));
         self.incomplete.extend(missing.map(|why| LeftOut {
@@ -148,12 +149,9 @@ impl PlanBuilder {
         let mut range = record.offset..record.offset.saturating_add(len);
         if let Some(ends) = &mut self.sampled_ends {
             let before = ends.insert(file, range.end).unwrap_or(range.start);
-            let is_near = range.start.saturating_sub(before) <= SAMPLED_GAP_BYTES;
-            range.start = if is_near {
-                range.start.min(before)
-            } else {
-                range.start
-            };
+            if range.start.saturating_sub(before) <= SAMPLED_GAP_BYTES {
+                range.start = range.start.min(before);
+            }
         }
         self.runs.touch(Touch {
             file,
@@ -273,7 +271,7 @@ mod tests {
         };
         let pages = planned("traced");
         assert!(pages.iter().all(|&len| len <= 4096), "{pages:?}");
-        let sampled: u64 = planned("sampled: reads that waited").iter().sum();
+        let sampled: u64 = planned(&format!("{SAMPLED}reads that waited")).iter().sum();
         assert_eq!(
             sampled,
             (256 << 10) + 2 * 4096,

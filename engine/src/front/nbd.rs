@@ -2,7 +2,8 @@
 //!
 //! Each connection is an open description, so each client has its own readahead state on one shared cache. A few threads serve all
 //! clients (`workers`). A thread answers one request at a time, or starts many reads that wait without a thread (`conn`). All
-//! data on a connection is of one version of the source, and a length from a client is never trusted. By default the server is not reachable from other machines.
+//! data on a connection is of one version of the source, and a length from a client is never trusted. By default the server is not
+//! reachable from other machines.
 //!
 //! ```text
 //!   listener ──accept──► room for it? ──► a thread: handshake ──► workers: requests ──► replies

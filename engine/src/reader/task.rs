@@ -119,7 +119,7 @@ impl Drop for ReadAt<'_> {
 
 // Reads of an event loop, which polls many of them together.
 
-/// A read with a buffer of its own. Dropping it cancels the read.
+/// A read that owns its buffer. Dropping this value cancels the read.
 #[cfg(feature = "nbd")]
 pub(crate) struct OwnedRead {
     engine: Engine,

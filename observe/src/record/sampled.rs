@@ -33,6 +33,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// How the note of a sampled recording begins.
+pub const SAMPLED: &str = "sampled: ";
+
 /// Most records that are kept; later ones are missing, and a note says so.
 const MAX_RECORDS: usize = 4 << 20;
 /// How often the open files of the command are examined while it reads files without a known name.
@@ -173,7 +176,7 @@ impl SampledCapture {
         );
         let mut notes = vec![
             format!(
-                "sampled: reads that waited were observed; {guessed:.1} of {read:.1} MB did not wait: they were counted, and their positions are estimated"
+                "{SAMPLED}reads that waited were observed; {guessed:.1} of {read:.1} MB did not wait: they were counted, and their positions are estimated"
             ),
             "not observed: hints, writes, reads that bypass the page cache, mappings of less than 128 KiB; of larger mappings, only the first access to each 64 KiB is observed"
                 .to_string(),
