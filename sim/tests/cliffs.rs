@@ -99,6 +99,31 @@ fn irregular_gaps_are_no_stride() {
     assert!(ratio < 1.05, "{ratio:.2} of none");
 }
 
+/// A quarter of the records of a small file are read at random. Some are adjacent by chance: that is no run, of which seven times its
+/// length would be read ahead.
+#[test]
+fn adjacent_random_reads_are_read_ahead_by_their_own_length() {
+    let (mut rng, len, records) = (Rng::new(6), 64 * KIB, 256);
+    let mut read = || -> Vec<Request> {
+        let mut left: Vec<u64> = (0..records).collect();
+        let at = (0..records / 4).map(|_| left.swap_remove(rng.below(left.len() as u64) as usize));
+        at.map(|at| Request::read(at * len, len)).collect()
+    };
+    let runs: Vec<Workload> = (0..20)
+        .map(|_| Workload::single("test", records * len, 1, read()))
+        .collect();
+    for on in ["rbd", "ssd-sata"] {
+        let time = |policy: &str| -> f64 {
+            let times = runs
+                .iter()
+                .map(|run| simulate(run, 256 * MIB, policy, on).time_s);
+            times.sum()
+        };
+        let ratio = time("auto") / time("none");
+        assert!(ratio < 1.16, "{on}: {ratio:.3} of none");
+    }
+}
+
 /// 32 readers take turns in a file with a cache of 16 MiB: more readers than a file has streams at first. Their streams displace each
 /// other until the table grows.
 #[test]

@@ -66,11 +66,11 @@ use streams::{Stream, Streams};
 use survival::Survival;
 use walks::{Walk, WalkFile, Walks};
 
-/// If less than one in this many new misses becomes a run, runs are rare: then a run must show one more read, and cached bytes before a
-/// read are no evidence.
-const RARE: u64 = 16;
-/// Misses outside all streams before [`RARE`] applies.
-const BIRTHS: u64 = 32;
+/// Runs are rare if after this number of misses outside all streams, less than one in that many became a run. If they are rarer than
+/// [`RARE`], a run that did not begin at the start of its file is read ahead by its own length (`ahead.rs`). If they are rarer than
+/// [`RARER`], a run must also show one more read, and cached bytes before a read are no evidence.
+const RARE: (u64, u64) = (8, 8);
+const RARER: (u64, u64) = (32, 16);
 /// A stream that continued within this number of decisions is active. A reader that missed outside all streams within this number reads at
 /// random.
 const ACTIVE: u64 = 64;
@@ -339,7 +339,7 @@ impl Auto {
                 answer,
             );
         }
-        let careful = self.births >= BIRTHS && self.runs * RARE < self.births;
+        let careful = self.are_runs_rarer(RARER);
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };
@@ -532,6 +532,11 @@ impl Auto {
             (_, None) => Why::Sequential,
         };
         self.go_on(ask, at, why, answer);
+    }
+
+    /// Whether, after `births` misses outside all streams, less than one in `part` became a run.
+    fn are_runs_rarer(&self, (births, part): (u64, u64)) -> bool {
+        self.births >= births && self.runs * part < self.births
     }
 
     /// Whether another reader reads at random: its reads wait behind readahead that is in flight.

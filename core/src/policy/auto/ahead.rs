@@ -13,7 +13,8 @@
 //!
 //! Readahead of idle streams is evicted before anything else. As far as the credit (`credit.rs`) covers readahead of idle streams, that
 //! readahead does not count towards the limit of half of the cache. For strided reads, readahead is three times as long as the run of
-//! reads so far, but at most 1 MiB, or as long as the run if that is more.
+//! reads so far, but at most 1 MiB, or as long as the run if that is more. Where runs are rare, two adjacent reads may be chance: a run
+//! that did not begin at the start of its file is read ahead by its own length, or by a quarter of rate x latency if that is more.
 //!
 //! The missing bytes are requested as several windows with a mark at the start of each, so that the policy is called again when the reader
 //! reaches the first mark. If the run of reads so far is shorter than the missing bytes, the first window is an eighth of the missing
@@ -24,7 +25,7 @@
 //! Example: a reader has read 256 KiB sequentially, the distance is 8 MiB, and nothing has been read ahead. Then the windows are 1 MiB, 4
 //! MiB and 3 MiB. The reader reaches the first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Pace, Readers, RunKind, Stream, distance, survival};
+use super::{Auto, Pace, RARE, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
@@ -35,6 +36,9 @@ const FIRST_PART: u64 = 8;
 
 /// If a run did not begin at the start of its file, one readahead uses at most the free credit divided by this number.
 pub const PART: u64 = 4;
+
+/// Where runs are rare, rate x latency divided by this may be read ahead of any run: so many bytes cost little beside a round trip.
+const CHEAP: u64 = 4;
 
 /// A stride is read ahead by this multiple of its run, up to this number of bytes.
 const FIRST_STRIDE: u64 = 3;
@@ -156,6 +160,9 @@ impl Auto {
         }
         let threshold = price.threshold(stream.len);
         let mut worth = self.survival.ahead(stream.class, stream.run, threshold);
+        if stream.class != RunKind::Start && self.are_runs_rarer(RARE) {
+            worth = worth.min(stream.run.max(price.product / CHEAP));
+        }
         if stream.stride.is_some() {
             // Without this limit, a program that reads 8 MB backwards and stops would waste 50 MB of a distant store.
             worth = worth.min(

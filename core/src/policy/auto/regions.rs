@@ -57,11 +57,9 @@ const MIN_CHANCE: u64 = survival::ONE * 9 / 20;
 const MIN_CHANCE_DISK: u64 = survival::ONE / 4;
 const WAITS: u64 = 4;
 const DISK_RATE: u64 = 100_000_000;
-/// Bytes that may be read near the reads of a file before any of them was used: what one round trip transfers, and at least the kernel's
-/// default window. For a file that is read, twice the rate that the source has shown is used. A mapped file, of which programs read more,
-/// is treated as if the source were fast while its rate is unknown.
+/// Bytes that may be read near the reads of a file before any of them was used: the kernel's default window. For a mapped file, of which
+/// programs read more, what one round trip transfers if that is more.
 const MIN_TRIAL: u64 = 128 << 10;
-const TRIAL_PRODUCTS: u64 = 2;
 /// A floor that is shorter is not worth a request, and leaves the price as it is.
 const MIN_FILE_FLOOR: u64 = 16 << 10;
 /// In a file of up to this size, a read shorter than a page is taken for a read of its header.
@@ -170,13 +168,13 @@ impl Regions {
 
     /// Bytes that may be read near the next read: a first trial, plus twice the bytes that were used, less those that were not.
     fn trial(&self, source: &SourceView) -> u64 {
-        let first = if self.kind.is_mapped {
+        let product = if self.kind.is_mapped {
             distance::product(source)
         } else {
-            distance::shown(source).saturating_mul(TRIAL_PRODUCTS)
+            0
         };
         let lost = self.planned.saturating_sub(self.used);
-        (first.max(MIN_TRIAL) + 2 * self.used).saturating_sub(lost)
+        (product.max(MIN_TRIAL) + 2 * self.used).saturating_sub(lost)
     }
 
     /// Removes all active regions, because the file is closed.
