@@ -1,10 +1,9 @@
-//! Tests of `compare` and `sweep`: traces and their formats, the output after Ctrl-C, and cells of a sweep, which agree with
-//! `compare` and are measured only once. The lab's tests cover the replay modes.
+//! Tests of `compare` and `sweep`: the output after Ctrl-C, and cells of a sweep, which agree with `compare`. The lab's tests cover
+//! the replay modes.
 
-use crate::common::{BINARY, foreread, has, run, says, signal, text};
+use crate::common::{BINARY, has, run, says, signal};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The first table is said on stderr; Ctrl-C then ends the comparison with what there is.
@@ -31,71 +30,6 @@ fn ctrl_c_prints_what_was_measured_and_what_was_not() {
     says(&out, &["\nsequential on model:rbd (", "time: mean ± half"]);
     says(&err, &["foreread: interrupted; not measured: "]);
     assert!(err.ends_with("boot-ide on model:rbd\n"), "{err}");
-}
-
-fn fixture(name: &str) -> PathBuf {
-    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces");
-    traces.join(name)
-}
-
-/// The bytes of a fixture in hexadecimal digits, as a file.
-fn from_hex(name: &str, folder: &Path) -> PathBuf {
-    let digits = std::fs::read_to_string(fixture(name)).expect("there");
-    let lines = digits.lines().filter(|line| !line.starts_with('#'));
-    let digits = lines.flat_map(str::chars).filter(char::is_ascii_hexdigit);
-    let digits = Vec::from_iter(digits);
-    let byte = |two: &[char]| u8::from_str_radix(&String::from_iter(two), 16).expect("digits");
-    let path = folder.join("rbd.trace");
-    std::fs::write(&path, Vec::from_iter(digits.chunks(2).map(byte))).expect("room");
-    path
-}
-
-/// A program that reads through one open file, waits, and reads again, in our table.
-fn table(folder: &Path) -> PathBuf {
-    let row = |n: u64| {
-        let (at, start) = (n % 20 * 65_536, n * 3_000_000);
-        format!("{at},4096,{start},{}\n", start + 1_000_000)
-    };
-    let rows: String = (0..40).map(row).collect();
-    let path = folder.join("reads.csv");
-    std::fs::write(&path, "offset,length,start_ns,end_ns\n".to_string() + &rows).expect("room");
-    path
-}
-
-/// Compares in the simulator: two runs of each policy, as JSON.
-fn compare(trace: &Path, more: &str) -> Value {
-    let fixed = "--on model:ssd-sata --policy none,linux-6.18 --runs 2 --json -";
-    let got = run(format!("compare {} {fixed} {more}", text(trace)));
-    got.is_done();
-    got.json()
-}
-
-#[test]
-fn a_trace_that_was_imported_gives_the_same_figures() {
-    let table_of_pairs = compare(&fixture("alibaba/unsure.csv"), "--format alibaba");
-    let found = [&table_of_pairs["workload"], &table_of_pairs["mode"]];
-    assert_eq!(
-        found,
-        ["unsure.csv", "afap"],
-        "ambiguous content needs a format"
-    );
-    let folder = tempfile::tempdir().expect("a scratch directory");
-    let traces = [
-        from_hex("rbd-replay/every-action.hex", folder.path()),
-        fixture("strace/full.strace"),
-        table(folder.path()),
-        fixture("csv/dftracer.csv"),
-    ];
-    let out = folder.path().join("imported.frt");
-    for trace in traces {
-        foreread(["trace", "import", text(&trace), "-o", text(&out), "--force"]).is_done();
-        let (direct, imported) = (compare(&trace, ""), compare(&out, ""));
-        for key in ["mode", "think", "rows", "notes", "bound_s", "page_bytes"] {
-            assert_eq!(direct[key], imported[key], "{key} of {}", trace.display());
-        }
-        assert_ne!(direct["workload"], imported["workload"]);
-        assert!(direct["rows"].is_array());
-    }
 }
 
 const TRACES: &str = "../lab/traces/grep-ide.frt boot-virtio ../lab/traces/grep-virtio.frt";

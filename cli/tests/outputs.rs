@@ -1,15 +1,14 @@
 //! Tests of output files: links are not followed, and existing files are not replaced without `--force`, for every option that
-//! names a file; what is killed leaves no part of a file; a page of `--html` embeds the JSON of its command.
+//! names a file; a page of `--html` embeds the JSON of its command.
 
-use crate::common::{BINARY, foreread, inside, no_command_follows_a_link, run, says, text};
+use crate::common::{foreread, inside, no_command_follows_a_link, run, says, text};
 use foreread::eventlog::check_log_among;
 use foreread_history::policies;
 use serde_json::Value;
 use std::fs;
-use std::io::{BufReader, Write};
+use std::io::BufReader;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Options that name an output, each with what it needs: `OUT` is the file, `IN` a trace.
 const OPTIONS: &[&str] = &[
@@ -44,27 +43,6 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     assert!(same, "a trace of our own comes back as it was");
     no_command_follows_a_link(OPTIONS, dir.path(), &source);
     run(import + " --force").is_done();
-}
-
-/// Killed while it writes, it leaves nothing: the file has no name yet.
-#[test]
-fn a_kill_leaves_no_half_file() {
-    let folder = tempfile::tempdir().expect("a scratch directory");
-    let [pipe, out] = ["pipe", "out.frt"].map(|name| folder.path().join(name));
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    if !made.is_ok_and(|status| status.success()) {
-        return println!("skipped: needs mkfifo");
-    }
-    let mut child = Command::new(BINARY);
-    let child = child.args(["trace", "import", text(&pipe), "-o", text(&out)]);
-    let mut child = child.stdout(Stdio::null()).spawn().expect("it starts");
-    // The head of a trace comes, and then nothing more: it waits in the middle.
-    let whole = fs::read(example()).expect("there");
-    let writer = fs::OpenOptions::new().write(true).open(&pipe);
-    let mut writer = writer.expect("a pipe");
-    writer.write_all(&whole[..200]).expect("read");
-    child.kill().and_then(|()| child.wait()).expect("it runs");
-    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
 }
 
 /// The logs of a folder have names that anyone can know before. The folder is made, and each log in it replays.
