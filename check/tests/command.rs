@@ -1,9 +1,7 @@
 //! Tests of the commands of `foreread-check`: help, outputs, errors; `store` against a bucket that keeps its promises and a
 //! server that does not; `conform linux --check`; `bench policies` on a few cells; `replay-log`.
 
-use crate::common::{
-    fits, foreread, listed, no_command_follows_a_link, says, survive_odd_arguments,
-};
+use crate::common::{FOREREAD, foreread, listed, says};
 use foreread::eventlog::EventLog;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
@@ -17,7 +15,7 @@ use std::time::Duration;
 
 #[test]
 fn short_help_fits_24_lines_of_80_columns() {
-    fits(&[]);
+    FOREREAD.fits(&[]);
     assert_eq!(
         listed(foreread(["-h"]).is_done()),
         ["reproduce", "conform", "bench", "replay-log", "store"]
@@ -31,7 +29,7 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
         "bench policies --json OUT",
         "reproduce crume-2014 --json OUT",
     ];
-    no_command_follows_a_link(&options, dir.path(), Path::new(""));
+    FOREREAD.follows_no_link(&options, dir.path(), Path::new(""));
 }
 
 #[test]
@@ -50,7 +48,7 @@ fn manual_pages_and_completions_are_written() {
 
 #[test]
 fn odd_arguments_never_panic() {
-    survive_odd_arguments(&[
+    FOREREAD.survives_odd_arguments(&[
         &[],
         &["bench"],
         &["replay-log"],

@@ -1,14 +1,17 @@
 //! Runs `foreread-check`, in the same way as the tests of `foreread` run that command.
 
-#[path = "../../cli/tests/common/command.rs"]
-mod command;
+pub use foreread_testing::command::*;
+pub use foreread_testing::says;
 
-pub use command::*;
-
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_foreread-check");
+pub const FOREREAD: Binary = Binary(env!("CARGO_BIN_EXE_foreread-check"));
+
+pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
+    FOREREAD.with(args)
+}
 
 /// What this machine lacks to record its kernel with these events, if anything.
 pub fn lacks(events: &str) -> Option<&'static str> {

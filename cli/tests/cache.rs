@@ -1,11 +1,9 @@
 //! Tests `foreread cache` on folders that are valid, damaged, hostile, or missing.
 
-use crate::common::{BINARY, Got, foreread, says, text};
+use crate::common::{BINARY, Got, disk_cache, foreread, list_in, says, text};
 use foreread::source::Mem;
-use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
-use foreread::source::object::ObjectSettings;
 use foreread_testing::{BucketServer, ExactSource};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -21,19 +19,10 @@ struct Filled {
     dir: tempfile::TempDir,
 }
 
-/// The cache of this folder, which is written however full the disk of this machine is.
-fn opened(dir: &tempfile::TempDir) -> DiskCache {
-    let settings = DiskCacheSettings {
-        free: FreeSpace::Bytes(0),
-        ..DiskCacheSettings::new(dir.path())
-    };
-    DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))
-}
-
 impl Filled {
     fn new(sources: &[(&str, u64)]) -> Filled {
         let dir = tempfile::tempdir().expect("a folder");
-        let cache = opened(&dir);
+        let cache = disk_cache(dir.path());
         for (name, size) in sources {
             let bytes = Mem::new(vec![7; *size as usize]);
             let source = cache.over(Arc::new(ExactSource::new(bytes, name, "\"v1\"")));
@@ -120,7 +109,7 @@ fn list_and_stat_show_the_content() {
     let two = &listed["versions"][1];
     assert_eq!(
         (&two["version"], &two["used_again"]),
-        (&"\"v1\"".into(), &false.into())
+        (&json!("\"v1\""), &json!(false))
     );
     let sizes = ["size_bytes", "held_bytes"].map(|key| two[key].as_u64());
     assert_eq!(sizes, [Some(2 * MIB + 5); 2]);
@@ -151,17 +140,11 @@ fn listings_are_shown_and_removed_by_folder() {
         server.put(key, vec![1; 10]);
     }
     let list = || {
-        let opened = opened(&cache.dir);
-        let settings = ObjectSettings {
-            variables: server.variables(),
-            ..ObjectSettings::default()
-        };
-        let tree = opened.open_prefix("s3://bucket/", settings);
-        let tree = tree.unwrap_or_else(|error| panic!("{error}"));
-        for folder in ["", "d", "d/sub", "e"] {
-            tree.names(Path::new(folder)).expect("listed");
-        }
-        assert!(opened.flush(Duration::from_secs(60)), "written");
+        list_in(
+            &disk_cache(cache.dir.path()),
+            &server,
+            &["", "d", "d/sub", "e"],
+        )
     };
     list();
     let bucket = "s3://bucket/";

@@ -1,29 +1,41 @@
-//! What the tests of the command share: running it (`command`), servers, signals, recordings, loop devices, snapshots.
-#![allow(dead_code, reason = "each feature set uses its part of this")]
+//! What the tests of the command share: running it, servers, mounts, recordings, snapshots.
 
-#[path = "common/command.rs"]
-mod command;
+pub use foreread_testing::command::*;
+pub use foreread_testing::machine::*;
+pub use foreread_testing::{needs, says};
 
-pub use command::*;
-pub use foreread_testing::needs;
-
+use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
+use foreread::source::object::ObjectSettings;
 use foreread::source::{Nbd, Source};
+use foreread_testing::BucketServer;
 use foreread_trace::{Item, Op, open};
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::io::{BufRead, BufReader, IoSliceMut, Read};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_foreread");
+pub const FOREREAD: Binary = Binary(BINARY);
 
-/// The first line of what runs, with its end: by it a server or a mount says that it is there. Nothing where it ends without.
-pub fn first_line(process: &mut Child) -> String {
-    let mut line = String::new();
-    let mut out = BufReader::new(process.stdout.take().expect("piped"));
-    out.read_line(&mut line).expect("its line");
-    line
+pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
+    FOREREAD.with(args)
+}
+
+pub fn run(words: impl AsRef<str>) -> Got {
+    FOREREAD.run(words)
+}
+
+/// With these variables alone.
+pub fn foreread_in<A: AsRef<OsStr>>(
+    variables: &[(&str, &OsStr)],
+    args: impl IntoIterator<Item = A>,
+) -> Got {
+    FOREREAD.at(Path::new("."), variables, args)
 }
 
 /// The JSON inside a page.
@@ -37,46 +49,12 @@ pub fn inside(page: &Path) -> serde_json::Value {
     serde_json::from_str(data).expect("JSON")
 }
 
-/// Sends a signal such as `-TERM`.
-#[track_caller]
-pub fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
-    assert!(sent.expect("kill").success(), "{name} {pid}");
-}
-
-/// Waits up to a minute, for a machine with much else to do.
-#[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..6000 {
-        if let Some(found) = look() {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it never happened: {what}")
-}
-
-#[track_caller]
-pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    eventually(what, || so().then_some(()));
-}
-
 /// A command with no capability, though its user is root: as any other user beside the programs of this user.
-pub fn unprivileged<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
+pub fn unprivileged<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-all", "--inh-caps=-all"]);
     command.args(words);
     command
-}
-
-/// Ended when it is dropped.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The items of a trace, of which each has to be whole.
@@ -96,6 +74,35 @@ pub fn children(pid: u32) -> Vec<u32> {
     pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
+/// A slow disk in a folder of the test's own; nothing if this machine cannot.
+pub fn slow_disk(is_writable: bool) -> Option<SlowDisk> {
+    SlowDisk::new(folder(), is_writable)
+}
+
+/// The cache on disk in this folder, which is written however full the disk of this machine is, and used however slow that is.
+pub fn disk_cache(dir: &Path) -> DiskCache {
+    let settings = DiskCacheSettings {
+        free: FreeSpace::Bytes(0),
+        reads_slow_disk: true,
+        ..DiskCacheSettings::new(dir)
+    };
+    DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Lists these folders of a bucket, and keeps their names in a cache.
+pub fn list_in(cache: &DiskCache, server: &BucketServer, folders: &[&str]) {
+    let settings = ObjectSettings {
+        variables: server.variables(),
+        ..ObjectSettings::default()
+    };
+    let tree = cache.open_prefix("s3://bucket/", settings);
+    let tree = tree.unwrap_or_else(|error| panic!("{error}"));
+    for folder in folders {
+        tree.names(Path::new(folder)).expect("listed");
+    }
+    assert!(cache.flush(Duration::from_secs(60)), "written");
+}
+
 /// Whether the first thread of a process waits in poll.
 pub fn polls(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|waits| waits.contains("poll"))
@@ -113,21 +120,6 @@ pub fn instances(pid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-pub fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output();
-    id.is_ok_and(|out| out.stdout == b"0\n")
-}
-
-/// Whether this machine can mount by FUSE.
-pub fn can_mount() -> bool {
-    let has_fuse = Path::new("/dev/fuse").exists();
-    let can = has_fuse && is_root() && Command::new("fusermount3").arg("-V").output().is_ok();
-    if !can {
-        println!("skipped: needs root, /dev/fuse and fuse3");
-    }
-    can
-}
-
 /// A read as a test wants it: what, offset, bytes that came (of a hint and a touch: its length).
 pub type Step = (Op, u64, u64);
 
@@ -137,17 +129,6 @@ pub fn scratch() -> (tempfile::TempDir, PathBuf) {
     let data = dir.path().join("data");
     std::fs::write(&data, vec![7; 1 << 20]).expect("room");
     (dir, data)
-}
-
-pub fn has(program: &[&str]) -> bool {
-    let mut command = Command::new(program[0]);
-    let command = command.args(&program[1..]).stdout(Stdio::null());
-    let runs = command.stderr(Stdio::null()).status();
-    let runs = runs.is_ok_and(|status| status.success());
-    if !runs {
-        println!("skipped: needs {}", program.join(" "));
-    }
-    runs
 }
 
 /// Records a command; nothing where this machine cannot.
@@ -235,9 +216,67 @@ pub fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, 
     all.map(|(name, steps)| (name, of(steps))).collect()
 }
 
-/// Ended whatever happens.
+/// A program that talks by lines on its stdin and stdout, until it is dropped.
+pub struct Program {
+    process: Running,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    pub fn start(command: &mut Command) -> Program {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Running(command.spawn().expect("it starts"));
+        let output = BufReader::new(process.0.stdout.take().expect("piped"));
+        let input = process.0.stdin.take();
+        Program {
+            process,
+            input,
+            output,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// The next line without its end; empty where it ends without.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("its line");
+        line.trim_end().to_string()
+    }
+
+    #[track_caller]
+    pub fn hears(&mut self, line: &str) {
+        assert_eq!(self.line(), line);
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it has no end yet");
+        writeln!(input, "{line}").expect("it listens");
+    }
+
+    /// Ends its input.
+    pub fn close(&mut self) {
+        self.input = None;
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.process.0.try_wait().expect("its state").is_none()
+    }
+
+    /// Ends its input, and waits for its exit code, or 128 and the signal.
+    pub fn ended(mut self) -> i32 {
+        self.close();
+        code(self.process.0.wait().expect("waited"))
+    }
+}
+
+/// A command that serves or mounts, until it is dropped.
 pub struct Server {
-    pub process: Child,
+    process: Running,
+    err: BufReader<ChildStderr>,
     /// What it says on stdout when it serves.
     pub line: String,
 }
@@ -247,37 +286,111 @@ impl Server {
     #[track_caller]
     pub fn start(command: &mut Command) -> Server {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().expect("the binary starts");
-        let line = first_line(&mut process).trim_end().to_string();
-        let mut server = Server { process, line };
+        let mut process = Running(command.spawn().expect("the binary starts"));
+        let (mut line, out) = (String::new(), process.0.stdout.take());
+        let mut out = BufReader::new(out.expect("piped"));
+        out.read_line(&mut line).expect("its line");
+        line.truncate(line.trim_end().len());
+        let err = BufReader::new(process.0.stderr.take().expect("piped"));
+        let server = Server { process, err, line };
         if server.line.is_empty() {
-            panic!("it does not serve: {}", server.said());
+            panic!("it does not serve: {}", server.ended().1);
         }
         server
     }
 
-    fn said(&mut self) -> String {
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        signal(self.pid(), name);
+    }
+
+    /// Stops all of its threads.
+    pub fn stop(&self) {
+        self.signal("-STOP");
+        let tasks = format!("/proc/{}/task", self.pid());
+        let is_stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.is_empty() || stat.contains(") T ")
+        };
+        let all = || std::fs::read_dir(&tasks).expect("there").flatten();
+        wait_until("it stops", || all().all(is_stopped));
+    }
+
+    /// Waits for a line on stderr that has these parts.
+    #[track_caller]
+    pub fn hears(&mut self, parts: &[&str]) {
+        let mut lines = self.err.by_ref().lines().map_while(Result::ok).take(100);
+        let is_it = |line: String| parts.iter().all(|part| line.contains(part));
+        assert!(lines.any(is_it), "it does not say: {parts:?}");
+    }
+
+    /// Waits for its end: the exit code, or 128 and the signal, and the rest of what it said on stderr.
+    pub fn ended(mut self) -> (i32, String) {
         let mut said = Vec::new();
-        let mut err = self.process.stderr.take().expect("piped");
-        err.read_to_end(&mut said).expect("text");
-        String::from_utf8_lossy(&said).into_owned()
+        self.err.read_to_end(&mut said).expect("text");
+        let status = self.process.0.wait().expect("waited");
+        (code(status), String::from_utf8_lossy(&said).into_owned())
     }
 
     /// Ends it by a signal such as `-TERM`, and gives what it said on stderr.
     #[track_caller]
-    pub fn ended_by(mut self, by: &str) -> String {
-        signal(self.process.id(), by);
-        let said = self.said();
-        let status = self.process.wait().expect("waited");
-        assert!(status.success(), "{status}: {said}");
+    pub fn ended_by(self, by: &str) -> String {
+        self.signal(by);
+        let (code, said) = self.ended();
+        assert_eq!(code, 0, "{said}");
         said
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+/// The exit code, or 128 and the signal.
+fn code(status: ExitStatus) -> i32 {
+    let signal = || 128 + status.signal().unwrap_or(0);
+    status.code().unwrap_or_else(signal)
+}
+
+/// Waits for the end of a process, and calls `meanwhile` until then: its exit code, or 128 and the signal, and what it said on stderr.
+pub fn ended(child: &mut Child, mut meanwhile: impl FnMut(&mut Child)) -> (i32, String) {
+    let status = eventually("it ends", || {
+        meanwhile(child);
+        child.try_wait().expect("waited")
+    });
+    let err = child.stderr.take().expect("piped");
+    (code(status), std::io::read_to_string(err).expect("text"))
+}
+
+/// The command as a shell in the foreground begins it. A test that is begun in the background has no SIGINT to give on.
+pub fn interruptible() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", BINARY]);
+    command
+}
+
+/// A mount by the command; ended and taken away, whatever happens.
+pub struct Mounted {
+    pub server: Server,
+    pub dir: MountPoint,
+}
+
+impl Mounted {
+    pub fn new(source: &Path, more: &[&str]) -> Mounted {
+        Mounted::with(source, more, Vec::new())
+    }
+
+    pub fn with(source: &Path, more: &[&str], variables: Vec<(String, String)>) -> Mounted {
+        let dir = MountPoint::empty();
+        let mut command = Command::new(BINARY);
+        command.arg("mount").arg(source).arg(dir.place()).args(more);
+        let server = Server::start(command.envs(variables));
+        assert_eq!(server.line, dir.place());
+        Mounted { server, dir }
+    }
+
+    pub fn open(&self, name: &str) -> File {
+        File::open(self.dir.path(name)).expect("opened")
     }
 }
 
@@ -325,199 +438,7 @@ pub fn same(name: &str, text: &str) {
     assert!(is_same, "{what}\n  file: {file}\n  now:  {now}");
 }
 
-/// What a program prints on stdout, if it succeeds.
-pub fn runs(words: &[&str]) -> Option<String> {
-    let mut command = Command::new(words[0]);
-    let done = command.args(&words[1..]).stderr(Stdio::null()).output();
-    let done = done.ok().filter(|done| done.status.success())?;
-    Some(String::from_utf8_lossy(&done.stdout).trim().to_string())
-}
-
 /// A scratch folder on a disk.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory")
-}
-
-/// A file of this length without blocks.
-pub fn sparse(path: &Path, bytes: u64) {
-    let file = std::fs::File::create(path);
-    file.and_then(|file| file.set_len(bytes)).expect("room");
-}
-
-/// A loop device of the test's own, given back when it is dropped.
-pub struct LoopDisk {
-    pub node: String,
-}
-
-impl LoopDisk {
-    /// Over a file, with options of losetup.
-    pub fn over(file: &Path, options: &[&str]) -> Option<LoopDisk> {
-        let words = [&["losetup", "-f", "--show"], options, &[text(file)]];
-        let node = runs(&words.concat());
-        if node.is_none() {
-            println!("skipped: needs root and a loop device");
-        }
-        node.map(|node| LoopDisk { node })
-    }
-
-    pub fn name(&self) -> &str {
-        self.node.trim_start_matches("/dev/")
-    }
-
-    fn queue(&self, file: &str) -> PathBuf {
-        let block = Path::new("/sys/block").join(self.name());
-        block.join("queue").join(file)
-    }
-
-    pub fn kib(&self) -> u64 {
-        let text = std::fs::read_to_string(self.queue("read_ahead_kb"));
-        text.expect("a setting").trim().parse().expect("a number")
-    }
-
-    /// Sets a value of its queue; false where sysfs may not be written.
-    pub fn set(&self, file: &str, value: u64) -> bool {
-        let is_set = std::fs::write(self.queue(file), value.to_string()).is_ok();
-        if !is_set {
-            println!("skipped: needs a sysfs that may be written");
-        }
-        is_set
-    }
-}
-
-impl Drop for LoopDisk {
-    fn drop(&mut self) {
-        runs(&["losetup", "-d", &self.node]);
-    }
-}
-
-/// A disk with a delay, taken down when it is dropped.
-///
-/// ```text
-///   image ── nbdkit, 2 ms a read ── nbdfuse: a file ── loop device ── ext4, read-only
-/// ```
-pub struct SlowDisk {
-    dir: tempfile::TempDir,
-    disk: Option<LoopDisk>,
-    servers: Vec<Child>,
-    /// Of its mount.
-    options: &'static str,
-}
-
-impl SlowDisk {
-    /// With `big`, 24 MiB, and 300 small files in `src`; nothing if this machine cannot.
-    pub fn new() -> Option<SlowDisk> {
-        SlowDisk::made(false)
-    }
-
-    /// The same, and it may be written to.
-    pub fn writable() -> Option<SlowDisk> {
-        SlowDisk::made(true)
-    }
-
-    fn made(is_writable: bool) -> Option<SlowDisk> {
-        let dir = folder();
-        let [image, socket, fuse, files] =
-            ["image", "socket", "fuse", "files"].map(|name| dir.path().join(name));
-        for folder in [&files.join("src"), &fuse, &dir.path().join("mount")] {
-            std::fs::create_dir_all(folder).expect("room");
-        }
-        std::fs::write(files.join("big"), vec![7; 24 << 20]).expect("room");
-        for n in 0..300 {
-            let file = files.join(format!("src/{n}"));
-            std::fs::write(file, vec![b'x'; 3000 + 37 * n]).expect("room");
-        }
-        sparse(&image, 96 << 20);
-        let options = if is_writable { "noatime" } else { "ro,noload" };
-        let mut disk = SlowDisk {
-            dir,
-            disk: None,
-            servers: Vec::new(),
-            options,
-        };
-        let make = ["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)];
-        let nbdkit = "nbdkit -f --filter=delay file rdelay=2ms -U".split(' ');
-        let nbdkit = nbdkit.chain([text(&socket), text(&image)]);
-        let nbdkit = Vec::from_iter(nbdkit);
-        let nbdfuse = ["nbdfuse", text(&fuse), "--unix", text(&socket)];
-        let made = runs(&make).is_some()
-            && disk.serves(&nbdkit, || socket.exists())
-            && disk.serves(&nbdfuse, || fuse.join("nbd").exists());
-        let options = ["--direct-io=on", "-r"];
-        let options = &options[..2 - usize::from(is_writable)];
-        disk.disk = LoopDisk::over(&fuse.join("nbd"), options).filter(|_| made);
-        let is_ready = disk
-            .disk
-            .as_ref()
-            .is_some_and(|device| device.set("read_ahead_kb", 128) && disk.mounts());
-        if !is_ready {
-            println!("skipped: needs nbdkit, nbdfuse, mkfs.ext4, python3 and a loop device");
-        }
-        is_ready.then_some(disk)
-    }
-
-    fn serves(&mut self, words: &[&str], is_there: impl Fn() -> bool) -> bool {
-        let mut command = Command::new(words[0]);
-        let server = command.args(&words[1..]).stderr(Stdio::null()).spawn();
-        let is_begun = server.map(|server| self.servers.push(server)).is_ok();
-        let wait = || std::thread::sleep(Duration::from_millis(10));
-        is_begun && (0..500).any(|_| is_there() || (wait(), false).1)
-    }
-
-    fn mounts(&self) -> bool {
-        let (device, mount) = (self.node(), self.mount());
-        runs(&["mount", "-o", self.options, device, text(&mount)]).is_some()
-    }
-
-    /// The whole disk as a file of FUSE, whose server does not ask the kernel to keep what is cached.
-    pub fn as_file(&self) -> PathBuf {
-        self.dir.path().join("fuse/nbd")
-    }
-
-    pub fn mount(&self) -> PathBuf {
-        self.dir.path().join("mount")
-    }
-
-    pub fn name(&self) -> &str {
-        self.disk.as_ref().expect("made").name()
-    }
-
-    pub fn node(&self) -> &str {
-        &self.disk.as_ref().expect("made").node
-    }
-
-    /// Unmounts it, which nothing may hold, and mounts it again: nothing of it is in memory.
-    #[track_caller]
-    pub fn remount(&self) {
-        let is_free = runs(&["umount", text(&self.mount())]).is_some();
-        assert!(is_free && self.mounts(), "it is busy");
-    }
-
-    /// Drops the pages of every file on it.
-    pub fn forget(&self) {
-        let mount = self.mount();
-        let words = ["python3", "-S", "-c", FORGET, text(&mount)];
-        assert!(runs(&words).is_some(), "pages are dropped");
-    }
-}
-
-/// Drops the pages of every file below a folder.
-const FORGET: &str = "
-import os, sys
-for folder, _, names in os.walk(sys.argv[1], onerror=lambda error: None):
-    for name in names:
-        fd = os.open(os.path.join(folder, name), os.O_RDONLY)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-";
-
-impl Drop for SlowDisk {
-    fn drop(&mut self) {
-        runs(&["umount", text(&self.mount())]);
-        self.disk = None;
-        runs(&["umount", text(&self.dir.path().join("fuse"))]);
-        for server in self.servers.iter_mut().rev() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
-    }
 }

@@ -1,20 +1,16 @@
 //! Tests of `compare` and `sweep`: the output after Ctrl-C, and cells of a sweep, which agree with `compare`. The lab's tests cover
 //! the replay modes.
 
-use crate::common::{BINARY, has, run, says, signal};
+use crate::common::{has, interruptible, needs, run, says, signal};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// The first table is said on stderr; Ctrl-C then ends the comparison with what there is.
 #[test]
 fn ctrl_c_prints_what_was_measured_and_what_was_not() {
-    if !has(&["env", "--default-signal=INT", "true"]) {
-        return;
-    }
-    let mut command = Command::new("env");
-    // A test that is begun in the background has no SIGINT to give on.
-    command.args(["--default-signal=INT", BINARY]);
+    needs!(has(&["env", "--default-signal=INT", "true"]));
+    let mut command = interruptible();
     command.args(["compare", "--on", "model:rbd", "--runs", "40"]);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("it starts");

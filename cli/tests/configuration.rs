@@ -1,6 +1,9 @@
 //! Tests the effect of FOREREAD_POLICY and the configuration files on `compare`, `explain` and `serve`, and how each reports it.
 
 use crate::common::{BINARY, Got, Server, foreread_in, read_nbd, says};
+use foreread::source::Nbd;
+use foreread_testing::rows;
+use std::process::Command;
 
 /// A user whose configuration is `text`, and a disk of 1 MiB.
 struct User(tempfile::TempDir);
@@ -19,13 +22,8 @@ impl User {
     }
 
     fn runs(&self, policy: &str, args: &[&str]) -> Got {
-        foreread_in(
-            &[
-                ("XDG_CONFIG_HOME", self.0.path().as_os_str()),
-                ("FOREREAD_POLICY", policy.as_ref()),
-            ],
-            args,
-        )
+        let home = ("XDG_CONFIG_HOME", self.0.path().as_os_str());
+        foreread_in(&[home, ("FOREREAD_POLICY", policy.as_ref())], args)
     }
 
     /// Rows and notes of a comparison.
@@ -45,40 +43,24 @@ impl User {
 #[test]
 fn the_policy_that_is_set_is_a_row_of_compare() {
     let user = User::new("policy = \"linux-3.12\"\n");
-    // What is set, what is asked for, rows that are there, one that is not, and words of the notes.
-    for (policy, more, rows, no_row, words) in [
-        (
-            "",
-            &[][..],
-            &["linux-3.12", "linux-6.18"][..],
-            "",
-            &["linux-3.12 is the policy set", "config.toml line 1"][..],
-        ),
-        (
-            "linux-2.6.31:max=1M",
-            &[],
-            &["linux-2.6.31:max=1M"],
-            "linux-3.12",
-            &["(FOREREAD_POLICY)"],
-        ),
-        (
-            "linux-3.12",
-            &["--policy", "none"],
-            &["none"],
-            "linux-3.12",
-            &[],
-        ),
-    ] {
-        let (found, notes) = user.compares(policy, "model:nvme", more);
+    // What is set, what is asked for, rows that are there with the policy of explain first, a row that is not, words of the notes.
+    let table = "| | linux-3.12 linux-6.18 | linux-2.6.31 | linux-3.12 is the policy set, config.toml line 1
+        linux-2.6.31:max=1M | | linux-2.6.31:max=1M | linux-3.12 | is the policy set, (FOREREAD_POLICY)
+        linux-3.12 | --policy none | none | linux-3.12 |";
+    for [policy, more, rows, no_row, words] in rows(table) {
+        let more = Vec::from_iter(more.split_whitespace());
+        let (found, notes) = user.compares(policy, "model:nvme", &more);
+        let rows = Vec::from_iter(rows.split(' '));
         let has = |row: &&str| found.iter().any(|found| found == row);
         assert!(rows.iter().all(has) && !has(&no_row), "{policy}: {found:?}");
         assert!(more.is_empty() || found == rows, "{found:?}");
-        says(&notes, words);
-        assert_eq!(
-            notes.contains("is the policy set"),
-            !words.is_empty(),
-            "{notes}"
-        );
+        words.split(", ").for_each(|part| says(&notes, &[part]));
+        let is_set = notes.contains("is the policy set");
+        assert_eq!(is_set, !words.is_empty(), "{notes}");
+        let explain = ["explain", "sequential", "--on", "model:nvme", "--json", "-"];
+        let explained = user.runs(policy, &[&explain[..], &more].concat());
+        explained.is_done();
+        assert_eq!(explained.json()["policy"], rows[0]);
     }
 }
 
@@ -92,20 +74,6 @@ fn max_and_capacity_hold_on_storage_and_not_on_a_model() {
     says(&notes, &["config.toml line 1", "up to 2G"]);
     let (rows, _) = user.compares("", "model:nvme", &["--policy", "linux-6.18"]);
     assert_eq!(rows, ["none", "linux-6.18"]);
-}
-
-#[test]
-fn explain_takes_the_policy_that_is_set() {
-    let user = User::new("policy = \"rbd-plain:trigger=3\"\n");
-    let explained = |policy: &str, more: &[&str]| {
-        let args = ["explain", "sequential", "--on", "model:nvme", "--json", "-"];
-        let got = user.runs(policy, &[&args, more].concat());
-        let json: serde_json::Value = serde_json::from_str(got.is_done()).expect("JSON");
-        json["policy"].as_str().expect("a name").to_string()
-    };
-    assert_eq!(explained("", &[]), "rbd-plain:trigger=3");
-    assert_eq!(explained("linux-3.12", &[]), "linux-3.12");
-    assert_eq!(explained("linux-3.12", &["--policy", "none"]), "none");
 }
 
 /// The unit tests of the configuration have the errors; here are the commands that print them.
@@ -135,42 +103,27 @@ fn serve_reports_the_origin_of_its_settings() {
     says(&said, &["policy rbd-plain:trigger=10,min=64K,max=1M,"]);
     let said = serves(&user, &["--policy", "linux-6.18"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
-    let policy = "policy linux-6.18:max=4K,";
-    let origins = ["policy: --policy; ", "min: ", "config.toml line 1; "];
-    says(
-        &said,
-        &[
-            &[policy, "hint random: ", "config.toml line 3"],
-            &origins[..],
-        ]
-        .concat(),
-    );
+    says(&said, &["policy linux-6.18:max=4K,", "policy: --policy; "]);
+    let origins = ["min: ", "config.toml line 1; ", "hint random: "];
+    says(&said, &origins);
+    says(&said, &["config.toml line 3"]);
     let user = User::new("max = \"256K\"\n");
     let [plain, hinted] = [&[][..], &["--hint", "random"]].map(|more| serves(&user, more, 8));
     says(&plain, &["policy: default; max: "]);
     says(&hinted, &["hint random: --hint"]);
     // The hint switches readahead off.
-    let is_off = |said: &str| {
-        said.lines()
-            .last()
-            .expect("a line")
-            .contains("readahead 0 B,")
-    };
+    let last = |said: &str| said.lines().last().map(str::to_string).expect("a line");
+    let is_off = |said: &str| last(said).contains("readahead 0 B,");
     assert!(is_off(&hinted) && !is_off(&plain), "{plain}\n{hinted}");
 }
 
 /// What a server says on stderr that is ended after this many sequential reads.
 fn serves(user: &User, more: &[&str], reads: u64) -> String {
-    use foreread::source::Nbd;
-    use std::process::Command;
     let socket = user.0.path().join("s");
     let _ = std::fs::remove_file(&socket);
     let mut command = Command::new(BINARY);
-    command.args(["serve", &user.disk(), "--unix"]);
-    command
-        .arg(&socket)
-        .args(more)
-        .env_remove("FOREREAD_POLICY");
+    command.args(["serve", &user.disk(), "--unix"]).arg(&socket);
+    command.args(more).env_remove("FOREREAD_POLICY");
     let server = Server::start(command.env("XDG_CONFIG_HOME", user.0.path()));
     if reads > 0 {
         let client = Nbd::open(&server.line).expect("it serves");

@@ -6,17 +6,15 @@
 //! If the version number of a format changes: remove `golden/`, then `FOREREAD_BLESS=1 cargo test --all-features
 //! golden` writes it.
 
-use crate::common::{BINARY, says};
+use crate::common::{FOREREAD, disk_cache, list_in, says};
 use foreread::source::Mem;
-use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
-use foreread::source::object::ObjectSettings;
 use foreread::{Engine, Options};
 use foreread_testing::{BucketServer, ExactSource};
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -31,24 +29,11 @@ const CSV: &str = "start_ns,end_ns,file,file_size,open,op,offset,length,returned
 
 /// What the command prints that is run in this folder.
 fn done_in(dir: &Path, words: &str) -> String {
-    let mut command = assert_cmd::Command::new(BINARY);
-    let variables = std::env::vars_os().map(|(name, _)| name);
-    for name in variables.filter(|name| name.to_string_lossy().starts_with("FOREREAD_")) {
-        command.env_remove(name);
-    }
-    command.env("XDG_CONFIG_HOME", "/dev/null").current_dir(dir);
-    let done = command.args(words.split(' ')).assert().success();
-    String::from_utf8(done.get_output().stdout.clone()).expect("text")
-}
-
-/// A cache on disk in this folder.
-fn opened(dir: &Path) -> DiskCache {
-    let settings = DiskCacheSettings {
-        free: FreeSpace::Bytes(0),
-        reads_slow_disk: true,
-        ..DiskCacheSettings::new(dir)
-    };
-    DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))
+    let plain = [("XDG_CONFIG_HOME", "/dev/null"), ("FOREREAD_POLICY", "")];
+    let plain = plain.map(|(name, value)| (name, OsStr::new(value)));
+    let got = FOREREAD.at(dir, &plain, words.split(' '));
+    got.assert_code(0);
+    got.out
 }
 
 /// Writes one of each.
@@ -69,7 +54,7 @@ fn write(dir: &Path) {
     for scratch in ["t.csv", "golden.bin", "m.safetensors"] {
         fs::remove_file(dir.join(scratch)).expect("removed");
     }
-    let cache = opened(&dir.join("cache"));
+    let cache = disk_cache(&dir.join("cache"));
     let engine = Engine::new(Options::default().disk_cache(&cache)).expect("an engine");
     let bytes = Mem::new(vec![7; 64 * KIB]);
     let source = Arc::new(ExactSource::new(bytes, "s3://b/d", "\"v1\""));
@@ -79,14 +64,7 @@ fn write(dir: &Path) {
     drop((reader, engine));
     let server = BucketServer::start().expect("a port");
     server.put("d/a", vec![1; 10]);
-    let settings = ObjectSettings {
-        variables: server.variables(),
-        ..ObjectSettings::default()
-    };
-    let tree = cache.open_prefix("s3://bucket/", settings);
-    let tree = tree.unwrap_or_else(|error| panic!("{error}"));
-    tree.names(Path::new("d")).expect("listed");
-    assert!(cache.flush(Duration::from_secs(60)), "written");
+    list_in(&cache, &server, &["d"]);
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -124,7 +102,7 @@ fn read(golden: &Path) {
     let counts = ["versions", "held_bytes", "listings"].map(|key| stat[key].as_u64());
     let wanted = [1, 64 * KIB as u64, 1].map(Some);
     assert_eq!(counts, wanted, "{stat}");
-    let cache = opened(&dir.join("cache"));
+    let cache = disk_cache(&dir.join("cache"));
     let other = ExactSource::new(Mem::new(vec![9; 64 * KIB]), "s3://b/d", "\"v1\"");
     let engine = Engine::new(Options::default().disk_cache(&cache)).expect("an engine");
     let reader = engine.open(Arc::new(other)).expect("opened");

@@ -4,81 +4,33 @@
 //! Needs FUSE and root; `run` and `record` also need tracefs. Otherwise the tests are skipped.
 
 use crate::common::{
-    BINARY, Running, Server, can_mount, eventually, needs, plan_of, says, signal, text, wait_until,
+    Mounted, Running, can_mount, interruptible, needs, plan_of, says, signal, text, wait_until,
 };
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
-/// A mount whose server is stopped, until it is dropped.
-struct Silent {
-    server: Server,
-    dir: tempfile::TempDir,
-}
-
-impl Silent {
-    fn new(source: &Path) -> Option<Silent> {
-        can_mount().then_some(())?;
-        if fs::read_to_string("/proc/self/stack").is_err() {
-            println!("skipped: needs root and /proc/PID/stack");
-            return None;
-        }
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut command = Command::new(BINARY);
-        command.arg("mount").arg(source).arg(dir.path());
-        let server = Server::start(command.args(["--attr-ttl", "0s"]));
-        let silent = Silent { server, dir };
-        let pid = silent.server.process.id();
-        signal(pid, "-STOP");
-        // It has stopped when the system says so.
-        let is_stopped = |stat: String| {
-            let state = stat.rsplit(')').next();
-            state.is_some_and(|state| state.starts_with(" T"))
-        };
-        let stat = format!("/proc/{pid}/stat");
-        let stat = || fs::read_to_string(&stat).is_ok_and(is_stopped);
-        wait_until("the server stops", stat);
-        Some(silent)
+/// A mount whose server is stopped.
+fn silent(source: &Path) -> Option<Mounted> {
+    can_mount().then_some(())?;
+    if fs::read_to_string("/proc/self/stack").is_err() {
+        println!("skipped: needs root and /proc/PID/stack");
+        return None;
     }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
+    let silent = Mounted::new(source, &["--attr-ttl", "0s"]);
+    silent.server.stop();
+    Some(silent)
 }
 
-impl Drop for Silent {
-    fn drop(&mut self) {
-        let pid = self.server.process.id();
-        for name in ["-CONT", "-TERM"] {
-            signal(pid, name);
-        }
-        let _ = self.server.process.wait();
-        let mut command = Command::new("fusermount3");
-        let command = command.args(["-u", "-z", "-q"]).arg(self.dir.path());
-        let _ = command.stderr(Stdio::null()).status();
-    }
-}
-fn start(arguments: &[&str]) -> Child {
-    // A test that is begun in the background has no SIGINT to give on.
-    let mut command = Command::new("env");
-    command
-        .args(["--default-signal=INT", BINARY])
-        .args(arguments);
-    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    command.stderr(Stdio::piped()).spawn().expect("started")
+fn start(arguments: &[&str]) -> Running {
+    let mut command = interruptible();
+    let command = command.args(arguments).stdin(Stdio::null());
+    let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    Running(command.spawn().expect("started"))
 }
 
-/// The exit code, 128 and the signal, and what it said. Only a test that fails comes to the end of the wait.
-fn ended(child: Child) -> (i32, String) {
-    use std::os::unix::process::ExitStatusExt;
-    let mut child = Running(child);
-    let status = eventually("it ends", || child.0.try_wait().expect("waited"));
-    let err = std::io::read_to_string(child.0.stderr.take().expect("piped")).expect("text");
-    let code = status.code();
-    (
-        code.unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
-        err,
-    )
+fn ended(mut child: Running) -> (i32, String) {
+    crate::common::ended(&mut child.0, |_| ())
 }
 
 /// A command that ends with this code when a thread of its parent waits for the file system; with 99 when none does for too long.
@@ -89,7 +41,7 @@ fn until_it_waits(code: u8) -> String {
 }
 
 /// Waits until a thread waits for the file system.
-fn waits_for_it(child: &mut Child) {
+fn waits_for_it(Running(child): &mut Running) {
     let tasks = format!("/proc/{}/task", child.id());
     let waits = || {
         let all = fs::read_dir(&tasks).into_iter().flatten().flatten();
@@ -108,8 +60,8 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     for name in ["a", "b"] {
         fs::write(source.path().join(name), vec![7; 1 << 20]).expect("room");
     }
-    needs!(let silent = Silent::new(source.path()));
-    let (a, b) = (silent.path("a"), silent.path("b"));
+    needs!(let silent = silent(source.path()));
+    let (a, b) = (silent.dir.path("a"), silent.dir.path("b"));
     let of_both = plan_of(&[(&a, 1 << 20), (&b, 1 << 20)]);
     let (a, b, plan) = (text(&a), text(&b), source.path().join("plan"));
     fs::write(&plan, of_both).expect("room");
@@ -129,7 +81,7 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     for (name, number) in [("-INT", 2), ("-TERM", 15)] {
         let mut alone = start(&["replay", plan]);
         waits_for_it(&mut alone);
-        signal(alone.id(), name);
+        signal(alone.0.id(), name);
         let (code, err) = ended(alone);
         assert_eq!(code, 128 + number, "{err}");
     }
@@ -138,7 +90,7 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     for arguments in [&["warm", a, b][..], &plan_of] {
         let mut child = start(arguments);
         waits_for_it(&mut child);
-        signal(child.id(), "-INT");
+        signal(child.0.id(), "-INT");
         assert_eq!(ended(child).0, 130, "{arguments:?}");
     }
     replay(&["--report"], 4);

@@ -1,7 +1,7 @@
 //! Tests that the help of every command fits one screen, that the files generated from the arguments are complete, and that
 //! commands which are separate programs (`foreread check`) get their words. The texts are in `snapshots/`.
 
-use crate::common::{BINARY, Got, commands, fits, foreread, says, text};
+use crate::common::{BINARY, FOREREAD, Got, foreread, says, text};
 use foreread_testing::rows;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn short_help_fits_24_lines_of_80_columns() {
-    fits(&[]);
+    FOREREAD.fits(&[]);
     // `check` is another program, which may not be there.
-    for command in commands().iter().filter(|name| *name != "check") {
-        fits(&[command]);
+    for command in FOREREAD.commands().iter().filter(|name| *name != "check") {
+        FOREREAD.fits(&[command]);
     }
 }
 
@@ -36,14 +36,14 @@ fn without_a_command_the_help_goes_to_stderr() {
 fn completions_and_manual_pages_have_every_command() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = foreread(["completions", shell]);
-        for command in commands() {
+        for command in FOREREAD.commands() {
             says(script.is_done(), &[&command]);
         }
     }
     says(foreread(["man"]).is_done(), &[".TH foreread 1"]);
     let dir = tempfile::tempdir().expect("a scratch directory");
     foreread(["man", text(dir.path())]).is_done();
-    for command in commands() {
+    for command in FOREREAD.commands() {
         let path = dir.path().join(format!("foreread-{command}.1"));
         renders(&fs::read_to_string(&path).unwrap_or_else(|error| panic!("{command}: {error}")));
     }

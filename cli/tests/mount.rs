@@ -2,103 +2,13 @@
 //! The systemd units have the rights that SECURITY.md states, and a mount works with these rights.
 
 use crate::common::{
-    BINARY, Got, Server, can_mount, eventually, first_line, foreread, has, needs, ranges,
-    safetensors, says, signal, steps, text, wait_until,
+    BINARY, Got, MountPoint, Mounted, Server, can_mount, foreread, has, needs, ranges, safetensors,
+    says, steps, text, wait_until,
 };
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
-
-/// A mount by the command; taken away and ended, whatever happens.
-struct Mounted {
-    process: Child,
-    err: BufReader<ChildStderr>,
-    dir: tempfile::TempDir,
-    /// What stderr had until it was mounted.
-    begin: String,
-}
-
-impl Mounted {
-    fn new(source: &Path, more: &[&str]) -> Mounted {
-        Mounted::with(source, more, Vec::new())
-    }
-
-    fn with(source: &Path, more: &[&str], variables: Vec<(String, String)>) -> Mounted {
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut command = Command::new(BINARY);
-        command.arg("mount").arg(source).arg(dir.path()).args(more);
-        let command = command.envs(variables).stdout(Stdio::piped());
-        let mut process = command.stderr(Stdio::piped()).spawn().expect("started");
-        let line = first_line(&mut process);
-        let err = BufReader::new(process.stderr.take().expect("piped"));
-        let begin = String::new();
-        let mut mounted = Mounted {
-            process,
-            err,
-            dir,
-            begin,
-        };
-        if line.trim_end() != mounted.place() {
-            let mut err = String::new();
-            let _ = mounted.err.read_to_string(&mut err);
-            panic!("not mounted: {line}{err}");
-        }
-        // The last line before that says what the policy is.
-        while !mounted.begin.contains("foreread: policy ") {
-            let read = mounted.err.read_line(&mut mounted.begin).expect("a line");
-            assert!(read > 0, "{}", mounted.begin);
-        }
-        mounted
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn place(&self) -> String {
-        self.dir.path().display().to_string()
-    }
-
-    fn open(&self, name: &str) -> File {
-        File::open(self.path(name)).expect("opened")
-    }
-
-    fn signal(&self, name: &str) {
-        signal(self.process.id(), name);
-    }
-
-    /// Waits for the end: the exit code, and what stderr had.
-    fn ended(mut self) -> (Option<i32>, String) {
-        let status = eventually("it ends", || self.process.try_wait().expect("waited"));
-        let mut text = String::new();
-        self.err.read_to_string(&mut text).expect("text");
-        (status.code(), text)
-    }
-
-    /// Unmounts it by a signal, and gives what stderr had.
-    #[track_caller]
-    fn ended_by(self, name: &str) -> String {
-        self.signal(name);
-        let (code, err) = self.ended();
-        assert_eq!(code, Some(0), "{err}");
-        err
-    }
-}
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        take_away(self.dir.path());
-    }
-}
-
-fn take_away(dir: &Path) {
-    let mut command = Command::new("fusermount3");
-    let command = command.args(["-u", "-z", "-q"]).arg(dir);
-    let _ = command.stderr(Stdio::null()).status();
-}
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
 
 /// A folder with a file of 3 MB.
 fn source() -> tempfile::TempDir {
@@ -113,15 +23,12 @@ fn mounted_read_and_unmounted_by_a_signal() {
     needs!(can_mount());
     let source = source();
     for signal in ["-INT", "-TERM", "-HUP"] {
-        let mounted = Mounted::new(source.path(), &["--stats-every", "100ms"]);
-        let bytes = fs::read(mounted.path("file")).expect("read");
+        let Mounted { mut server, dir } = Mounted::new(source.path(), &["--stats-every", "100ms"]);
+        let bytes = fs::read(dir.path("file")).expect("read");
         assert!(bytes == fs::read(source.path().join("file")).expect("read"));
-        std::thread::sleep(Duration::from_millis(250));
-        let dir = mounted.dir.path().to_path_buf();
-        let err = mounted.ended_by(signal);
-        says(&err, &["files 0 now, 1 in all; reads ", "sent 3.00 MB"]);
-        // The folder could be removed, so nothing is mounted there.
-        assert!(!dir.exists());
+        server.hears(&["files 0 now, 1 in all; reads ", "sent 3.00 MB"]);
+        server.ended_by(signal);
+        assert!(!is_mounted(dir.0.path()));
     }
 }
 
@@ -142,8 +49,8 @@ fn a_mount_has_the_memory_that_its_readers_need() {
     let large = File::create(source.path().join("large")).expect("made");
     large.set_len(400 << 20).expect("a sparse file");
     let mounted = Mounted::new(source.path(), &[]);
-    let pid = mounted.process.id();
-    fs::metadata(mounted.path("large")).expect("there");
+    let pid = mounted.server.pid();
+    fs::metadata(mounted.dir.path("large")).expect("there");
     let idle = peak_of(pid);
     let read = std::io::copy(&mut mounted.open("large"), &mut std::io::sink());
     assert_eq!(read.expect("read"), 400 << 20);
@@ -156,28 +63,24 @@ fn a_mount_has_the_memory_that_its_readers_need() {
 fn busy_it_is_detached_and_a_second_signal_ends_it() {
     needs!(can_mount());
     let source = source();
-    let mut mounted = Mounted::new(source.path(), &[]);
-    let mut file = mounted.open("file");
-    mounted.signal("-TERM");
-    let mut line = String::new();
-    mounted.err.read_line(&mut line).expect("a line");
     let detached = "files are still open: the mount is detached and ends when they are closed";
-    assert_eq!(line, format!("foreread: {detached}\n"));
-    let entries = fs::read_dir(mounted.dir.path()).expect("a folder");
-    assert_eq!(entries.count(), 0);
-    let read = std::io::copy(&mut file, &mut std::io::sink());
-    assert_eq!(read.expect("still served"), 3_000_000);
-    mounted.signal("-TERM");
-    let (code, err) = mounted.ended();
-    assert_eq!(code, Some(143), "{err}");
-
-    let mounted = Mounted::new(source.path(), &[]);
-    let file = mounted.open("file");
-    mounted.signal("-INT");
-    std::thread::sleep(Duration::from_millis(50));
-    drop(file);
-    let (code, err) = mounted.ended();
-    assert_eq!(code, Some(0), "it ends with the last file: {err}");
+    for (first, is_closed, ends) in [("-TERM", false, 143), ("-INT", true, 0)] {
+        let mut mounted = Mounted::new(source.path(), &[]);
+        let mut file = mounted.open("file");
+        mounted.server.signal(first);
+        mounted.server.hears(&["foreread: ", detached]);
+        let entries = fs::read_dir(mounted.dir.0.path()).expect("a folder");
+        assert_eq!(entries.count(), 0);
+        let read = std::io::copy(&mut file, &mut std::io::sink());
+        assert_eq!(read.expect("still served"), 3_000_000);
+        // It ends with the last file, or at the second signal.
+        match is_closed {
+            true => drop(file),
+            false => mounted.server.signal("-TERM"),
+        }
+        let (code, err) = mounted.server.ended();
+        assert_eq!(code, ends, "{err}");
+    }
 }
 
 #[test]
@@ -186,13 +89,13 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     let source = source();
     let mounted = Mounted::new(source.path(), &[]);
     let mut file = mounted.open("file");
-    mounted.signal("-KILL");
+    mounted.server.signal("-KILL");
     let dead = |error: std::io::Error| error.raw_os_error() == Some(107);
-    let answer = || fs::read_dir(mounted.dir.path());
+    let answer = || fs::read_dir(mounted.dir.0.path());
     let is_dead = || answer().is_err_and(dead);
     wait_until("a killed process answers no more", is_dead);
     assert!(file.read(&mut [0; 10]).is_err());
-    let again = foreread(["mount", text(source.path()), text(mounted.dir.path())]);
+    let again = foreread(["mount", text(source.path()), mounted.dir.place()]);
     let line = again.is_refused();
     let begin = "foreread: the folder is still mounted, but the server of this mount has ended: ";
     assert!(line.starts_with(begin), "{line}");
@@ -217,15 +120,15 @@ fn odd_keys_are_named_once() {
     let (bucket, variables) = (Path::new("s3://bucket/"), server.variables());
     let mounted = Mounted::with(bucket, &["--attr-ttl", "0s"], variables);
     let limit = "at most 16 requests at once (default for kind object)";
-    says(&mounted.begin, &["policy auto:max-overfetch=2;", limit]);
-    let dir = mounted.path("dir");
+    let dir = mounted.dir.path("dir");
     for _ in 0..2 {
         let entries = fs::read_dir(&dir).expect("listed");
         let names = Vec::from_iter(entries.map(|entry| entry.expect("one").file_name()));
         assert_eq!(names, ["a", "x"]);
     }
     assert_eq!(fs::read(dir.join("a")).expect("read"), b"bytes");
-    let err = mounted.ended_by("-TERM");
+    let err = mounted.server.ended_by("-TERM");
+    says(&err, &["policy auto:max-overfetch=2;", limit]);
     let hidden = "left out 1 objects hidden by a folder of the same name";
     for once in ["left out 4 keys", hidden] {
         assert_eq!(err.matches(once).count(), 1, "{err}");
@@ -271,11 +174,11 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     };
     let is_read = || hub.content_seen().iter().any(is_last);
     wait_until("the plan is followed", is_read);
-    let model_there = fs::read(mounted.path("dir/model.safetensors"));
+    let model_there = fs::read(mounted.dir.path("dir/model.safetensors"));
     assert!(model_there.expect("read") == model);
-    let config = fs::read(mounted.path("config.json"));
+    let config = fs::read(mounted.dir.path("config.json"));
     assert_eq!(config.expect("read"), b"{}");
-    mounted.ended_by("-TERM");
+    mounted.server.ended_by("-TERM");
     let is_signed = |seen: &ServedRequest| seen.header("authorization").is_some();
     assert!(!hub.content_seen().iter().any(is_signed) && hub.hub_seen().iter().all(is_signed));
 }
@@ -287,33 +190,20 @@ fn reads_through_a_mount_are_recorded() {
     let (source, folder) = (source(), tempfile::tempdir().expect("a folder"));
     let path = folder.path().join("t.frt");
     let mounted = Mounted::new(source.path(), &["--record", text(&path)]);
-    let read = fs::read(mounted.path("file")).expect("readable");
+    let read = fs::read(mounted.dir.path("file")).expect("readable");
     assert_eq!(read.len(), 3_000_000);
-    mounted.ended_by("-TERM");
+    mounted.server.ended_by("-TERM");
     let whole = [("file".to_string(), vec![(0, 3_000_000)])];
     let all = ranges(steps(&path, None));
     assert_eq!(all, whole.into(), "every byte was asked for");
 }
 
-/// A folder that is mounted in the background; taken away whatever happens.
-struct Detached(tempfile::TempDir);
-
-impl Detached {
-    fn new(arguments: &[&str]) -> Detached {
-        let dir = tempfile::tempdir().expect("a folder");
-        let place = dir.path().display().to_string();
-        let got = foreread([&["mount", "-d"], arguments, &["--", &place]].concat());
-        let detached = Detached(dir);
-        assert_eq!(got.code, Some(0), "{}", got.err);
-        assert!(got.err.contains("foreread: policy "), "{}", got.err);
-        detached
-    }
-}
-
-impl Drop for Detached {
-    fn drop(&mut self) {
-        take_away(self.0.path());
-    }
+/// A folder that is mounted in the background.
+fn detached(arguments: &[&str]) -> MountPoint {
+    let dir = MountPoint::empty();
+    let got = foreread([&["mount", "-d"], arguments, &["--", dir.place()]].concat());
+    says(got.assert_code(0), &["foreread: policy "]);
+    dir
 }
 
 fn is_mounted(dir: &Path) -> bool {
@@ -340,24 +230,14 @@ fn a_mount_whose_server_hangs_is_not_healthy() {
     needs!(can_mount());
     let source = source();
     let mounted = Mounted::new(source.path(), &["--attr-ttl", "1h"]);
-    let place = mounted.place();
+    let place = mounted.dir.place();
     let link = source.path().join("link");
-    std::os::unix::fs::symlink(mounted.dir.path(), &link).expect("made");
-    for name in [&place, text(&link), &format!("{place}/.")] {
+    std::os::unix::fs::symlink(place, &link).expect("made");
+    for name in [place, text(&link), &format!("{place}/.")] {
         is_healthy(name);
     }
-    mounted.signal("-STOP");
-    let tasks = format!("/proc/{}/task", mounted.process.id());
-    let is_stopped = |task: fs::DirEntry| {
-        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        stat.is_empty() || stat.contains(") T ")
-    };
-    let all = || fs::read_dir(&tasks).expect("there").flatten();
-    while !all().all(is_stopped) {
-        std::thread::yield_now();
-    }
-    let got = foreread(["health", &place]);
-    mounted.signal("-CONT");
+    mounted.server.stop();
+    let got = foreread(["health", place]);
     let line = format!("{place}: no answer within 3 seconds\n");
     assert_eq!((got.code, got.out), (Some(1), line));
 }
@@ -368,20 +248,19 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
     needs!(can_mount());
     let source = source();
     let name = source.path().display().to_string();
-    let mounted = Detached::new(&["-o", "ro,noauto,cache=64M,attr_ttl=0s", &name]);
+    let mounted = detached(&["-o", "ro,noauto,cache=64M,attr_ttl=0s", &name]);
     let dir = mounted.0.path();
     assert!(is_mounted(dir));
     let len = fs::metadata(dir.join("file")).map(|meta| meta.len());
     assert_eq!(len.expect("there"), 3_000_000);
-    let place = dir.display().to_string();
-    is_healthy(&place);
+    let place = mounted.place();
+    is_healthy(place);
     says(&foreread(["health"]).out, &[&format!("{place}: answers\n")]);
     let used = Command::new("sleep").arg("600").current_dir(dir).spawn();
     let mut used = used.expect("sleep");
-    let got = foreread(["umount", &place]);
+    let got = foreread(["umount", place]);
     let named = format!("in use: {place}; end {} (sleep), or add --lazy", used.id());
-    assert_eq!(got.code, Some(3), "{}", got.err);
-    says(&got.err, &[&named]);
+    says(got.assert_code(3), &[&named]);
     used.kill().and_then(|()| used.wait()).expect("ended");
     // What another program has mounted over it is not taken away.
     let over = |what: &[&str]| {
@@ -389,16 +268,16 @@ fn a_mount_in_the_background_is_unmounted_by_the_command() {
         assert!(done.expect("mount is there").success(), "{what:?}");
     };
     over(&["mount", "-t", "tmpfs", "over"]);
-    let unhealthy = foreread(["health", &place]);
+    let unhealthy = foreread(["health", place]);
     let line = format!("{place}: not a foreread mount\n");
     assert_eq!((unhealthy.code, unhealthy.out), (Some(1), line));
-    let line = foreread(["umount", &place]);
+    let line = foreread(["umount", place]);
     line.refuses(" is tmpfs; use 'umount'");
     over(&["umount"]);
     let slash = format!("{place}/");
     assert_eq!(foreread(["umount", &slash]).is_done(), format!("{place}\n"));
     assert!(!is_mounted(dir));
-    says(&foreread(["umount", &place]).err, &["not a foreread mount"]);
+    says(&foreread(["umount", place]).err, &["not a foreread mount"]);
 }
 
 /// A lock that its caller holds is free when the caller has ended, and its process has the command's name.
@@ -407,13 +286,12 @@ fn a_mount_in_the_background_keeps_no_file_of_its_caller() {
     needs!(can_mount());
     let source = source();
     let kept = tempfile::NamedTempFile::new().expect("room");
-    let dir = tempfile::tempdir().expect("a folder");
-    let place = dir.path().display().to_string();
+    let mounted = MountPoint::empty();
+    let place = mounted.place();
     let line = r#"exec 9<"$1"; exec "$0" mount -d "$2" "$3""#;
     let mut shell = Command::new("sh");
     shell.args(["-c", line, BINARY]).arg(kept.path());
-    let got = shell.arg(source.path()).arg(dir.path()).output();
-    let mounted = Detached(dir);
+    let got = shell.arg(source.path()).arg(place).output();
     Got::from(&got.expect("sh")).assert_code(0);
     let is_it = |pid: &fs::DirEntry| {
         let words = fs::read(pid.path().join("cmdline")).unwrap_or_default();
@@ -428,14 +306,13 @@ fn a_mount_in_the_background_keeps_no_file_of_its_caller() {
     let open = fs::read_dir(mount.join("fd")).expect("it runs").flatten();
     let open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
     assert_eq!(open.filter(|file| file == kept.path()).count(), 0);
-    drop(mounted);
 }
 
 /// mount(8) calls the script; a variable of its file reaches the mount.
 #[test]
 fn fstab_mounts_by_the_script() {
     needs!(can_mount());
-    let (source, dir) = (source(), tempfile::tempdir().expect("a folder"));
+    let (source, dir) = (source(), MountPoint::empty());
     let file = source.path().join("variables");
     fs::write(&file, "FOREREAD_POLICY=none\n").expect("room");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/mount.fuse.foreread");
@@ -444,32 +321,30 @@ fn fstab_mounts_by_the_script() {
         let command = command.arg(source).arg(dir).args(more);
         Got::from(&command.env("FOREREAD", BINARY).output().expect("a shell"))
     };
-    let of_source = |options: &str| mount(source.path(), dir.path(), &["-o", options]);
+    let of_source = |options: &str| mount(source.path(), dir.0.path(), &["-o", options]);
     let got = of_source("noatime,chache=1G");
     says(got.assert_code(32), &["nearest: cache"]);
     let got = of_source(&format!("ro,_netdev,env={}", file.display()));
-    let mounted = Detached(dir);
     says(got.assert_code(0), &["policy none;"]);
-    let is_there = || is_mounted(mounted.0.path());
+    let is_there = || is_mounted(dir.0.path());
     assert!(is_there());
     // 'mount -a' mounts it once, and another source not at all.
     let again = |source: &Path, words: &str| {
         let words = Vec::from_iter(words.split(' '));
-        mount(source, mounted.0.path(), &words)
+        mount(source, dir.0.path(), &words)
     };
     let other = tempfile::tempdir().expect("a folder");
     again(source.path(), "-o ro").assert_code(0);
     let got = again(other.path(), "-o ro");
     says(got.assert_code(32), &["shows another source"]);
-    let place = mounted.0.path().display().to_string();
-    foreread(["umount", &place]).is_done();
+    foreread(["umount", dir.place()]).is_done();
     // The type in one word has letters of flags, and is none; -f is one.
     let got = again(other.path(), "-svf -o ro");
     assert_eq!(got.assert_code(0), "");
     assert!(!is_there());
     again(source.path(), "-tfuse.foreread -Nf -o ro").assert_code(0);
     assert!(is_there());
-    foreread(["umount", &place]).is_done();
+    foreread(["umount", dir.place()]).is_done();
 }
 
 /// The values of a key in a file of the repository.

@@ -1,7 +1,7 @@
 //! Tests of output files: links are not followed, and existing files are not replaced without `--force`, for every option that
 //! names a file; a page of `--html` embeds the JSON of its command.
 
-use crate::common::{foreread, inside, no_command_follows_a_link, run, says, text};
+use crate::common::{FOREREAD, foreread, inside, run, says, text};
 use foreread::eventlog::check_log_among;
 use foreread_history::policies;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     run(&import).is_done();
     let same = fs::read(&source).expect("there") == fs::read(example()).expect("there");
     assert!(same, "a trace of our own comes back as it was");
-    no_command_follows_a_link(OPTIONS, dir.path(), &source);
+    FOREREAD.follows_no_link(OPTIONS, dir.path(), &source);
     run(import + " --force").is_done();
 }
 

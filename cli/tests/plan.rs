@@ -1,9 +1,8 @@
 //! Tests of `plan`, `replay` and `warm`: plans from headers and from recorded runs, and reading them into the page cache.
 
-use crate::common::{BINARY, Got, folder, foreread, run, safetensors, says, text};
+use crate::common::{BINARY, Got, Server, folder, foreread, run, safetensors, says, text};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -186,19 +185,10 @@ fn a_server_follows_a_plan_before_any_client_reads() {
     let (model, plan) = planned(at.path());
     let sockets = tempfile::tempdir().expect("a folder");
     let more = format!("--unix {}/s --plan {}", text(sockets.path()), text(&plan));
-    let mut serve = Command::new(BINARY);
     let line = format!("serve {} {more} --stats-every 1s", text(&model));
-    let serve = serve.args(line.split(' ')).stdout(Stdio::null());
-    let mut serve = serve.stderr(Stdio::piped()).spawn().expect("it starts");
-    let lines = BufReader::new(serve.stderr.take().expect("piped")).lines();
-    let mut seen = Vec::new();
-    let followed = lines.map_while(Result::ok).take(60).any(|line| {
-        let all = line.contains("reads 0,") && line.contains("from the source 6.29 MB");
-        seen.push(line);
-        all
-    });
-    serve.kill().and_then(|()| serve.wait()).expect("killed");
-    assert!(followed, "{seen:#?}");
+    let mut serve = Server::start(Command::new(BINARY).args(line.split(' ')));
+    serve.hears(&["reads 0,", "from the source 6.29 MB"]);
+    drop(serve);
     let other = at.path().join("other");
     fs::write(&other, vec![1; 9000]).expect("written");
     let got = run(format!("serve {} {more}", text(&other)));

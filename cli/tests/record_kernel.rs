@@ -3,14 +3,13 @@
 //! Needs root, tracefs and python3; otherwise the tests are skipped. A test that needs more names it.
 
 use crate::common::{
-    BINARY, Got, SlowDisk, Step, folder, foreread, has, instances, items, needs, polls, python,
-    ranges, record, runs, says, scratch, signal, steps, text, wait_until,
+    BINARY, Got, Program, Step, folder, foreread, has, instances, interruptible, items, needs,
+    polls, python, ranges, record, runs, says, scratch, signal, slow_disk, steps, text, wait_until,
 };
 use foreread_trace::{Flags, Item, Op};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 
 const PAGE: u64 = 4096;
 
@@ -56,58 +55,27 @@ os.close(ask)
 jobs.put(None)
 "#;
 
-struct Reader {
-    process: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+/// The reader in a folder.
+fn reader(folder: &Path) -> Program {
+    let words = python(READER);
+    let mut command = Command::new(words[0]);
+    let mut reader = Program::start(command.args(&words[1..]).arg(folder));
+    reader.hears("ready");
+    reader
 }
 
-impl Reader {
-    fn new(folder: &Path) -> Reader {
-        let words = python(READER);
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).arg(folder);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("it runs");
-        let input = process.stdin.take().expect("a pipe");
-        let output = BufReader::new(process.stdout.take().expect("a pipe"));
-        let mut reader = Reader {
-            process,
-            input,
-            output,
-        };
-        reader.hears("ready");
-        reader
-    }
-
-    fn hears(&mut self, what: &str) {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("a line");
-        assert_eq!(line.trim_end(), what);
-    }
-
-    fn does(&mut self, what: &str) {
-        writeln!(self.input, "{what}").expect("it listens");
-        self.hears("done");
-    }
-
-    /// There is nothing more to do: it ends, and waits to be waited for.
-    fn ends(self) -> Child {
-        self.process
-    }
+fn does(reader: &mut Program, what: &str) {
+    reader.tell(what);
+    reader.hears("done");
 }
 
 /// `record --pid` that has begun to record; nothing where this machine cannot.
 fn begin(trace: &Path, pid: u32) -> Option<Child> {
-    // A test that is begun in the background has no SIGINT to give on.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=INT", BINARY]);
+    let mut command = interruptible();
     let record = "record --by trace -q --force -o";
     command.args(record.split(' ')).arg(trace);
-    let mut recorder = command
-        .args(["--pid", &pid.to_string()])
-        .spawn()
-        .expect("it runs");
+    command.args(["--pid", &pid.to_string()]);
+    let mut recorder = command.spawn().expect("it runs");
     let mut ended = None;
     // When it knows what is open its first thread polls the process.
     wait_until("it records", || {
@@ -134,26 +102,25 @@ fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
     let (first, second) = (dir.path().join("1.frt"), dir.path().join("2.frt"));
     needs!(has(&["python3", "--version"]));
     needs!(has(&["env", "--default-signal=INT", "true"]));
-    let mut reader = Reader::new(dir.path());
-    let pid = reader.process.id();
-    reader.does("r 4321");
+    let mut reader = reader(dir.path());
+    let pid = reader.pid();
+    does(&mut reader, "r 4321");
     // Until Ctrl-C: the process goes on.
-    let Some(mut recorder) = begin(&first, pid) else {
-        return drop(reader.ends().wait());
-    };
+    needs!(let mut recorder = begin(&first, pid));
     for what in ["r 1000", "t 500000", "r 50", "c 100"] {
-        reader.does(what);
+        does(&mut reader, what);
     }
     signal(recorder.id(), "-INT");
     is_over(recorder.wait().expect("ends"), recorder.id());
-    reader.does("r 60");
+    does(&mut reader, "r 60");
     // Until it ends.
     let mut recorder = begin(&second, pid).expect("as before");
-    reader.does("r 70");
+    does(&mut reader, "r 70");
     assert_eq!(recorder.try_wait().expect("ours"), None);
-    let mut process = reader.ends();
+    // It ends, and waits to be waited for.
+    reader.close();
     is_over(recorder.wait().expect("ends"), recorder.id());
-    assert!(process.wait().expect("ends").success());
+    assert_eq!(reader.ended(), 0);
 
     let of = |trace| {
         let steps = steps(trace, None).remove(text(&data));
@@ -340,7 +307,7 @@ fn number(got: &Got, key: &str) -> u64 {
 
 #[test]
 fn names_and_dates_are_brought_in() {
-    needs!(let disk = SlowDisk::new());
+    needs!(let disk = slow_disk(false));
     let dir = folder();
     let [trace, plan] = ["a.frt", "a.plan"].map(|name| dir.path().join(name));
     let mount = disk.mount();

@@ -1,7 +1,7 @@
 //! Tests `foreread serve` as a process: when a signal ends the server, the trace of `--record` contains exactly the
 //! requests of the clients. Also tests the log, odd paths, and a control group.
 
-use crate::common::{BINARY, Server, has, needs, read_nbd, says, signal};
+use crate::common::{BINARY, Server, has, items, needs, read_nbd, says};
 use foreread::source::Nbd;
 use foreread_trace::{Item, Op, Record};
 use std::path::Path;
@@ -29,38 +29,25 @@ impl Recorded {
         Recorded { server, folder }
     }
 
-    fn uri(&self) -> &str {
-        &self.server.line
+    fn client(&self) -> Nbd {
+        Nbd::open(&self.server.line).expect("connected")
     }
 
-    /// Ends it by SIGTERM, and gives its last line and what it recorded.
-    fn ended(self) -> (String, String, Vec<Record>) {
-        self.ended_by("-TERM")
-    }
-
+    /// Ends it by a signal. What it said, the name of the trace's only file, and its records.
     fn ended_by(self, signal: &str) -> (String, String, Vec<Record>) {
         let said = self.server.ended_by(signal);
-        let (name, records) = records(&self.folder.path().join("t.frt"));
-        let last = said.lines().last().unwrap_or_default();
-        (last.to_string(), name, records)
-    }
-}
-
-/// The name of a trace's only file, and its records.
-fn records(path: &Path) -> (String, Vec<Record>) {
-    let import = foreread_trace::open(&[path.to_path_buf()], None).expect("a trace");
-    let mut name = String::new();
-    let mut records = Vec::new();
-    for item in import.items {
-        match item.expect("readable to its end") {
-            Item::File(file) => {
-                assert_eq!((file.size, name.is_empty()), (Some(SIZE), true), "one file");
-                name = file.name;
+        let (mut name, mut records) = (String::new(), Vec::new());
+        for item in items(&self.folder.path().join("t.frt"), None) {
+            match item {
+                Item::File(file) => {
+                    assert_eq!((file.size, name.is_empty()), (Some(SIZE), true), "one file");
+                    name = file.name;
+                }
+                Item::Record(record) => records.push(record),
             }
-            Item::Record(record) => records.push(record),
         }
+        (said, name, records)
     }
-    (name, records)
 }
 
 fn ranges(records: &[Record]) -> Vec<(u64, u64)> {
@@ -70,7 +57,7 @@ fn ranges(records: &[Record]) -> Vec<(u64, u64)> {
 #[test]
 fn requests_of_a_client_are_recorded_in_order() {
     let served = Recorded::new(&["--export", "disk-of-a-vm"]);
-    let client = Nbd::open(served.uri()).expect("connected");
+    let client = served.client();
     let asked: Vec<(u64, u64)> = (0..500)
         .map(|n| (n * 7919 * 13 % (SIZE - 700_000), 1 + n * 1511 % 700_000))
         .collect();
@@ -78,8 +65,8 @@ fn requests_of_a_client_are_recorded_in_order() {
         assert_eq!(read_nbd(&client, offset, len as usize).len() as u64, len);
     }
     drop(client);
-    let (said, name, records) = served.ended();
-    assert!(said.ends_with("t.frt: 500 records"), "{said}");
+    let (said, name, records) = served.ended_by("-TERM");
+    assert!(said.ends_with("t.frt: 500 records\n"), "{said}");
     assert_eq!(name, "disk-of-a-vm");
     assert_eq!(ranges(&records), asked);
     let first = records[0].start_ns;
@@ -106,10 +93,10 @@ fn writes_are_recorded_and_other_requests_are_counted() {
     ] {
         command.args(["-c", line]);
     }
-    let command = command.args(["-f", "raw", served.uri()]);
+    let command = command.args(["-f", "raw", &served.server.line]);
     let done = command.stdout(Stdio::null()).status();
     assert!(done.expect("qemu-io").success());
-    let (said, _, records) = served.ended();
+    let (said, _, records) = served.ended_by("-TERM");
     let asked = |op: Op| {
         let of_op = records.iter().filter(|r| r.op == op);
         Vec::from_iter(of_op.map(|r| (r.offset, r.len)))
@@ -125,18 +112,15 @@ fn writes_are_recorded_and_other_requests_are_counted() {
 #[test]
 fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
     let served = Recorded::new(&[]);
-    let client = Nbd::open(served.uri()).expect("connected");
-    read_nbd(&client, 8192, 4096);
-    drop(client);
+    read_nbd(&served.client(), 8192, 4096);
     let (_, _, records) = served.ended_by("-HUP");
     assert_eq!(ranges(&records), [(8192, 4096)]);
 
-    let (mut running, _folder) = shell("trap '' HUP; exec \"$@\"", &["--tcp", "0"], |_| ());
-    signal(running.process.id(), "-HUP");
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    let ended = running.process.try_wait().expect("waited");
-    assert!(ended.is_none(), "it goes on");
-    drop(Nbd::open(&running.line).expect("it still serves"));
+    let (running, _folder) = shell("trap '' HUP; exec \"$@\"", &["--tcp", "0"], |_| ());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid()));
+    let status = status.expect("it runs");
+    let ignored = status.lines().find(|line| line.starts_with("SigIgn:"));
+    assert!(ignored.is_some_and(|mask| mask.ends_with('1')), "{status}");
     running.ended_by("-TERM");
 }
 

@@ -1,9 +1,6 @@
 //! Tests of bad usage and bad input: one line that says what is wrong, where, and what to do; exit code 2, and never a panic.
 
-use crate::common::{
-    BINARY, Got, entry, foreread_at, foreread_in, lines_of, run, same, says, survive_odd_arguments,
-    text,
-};
+use crate::common::{BINARY, FOREREAD, Got, entry, foreread_in, lines_of, run, same, says, text};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -38,7 +35,7 @@ fn errors_are_one_line() {
         let words = line.replace("\\u{1b}", "\u{1b}");
         let plain = [("XDG_CONFIG_HOME", OsStr::new("/dev/null"))];
         let args = words.split(' ').map(|word| word.trim_matches('\''));
-        let mut got = foreread_at(dir.path(), &plain, args);
+        let mut got = FOREREAD.at(dir.path(), &plain, args);
         got.err = got.err.replace(&place.display().to_string(), "FOLDER");
         assert!(!got.err.contains("PASSWORD"), "{}", got.err);
         got.is_refused();
@@ -109,7 +106,7 @@ fn a_panic_is_one_line_with_an_exit_code_of_its_own() {
             ("FOREREAD_PANIC", OsStr::new(place)),
             ("RUST_BACKTRACE", OsStr::new("0")),
         ];
-        let got = foreread_at(Path::new("."), &variables, ["list", "policies"]);
+        let got = FOREREAD.at(Path::new("."), &variables, ["list", "policies"]);
         assert_eq!(got.code, Some(70), "{}", got.err);
         let begin = "foreread: internal error: ";
         assert!(got.err.starts_with(begin), "{}", got.err);
@@ -133,5 +130,5 @@ fn odd_arguments_never_panic() {
         &["man"],
         &["list", "policies"],
     ];
-    survive_odd_arguments(&places);
+    FOREREAD.survives_odd_arguments(&places);
 }

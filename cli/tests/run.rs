@@ -4,19 +4,15 @@
 //! Tests that use tracefs need root and tracefs; otherwise they are skipped.
 
 use crate::common::{
-    BINARY, Got, first_line, instances, items, needs, plan_of, signal, text, wait_until,
+    BINARY, Got, Program, foreread, instances, items, needs, plan_of, signal, text, wait_until,
 };
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Whether reads can be watched here.
 fn can_watch() -> bool {
-    let done = Command::new(BINARY)
-        .args(["run", "-q", "--", "true"])
-        .output();
-    let can = done.expect("foreread runs").status.success();
+    let can = foreread(["run", "-q", "--", "true"]).code == Some(0);
     if !can {
         println!("skipped: needs root, tracefs and the initial PID namespace");
     }
@@ -67,11 +63,7 @@ fn the_exit_code_and_the_output_are_the_commands() {
         for (program, shells) in [("/no/such/command", 127), ("/etc/passwd", 126)] {
             let got = done(&[program]);
             let line = format!("foreread: cannot run: {program}: ");
-            assert!(
-                got.assert_code(shells).starts_with(&line),
-                "{way:?}: {}",
-                got.err
-            );
+            assert!(got.assert_code(shells).starts_with(&line), "{way:?}");
         }
     }
 }
@@ -115,28 +107,26 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
         let begin = |script: &str| {
             let mut command = Command::new(BINARY);
             command.args(way.split(' ')).args(["sh", "-c", script]);
-            let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
-            let mut child = command.spawn().expect("foreread runs");
-            let line = first_line(&mut child);
-            let is_traced = || !way.contains("--by") || !instances(child.id()).is_empty();
+            command.stderr(Stdio::null());
+            let mut child = Program::start(&mut command);
+            let line = child.line();
+            let is_traced = || !way.contains("--by") || !instances(child.pid()).is_empty();
             wait_until("it is traced", is_traced);
             (child, line)
         };
-        let is_removed = |child: &std::process::Child| {
-            let is_gone = || instances(child.id()).is_empty();
+        let ends = |child: Program, by: &str, code| {
+            let pid = child.pid();
+            signal(pid, by);
+            assert_eq!(child.ended(), code, "{way}");
+            let is_gone = || instances(pid).is_empty();
             wait_until("the guard removes the instance", is_gone);
         };
-        let (mut child, line) =
-            begin("trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done");
-        assert_eq!(line, "ready\n");
-        signal(child.id(), "-TERM");
-        assert_eq!(child.wait().expect("it ends").code(), Some(9), "{way}");
-        is_removed(&child);
-        let (mut child, command) = begin("echo $$; exec sleep 1000");
-        signal(child.id(), "-KILL");
-        assert_eq!(child.wait().expect("it ends").signal(), Some(9));
-        is_removed(&child);
-        let command: u32 = command.trim().parse().expect("a number");
+        let (child, line) = begin("trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done");
+        assert_eq!(line, "ready");
+        ends(child, "-TERM", 9);
+        let (child, command) = begin("echo $$; exec sleep 1000");
+        ends(child, "-KILL", 128 + 9);
+        let command: u32 = command.parse().expect("a number");
         let folder = format!("/proc/{command}");
         assert!(Path::new(&folder).exists(), "{way}: the command goes on");
         signal(command, "-KILL");

@@ -3,18 +3,17 @@
 //! The run only observes the program from outside. Without setpriv or the tools for a slow disk the tests are skipped.
 
 use crate::common::{
-    BINARY, Running, SlowDisk, children, eventually, foreread, has, needs, signal, text,
+    BINARY, Program, SlowDisk, children, eventually, foreread, has, needs, signal, slow_disk, text,
     unprivileged, wait_until,
 };
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// A slow disk that may be written to, so that the run opens a file of it for itself and reads ahead.
 fn disk() -> Option<SlowDisk> {
     has(&["setpriv", "--version"])
-        .then(SlowDisk::writable)
+        .then(|| slow_disk(true))
         .flatten()
 }
 
@@ -23,17 +22,6 @@ fn by_sample(program: &str, file: &Path) -> Command {
     let run = [BINARY, "run", "--by", "sample", "--quiet", "--"];
     let program = ["python3", "-c", program, text(file)];
     unprivileged([&run[..], &program].concat())
-}
-
-/// What a program says by its lines on stdout.
-fn hears(said: &mut impl BufRead, word: &str) -> bool {
-    let mut line = String::new();
-    said.read_line(&mut line).expect("a line");
-    line == format!("{word}\n")
-}
-
-fn stdout(run: &mut Running) -> BufReader<ChildStdout> {
-    BufReader::new(run.0.stdout.take().expect("a pipe"))
 }
 
 /// The only child of a process, once it is in this state.
@@ -52,12 +40,11 @@ for _ in range(2):
     with open(sys.argv[1], 'rb') as file: file.read(1 << 20)
     if not _: os.kill(os.getpid(), signal.SIGSTOP)
 sys.exit(7)";
-    let mut command = by_sample(stops, &disk.mount().join("big"));
-    let mut run = Running(command.spawn().expect("it starts"));
-    let program = eventually("it stops", || child_in(run.0.id(), "T"));
-    assert_eq!(run.0.try_wait().expect("its state"), None);
+    let mut run = Program::start(&mut by_sample(stops, &disk.mount().join("big")));
+    let program = eventually("it stops", || child_in(run.pid(), "T"));
+    assert!(run.is_running());
     signal(program, "-CONT");
-    assert_eq!(run.0.wait().expect("it ends").code(), Some(7));
+    assert_eq!(run.ended(), 7);
 }
 
 /// A file that the program deletes while it runs is closed by the run as well, so that its bytes are given back.
@@ -74,14 +61,11 @@ os.unlink(sys.argv[1])
 os.close(file)
 print('deleted', flush=True)
 sys.stdin.read()";
-    let mut command = by_sample(deletes, &disk.mount().join("big"));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut run = Running(command.spawn().expect("it starts"));
-    assert!(hears(&mut stdout(&mut run), "deleted"));
+    let mut run = Program::start(&mut by_sample(deletes, &disk.mount().join("big")));
+    run.hears("deleted");
     let is_it = |link: &Path| link.to_string_lossy().ends_with("/big (deleted)");
-    wait_until("the run lets go of it", || !holds(run.0.id(), is_it));
-    drop(run.0.stdin.take());
-    assert_eq!(run.0.wait().expect("it ends").code(), Some(0));
+    wait_until("the run lets go of it", || !holds(run.pid(), is_it));
+    assert_eq!(run.ended(), 0);
 }
 
 /// Whether a process has such a file open.
@@ -113,26 +97,18 @@ sys.stdin.readline()";
         let file = mount.join("big");
         let mut command = Command::new(BINARY);
         command.args(["run", "--by", by, "--quiet", "--", "python3", "-c", closes]);
-        command
-            .arg(&file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let run = command.stderr(Stdio::null()).spawn();
-        let mut run = Running(run.expect("it starts"));
-        let said = &mut stdout(&mut run);
-        if !hears(said, "closed") {
+        let mut run = Program::start(command.arg(&file).stderr(Stdio::null()));
+        if run.line() != "closed" {
             println!("skipped: needs root and tracefs");
             continue;
         }
         let is_there = |to: &Path| to.starts_with(&mount);
-        wait_until("it holds nothing", || !holds(run.0.id(), is_there));
-        let mut stdin = run.0.stdin.take().expect("a pipe");
-        writeln!(stdin).expect("it listens");
-        assert!(hears(said, "leased"), "{by}: its write lease was refused");
+        wait_until("it holds nothing", || !holds(run.pid(), is_there));
+        run.tell("");
+        assert_eq!(run.line(), "leased", "{by}: its write lease was refused");
         // Not busy for the program, which works elsewhere.
         disk.remount();
-        writeln!(stdin).expect("it listens");
-        assert_eq!(run.0.wait().expect("it ends").code(), Some(0));
+        assert_eq!(run.ended(), 0);
     }
 }
 
@@ -140,7 +116,7 @@ sys.stdin.readline()";
 /// what the program has read: nothing is read ahead.
 #[test]
 fn nothing_is_read_ahead_where_an_open_drops_it() {
-    needs!(let disk = SlowDisk::new());
+    needs!(let disk = slow_disk(false));
     let input = format!("if={}", text(&disk.as_file()));
     for by in ["trace", "sample"] {
         let run = ["run", "--quiet", "--json", "-", "--by", by, "--"];

@@ -4,9 +4,10 @@
 //! Each read of the disk takes 2 ms. On a loaded machine, samples may be too rare, so each test is repeated until it
 //! sees enough, at most ten times. Without root, nbdkit, nbdfuse, setpriv and a loop device the tests are skipped.
 
-use crate::common::{BINARY, Got, Running, SlowDisk, needs, says, text, unprivileged, wait_until};
+use crate::common::{
+    BINARY, Got, Program, Running, SlowDisk, needs, says, slow_disk, text, unprivileged, wait_until,
+};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 /// Reads the file once, in the way that is named first; its exit code is 7.
@@ -51,7 +52,7 @@ fn can_drop() -> bool {
 
 /// A slow disk, and the large file on it.
 fn disk() -> Option<(SlowDisk, String)> {
-    let disk = can_drop().then(SlowDisk::new).flatten()?;
+    let disk = can_drop().then(|| slow_disk(false)).flatten()?;
     let big = disk.mount().join("big").display().to_string();
     Some((disk, big))
 }
@@ -138,17 +139,14 @@ fn a_process_that_hides_cannot_be_joined() {
     // prctl(PR_SET_DUMPABLE, 0), then it says so, and waits for the end of its input.
     let hides = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0); print('hidden', flush=True); sys.stdin.read()";
     let mut hidden = unprivileged(["python3", "-c", hides]);
-    let hidden = hidden.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut hidden = Running(hidden.spawn().expect("it starts"));
-    let said = hidden.0.stdout.take().expect("a pipe");
-    let line = BufReader::new(said).lines().next();
-    assert_eq!(line.expect("a line").expect("UTF-8"), "hidden");
-    let pid = hidden.0.id().to_string();
+    let mut hidden = Program::start(&mut hidden);
+    hidden.hears("hidden");
+    let pid = hidden.pid().to_string();
     // It ends at once, while the process goes on.
     let got = run("--pid", &[&pid]);
     let why = format!("cannot see what process {pid} reads");
     says(got.assert_code(3), &[&why]);
-    assert_eq!(hidden.0.try_wait().expect("its state"), None);
+    assert!(hidden.is_running());
 }
 
 #[test]

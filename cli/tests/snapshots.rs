@@ -3,7 +3,7 @@
 //!
 //! `FOREREAD_BLESS=1 cargo test -p foreread-cli --all-features snapshots` writes the files; check the difference.
 
-use crate::common::{commands, entry, foreread, foreread_in, lines_of, listed, same};
+use crate::common::{FOREREAD, entry, foreread, foreread_in, lines_of, listed, same};
 use foreread_testing::rows;
 use std::ffi::OsStr;
 
@@ -42,7 +42,7 @@ fn every_command_matches_its_snapshot() {
     let top = foreread(["--help"]);
     same("foreread", &entry("--help", &top));
     // `check` is another program.
-    let mut known = commands();
+    let mut known = FOREREAD.commands();
     known.retain(|name| name != "check");
     assert_eq!(Vec::from_iter(COMMANDS.split(' ')), known);
     for command in known {

@@ -15,18 +15,18 @@ use foreread::source::object::ObjectSettings;
 use foreread::source::{Mem, Source, SourceError};
 use foreread::{Gauges, Options, Origin, Reader};
 use foreread_testing as testing;
+pub use foreread_testing::machine::{LoopDisk, wait_until};
 #[cfg(feature = "object")]
 use foreread_testing::{Lie, ServedAnswer, ServedRequest};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::fs::File;
 use std::io::IoSliceMut;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -116,16 +116,6 @@ pub fn in_threads(many: u64, work: impl Fn(u64) + Sync) {
             scope.spawn(move || work(number));
         }
     });
-}
-
-/// Waits until it holds, at most a minute.
-#[track_caller]
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// This policy, and a cache of this size.
@@ -380,47 +370,6 @@ pub fn read_and_check(reader: &Reader, buf: &mut [u8], offset: u64, version: u16
     len
 }
 
-/// A loop device, given back when dropped.
-pub struct LoopDevice {
-    pub path: PathBuf,
-}
-
-impl LoopDevice {
-    /// Nothing, with a line that says so, where this user gets none.
-    pub fn over(file: &Path) -> Option<LoopDevice> {
-        let mut losetup = Command::new("losetup");
-        let made = losetup.args(["--find", "--show"]).arg(file).output();
-        let Some(made) = made.ok().filter(|made| made.status.success()) else {
-            println!("skipped: needs root, loop devices and losetup (Debian package mount)");
-            return None;
-        };
-        let path = String::from_utf8(made.stdout).expect("a path");
-        let path = path.trim().into();
-        Some(LoopDevice { path })
-    }
-
-    fn losetup(&self, option: &str) -> bool {
-        let mut losetup = Command::new("losetup");
-        let done = losetup.arg(option).arg(&self.path).status();
-        done.is_ok_and(|status| status.success())
-    }
-
-    /// Takes note that its file is longer now.
-    pub fn resized(&self) {
-        assert!(self.losetup("--set-capacity"));
-    }
-
-    pub fn name(&self) -> &str {
-        self.path.to_str().expect("UTF-8")
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        self.losetup("--detach");
-    }
-}
-
 /// A tmpfs of this many KiB, unmounted when dropped.
 pub struct SmallDisk {
     pub dir: tempfile::TempDir,
@@ -444,8 +393,7 @@ impl SmallDisk {
     /// A file of this length that has no blocks yet.
     pub fn sparse(&self, bytes: u64) -> PathBuf {
         let path = self.dir.path().join("disk");
-        let file = File::create(&path);
-        file.and_then(|file| file.set_len(bytes)).expect("a file");
+        testing::machine::sparse(&path, bytes);
         path
     }
 }

@@ -3,7 +3,7 @@
 //! Changes that cannot be noticed are not tested (SEMANTICS.md lists them).
 
 use crate::common::{
-    LoopDevice, changed as source_changed, check_memory, in_threads, plain, quiet, read_and_check,
+    LoopDisk, changed as source_changed, check_memory, in_threads, plain, quiet, read_and_check,
     read_source, right, watch,
 };
 use foreread::source::{self, Defaults, Mem, Source, SourceError};
@@ -394,12 +394,12 @@ fn each_reader_gets_one_error() {
 #[test]
 fn a_block_device_is_read_directly() {
     let file = file_of(&pattern(0, 3 << 20, 0));
-    needs!(let device = LoopDevice::over(file.path()));
-    let source = source::FileSource::open(&device.path).expect("opens");
+    needs!(let device = LoopDisk::over(file.path(), &[]));
+    let source = source::FileSource::open(Path::new(&device.node)).expect("opens");
     assert!(source.is_direct(), "{}", source.describe());
     says(&source.describe(), &[", direct"]);
     assert_eq!(source.size(), 3 << 20);
-    let reader = Reader::open(device.name(), Options::default()).expect("opens");
+    let reader = Reader::open(device.node.as_str(), Options::default()).expect("opens");
     assert_eq!(reader.size(), 3 << 20);
     let mut rng = crate::common::Rng(2);
     let mut buf = vec![0; 200_000];
@@ -416,8 +416,8 @@ fn a_block_device_is_read_directly() {
 #[test]
 fn a_block_device_that_grew() {
     let file = file_of(&pattern(0, 1 << 20, 0));
-    needs!(let device = LoopDevice::over(file.path()));
-    let reader = plain(device.name());
+    needs!(let device = LoopDisk::over(file.path(), &[]));
+    let reader = plain(device.node.as_str());
     let pinned = reader.try_clone().expect("opens").pin_version();
     let mut buf = vec![0; 8192];
     read_and_check(&reader, &mut buf, 1_040_000, 0);

@@ -3,8 +3,8 @@
 use crate::common::nbd as served;
 
 use crate::common::{
-    LoopDevice, Rng, SmallDisk, by, file_of, in_threads, named, only, opened, passed, quiet,
-    refused, right, this_test,
+    LoopDisk, Rng, SmallDisk, by, file_of, in_threads, named, only, opened, passed, quiet, refused,
+    right, this_test,
 };
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, command_flag, errno};
@@ -264,9 +264,9 @@ fn a_flush_error_is_kept_for_every_client() {
 #[test]
 fn a_disk_that_loses_writes() {
     needs!(let disk = SmallDisk::of(512));
-    needs!(let device = LoopDevice::over(&disk.sparse(8 * MIB)));
+    needs!(let device = LoopDisk::over(&disk.sparse(8 * MIB), &[]));
     let open = || {
-        let reader = Reader::open(device.name(), options()).expect("opened");
+        let reader = Reader::open(device.node.as_str(), options()).expect("opened");
         Served::of(reader, writing())
     };
     let served = open();
@@ -282,8 +282,8 @@ fn a_disk_that_loses_writes() {
 #[test]
 fn a_block_device_is_written() {
     let file = file_of(2 << 20, 0);
-    needs!(let device = LoopDevice::over(file.path()));
-    let reader = Reader::open(device.name(), options()).expect("opened");
+    needs!(let device = LoopDisk::over(file.path(), &[]));
+    let reader = Reader::open(device.node.as_str(), options()).expect("opened");
     let served = Served::of(reader, writing());
     let mut client = served.client();
     client.reads(1, 0, 1 << 20);
@@ -336,19 +336,19 @@ fn a_writable_source_is_locked() {
         assert_eq!(bind(path, true), Ok(()), "given back, {time}");
     }
     // A device: claimed by a mount, or by another exclusive opener.
-    needs!(let device = LoopDevice::over(file.path()));
+    needs!(let device = LoopDisk::over(file.path(), &[]));
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
-    let claim = || rustix::fs::open(&device.path, flags, rustix::fs::Mode::empty());
+    let claim = || rustix::fs::open(&device.node, flags, rustix::fs::Mode::empty());
     let other = claim().expect("free");
-    let claimed = bind(device.name(), true).expect_err("claimed");
+    let claimed = bind(device.node.as_str(), true).expect_err("claimed");
     let words = "mounted, or another program has opened it exclusively";
     says(&claimed, &[words]);
-    assert_eq!(bind(device.name(), false), Ok(()));
+    assert_eq!(bind(device.node.as_str(), false), Ok(()));
     drop(other);
     // A device is free when its last descriptor is closed, and other tests fork children meanwhile.
     drop(within_seconds(&claim).expect("given back"));
     let served = || {
-        let reader = Reader::open(device.name(), options()).expect("opened");
+        let reader = Reader::open(device.node.as_str(), options()).expect("opened");
         Served::try_of(reader, writing())
     };
     let served = within_seconds(&served).expect("given back");

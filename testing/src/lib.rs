@@ -8,11 +8,13 @@
 //!   http_server  the common part of the servers below: wrong answers, edits, a link, and recorded requests
 //!   bucket_server  an S3 server for one bucket in memory, with every key that S3 allows, which counts requests
 //!   ceph      a Ceph cluster on one machine, removed when it is dropped
+//!   command   runs a binary of this workspace, and looks at what it printed
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
 //!   hub_server  a Hugging Face Hub: signed URLs that expire, paged trees, refusals, and the requests to each of its two servers
 //!   range_server  an HTTP server for one object, and a proxy in front of any HTTP server
 //!   link      a round-trip time and a bandwidth, in front of any server
+//!   machine   programs, processes, signals, mounts, loop devices and a slow disk of the machine that runs the test
 //!   queued    any source, wrapped: read by transfers that end late and out of order
 //!   fuzz      the bodies of the fuzz targets
 //! ```
@@ -24,12 +26,14 @@
 
 mod bucket_server;
 mod ceph;
+pub mod command;
 mod faulty;
 pub mod fuzz;
 mod hanging;
 mod http_server;
 mod hub_server;
 mod link;
+pub mod machine;
 mod pattern;
 mod queued;
 mod range_server;
