@@ -14,7 +14,7 @@
 mod table;
 mod watcher;
 
-pub use table::{View, render};
+pub use table::render;
 
 use crate::compare::{self, ComparePlan};
 use crate::verdict::{Means, Step, in_shell};

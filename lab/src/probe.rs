@@ -42,7 +42,7 @@ pub struct Probe {
     pub foreread: String,
     /// The source as the user named it, in the notation of `--on`.
     pub source: String,
-    /// How it was read: `direct`, `through the page cache`, `virtual time`.
+    /// How it was read: `direct` or `virtual time`.
     pub source_about: String,
     /// Day of the measurement, `2026-11-30` (UTC). Null for a model.
     pub date: Option<String>,
@@ -50,7 +50,7 @@ pub struct Probe {
     pub capacity_bytes: u64,
     /// Bytes from the start over which reads were spread.
     pub span_bytes: u64,
-    /// True if the page cache was not involved.
+    /// Always true: the page cache is not involved.
     pub direct: bool,
     /// The device's present `read_ahead_kb`, in bytes. Null if unknown.
     pub readahead_bytes: Option<u64>,

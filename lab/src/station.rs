@@ -79,8 +79,8 @@ pub(crate) struct Slice {
 
 /// A real source or a model on which slices are measured.
 pub(crate) trait Station {
-    /// Facts that are known before measuring. `buffered`: the page cache may answer.
-    fn about(&self, buffered: bool) -> Result<About, Failure>;
+    /// Facts that are known before measuring.
+    fn about(&self) -> Result<About, Failure>;
 
     /// Number of bytes, from the start, that are read.
     fn span(&self) -> u64;
@@ -100,7 +100,6 @@ pub(crate) struct About {
     pub source: String,
     pub how: String,
     pub capacity_bytes: u64,
-    pub direct: bool,
     pub readahead_bytes: Option<u64>,
     pub disk: Option<Device>,
     pub notes: Vec<String>,
@@ -118,7 +117,6 @@ pub(crate) fn too_small(bytes: u64) -> Failure {
 /// The error for a source on which reads would measure the page cache.
 pub(crate) fn cached(place: &str) -> Failure {
     let why = "direct I/O (O_DIRECT) is refused here, so reads would measure the page cache instead of the storage";
-    let remedy = "probe the block device, or a file on another file system, or add --buffered to measure reads through \
-                  the cache";
+    let remedy = "probe the block device, or a file on another file system";
     Failure::input(place, why, remedy)
 }

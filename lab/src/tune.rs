@@ -158,7 +158,6 @@ fn probed(
         source,
         seconds,
         size_bytes: None,
-        buffered: false,
     };
     let found = probe::probe(&wanted, progress)?;
     Ok((found.probe, found.model.preset("measured")))

@@ -13,7 +13,6 @@ fn probed(source: CompareOn) -> ProbeOutcome {
         source,
         seconds: 1.0,
         size_bytes: None,
-        buffered: false,
     };
     probe(&asked, &mut Silent).expect("a model can be probed")
 }

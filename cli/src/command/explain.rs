@@ -12,7 +12,7 @@ use crate::source;
 use foreread::source::SourceName;
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::ComparePlan;
-use foreread_lab::explain::{self, View};
+use foreread_lab::explain;
 use foreread_report::json;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foreread explain app.strace --on model:nvme --file '*.so'
+  foreread explain app.strace --on model:nvme
   foreread explain app.frt --only data.db --on /srv/data.db
   foreread explain app.frt --policy linux-6.18:max=2M")]
 pub struct ExplainArgs {
@@ -50,16 +50,6 @@ pub struct ExplainArgs {
     /// --help'), then auto.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Show only files whose names contain this; * is any text
-    ///
-    /// All files are replayed and included in the totals. To replay only some, use --only.
-    #[arg(long, value_name = "PATTERN")]
-    pub file: Option<String>,
-    /// Maximum number of files in the table
-    ///
-    /// The file with the longest stall comes first.
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: u32,
     /// Memory for cached data, such as 512M
     #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
@@ -70,8 +60,8 @@ pub struct ExplainArgs {
     pub seed: u64,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.explain/1. The JSON always contains every file, regardless of --file and --limit. With '-', the
-    /// JSON replaces the text.
+    /// Schema foreread.explain/1. The JSON contains every file; the text has the 12 with the longest stalls. With '-',
+    /// the JSON replaces the text.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
@@ -81,24 +71,8 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let (plan, policy) = check(args)?;
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let explained = explain::explain(&plan, policy, &mut Bar::new())?;
-    let view = View {
-        file: args.file.clone(),
-        rows: args.limit as usize,
-    };
-    if let Some(pattern) = view
-        .file
-        .as_ref()
-        .filter(|_| !explained.files.iter().any(|f| view.shows(&f.name)))
-    {
-        let remedy = "give a part of a file name, with * for any text (without --file, all files are listed)";
-        return Err(Fail::input(
-            "no file of the trace has such a name",
-            format!("--file '{pattern}'"),
-            remedy,
-        ));
-    }
     outputs.emit(
-        || explain::render(&explained, &view),
+        || explain::render(&explained),
         || json::pretty(&explained),
         &[],
     )

@@ -47,9 +47,6 @@ pub struct ProbeArgs {
     /// Read only this many bytes from the start, such as 10G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Measure through the page cache if direct I/O is refused
-    #[arg(long)]
-    pub buffered: bool,
     /// Compare times on this model with times on the source
     #[arg(long, value_name = "FILE.toml")]
     pub verify: Option<String>,
@@ -91,7 +88,6 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         source: on,
         seconds: args.time.as_secs_f64(),
         size_bytes: args.size,
-        buffered: args.buffered,
     };
     let ProbeOutcome { probe, model } = probe::probe(&asked, &mut Bar::new())?;
     outputs.emit(

@@ -11,6 +11,8 @@ use foreread_report::width;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+/// Files in the table; the others are one row.
+const MAX_FILES: usize = 12;
 /// Files whose rules are shown one by one.
 const WORST_FILES: usize = 3;
 /// Longest name of a file in the table; longer names keep their end, because names differ most there.
@@ -19,56 +21,21 @@ const NAME_WIDTH: usize = 28;
 const LEGEND: &str =
     "hit, late, miss: % of reads. RA: read ahead; unused: MB of it never read. MB = 10^6 bytes.";
 
-/// Selects the files that are shown. The line with the sums always includes all files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
-    /// Only files whose names contain this; `*` matches any characters.
-    pub file: Option<String>,
-    /// Most rows in the table of files.
-    pub rows: usize,
-}
-
-impl View {
-    /// Returns whether the file with this name is shown.
-    #[must_use]
-    pub fn shows(&self, name: &str) -> bool {
-        self.file
-            .as_ref()
-            .is_none_or(|pattern| contains(name, pattern))
-    }
-}
-
-/// Whether `name` contains the parts of `pattern` between the stars, in this order.
-fn contains(name: &str, pattern: &str) -> bool {
-    let mut rest = name;
-    pattern.split('*').all(|part| match rest.find(part) {
-        Some(at) => {
-            rest = &rest[at + part.len()..];
-            true
-        }
-        None => false,
-    })
-}
-
 /// Formats the explanation as text, which ends with a newline.
 #[must_use]
-pub fn render(report: &ExplainReport, view: &View) -> String {
+pub fn render(report: &ExplainReport) -> String {
     let mut blocks = vec![
         Block::Text(title(report)),
         Block::Gap,
         Block::Text(format!("{}.", report.summary)),
     ];
     blocks.extend(auto(report).map(Block::Text));
-    let shown: Vec<&File> = report
-        .files
-        .iter()
-        .filter(|file| view.shows(&file.name))
-        .collect();
-    blocks.extend([Block::Gap, Block::Table(files(report, &shown, view))]);
+    blocks.extend([Block::Gap, Block::Table(files(report))]);
     blocks.extend([Block::Text(LEGEND.to_string()), Block::Gap]);
     blocks.extend([Block::Table(rules(report)), Block::Gap]);
-    let read = shown.iter().filter(|file| file.counts.demand_reads > 0);
-    let worst = read.take(WORST_FILES.min(view.rows));
+    let read = report.files.iter();
+    let read = read.filter(|file| file.counts.demand_reads > 0);
+    let worst = read.take(WORST_FILES);
     blocks.extend(worst.map(|file| Block::Text(rules_of(file))));
     blocks.push(Block::Gap);
     blocks.extend(report.notes.iter().cloned().map(Block::Note));
@@ -169,7 +136,7 @@ impl<'a> FileRow<'a> {
     }
 }
 
-fn files(report: &ExplainReport, shown: &[&File], view: &View) -> Table {
+fn files(report: &ExplainReport) -> Table {
     type FileColumn<'a> = Column<'a, FileRow<'a>>;
     let part = |of: fn(&Stats) -> u64| {
         move |row: &FileRow<'_>| {
@@ -194,15 +161,12 @@ fn files(report: &ExplainReport, shown: &[&File], view: &View) -> Table {
         FileColumn::new("stall\ns", stall),
         FileColumn::new("\nmost by", |row| row.rule.clone()).left(),
     ];
-    let first = shown.iter().take(view.rows);
-    let mut rows: Vec<FileRow> = first.map(|file| FileRow::of(file)).collect();
-    let rest: Vec<&File> = shown.iter().skip(view.rows).copied().collect();
-    let hidden = report.files.iter().filter(|file| !view.shows(&file.name));
-    for (files, what) in [(rest, "more"), (hidden.collect(), "not selected")] {
-        if !files.is_empty() {
-            let name = format!("{} {what}", files.len());
-            rows.push(FileRow::new(files, name));
-        }
+    let first = report.files.iter().take(MAX_FILES);
+    let mut rows: Vec<FileRow> = first.map(FileRow::of).collect();
+    let rest: Vec<&File> = report.files.iter().skip(MAX_FILES).collect();
+    if !rest.is_empty() {
+        let name = format!("{} more", rest.len());
+        rows.push(FileRow::new(rest, name));
     }
     if rows.len() > 1 {
         rows.push(FileRow::new(
@@ -284,11 +248,5 @@ mod tests {
         assert_eq!([0, 8, 5000].map(mb), ["0", "<.01", "0.01"]);
         assert_eq!(tail("/srv/b\n\u{1b}[2J"), "/srv/b\u{fffd}\u{fffd}[2J");
         assert_eq!(tail(&"x".repeat(40)).chars().count(), NAME_WIDTH);
-    }
-
-    #[test]
-    fn names_are_picked_by_their_parts() {
-        assert!(contains("/usr/lib/a.so", "lib") && contains("/usr/lib/a.so", "usr*.so"));
-        assert!(!contains("/usr/lib/a.so", "so*lib") && contains("x", ""));
     }
 }

@@ -30,8 +30,6 @@ pub struct ProbeOptions {
     pub seconds: f64,
     /// If set, only this many bytes from the start are read.
     pub size_bytes: Option<u64>,
-    /// Reads may go through the page cache if direct I/O is refused.
-    pub buffered: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +54,7 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     } else {
         return Err(cached(&on.shown()));
     };
-    let mut about = station.about(asked.buffered)?;
+    let mut about = station.about()?;
     if let Some(asked) = asked
         .size_bytes
         .filter(|asked| *asked > about.capacity_bytes)
@@ -154,7 +152,7 @@ fn found(
         date,
         capacity_bytes: about.capacity_bytes,
         span_bytes: station.span(),
-        direct: about.direct,
+        direct: true,
         readahead_bytes: about.readahead_bytes,
         seconds,
         noise,

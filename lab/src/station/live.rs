@@ -131,32 +131,18 @@ impl Live {
 }
 
 impl Station for Live {
-    fn about(&self, buffered: bool) -> Result<About, Failure> {
-        let direct = self.source.is_direct();
+    fn about(&self) -> Result<About, Failure> {
         let source = format!("file:{}", self.path.display());
-        if !direct && !buffered {
+        if !self.source.is_direct() {
             return Err(cached(&source));
         }
-        let mut notes = Vec::new();
-        if !direct {
-            notes.push(
-                "Direct I/O is refused here, so the reads went through the page cache, and pages that were already cached were not read from the storage"
-                    .to_string(),
-            );
-        }
-        let how = if direct {
-            "direct"
-        } else {
-            "through the page cache"
-        };
         Ok(About {
             source,
-            how: how.to_string(),
+            how: "direct".to_string(),
             capacity_bytes: self.source.size(),
-            direct,
             readahead_bytes: default_readahead_bytes(&self.path),
             disk: Host::here().device_of(&self.path).ok(),
-            notes,
+            notes: Vec::new(),
         })
     }
 

@@ -32,12 +32,11 @@ impl OnModel {
 }
 
 impl Station for OnModel {
-    fn about(&self, _buffered: bool) -> Result<About, Failure> {
+    fn about(&self) -> Result<About, Failure> {
         Ok(About {
             source: format!("model:{}", self.preset.name),
             how: "virtual time".to_string(),
             capacity_bytes: self.preset.capacity_bytes,
-            direct: true,
             readahead_bytes: None,
             disk: None,
             notes: Vec::new(),
