@@ -1,7 +1,7 @@
 //! Tests `serve` on a socket that another program created and passes on, and `health` with servers: an NBD server, a server of
 //! another protocol, and none. `mount.rs` tests it with mounts.
 
-use crate::common::{BINARY, Got, foreread, says, signal, wait_until};
+use crate::common::{BINARY, Got, Running, foreread, says, signal, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -52,11 +52,10 @@ fn systemd_hears_that_it_listens() {
     command.args(["serve", "Cargo.toml", "--unix"]);
     command.arg(at("nbd")).env("NOTIFY_SOCKET", at("notify"));
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut server = command.spawn().expect("started");
+    let _server = Running(command.spawn().expect("started"));
     let mut line = [0; 64];
     let len = heard.recv(&mut line);
     let connected = UnixStream::connect(at("nbd"));
-    server.kill().and_then(|()| server.wait()).expect("ended");
     assert_eq!(&line[..len.expect("it is said")], b"READY=1");
     assert!(connected.is_ok(), "{connected:?}");
 }
@@ -68,10 +67,8 @@ fn a_path_that_is_not_a_socket_is_refused() {
     let out = Command::new("sh").args(["-c", script, BINARY]).output();
     let remedy = "; pass a listening unix or TCP socket";
     let got = Got::from(&out.expect("started"));
-    says(
-        got.is_refused(),
-        &["cannot listen", "socket 0 of LISTEN_FDS", remedy],
-    );
+    let parts = ["cannot listen", "socket 0 of LISTEN_FDS", remedy];
+    says(got.is_refused(), &parts);
 }
 
 /// Says the same to each client.
@@ -119,13 +116,10 @@ fn a_server_is_healthy_that_greets() {
         ("nbdx://h", 1, "not the name of an NBD server"),
     ] {
         let got = foreread(["health", name]);
-        assert_eq!(got.code, Some(code), "{name}");
+        got.assert_code(code);
         let begin = format!("{name}: ");
-        assert!(
-            got.out.starts_with(&begin) && got.out.contains(says),
-            "{}",
-            got.out
-        );
+        assert!(got.out.starts_with(&begin), "{}", got.out);
+        assert!(got.out.contains(says), "{}", got.out);
     }
     // One that is not healthy is enough.
     let got = foreread(["health", &bad, &good]);

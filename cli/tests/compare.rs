@@ -37,12 +37,6 @@ fn cells(words: &str) -> Vec<Value> {
     lines.map(cell).collect()
 }
 
-/// The cells that a sweep would measure.
-fn missing(words: &str) -> Vec<Value> {
-    let got = run(format!("sweep {words} --dry-run"));
-    serde_json::from_str(got.is_done()).expect("JSON")
-}
-
 #[test]
 fn a_cell_is_the_row_of_compare() {
     let asked = "interleaved --policy linux-6.18 --vary streams=2,4 --memory 16M";
@@ -73,7 +67,8 @@ fn a_cell_is_the_row_of_compare() {
 /// short cell: large ones are first.
 #[test]
 fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
-    let missing = missing(&format!("--on model:nvme {TRACES}"));
+    let dry = run(format!("sweep --on model:nvme {TRACES} --dry-run"));
+    let missing: Vec<Value> = serde_json::from_str(dry.is_done()).expect("JSON");
     let bytes = missing.iter().map(|key| key["trace_bytes"].as_u64());
     let bytes = Vec::from_iter(bytes);
     assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1]);

@@ -148,12 +148,9 @@ fn is_parsed(page: &str, mut words: Vec<String>) {
     }
     let got = crate::common::foreread(&words);
     let is_help = got.code == Some(0) && got.out.contains("Usage: foreread");
-    assert!(
-        is_help,
-        "{page}: foreread {words:?}: {}{}",
-        got.out, got.err
-    );
+    assert!(is_help, "{page}: foreread {words:?}: {}", got.err);
 }
+
 #[test]
 fn commands_of_the_pages_are_parsed() {
     for name in PAGES {
@@ -186,10 +183,8 @@ fn folder(page: &str, bytes: &[u8]) -> tempfile::TempDir {
     let keys = b"[dev]\naws_access_key_id = k\naws_secret_access_key = s\n";
     put("home/.aws/credentials", keys);
     for program in ["app", "program"] {
-        put(
-            program,
-            b"#!/bin/sh\nexec cat big.bin disk.img > /dev/null\n",
-        );
+        let script = b"#!/bin/sh\nexec cat big.bin disk.img > /dev/null\n";
+        put(program, script);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(dir.path().join(program), mode).expect("changed");
     }
@@ -255,13 +250,11 @@ fn runs(page: &str, dir: &Path, script: &str, variables: &[(String, String)]) {
     command.args(["--kill-after=20", "600", "bash", "-c", script]);
     command.current_dir(dir).stdin(Stdio::null());
     command.env("PATH", path.expect("a path"));
-    command
-        .env("HOME", dir.join("home"))
-        .env("PORT", port.to_string());
+    command.env("HOME", dir.join("home"));
+    command.env("PORT", port.to_string());
     // rclone cannot load it.
-    command
-        .env_remove("AWS_CA_BUNDLE")
-        .env("XDG_CONFIG_HOME", "/dev/null");
+    command.env_remove("AWS_CA_BUNDLE");
+    command.env("XDG_CONFIG_HOME", "/dev/null");
     command.envs(variables.iter().cloned());
     let got = Got::from(&command.output().expect("bash starts"));
     let Got { code, out, err } = got;

@@ -2,13 +2,12 @@
 //!
 //! A simulated machine is a folder with a `proc`, a `sys`, an `etc` and a `run`.
 
-use crate::common::{BINARY, Got, LoopDisk, folder, needs, run, says, sparse, text};
+use crate::common::{BINARY, Got, LoopDisk, Program, folder, needs, run, says, sparse, text};
 use foreread_testing::rows;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const RULES: &str = "etc/udev/rules.d/61-foreread-readahead.rules";
 /// What the kernel reads ahead of the disk `sda`.
@@ -81,12 +80,10 @@ impl Machine {
         got.out
     }
 
-    /// It ends with this code, and says this part.
+    /// This machine cannot do it; it says this part.
     #[track_caller]
-    fn fails(&self, words: &str, code: i32, part: &str) {
-        let got = self.doctor(words);
-        assert_eq!(got.code, Some(code), "{words}: {}{}", got.out, got.err);
-        says(&got.err, &[part]);
+    fn cannot(&self, words: &str, part: &str) {
+        says(self.doctor(words).assert_code(3), &[part]);
     }
 
     /// Of each of these devices its verdict, and what the kernel's rule gives in KiB.
@@ -274,11 +271,10 @@ fn watch_shows_what_disks_read_and_what_doctor_says() {
     let mut watch = Command::new(BINARY);
     watch.args(["watch", "--root", machine.root()]);
     watch.args(["--every", "200ms", "--json"]);
-    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("it starts");
-    let lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
+    let mut watch = Program::start(&mut watch);
     let mut sums = [0; 3];
-    for (n, line) in lines.enumerate() {
-        let sample: serde_json::Value = serde_json::from_str(&line.expect("UTF-8")).expect("JSON");
+    for n in 0.. {
+        let sample: serde_json::Value = serde_json::from_str(&watch.line()).expect("JSON");
         for disk in sample["disks"].as_array().expect("a list") {
             assert_eq!(disk["name"], "sda");
             assert_eq!(disk["doctor"]["advised"]["readahead_bytes"], 1 << 20);
@@ -292,7 +288,7 @@ fn watch_shows_what_disks_read_and_what_doctor_says() {
             break;
         }
     }
-    watch.kill().and_then(|()| watch.wait()).expect("it runs");
+    drop(watch);
     assert_eq!(sums, [20, 20 * 256 * 512, 60]);
     let once = format!("watch sda --root {} --every 100ms --once", machine.root());
     let parts = ["sda: 0 B in 0 reads", "doctor: 4M is suspicious"];
@@ -310,8 +306,7 @@ fn what_is_not_there_is_one_line() {
         ("watch", container.root(), "no disk is visible here"),
     ] {
         let got = run(format!("{command} --root {root}"));
-        let ended = (got.code, got.err.lines().count());
-        assert_eq!(ended, (Some(3), 1), "{}", got.err);
+        assert_eq!(got.assert_code(3).lines().count(), 1, "{}", got.err);
         says(&got.err, &[part]);
     }
     let none = cloud().doctor("sdz");
@@ -404,14 +399,14 @@ fn what_may_not_be_set_is_refused_and_nothing_is_done() {
     machine.prints("--fix sda --force", &[]);
     machine.prints("--undo", &[]);
     let why = "a udev rule cannot set the readahead of a mount";
-    machine.fails("--fix 0:45", 3, why);
+    machine.cannot("--fix 0:45", why);
     machine.write("etc/NIXOS", "");
-    machine.fails("--fix sda --force", 3, "services.udev.extraRules");
+    machine.cannot("--fix sda --force", "services.udev.extraRules");
     fs::remove_file(machine.path("etc/NIXOS")).expect("removed");
     // A folder of rules that cannot be.
     fs::remove_dir_all(machine.path("etc/udev")).expect("removed");
     machine.write("etc/udev", "");
-    machine.fails("--fix sda --force", 3, "cannot write the rules");
+    machine.cannot("--fix sda --force", "cannot write the rules");
     assert_eq!(machine.text(SETTING), "4096");
 }
 
@@ -430,14 +425,9 @@ fn other_users_and_their_lines_do_not_matter() {
     let line = format!("umask 0; exec {BINARY} doctor --root {root} --fix sda");
     let done = Command::new("sh").args(["-c", &line]).output();
     Got::from(&done.expect("a shell")).is_done();
-    let mode = |path: &str| {
-        fs::metadata(machine.path(path))
-            .expect("there")
-            .permissions()
-            .mode()
-    };
     let lock = "run/foreread-doctor.lock";
-    let modes = [mode(RULES), mode(lock)].map(|mode| mode & 0o7777);
+    let meta = |path: &str| fs::metadata(machine.path(path)).expect("there");
+    let modes = [RULES, lock].map(|path| meta(path).permissions().mode() & 0o7777);
     assert_eq!(modes, [0o644, 0o600]);
     says(&machine.text(RULES), &[own, "foreread-before"]);
     machine.prints("--undo", &[]);

@@ -218,10 +218,8 @@ fn is_mounted(dir: &Path) -> bool {
 /// What `health` says of a mount that answers.
 #[track_caller]
 fn is_healthy(name: &str) {
-    assert_eq!(
-        foreread(["health", name]).is_done(),
-        format!("{name}: answers\n")
-    );
+    let got = foreread(["health", name]);
+    assert_eq!(got.is_done(), format!("{name}: answers\n"));
 }
 
 /// What the kernel has kept of a mount says nothing of its server.

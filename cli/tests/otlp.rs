@@ -230,7 +230,7 @@ fn a_receiver_that_hangs_delays_neither_reads_nor_the_end() {
 }
 
 #[test]
-fn a_receiver_that_refuses_or_is_away_is_one_line() {
+fn what_is_wrong_with_a_receiver_or_a_variable_is_one_line() {
     // Bound and closed: no program listens there.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let away = format!("http://{}", listener.local_addr().expect("bound"));
@@ -252,13 +252,8 @@ fn a_receiver_that_refuses_or_is_away_is_one_line() {
         assert_eq!(said.matches("ExportError").count(), 1, "{said}");
         assert!(said.contains(why) && !said.contains("canary"), "{said}");
     }
-}
-
-#[test]
-fn a_wrong_variable_is_one_line() {
-    let collector = Collector::new();
-    let served = Served::new(&collector.url, &[("OTEL_TRACES_SAMPLER", "sometimes")]);
-    let said = served.ended();
+    let wrong = [("OTEL_TRACES_SAMPLER", "sometimes")];
+    let said = Served::new(&refuses.url, &wrong).ended();
     assert_eq!(said.matches("sometimes").count(), 1, "{said}");
 }
 

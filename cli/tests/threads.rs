@@ -91,21 +91,15 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
     let (plan, trace, data) = (path("plan"), path("t.frt"), path("data"));
     fs::write(&plan, plan_of(&[(Path::new(&data), 1 << 16)])).expect("room");
     let cells = path("cells.jsonl");
-    let alone = [
-        format!("warm {data}"),
-        format!("replay {plan}"),
-        format!("compare interleaved --on {data} --size 64K --runs 1 --policy none"),
-        format!("sweep random:count=64 --on model:nvme --runs 1 --resume {cells}"),
-        format!("tune --on model:nvme --runs 1 -o {trace} --force -- cat {data}"),
-    ];
-    let beside = [
-        "run --".to_string(),
-        format!("replay {plan} --"),
-        format!("replay {plan} --report --"),
-        format!("record -o {trace} --force --"),
-    ];
+    let alone = format!(
+        "warm {data}|replay {plan}|compare interleaved --on {data} --size 64K --runs 1 --policy none|\
+        sweep random:count=64 --on model:nvme --runs 1 --resume {cells}|\
+        tune --on model:nvme --runs 1 -o {trace} --force -- cat {data}"
+    );
+    let replay = format!("replay {plan} --|replay {plan} --report --");
+    let beside = format!("run --|{replay}|record -o {trace} --force --");
     for most in [1, 2, 3, 4, 5, 7] {
-        for arguments in &alone {
+        for arguments in alone.split('|') {
             let what = format!("{most}: {arguments}");
             let words = Vec::from_iter(arguments.split(' '));
             let (code, err) = ended(&mut group.start(most, &words), |_| {});
@@ -113,7 +107,7 @@ fn a_refused_thread_is_an_error_and_leaves_no_command_behind() {
                 is_no_bug(&what, code, &err);
             }
         }
-        for arguments in &beside {
+        for arguments in beside.split('|') {
             // It runs until its input ends, which is when foreread is seen to run beside it.
             let words = Vec::from_iter(arguments.split(' ').chain(["cat"]));
             let mut child = group.start(most, &words);
