@@ -2,6 +2,8 @@
 
 pub mod gateway;
 
+pub use foreread_testing::machine::{Running, can_mount, runs, signal, wait_until};
+
 use foreread_csi::spec;
 use foreread_csi::spec::identity_client::IdentityClient;
 use foreread_csi::spec::node_client::NodeClient;
@@ -10,10 +12,10 @@ use foreread_csi::spec::volume_capability::{AccessMode, AccessType, MountVolume}
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Status};
 
@@ -30,12 +32,7 @@ pub fn foreread() -> Option<PathBuf> {
             .map(|out| String::from_utf8_lossy(&out.stdout));
         out.is_some_and(|text| text.contains(word))
     };
-    let root = Command::new("id").arg("-u").output();
-    let is_root = root.is_ok_and(|out| out.stdout == b"0\n");
-    if !(Path::new("/dev/fuse").exists() && is_root) {
-        println!("skipped: needs /dev/fuse and root");
-        return None;
-    }
+    can_mount().then_some(())?;
     if !(has("fuse") && has("object")) {
         println!(
             "skipped: needs foreread beside the tests (cargo build --workspace --all-features)"
@@ -50,7 +47,7 @@ pub struct Plugin {
     pub dir: tempfile::TempDir,
     arguments: Vec<String>,
     variables: HashMap<String, String>,
-    process: Option<Child>,
+    process: Option<Running>,
     said: Arc<Mutex<String>>,
     runtime: tokio::runtime::Runtime,
     channel: Option<Channel>,
@@ -118,7 +115,7 @@ impl Plugin {
             }
         })
         .expect("a thread");
-        self.process = Some(process);
+        self.process = Some(Running(process));
         ready
             .recv_timeout(PATIENCE)
             .unwrap_or_else(|_| panic!("it does not serve: {}", self.said()));
@@ -151,13 +148,11 @@ impl Plugin {
 
     /// Ends it by SIGKILL.
     pub fn kill(&mut self) {
-        let mut process = self.process.take().expect("started");
-        process.kill().expect("killed");
-        process.wait().expect("ended");
+        drop(self.process.take().expect("started"));
     }
 
     pub fn id(&self) -> u32 {
-        self.process.as_ref().expect("started").id()
+        self.process.as_ref().expect("started").0.id()
     }
 
     fn run<T>(
@@ -240,14 +235,6 @@ impl Plugin {
         self.unstage(volume).expect("unstaged");
     }
 
-    /// Sends a signal to the process of a mount.
-    pub fn signal(&self, server: u32, name: &str) {
-        let kill = Command::new("kill")
-            .args([name, &server.to_string()])
-            .status();
-        assert!(kill.expect("kill").success());
-    }
-
     pub fn stats(
         &self,
         volume: &TestVolume,
@@ -290,7 +277,7 @@ impl Plugin {
     pub fn servers(&self, text: &str) -> Vec<u32> {
         let processes = std::fs::read_dir("/proc").expect("there").flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let own = self.process.as_ref().map(Child::id);
+        let own = self.process.as_ref().map(|process| process.0.id());
         let has = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             Some(*pid) != own && String::from_utf8_lossy(&line).contains(text)
@@ -309,35 +296,17 @@ impl Plugin {
 
 impl Drop for Plugin {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        drop(self.process.take());
         for mount in self.mounts().iter().rev() {
-            let mut command = Command::new("umount");
-            let _ = command
-                .arg("-l")
-                .arg(&mount.point)
-                .stderr(Stdio::null())
-                .status();
+            runs(&["umount", "-l", &mount.point.display().to_string()]);
         }
         // One that a test has stopped would stay.
         for server in self.servers(&self.text("")) {
-            let _ = Command::new("kill")
-                .args(["-KILL", &server.to_string()])
-                .status();
+            runs(&["kill", "-KILL", &server.to_string()]);
         }
         if std::thread::panicking() {
             println!("the plugin said:\n{}", self.said());
         }
-    }
-}
-
-pub fn wait_until(what: &str, mut is_there: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_there() {
-        assert!(Instant::now() < until, "waited for: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests with a bucket whose keys are in a Secret: the keys reach the store, but no argument, log or file that others can read.
 
 use crate::common::gateway::{Gateway, KEY, SECRET};
-use crate::common::{EPHEMERAL, Plugin, TestVolume, refused};
+use crate::common::{EPHEMERAL, Plugin, TestVolume, refused, signal};
 use std::fs;
 use tonic::Code;
 
@@ -87,7 +87,7 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
     // Its keys were given to the mount: where that has ended they have to come again.
     plugin.mount(&good);
     let server = plugin.server("volume");
-    plugin.signal(server, "-KILL");
+    signal(server, "-KILL");
     crate::common::wait_until("the end of the server", || {
         let stats = plugin.stats(&good, "pod-1").expect("there");
         stats.volume_condition.expect("one").abnormal

@@ -1,7 +1,7 @@
 //! Tests with volumes from a folder: all pods share one mount, which outlives the plugin, and is mounted again if its
 //! server has ended. A hostile request to the node plugin is refused with one line, and leaves nothing behind.
 
-use crate::common::{EPHEMERAL, Plugin, TestVolume, foreread, map, refused, wait_until};
+use crate::common::{EPHEMERAL, Plugin, TestVolume, foreread, map, refused, signal, wait_until};
 use foreread_csi::spec::volume_capability::access_mode::Mode;
 use std::fs;
 use std::path::Path;
@@ -156,7 +156,7 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
     };
     plugin.mount(&volume);
     let server = plugin.server("volume");
-    plugin.signal(server, "-KILL");
+    signal(server, "-KILL");
     let is_bad = || {
         let stats = plugin.stats(&volume, "pod-1").expect("there");
         stats.volume_condition.expect("one").abnormal
@@ -168,7 +168,7 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
     assert_eq!(plugin.mounts().len(), 2);
 
     let server = plugin.server("volume");
-    plugin.signal(server, "-KILL");
+    signal(server, "-KILL");
     wait_until("the end of the server", is_bad);
     plugin.stage(&volume).expect("staged again");
     plugin
@@ -199,8 +199,7 @@ fn a_mount_that_hangs_holds_up_nothing() {
     };
     plugin.mount(&volume);
     let server = plugin.server("volume");
-    let signal = |name: &str| plugin.signal(server, name);
-    signal("-STOP");
+    signal(server, "-STOP");
     // The signal reaches one thread after the other.
     wait_until("all threads of the server are stopped", || {
         let tasks = fs::read_dir(format!("/proc/{server}/task")).expect("there");
@@ -226,7 +225,7 @@ fn a_mount_that_hangs_holds_up_nothing() {
     plugin.stage(&other).expect("another volume is staged");
     plugin.unstage(&other).expect("and unstaged");
     plugin.unpublish(&volume, "pod-1").expect("a pod can end");
-    signal("-CONT");
+    signal(server, "-CONT");
     wait_until("the server answers", || plugin.stage(&volume).is_ok());
     plugin.unstage(&volume).expect("unstaged");
 }

@@ -1,12 +1,9 @@
 //! Tests of one budget for several engines: memory, requests and bytes in flight; readahead is refused first (P3, P4).
 
-use crate::common::{by, named, opened, quiet, read_and_check};
+use crate::common::{by, named, opened, quiet, read_and_check, wait_until};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
-use foreread_testing::{FaultAction, Faulty};
+use foreread_testing::{HangingSource, Method};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -49,16 +46,8 @@ fn demand_continues_if_readahead_is_refused() {
         requests: 2,
         ..BudgetLimits::default()
     });
-    let (begun, begins) = channel();
-    let go_on = Arc::new(AtomicBool::new(false));
-    let released = Arc::clone(&go_on);
-    let hanging = Faulty::new(named(MIB), move |_| {
-        let _ = begun.send(());
-        while !released.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        FaultAction::Pass
-    });
+    let (hanging, latch) = HangingSource::new(named(MIB), false);
+    latch.hang(Method::ReadAt);
     let stuck = opened(hanging, options(&budget).policy("none"));
     let free = opened(named(4 * MIB), options(&budget));
     std::thread::scope(|scope| {
@@ -66,22 +55,21 @@ fn demand_continues_if_readahead_is_refused() {
             let stuck = &stuck;
             scope.spawn(move || read_and_check(stuck, &mut [0; 4096], n * 512 * 1024, 0));
         }
-        (0..2).for_each(|_| begins.recv().expect("a read hangs"));
+        wait_until("two reads hang", || latch.held() == 2);
         let mut buf = [0; 4096];
         for at in 0..200 {
             read_and_check(&free, &mut buf, at * 4096, 0);
         }
         // No caller waits for these, so only a worker can take them, and may not.
         free.prefetch(2 * MIB..3 * MIB).expect("taken");
-        while budget.usage().refused_requests == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let is_refused = || budget.usage().refused_requests > 0;
+        wait_until("a request is refused", is_refused);
         quiet(&free);
         let stats = free.stats();
         let failed = stats.failed_reads + stats.failed_fetches;
         assert!(stats.ra_refused_bytes > 0 && failed == 0, "{stats:?}");
         assert_eq!(budget.usage().requests, 2, "those that hang");
-        go_on.store(true, Ordering::SeqCst);
+        latch.release();
     });
     quiet(&free);
     let used = budget.usage();

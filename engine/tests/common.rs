@@ -1,8 +1,6 @@
 //! Helpers that several test files share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-#[cfg(feature = "object")]
-pub mod emulators;
 #[cfg(feature = "nbd")]
 pub mod nbd;
 #[cfg(feature = "object")]
@@ -15,14 +13,13 @@ use foreread::source::object::ObjectSettings;
 use foreread::source::{Mem, Source, SourceError};
 use foreread::{Gauges, Options, Origin, Reader};
 use foreread_testing as testing;
-pub use foreread_testing::machine::{LoopDisk, wait_until};
+pub use foreread_testing::machine::{LoopDisk, SmallDisk, wait_until};
 #[cfg(feature = "object")]
 use foreread_testing::{Lie, ServedAnswer, ServedRequest};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::IoSliceMut;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -368,39 +365,4 @@ pub fn read_and_check(reader: &Reader, buf: &mut [u8], offset: u64, version: u16
     let len = len.unwrap_or_else(|error| panic!("{error}"));
     right(&buf[..len], offset, version);
     len
-}
-
-/// A tmpfs of this many KiB, unmounted when dropped.
-pub struct SmallDisk {
-    pub dir: tempfile::TempDir,
-}
-
-impl SmallDisk {
-    /// Nothing, with a line that says so, where this user may not mount.
-    pub fn of(kib: u32) -> Option<SmallDisk> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let size = format!("size={kib}k,mode=0700");
-        let mut mount = Command::new("mount");
-        let mount = mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]);
-        let mounted = mount.arg(dir.path()).output();
-        if mounted.is_ok_and(|mounted| mounted.status.success()) {
-            return Some(SmallDisk { dir });
-        }
-        println!("skipped: needs root, to mount a tmpfs");
-        None
-    }
-
-    /// A file of this length that has no blocks yet.
-    pub fn sparse(&self, bytes: u64) -> PathBuf {
-        let path = self.dir.path().join("disk");
-        testing::machine::sparse(&path, bytes);
-        path
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let mut umount = Command::new("umount");
-        let _ = umount.arg("--lazy").arg(self.dir.path()).status();
-    }
 }

@@ -15,11 +15,11 @@ use foreread::source::disk_cache::{
     DiskCache, DiskCacheCounts, DiskCacheSettings, SharedBucket, SharedCache,
 };
 use foreread::source::{Object, Source};
-use foreread_testing::{ServedAnswer, ServedRequest, needs};
+use foreread_testing::{Latch, Method, ServedAnswer, ServedRequest, needs};
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -359,13 +359,13 @@ fn a_bucket_that_hangs_costs_no_read() {
     assert_eq!(asked_now(), 3, "then it is left alone");
 
     machines.patience = Duration::from_millis(100);
-    let ended = Arc::new((Mutex::new(false), Condvar::new()));
-    let (end, counted) = (Arc::clone(&ended), Arc::clone(&asked));
+    let latch = Arc::new(Latch::default());
+    latch.hang(Method::ReadAt);
+    let (held, counted) = (Arc::clone(&latch), Arc::clone(&asked));
     bucket.objects.edit(move |seen, _| {
         if is_piece(seen) {
             counted.fetch_add(1, Ordering::SeqCst);
-            let guard = end.0.lock().expect("no panic");
-            drop(end.1.wait_while(guard, |ended| !*ended));
+            held.pass(Method::ReadAt);
         }
     });
     let cache = machines.open("c");
@@ -374,6 +374,5 @@ fn a_bucket_that_hangs_costs_no_read() {
     let counts = shared_counts(&cache);
     assert_eq!(counts.hit_bytes, 0, "{counts:?}");
     assert!(asked_now() <= 4, "left alone at once: {}", asked_now());
-    *ended.0.lock().expect("no panic") = true;
-    ended.1.notify_all();
+    latch.release();
 }

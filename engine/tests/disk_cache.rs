@@ -1,160 +1,25 @@
 //! Tests of the disk cache: the bytes are right whatever happens to its folder, all processes share one copy, and its
 //! limits hold.
 
-use crate::common::{Rng, SmallDisk, is_alone, only, quiet, this_test, watch};
+use crate::common::{Rng, SmallDisk, is_alone, only, quiet, this_test, wait_until, watch};
+use foreread::source::Source;
 use foreread::source::disk_cache::{
     DiskCache, DiskCacheCounts, DiskCacheSettings, FreeSpace, SharedCache, SharedFolder,
 };
-use foreread::source::{Defaults, ExactVersion, Mem, Sink, Source, SourceError, StreamingSource};
 use foreread::{Engine, ErrorKind, Options};
-use foreread_testing::{self as testing, needs, says};
+pub use foreread_testing::VersionedSource as Store;
+use foreread_testing::{needs, says};
 use std::collections::BTreeSet;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Self-naming bytes as an object: with an exact version, a count of what is asked, and a version that can be changed.
-pub struct Store {
-    bytes: Mem,
-    name: String,
-    shown: String,
-    version: AtomicU64,
-    accepted: AtomicU64,
-    requests: AtomicU64,
-    asked_bytes: AtomicU64,
-    /// Taken for the time of each request.
-    pub gate: Mutex<()>,
-    /// In place of each read.
-    pub fails: Mutex<Option<fn() -> SourceError>>,
-    /// Whether it says which version it has.
-    pub is_exact: bool,
-    pub streams: bool,
-}
-
-impl Store {
-    pub fn new(name: &str, size: u64) -> Arc<Store> {
-        Arc::new(Store::of(name, size))
-    }
-
-    pub fn of(name: &str, size: u64) -> Store {
-        Store {
-            shown: name.to_string(),
-            bytes: Mem::generated(size, |_, _| {}),
-            name: name.to_string(),
-            version: AtomicU64::new(0),
-            accepted: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            asked_bytes: AtomicU64::new(0),
-            gate: Mutex::default(),
-            fails: Mutex::default(),
-            is_exact: true,
-            streams: true,
-        }
-    }
-
-    fn replace(&self) {
-        self.version.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn asked(&self) -> (u64, u64) {
-        let get = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        (get(&self.requests), get(&self.asked_bytes))
-    }
-
-    /// Counts a request, which waits for the gate.
-    fn ask(&self, len: u64) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.asked_bytes.fetch_add(len, Ordering::Relaxed);
-        drop(self.gate.lock());
-    }
-
-    fn now(&self) -> Result<u16, SourceError> {
-        let accepted = self.accepted.load(Ordering::Relaxed);
-        if accepted == self.version.load(Ordering::Relaxed) {
-            return Ok(accepted as u16);
-        }
-        Err(SourceError::Changed {
-            what: "another version".to_string(),
-        })
-    }
-}
-
-impl Source for Store {
-    fn size(&self) -> u64 {
-        self.bytes.size()
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        if !self.streams {
-            self.ask(bufs.iter().map(|buf| buf.len() as u64).sum());
-        }
-        let fails = *self.fails.lock().expect("no panic");
-        if let Some(error) = fails {
-            return Err(error());
-        }
-        let mut at = offset;
-        for buf in bufs {
-            let len = (buf.len() as u64).min(self.size().saturating_sub(at)) as usize;
-            testing::fill(&mut buf[..len], at, self.now()?);
-            at += len as u64;
-        }
-        Ok((at - offset) as usize)
-    }
-
-    fn describe(&self) -> String {
-        self.name.clone()
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::OBJECT
-    }
-
-    fn exact_version(&self) -> Option<ExactVersion> {
-        self.is_exact.then(|| ExactVersion {
-            source: self.name.clone(),
-            version: self.accepted.load(Ordering::Relaxed).to_string(),
-            shown: self.shown.clone(),
-        })
-    }
-
-    fn check(&self) -> Result<u64, SourceError> {
-        self.now().map(|_| self.size())
-    }
-
-    fn accept(&self) -> u64 {
-        self.accepted
-            .store(self.version.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.size()
-    }
-
-    fn streaming(&self) -> Option<&dyn StreamingSource> {
-        self.streams.then_some(self as &dyn StreamingSource)
-    }
-}
-
-impl StreamingSource for Store {
-    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        self.ask(len);
-        let end = (offset + len).min(self.size());
-        let mut at = offset;
-        while at < end {
-            let Some(room) = sink.room() else { break };
-            let len = room.len().min((end - at) as usize);
-            let read = self.read_at(&mut [IoSliceMut::new(&mut room[..len])], at)?;
-            sink.filled(read);
-            at += read as u64;
-        }
-        Ok((at - offset) as usize)
-    }
-}
 
 pub struct Rig {
     pub dir: TempDir,
@@ -236,7 +101,7 @@ fn right(read: Result<usize, foreread::ReadError>, buf: &[u8], offset: u64, vers
 
 /// Reads a source below an engine that has nothing in its memory, and checks every byte.
 pub fn read(cache: &DiskCache, store: &Arc<Store>, ranges: &[(u64, usize)]) {
-    let version = store.accepted.load(Ordering::Relaxed) as u16;
+    let version = store.accepted();
     let reader = engine(cache).open(Arc::clone(store)).expect("opened");
     for (offset, len) in ranges {
         let mut buf = vec![0; *len];
@@ -388,20 +253,13 @@ fn a_second_process_waits_for_the_first_and_fetches_nothing() {
     std::thread::scope(|scope| {
         let held = store.gate.lock().expect("not poisoned");
         scope.spawn(|| read(&first, &store, &whole(&store)));
-        until(|| store.asked().0 == 1);
+        wait_until("the first asks", || store.asked().0 == 1);
         scope.spawn(|| read(&second, &store, &whole(&store)));
-        until(|| second.counts().waits == 1);
+        wait_until("the second waits", || second.counts().waits == 1);
         drop(held);
     });
     assert_eq!(store.asked(), (1, MIB));
     assert_eq!(flushed(&second).hit_bytes, MIB);
-}
-
-/// Waits for an event of another thread.
-pub fn until(happens: impl Fn() -> bool) {
-    while !happens() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -599,9 +457,8 @@ fn fifty_kills_leave_no_wrong_byte() {
     for round in 0..kills() {
         let me = std::env::current_exe().expect("this test");
         let mut child = std::process::Command::new(me);
-        child
-            .args(only(this_test!()))
-            .env(FOLDER, &rig.settings.dir);
+        child.args(only(this_test!()));
+        let child = child.env(FOLDER, &rig.settings.dir);
         let child = child.stdout(std::process::Stdio::piped());
         let mut child = child.spawn().expect("started");
         let mut line = [0; 1];
@@ -697,7 +554,7 @@ fn the_account_is_written_once_for_many_small_files() {
         let source = cache.over(Store::new(&format!("s/{n}"), 16));
         let read = source.read_at(&mut [IoSliceMut::new(&mut [0; 16])], 0);
         assert_eq!(read, Ok(16));
-        until(|| cache.counts().written == n);
+        wait_until("it is written", || cache.counts().written == n);
         accounts.insert(cache.bytes());
     }
     let most = 1 + began.elapsed().as_millis() as usize / 500;
@@ -743,8 +600,7 @@ fn a_damaged_account_is_set_right() {
     for wrong in [vec![0xff; 2048], vec![0x55; 100], Vec::new()] {
         std::fs::write(&size, wrong).expect("written");
         let other = Store::new("s/b", 2 * MIB);
-        other.accepted.store(7, Ordering::Relaxed);
-        other.version.store(7, Ordering::Relaxed);
+        other.begin_with(7);
         let cache = rig.open_other(1);
         let counts = read_whole(&cache, &other);
         let lost = (counts.refused_writes, counts.evicted);

@@ -1,7 +1,7 @@
 //! Tests of a disk cache that is filled before it is read: every byte is fetched once, and the cache stays within its limit.
 
-use crate::common::SmallDisk;
-use crate::disk_cache::{Rig, Store, until};
+use crate::common::{SmallDisk, wait_until};
+use crate::disk_cache::{Rig, Store};
 use foreread::source::disk_cache::{
     CacheFillEnd, CacheFillReport, CacheFiller, DiskCache, FreeSpace,
 };
@@ -156,7 +156,7 @@ fn it_ends_at_the_limit_and_when_it_is_stopped() {
     let tree = Listed::new();
     let gates = FILES.map(|(path, _)| tree.file(Path::new(path)).gate.lock());
     let filler = CacheFiller::start(&cache, tree.clone()).expect("threads");
-    until(|| tree.requests() > 0);
+    wait_until("it asks", || tree.requests() > 0);
     filler.stop();
     drop(gates);
     let report = filler.end();

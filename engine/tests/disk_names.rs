@@ -8,42 +8,28 @@ use foreread::source::SourceError;
 use foreread::source::disk_cache::{CacheInspector, DiskCache, KeptNames};
 use foreread::source::object::ObjectSettings;
 use foreread::source::tree::{Meta, Tree};
-use foreread_testing::{BucketServer, LyingProxy, needs};
+use foreread_testing::{BucketServer, Latch, LyingProxy, Method, needs};
 use rustix::io::Errno;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What an answer waits for.
-#[derive(Default)]
-pub struct Gate {
-    is_open: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Gate {
-    /// No answer comes through this proxy before the gate is open, as far as `is_held` says so of the target.
-    pub fn before(
-        proxy: &LyingProxy,
-        is_held: impl Fn(&str) -> bool + Send + Sync + 'static,
-    ) -> Arc<Gate> {
-        let gate = Arc::new(Gate::default());
-        let held = Arc::clone(&gate);
-        proxy.edit(move |seen, _| {
-            if is_held(&seen.target) {
-                let is_open = held.is_open.lock().expect("no panic");
-                drop(held.changed.wait_while(is_open, |is_open| !*is_open));
-            }
-        });
-        gate
-    }
-
-    pub fn open(&self) {
-        *self.is_open.lock().expect("no panic") = true;
-        self.changed.notify_all();
-    }
+/// No answer comes through this proxy before the latch is released, as far as `is_held` says so of the target.
+pub fn hold(
+    proxy: &LyingProxy,
+    is_held: impl Fn(&str) -> bool + Send + Sync + 'static,
+) -> Arc<Latch> {
+    let latch = Arc::new(Latch::default());
+    latch.hang(Method::ReadAt);
+    let held = Arc::clone(&latch);
+    proxy.edit(move |seen, _| {
+        if is_held(&seen.target) {
+            held.pass(Method::ReadAt);
+        }
+    });
+    latch
 }
 
 /// A server that is silent for long is waited for.
@@ -143,14 +129,14 @@ fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
     each_listed(|bucket, rig| {
         let is_gone = change(bucket);
         bucket.put("d/new", vec![7; 10]);
-        let gate = Gate::before(&bucket.names, |_| true);
+        let gate = hold(&bucket.names, |_| true);
         let cache = rig.open_other(1);
         let second = tree(&cache, bucket);
         shows_all(&*second);
         let [a, b, c] = ["a", "b", "c"].map(|name| look(&*second, name).expect("kept"));
         assert_eq!([a.size, b.size, c.size], [5000; 3]);
         assert!(second.is_unsure(Path::new("a")), "not checked yet");
-        gate.open();
+        gate.release();
         assert_eq!(read(&*second, "a", &a).expect("as listed"), [1; 5000]);
         assert!(is_changed(&read(&*second, "b", &b)), "replaced since");
         assert_eq!(is_changed(&read(&*second, "c", &c)), is_gone, "removed");
@@ -168,10 +154,10 @@ fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
         assert!(!second.is_unsure(Path::new("a")));
         flushed(&cache);
         // The next mount begins with what this one has found.
-        let gate = Gate::before(&bucket.names, |_| true);
+        let gate = hold(&bucket.names, |_| true);
         let third = tree(&rig.open_other(2), bucket);
         assert_eq!(names(&*third, "").expect("kept"), now);
-        gate.open();
+        gate.release();
     });
 }
 
@@ -303,7 +289,7 @@ fn an_open_in_a_long_folder_requests_only_its_file() {
     server.put("d/0007", vec![0; 100]);
     server.delete("d/0008");
     // Pages alone are held back.
-    let gate = Gate::before(&proxy, |target| target.contains("max-keys=1000"));
+    let gate = hold(&proxy, |target| target.contains("max-keys=1000"));
     let second = open(&rig.open_other(1));
     assert_eq!(names(&*second, "").expect("kept").len(), 1200);
     let listed = ["0006", "0007", "0008"].map(|name| look(&*second, name).expect("kept"));
@@ -314,7 +300,7 @@ fn an_open_in_a_long_folder_requests_only_its_file() {
     assert_ne!(now, listed[1], "what is known to be outdated is asked for");
     assert_eq!(read(&*second, "0007", &now).expect("read"), [0; 100]);
     assert!(second.is_unsure(Path::new("0006")), "the pages are held");
-    gate.open();
+    gate.release();
 }
 
 /// All listings have a 32nd of the limit: the oldest make way, and one that is larger is not kept. Trim leaves as much of a smaller limit.
@@ -384,7 +370,7 @@ fn a_second_mount_shows_names_while_the_store_is_silent() {
         here.end();
         flushed(&cache);
         let is_gone = change(bucket);
-        let gate = Gate::before(&bucket.names, |_| true);
+        let gate = hold(&bucket.names, |_| true);
         let cache = rig.open_other(1);
         let here = mount(&cache);
         assert_eq!(here.names(""), ALL);
@@ -393,7 +379,7 @@ fn a_second_mount_shows_names_while_the_store_is_silent() {
             let meta = std::fs::metadata(here.path(name)).expect("known");
             assert_eq!((meta.size(), meta.is_file()), (5000, true), "{name}");
         }
-        gate.open();
+        gate.release();
         let read = |name: &str| here.read(name);
         assert_eq!(read("b").expect("the new one"), [9; 6000]);
         if is_gone {

@@ -1,8 +1,9 @@
 //! A short run of the fuzz targets: the same functions, with seeded input and with mutations of real conversations. The
 //! long run is ./test-long fuzz.
 
+use crate::common::nbd::option;
 use crate::common::{Rng, watch};
-use foreread::nbd::wire::{self, Request, command};
+use foreread::nbd::wire::{Request, command};
 use foreread_testing::fuzz::{self, Story};
 
 /// Bytes with a few changes: bits, cuts, repeats, and numbers that matter.
@@ -26,11 +27,6 @@ fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
         }
     }
     out
-}
-
-fn option(number: u32, data: &[u8]) -> Vec<u8> {
-    let words = [number, data.len() as u32].map(u32::to_be_bytes);
-    [&wire::OPTION_MAGIC.to_be_bytes()[..], &words.concat(), data].concat()
 }
 
 /// The flags of a client, and its options: number and data.

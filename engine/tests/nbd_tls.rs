@@ -1,7 +1,7 @@
 //! Tests of the NBD server's TLS: with clients of other projects, a handwritten client, and hostile clients.
 
-use crate::common::nbd::{Client, MIB, Running, Served, by_python, has, request, run};
-use crate::common::tls::{Certificates, TlsClient, option, reply};
+use crate::common::nbd::{Client, MIB, Running, Served, by_python, has, option, request, run};
+use crate::common::tls::{Certificates, TlsClient, reply};
 use crate::common::{by, named, opened, refused, right};
 use foreread::Options;
 use foreread::front::nbd::{NbdSettings, NbdTls};

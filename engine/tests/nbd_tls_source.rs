@@ -1,7 +1,7 @@
 //! Tests of the NBD source's TLS: with servers of other projects, hostile servers and networks, and invalid certificates.
 
-use crate::common::nbd::{MIB, Peer, Running, Served, has, hello, option_reply, read};
-use crate::common::tls::{Certificates, option};
+use crate::common::nbd::{MIB, Peer, Running, Served, has, hello, option, option_reply, read};
+use crate::common::tls::Certificates;
 use crate::common::{
     Rng, in_threads, named, opened, quiet, read_and_check, read_right, wait_until,
 };

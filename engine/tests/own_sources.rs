@@ -9,12 +9,12 @@ use foreread::source::{
     Cause, Defaults, Extent, Holes, Sink, Source, SourceError, StreamingSource, WritableSource,
 };
 use foreread::{Engine, ErrorKind, Options};
-use foreread_testing::{needs, says};
+use foreread_testing::{Latch, Method, needs, says};
 use std::error::Error;
 use std::io::IoSliceMut;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 
 /// A source that is read by a function.
 struct By<F>(F);
@@ -111,15 +111,14 @@ fn a_count_larger_than_the_buffers_is_an_error() {
 #[test]
 fn queued_fetches_are_dropped_with_their_reader() {
     watch();
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let latch = Arc::new(Latch::default());
+    latch.hang(Method::ReadAt);
     let begun = Arc::new(AtomicU64::new(0));
     let ended = Arc::new(AtomicU64::new(0));
-    let (waits, begins, ends) = (Arc::clone(&gate), Arc::clone(&begun), Arc::clone(&ended));
+    let (held, begins, ends) = (Arc::clone(&latch), Arc::clone(&begun), Arc::clone(&ended));
     let source = By(move |bufs: &mut [IoSliceMut<'_>], _| {
         begins.fetch_add(1, Ordering::SeqCst);
-        let (open, opened) = &*waits;
-        let open = open.lock().expect("no panic");
-        drop(opened.wait_while(open, |open| !*open).expect("no panic"));
+        held.pass(Method::ReadAt);
         ends.fetch_add(1, Ordering::SeqCst);
         Ok(room(bufs))
     });
@@ -131,8 +130,7 @@ fn queued_fetches_are_dropped_with_their_reader() {
     }
     drop(reader);
     assert_eq!(ended.load(Ordering::SeqCst), 0, "they are under way");
-    *gate.0.lock().expect("no panic") = true;
-    gate.1.notify_all();
+    latch.release();
     drop(engine);
     assert_eq!(begun.load(Ordering::SeqCst), 2, "no more were begun");
     assert_eq!(ended.load(Ordering::SeqCst), 2, "these were waited for");

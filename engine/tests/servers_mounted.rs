@@ -185,9 +185,7 @@ fn a_program_that_is_killed_while_it_lists_ends() {
     let (server, here) = endless();
     for signal in ["-KILL", "-TERM", "-INT"] {
         let mut ls = list(&server, &here);
-        let mut kill = Command::new("kill");
-        let kill = kill.args([signal, &ls.id().to_string()]).status();
-        assert!(kill.expect("kill").success());
+        foreread_testing::machine::signal(ls.id(), signal);
         assert!(!ls.wait().expect("it ends").success());
     }
     server.honest();

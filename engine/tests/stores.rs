@@ -2,7 +2,6 @@
 //! and differences between real servers and their documentation. Each table holds for all stores; if a protocol cannot
 //! express something, its row gives the reason. A real server that is missing is reported: `skipped: needs X`.
 
-use crate::common::emulators::{Cloud, Emulator, SECRET};
 use crate::common::stores::{Kind, Store};
 use crate::common::{
     PASSING, UNMENDABLE, changed, object_settings, read_all, read_right, read_source as read,
@@ -11,6 +10,7 @@ use crate::common::{
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind as EntryKind, Tree};
 use foreread::source::{Source, SourceError};
+use foreread_testing::emulators::{Cloud, Emulator, SECRET};
 use foreread_testing::{
     BucketServer, Lie, ServedAnswer, ServedRequest, needs, pattern, rows, says,
 };
@@ -1068,6 +1068,7 @@ fn an_object_that_a_folder_hides_is_counted_once() {
 
 #[test]
 fn refusals_of_s3_are_one_line_with_a_remedy() {
+    watch();
     needs!(let gateway = Emulator::start(Cloud::S3));
     gateway.put("x", pattern(0, 10, 0));
     for [name, set, words] in rows(REFUSED_BY_S3) {
@@ -1101,6 +1102,7 @@ s3://bucket/a//b | | the key has an empty part";
 /// The first failed request says what to run.
 #[test]
 fn without_credentials_the_remedy_is_a_login() {
+    watch();
     needs!(let emulator = Emulator::start(Cloud::Azure));
     emulator.put("x", pattern(0, 10, 0));
     let variables = emulator.variables().into_iter();

@@ -72,7 +72,8 @@ impl Latch {
         self.state().held
     }
 
-    fn pass(&self, method: Method) {
+    /// Holds the caller while calls of this method hang.
+    pub fn pass(&self, method: Method) {
         let mut state = self.state();
         if state.hangs != Some(method) {
             return;

@@ -9,6 +9,7 @@
 //!   bucket_server  an S3 server for one bucket in memory, with every key that S3 allows, which counts requests
 //!   ceph      a Ceph cluster on one machine, removed when it is dropped
 //!   command   runs a binary of this workspace, and looks at what it printed
+//!   emulators versitygw, fake-gcs-server and azurite
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
 //!   hub_server  a Hugging Face Hub: signed URLs that expire, paged trees, refusals, and the requests to each of its two servers
@@ -16,6 +17,7 @@
 //!   link      a round-trip time and a bandwidth, in front of any server
 //!   machine   programs, processes, signals, mounts, loop devices and a slow disk of the machine that runs the test
 //!   queued    any source, wrapped: read by transfers that end late and out of order
+//!   versioned an object with an exact version that can be replaced, and a count of what is asked
 //!   fuzz      the bodies of the fuzz targets
 //! ```
 
@@ -27,6 +29,8 @@
 mod bucket_server;
 mod ceph;
 pub mod command;
+#[cfg(feature = "object")]
+pub mod emulators;
 mod faulty;
 pub mod fuzz;
 mod hanging;
@@ -37,6 +41,7 @@ pub mod machine;
 mod pattern;
 mod queued;
 mod range_server;
+mod versioned;
 
 pub use bucket_server::{BucketServer, Requests};
 pub use ceph::{CephCluster, CephError, run_ceph};
@@ -49,6 +54,7 @@ pub use link::{Link, Proxy};
 pub use pattern::{ExactSource, Wrong, check, fill, name_of, pattern};
 pub use queued::QueuedSource;
 pub use range_server::{LyingProxy, RangeServer};
+pub use versioned::VersionedSource;
 
 /// Checks that a text contains all these parts; panics if one is missing.
 #[track_caller]

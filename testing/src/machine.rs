@@ -2,6 +2,7 @@
 //!
 //! Example: `needs!(let disk = LoopDisk::over(file, &[]))` skips a test without root; else `disk.node` is `/dev/loopN` until it is dropped.
 
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -69,6 +70,27 @@ impl Drop for Running {
     }
 }
 
+/// Starts a server on a free port of this machine, which `command` gets, and waits until it listens. Gives the port, too.
+pub fn server(command: impl Fn(u16) -> Command) -> (Running, u16) {
+    // Another program may take the port in between: then the next one.
+    for _ in 0..5 {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        let port = free.expect("a port").port();
+        let mut command = command(port);
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Running(command.spawn().expect("started"));
+        let listens = eventually("it listens or ends", || {
+            let is_over = server.0.try_wait().expect("a child").is_some();
+            let listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
+            (listens || is_over).then_some(!is_over)
+        });
+        if listens {
+            return (server, port);
+        }
+    }
+    panic!("the server does not start");
+}
+
 /// A folder to mount at; what is mounted there is taken away when it is dropped.
 pub struct MountPoint(pub TempDir);
 
@@ -103,6 +125,22 @@ fn text(path: &Path) -> &str {
 pub fn sparse(path: &Path, bytes: u64) {
     let file = std::fs::File::create(path);
     file.and_then(|file| file.set_len(bytes)).expect("room");
+}
+
+/// Drops the pages of a file, or of every file below a folder. Needs python3.
+#[track_caller]
+pub fn forget(path: &Path) {
+    let script = "
+import os, sys
+files = [os.path.join(at, name) for at, _, names in os.walk(sys.argv[1]) for name in names]
+for file in files or sys.argv[1:]:
+    fd = os.open(file, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+";
+    let words = ["python3", "-S", "-c", script, text(path)];
+    assert!(runs(&words).is_some(), "pages are dropped");
 }
 
 /// A loop device of the test's own, given back when it is dropped.
@@ -156,6 +194,39 @@ impl LoopDisk {
 impl Drop for LoopDisk {
     fn drop(&mut self) {
         runs(&["losetup", "-d", &self.node]);
+    }
+}
+
+/// A tmpfs of this many KiB, unmounted when it is dropped.
+pub struct SmallDisk {
+    /// Where it is mounted.
+    pub dir: TempDir,
+}
+
+impl SmallDisk {
+    /// Nothing, with a line that says so, where this user may not mount.
+    pub fn of(kib: u32) -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let options = format!("size={kib}k,mode=0700");
+        let mount = ["mount", "-t", "tmpfs", "-o", &options, "tmpfs"];
+        if runs(&[&mount[..], &[text(dir.path())]].concat()).is_some() {
+            return Some(SmallDisk { dir });
+        }
+        println!("skipped: needs root, to mount a tmpfs");
+        None
+    }
+
+    /// A file of this length on it that has no blocks yet.
+    pub fn sparse(&self, bytes: u64) -> PathBuf {
+        let path = self.dir.path().join("disk");
+        sparse(&path, bytes);
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        runs(&["umount", "--lazy", text(self.dir.path())]);
     }
 }
 
@@ -252,21 +323,9 @@ impl SlowDisk {
 
     /// Drops the pages of every file on it.
     pub fn forget(&self) {
-        let mount = self.mount();
-        let words = ["python3", "-S", "-c", FORGET, text(&mount)];
-        assert!(runs(&words).is_some(), "pages are dropped");
+        forget(&self.mount());
     }
 }
-
-/// Drops the pages of every file below a folder.
-const FORGET: &str = "
-import os, sys
-for folder, _, names in os.walk(sys.argv[1], onerror=lambda error: None):
-    for name in names:
-        fd = os.open(os.path.join(folder, name), os.O_RDONLY)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-";
 
 impl Drop for SlowDisk {
     fn drop(&mut self) {

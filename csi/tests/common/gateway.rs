@@ -1,14 +1,14 @@
 //! versitygw, an S3 server over a folder: started on a free port, ended with the value.
 
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use foreread_testing::machine::{self, Running};
+use std::process::Command;
 
 pub const KEY: &str = "testkey";
 pub const SECRET: &str = "hushhushhush";
 
 /// A running server with one bucket, `bucket`.
 pub struct Gateway {
-    child: Child,
+    _server: Running,
     pub endpoint: String,
     dir: tempfile::TempDir,
 }
@@ -24,41 +24,19 @@ impl Gateway {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(dir.path().join("files/bucket/data")).expect("a bucket");
         std::fs::create_dir(dir.path().join("users")).expect("made");
-        // Another program may take the port in between: then the next one.
-        for _ in 0..5 {
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-            let address = free.expect("a port").to_string();
+        let (server, port) = machine::server(|port| {
             let mut command = Command::new("versitygw");
+            let line = format!("--port 127.0.0.1:{port} --quiet --iam-cache-disable --iam-dir");
+            command.args(line.split(' ')).arg(dir.path().join("users"));
+            command.arg("posix").arg(dir.path().join("files"));
+            command.envs([("ROOT_ACCESS_KEY", KEY), ("ROOT_SECRET_KEY", SECRET)]);
             command
-                .args([
-                    "--port",
-                    &address,
-                    "--quiet",
-                    "--iam-cache-disable",
-                    "--iam-dir",
-                ])
-                .arg(dir.path().join("users"))
-                .arg("posix")
-                .arg(dir.path().join("files"));
-            command
-                .env("ROOT_ACCESS_KEY", KEY)
-                .env("ROOT_SECRET_KEY", SECRET);
-            let command = command.stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = command.spawn().expect("started");
-            let mut answers = false;
-            super::wait_until("versitygw answers or ends", || {
-                answers = TcpStream::connect(&address).is_ok();
-                answers || child.try_wait().expect("a child").is_some()
-            });
-            if answers {
-                return Some(Gateway {
-                    child,
-                    endpoint: format!("http://{address}"),
-                    dir,
-                });
-            }
-        }
-        panic!("versitygw does not start");
+        });
+        Some(Gateway {
+            _server: server,
+            endpoint: format!("http://127.0.0.1:{port}"),
+            dir,
+        })
     }
 
     pub fn put(&self, name: &str, bytes: &[u8]) {
@@ -77,23 +55,9 @@ impl Gateway {
 
     fn administer(&self, what: &[&str]) {
         let mut command = Command::new("versitygw");
-        command.args([
-            "admin",
-            "-a",
-            KEY,
-            "-s",
-            SECRET,
-            "--endpoint-url",
-            &self.endpoint,
-        ]);
+        let own = ["admin", "-a", KEY, "-s", SECRET, "--endpoint-url"];
+        command.args(own).arg(&self.endpoint);
         let done = command.args(what).output().expect("started");
         assert!(done.status.success(), "{done:?}");
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

@@ -7,10 +7,11 @@ use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, Request, command};
 use foreread::source::{Nbd, Source};
 use foreread::{Options, Reader};
+use foreread_testing::machine::Running as Guard;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -126,6 +127,12 @@ pub fn hello() -> Vec<u8> {
     [&magic[..], &options, &[0, 3]].concat()
 }
 
+/// An option as a client sends it.
+pub fn option(number: u32, data: &[u8]) -> Vec<u8> {
+    let words = [number, data.len() as u32].map(u32::to_be_bytes).concat();
+    [&wire::OPTION_MAGIC.to_be_bytes()[..], &words, data].concat()
+}
+
 /// What a server answers to an option.
 pub fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let len = data.len() as u32;
@@ -160,9 +167,7 @@ pub fn request(command: u16, cookie: u64, offset: u64, len: u32) -> [u8; Request
 impl<S: Read + Write> Client<S> {
     /// Names the export in the old way, so that replies are simple.
     pub fn begun(mut self) -> Client<S> {
-        let magic = wire::OPTION_MAGIC.to_be_bytes();
-        let head = [&magic[..], &[0, 0, 0, 1], &[0; 4]].concat();
-        self.0.write_all(&head).expect("sent");
+        self.0.write_all(&option(1, &[])).expect("sent");
         self.0.read_exact(&mut [0; 10]).expect("the export");
         self
     }
@@ -246,7 +251,7 @@ pub fn run(program: &str, args: &[&str]) -> String {
 
 /// A server of another project, stopped when dropped.
 pub struct Peer {
-    child: Child,
+    _server: Guard,
     dir: tempfile::TempDir,
 }
 
@@ -258,10 +263,10 @@ impl Peer {
         let place = |word: &&str| word.replace("SOCKET", socket.to_str().expect("UTF-8"));
         let mut command = Command::new(program);
         let command = command.args(args.iter().map(place)).stdout(Stdio::null());
-        let child = command.spawn().expect("started");
+        let _server = Guard(command.spawn().expect("started"));
         let listens = || UnixStream::connect(&socket).is_ok();
         wait_until(&format!("{program} does not listen"), listens);
-        Peer { child, dir }
+        Peer { _server, dir }
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -270,13 +275,6 @@ impl Peer {
 
     pub fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket().display())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -5,9 +5,9 @@
 //!   reader ──► names, objects (the same but for the hub, whose objects come from a content server) ──► the emulator
 //! ```
 
-use super::emulators::{Cloud, Emulator};
 use super::{short_settings, watch};
 use foreread::source::object::ObjectSettings;
+use foreread_testing::emulators::{Cloud, Emulator};
 use foreread_testing::{BucketServer, HubServer, LyingProxy};
 use std::net::SocketAddr;
 use std::sync::Arc;

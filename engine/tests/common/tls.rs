@@ -1,6 +1,6 @@
 //! Certificates by certtool, and a client of the NBD server that speaks TLS. Never: a test.
 
-use crate::common::nbd::{Client, Served, has, run};
+use crate::common::nbd::{Client, Served, has, option, run};
 use foreread::front::nbd::NbdTls;
 use foreread::nbd::wire;
 use rustls::pki_types::CertificateDer;
@@ -159,11 +159,6 @@ impl TlsClient {
         self.0.write_all(&option(number, data)).expect("sent");
         reply(&mut self.0)
     }
-}
-
-pub fn option(number: u32, data: &[u8]) -> Vec<u8> {
-    let words = [number, data.len() as u32].map(u32::to_be_bytes).concat();
-    [&wire::OPTION_MAGIC.to_be_bytes()[..], &words, data].concat()
 }
 
 /// Option and kind of the next reply, which has no data or data that is of no interest.

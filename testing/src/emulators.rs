@@ -1,14 +1,17 @@
-//! Servers of S3, Google Cloud Storage and Azure Blob Storage, for tests: started on a free port, ended with the value.
-//! versitygw over a folder; fake-gcs-server and azurite, which hold their objects in memory.
+//! Servers of S3, Google Cloud Storage and Azure Blob Storage: started on a free port, ended with the value. versitygw over a folder;
+//! fake-gcs-server and azurite, which hold their objects in memory.
+//!
+//! Example: `needs!(let server = Emulator::start(Cloud::S3))` skips a test without versitygw; else `server.put("key", bytes)` is
+//! `s3://bucket/key` with `server.variables()`.
 
+use crate::machine::{self, Running};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::process::Command;
 
 /// The account of azurite, which is public.
 const ACCOUNT: &str = "devstoreaccount1";
@@ -16,20 +19,25 @@ const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 /// The key of versitygw.
 const S3_KEY: &str = "testkey";
+/// Its secret.
 pub const SECRET: &str = "testsecret";
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cloud {
+    /// versitygw.
     S3,
+    /// fake-gcs-server.
     Google,
+    /// azurite.
     Azure,
 }
 
 /// A running server with one bucket or container, `bucket`.
 pub struct Emulator {
     cloud: Cloud,
-    child: Child,
+    _server: Running,
+    /// Its port on this machine.
     pub port: u16,
     runtime: tokio::runtime::Runtime,
     /// Where versitygw has its buckets.
@@ -39,24 +47,18 @@ pub struct Emulator {
 impl Emulator {
     /// Nothing, with a line that says so, where it is not installed.
     pub fn start(cloud: Cloud) -> Option<Emulator> {
-        super::watch();
         let program = match cloud {
             Cloud::S3 => "versitygw",
             Cloud::Google => "fake-gcs-server",
             Cloud::Azure => "azurite-blob",
         };
-        let mut help = Command::new(program);
-        let help = help.arg("--help").stdout(Stdio::null());
-        if help.stderr(Stdio::null()).status().is_err() {
+        if Command::new(program).arg("--help").output().is_err() {
             println!("skipped: needs {program} (./setup installs it)");
             return None;
         }
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("bucket")).expect("a bucket");
-        // Another program may take the port in between: then the next one.
-        for _ in 0..5 {
-            let listener = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-            let port = listener.expect("a port").port();
+        let (server, port) = machine::server(|port| {
             let arguments = match cloud {
                 Cloud::S3 => "--port 127.0.0.1:PORT --keep-alive --quiet posix .",
                 Cloud::Google => {
@@ -72,28 +74,19 @@ impl Emulator {
             let mut command = Command::new(program);
             command.args(arguments.split(' ')).current_dir(dir.path());
             command.envs([("ROOT_ACCESS_KEY", S3_KEY), ("ROOT_SECRET_KEY", SECRET)]);
-            let command = command.stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = command.spawn().expect("started");
-            let until = Instant::now() + Duration::from_secs(60);
-            while child.try_wait().expect("a child").is_none() {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    let mut runtime = tokio::runtime::Builder::new_current_thread();
-                    let runtime = runtime.enable_all().build().expect("a runtime");
-                    let emulator = Emulator {
-                        cloud,
-                        child,
-                        port,
-                        runtime,
-                        dir,
-                    };
-                    emulator.make_bucket();
-                    return Some(emulator);
-                }
-                assert!(Instant::now() < until, "{program} does not answer");
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        }
-        panic!("{program} does not start");
+            command
+        });
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        let emulator = Emulator {
+            cloud,
+            _server: server,
+            port,
+            runtime,
+            dir,
+        };
+        emulator.make_bucket();
+        Some(emulator)
     }
 
     /// What the environment of its user would hold.
@@ -181,6 +174,7 @@ impl Emulator {
         }
     }
 
+    /// Puts an object.
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         if self.cloud == Cloud::Google {
             let path = "/upload/storage/v1/b/bucket/o?uploadType=media&name=";
@@ -193,6 +187,7 @@ impl Emulator {
         self.runtime.block_on(put).expect("put");
     }
 
+    /// Deletes an object.
     pub fn delete(&self, key: &str) {
         if self.cloud == Cloud::Google {
             let path = format!("/storage/v1/b/bucket/o/{}", escaped(key));
@@ -222,11 +217,4 @@ impl Emulator {
 /// As one part of a URL's path.
 fn escaped(key: &str) -> String {
     percent_encoding::utf8_percent_encode(key, percent_encoding::NON_ALPHANUMERIC).to_string()
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
