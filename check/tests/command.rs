@@ -1,17 +1,17 @@
 //! Tests of the commands of `foreread-check`: help, outputs, errors; `store` against a bucket that keeps its promises and a
 //! server that does not; `conform linux --check`; `bench policies` on a few cells; `replay-log`.
 
-use crate::common::{FOREREAD, foreread, listed, says};
+use crate::common::{FOREREAD, Got, foreread, listed, says};
 use foreread::eventlog::EventLog;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_testing::machine::{signal, wait_until};
 use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 #[test]
 fn short_help_fits_24_lines_of_80_columns() {
@@ -87,12 +87,8 @@ fn a_difference_is_reported() {
         ("pages", "only by the kernel [77777]"),
     ] {
         let got = foreread(["conform", "linux", "--level", level, "--check", &path]);
-        assert_eq!(got.code, Some(1), "{}", got.err);
-        assert!(
-            got.out.contains("divergences 1") && got.err.contains(part),
-            "{}",
-            got.err
-        );
+        says(got.assert_code(1), &[part]);
+        says(&got.out, &["divergences 1"]);
     }
 }
 
@@ -118,22 +114,14 @@ fn uncheckable_profiles_are_refused() {
         ),
     ] {
         let got = foreread(["conform"].into_iter().chain(args.iter().copied()));
-        assert_eq!(
-            (got.code, got.out.as_str()),
-            (Some(2), ""),
-            "{args:?}: {}",
-            got.err
-        );
-        assert!(got.err.contains(said), "{args:?}: {}", got.err);
+        says(got.assert_code(2), &[said]);
+        assert_eq!(got.out, "", "{args:?}");
     }
 }
 
 fn lines(path: &Path) -> Vec<String> {
-    std::fs::read_to_string(path)
-        .unwrap_or_default()
-        .lines()
-        .map(String::from)
-        .collect()
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(String::from).collect()
 }
 
 /// SIGTERM during the cells of a device: runs that were over are kept, and the command says how to continue.
@@ -141,42 +129,25 @@ fn lines(path: &Path) -> Vec<String> {
 fn a_signal_keeps_what_was_measured() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let runs = dir.path().join("runs.jsonl");
-    let child = Command::new(env!("CARGO_BIN_EXE_foreread-check"))
-        .args("bench policies --cells baseline --only @nvme --jobs 1 --resume".split(' '))
+    let mut command = Command::new(FOREREAD.0);
+    let line = "bench policies --cells baseline --only @nvme --jobs 1 --resume";
+    command
+        .args(line.split(' '))
         .arg(&runs)
-        .env("XDG_CONFIG_HOME", "/dev/null")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    for _ in 0..3000 {
-        if lines(&runs).len() > 5 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let sent = Command::new("kill")
-        .args(["-TERM", &child.id().to_string()])
-        .status();
-    assert!(sent.is_ok_and(|status| status.success()));
-    let output = child.wait_with_output().expect("it ends");
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert_eq!(output.status.code(), Some(128 + 15), "{out}{err}");
-    assert!(out.contains("Note: Stopped after"), "{out}");
-    assert!(
-        err.starts_with("foreread: stopped after ")
-            && err.contains("the same command continues from"),
-        "{err}"
-    );
+        .env("XDG_CONFIG_HOME", "/dev/null");
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = command.stderr(Stdio::piped()).spawn();
+    let child = child.expect("the binary starts");
+    wait_until("six runs are over", || lines(&runs).len() > 5);
+    signal(child.id(), "-TERM");
+    let got = Got::from(&child.wait_with_output().expect("it ends"));
+    got.assert_code(128 + 15);
+    says(&got.out, &["Note: Stopped after"]);
     let kept = lines(&runs);
     let is_json = |line: &String| serde_json::from_str::<Value>(line).is_ok();
     assert!(kept.len() > 5 && kept.iter().all(is_json), "{kept:?}");
-    let after = format!("after {} of ", kept.len());
-    assert!(err.contains(&after), "{err}");
+    let after = format!("foreread: stopped after {} of ", kept.len());
+    says(&got.err, &[&after, "the same command continues from"]);
 }
 
 /// The other recording is no trace at all: it is not loaded where it is not chosen.
@@ -252,23 +223,17 @@ fn a_log_of_our_own_is_identical_and_one_changed_action_is_found() {
     let (events, actions) = write_log(&path);
     assert!(actions > 0);
     let got = foreread([Path::new("replay-log"), &path]);
-    assert_eq!(
-        got.is_done(),
-        format!("identical: {events} events, {actions} actions\n")
-    );
+    let identical = format!("identical: {events} events, {actions} actions\n");
+    assert_eq!(got.is_done(), identical);
     let log = std::fs::read_to_string(&path).expect("text");
-    let line = log
-        .lines()
-        .position(|l| l.starts_with("A submit"))
-        .expect("a submit");
+    let line = log.lines().position(|line| line.starts_with("A submit"));
+    let line = line.expect("a submit");
     std::fs::write(&path, log.replacen(" demand\n", " ahead\n", 1)).expect("written");
     let got = foreread([Path::new("replay-log"), &path]);
-    assert_eq!(
-        (got.code, got.out.as_str(), got.err.lines().count()),
-        (Some(1), "", 1)
-    );
-    assert!(got.err.starts_with("foreread: different: "), "{}", got.err);
-    says(&got.err, &[&format!("line {}", line + 1)]);
+    assert_eq!(got.assert_code(1).lines().count(), 1);
+    let parts = ["foreread: different: ", &format!("line {}", line + 1)];
+    says(&got.err, &parts);
+    assert_eq!(got.out, "");
 }
 
 /// A log of five lines: a cache of this many pages, one open file without end, and one event on it.
@@ -289,19 +254,11 @@ fn a_short_log_takes_little_memory() {
     let path = dir.path().join("large.log");
     let run = |text: String| {
         std::fs::write(&path, text).expect("written");
-        let limited = format!(
-            "ulimit -v 1500000; exec '{}' replay-log '{}'",
-            env!("CARGO_BIN_EXE_foreread-check"),
-            path.display()
-        );
-        let got = std::process::Command::new("sh")
-            .args(["-c", &limited])
-            .output()
-            .expect("a shell");
-        (
-            got.status.code(),
-            String::from_utf8_lossy(&got.stderr).into_owned(),
-        )
+        let script = "ulimit -v 1500000; exec \"$0\" replay-log \"$1\"";
+        let mut shell = Command::new("sh");
+        let got = shell.args(["-c", script, FOREREAD.0]).arg(&path).output();
+        let got = Got::from(&got.expect("a shell"));
+        (got.code, got.err)
     };
     let far = 1_u64 << 60;
     let all = [
@@ -316,10 +273,8 @@ fn a_short_log_takes_little_memory() {
                 (1 << 28, 4096, "pages of max_fetch_bytes"),
             ] {
                 let (code, error) = run(five_lines(pages, max_fetch, policy, event));
-                assert!(
-                    code == Some(2) && error.contains(what) && error.contains("line 2"),
-                    "{event}: {error}"
-                );
+                assert_eq!(code, Some(2), "{event}: {error}");
+                says(&error, &[what, "line 2"]);
             }
             let (code, error) = run(five_lines(1 << 28, 4 << 20, policy, event));
             // A policy without readahead answers advice with nothing, as the log does.
@@ -327,13 +282,8 @@ fn a_short_log_takes_little_memory() {
             assert!(ended, "{event} under {policy}: {code:?} {error}");
         }
     }
-    let (code, error) = run(five_lines(
-        1 << 28,
-        4 << 20,
-        "none",
-        "open 1048576 1048576 1",
-    ));
-    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let open = five_lines(1 << 28, 4 << 20, "none", "open 1048576 1048576 1");
+    assert_eq!(run(open), (Some(0), String::new()));
 }
 
 #[cfg(feature = "object")]
@@ -342,17 +292,11 @@ mod store {
     use foreread::source::Mem;
     use foreread_testing::{BucketServer, Lie, RangeServer, pattern};
 
-    fn check(variables: &[(String, String)], args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_foreread-check"));
-        command
-            .env_clear()
-            .env("FOREREAD_OBJECT", "retries=0")
-            .envs(variables.iter().cloned());
-        command.arg("store").args(args).output().expect("runs")
-    }
-
-    fn stdout(output: &Output) -> String {
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    fn check(variables: &[(String, String)], args: &[&str]) -> Got {
+        let mut command = Command::new(FOREREAD.0);
+        command.env_clear().env("FOREREAD_OBJECT", "retries=0");
+        command.envs(variables.iter().cloned()).arg("store");
+        Got::from(&command.args(args).output().expect("runs"))
     }
 
     #[test]
@@ -363,43 +307,29 @@ mod store {
         let keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
         let mut variables = server.variables();
         variables.extend(keys.map(|name| (name.to_string(), "key".to_string())));
-        let output = check(&variables, &["s3://bucket/dir/"]);
-        let text = stdout(&output);
-        assert!(
-            output.status.success(),
-            "{text}\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        for line in [
+        let got = check(&variables, &["s3://bucket/dir/"]);
+        got.assert_code(0);
+        let lines = [
             "s3://bucket/dir/ passes all 7 tests.",
             "its names can be listed: 2 names, 2 files",
             "by ETag; 3145728 bytes",
             "credentials: the variable AWS_ACCESS_KEY_ID",
-        ] {
-            assert!(text.contains(line), "{line}:\n{text}");
-        }
-        let output = check(
-            &server.variables(),
-            &["s3://bucket/dir/large", "--bytes", "1M", "--json", "-"],
-        );
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        ];
+        says(&got.out, &lines);
+        let large = ["s3://bucket/dir/large", "--bytes", "1M", "--json", "-"];
+        let json = check(&server.variables(), &large).json();
         assert_eq!(json["schema"], "foreread/check-store/1");
         assert_eq!(json["checks"].as_array().map(Vec::len), Some(4));
-        assert!(
-            json["bytes"].as_u64().is_some_and(|bytes| bytes < 2 << 20),
-            "the limit: {json}"
-        );
+        let is_less = json["bytes"].as_u64().is_some_and(|bytes| bytes < 2 << 20);
+        assert!(is_less, "the limit: {json}");
     }
 
     #[test]
     fn a_server_that_breaks_one_fails_it_by_name() {
         let server = RangeServer::start(Mem::new(pattern(0, 1 << 20, 0))).expect("a port");
         server.lie(Lie::ContentRange, u64::MAX);
-        let output = check(&[], &[&server.url()]);
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            !output.status.success() && error.contains("a different part"),
-            "{error}"
-        );
+        let got = check(&[], &[&server.url()]);
+        assert_ne!(got.code, Some(0));
+        says(&got.err, &["a different part"]);
     }
 }

@@ -2,11 +2,13 @@
 //! behind, and the error if it is not possible. Needs root, loop devices and tracefs; if they are missing, the tests
 //! report it.
 
-use crate::common::foreread;
+use crate::common::{Got, foreread, says};
+use foreread_testing::machine::{signal, wait_until};
+use foreread_testing::needs;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const RECORDING: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -14,41 +16,43 @@ const RECORDING: &str = concat!(
 );
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
-fn lacks() -> Option<&'static str> {
-    crate::common::lacks("readahead/page_cache_ra_order")
+const CHECK: &str = env!("CARGO_BIN_EXE_foreread-check");
+
+fn can() -> bool {
+    crate::common::lacks("readahead/page_cache_ra_order").is_none()
+}
+
+/// `conform linux` with the words of a line, if there is memory for it.
+fn conform(line: &str, more: &[&str]) -> Option<Got> {
+    let got = foreread(
+        ["conform", "linux"]
+            .into_iter()
+            .chain(line.split(' '))
+            .chain(more.iter().copied()),
+    );
+    if got.code == Some(3) && got.err.contains("short of memory") {
+        println!("skipped: needs more free memory: {}", got.err);
+        return None;
+    }
+    Some(got)
 }
 
 /// Every file system, 1,000 operations with mappings and 1,000 without, with a seed of this run. The long form is in ./test-long.
 #[test]
 fn the_running_kernel_decides_as_we_do() {
-    if lacks().is_some() {
-        return;
-    }
-    let got = foreread("conform linux --read-ahead-kb 128 --operations 1000 --json".split(' '));
-    if got.code == Some(3) && got.err.contains("short of memory") {
-        println!("skipped: needs more free memory: {}", got.err);
-        return;
-    }
-    assert_eq!(got.code, Some(0), "{}{}", got.out, got.err);
-    let report: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
-    assert_eq!(
-        (&report["schema"], &report["policy"]),
-        (&"foreread.conform-linux/2".into(), &"linux-6.18".into())
-    );
-    assert!(
-        got.err.contains(&format!("seed {}", report["seed"])),
-        "{}",
-        got.err
-    );
+    needs!(can());
+    needs!(let got = conform("--read-ahead-kb 128 --operations 1000 --json", &[]));
+    let report = got.json();
+    says(got.assert_code(0), &[&format!("seed {}", report["seed"])]);
+    let about = [&report["schema"], &report["policy"]];
+    assert_eq!(about, ["foreread.conform-linux/2", "linux-6.18"]);
     let cells = report["cells"].as_array().expect("cells");
     let left_out = report["left_out"].as_array().expect("a list");
-    left_out
-        .iter()
-        .for_each(|why| println!("skipped: needs what is left out here: {why}"));
-    let mut names: Vec<_> = cells
-        .iter()
-        .map(|cell| cell["file_system"].as_str().expect("a name"))
-        .collect();
+    for why in left_out {
+        println!("skipped: needs what is left out here: {why}");
+    }
+    let names = cells.iter().map(|cell| cell["file_system"].as_str());
+    let mut names = Vec::from_iter(names.map(|name| name.expect("a name")));
     names.dedup();
     if left_out.is_empty() {
         let xfs = ["xfs", "xfs-8k", "xfs-16k", "xfs-32k", "xfs-64k"];
@@ -58,17 +62,15 @@ fn the_running_kernel_decides_as_we_do() {
     }
     for cell in cells {
         assert_eq!(
-            (&cell["operations"], &cell["divergences"]),
-            (&1000.into(), &0.into()),
+            [&cell["operations"], &cell["divergences"]],
+            [1000, 0],
             "{cell}"
         );
         assert!(cell["decisions"].as_u64() > Some(100), "{cell}");
         let alone = cell["large_folios"] == false && cell["mmap"] == false;
         assert_eq!(cell["pages"], alone, "{cell}");
-        assert!(
-            cell["file_system"] != "ext4-journal" || cell["large_folios"] == false,
-            "{cell}"
-        );
+        let is_journal = cell["file_system"] == "ext4-journal";
+        assert!(!is_journal || cell["large_folios"] == false, "{cell}");
     }
 }
 
@@ -76,43 +78,28 @@ fn the_running_kernel_decides_as_we_do() {
 /// is longer, and the file of 257 pages, 1,048,577 bytes, is among those that this seed reads.
 #[test]
 fn a_recording_has_the_extents_of_its_files() {
-    if lacks().is_some() {
-        return;
-    }
+    needs!(can());
     let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().to_string_lossy().into_owned();
-    let args = ["--fs", "ext4-journal", "--mmap", "yes"];
-    let rest = [
-        "--operations",
-        "1000",
-        "--seed",
-        "2742804020",
-        "--read-ahead-kb",
-        "128",
-        "-o",
-        out.as_str(),
-    ];
-    let got = foreread(["conform", "linux"].into_iter().chain(args).chain(rest));
+    let out = folder.path().to_string_lossy();
+    let line =
+        "--fs ext4-journal --mmap yes --operations 1000 --seed 2742804020 --read-ahead-kb 128 -o";
+    needs!(let got = conform(line, &[&out]));
     if got.err.contains("they need python3 with ctypes") {
         println!("skipped: needs python3 with ctypes for page faults");
         return;
     }
-    if got.code == Some(3) && got.err.contains("short of memory") {
-        println!("skipped: needs more free memory: {}", got.err);
-        return;
-    }
-    assert_eq!(got.code, Some(0), "{}{}", got.out, got.err);
-    let path = folder
-        .path()
-        .join("ext4-journal-128-2742804020-faults.jsonl.gz");
-    let lines = foreread_check::conform::linux::open(&path)
+    got.assert_code(0);
+    let name = "ext4-journal-128-2742804020-faults.jsonl.gz";
+    let kept = foreread_check::conform::linux::open(&folder.path().join(name));
+    let mut lines = kept
         .expect("kept")
-        .lines();
-    let episode = lines
-        .map(|line| line.expect("a line"))
-        .find(|line| line.contains("\"file_size\":1048577"))
-        .expect("an episode of that file");
-    assert!(episode.contains("\"extents\":[16"), "{episode}");
+        .lines()
+        .map(|line| line.expect("a line"));
+    let episode = lines.find(|line| line.contains("\"file_size\":1048577"));
+    says(
+        &episode.expect("an episode of that file"),
+        &["\"extents\":[16"],
+    );
 }
 
 /// Differences under memory pressure alone: exit code 3, and no accusation.
@@ -120,63 +107,45 @@ fn a_recording_has_the_extents_of_its_files() {
 fn pressure_is_not_a_divergence() {
     let text = std::fs::read_to_string(RECORDING).expect("the recording");
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
-    let path = file.path().to_string_lossy().into_owned();
-    let wrong: Vec<String> = text
-        .lines()
-        .map(|line| match line.strip_suffix('}') {
-            Some(op) if op.contains("\"marks\":[]") && op.contains("\"op\":") => {
-                op.replace("\"marks\":[]", "\"marks\":[77]") + ",\"pressure\":true}"
-            }
-            _ => line.to_string(),
-        })
-        .collect();
-    let wrong = wrong.join("\n") + "\n";
+    let path = file.path().to_string_lossy();
+    let changed = |line: &str| match line.strip_suffix('}') {
+        Some(op) if op.contains("\"marks\":[]") && op.contains("\"op\":") => {
+            op.replace("\"marks\":[]", "\"marks\":[77]") + ",\"pressure\":true}\n"
+        }
+        _ => format!("{line}\n"),
+    };
+    let wrong: String = text.lines().map(changed).collect();
     assert!(wrong != text, "some operation sets no mark");
     std::fs::write(file.path(), &wrong).expect("written");
-    let got = foreread(["conform", "linux", "--check", path.as_str()]);
-    assert_eq!(got.code, Some(3), "{}", got.err);
+    let check = || foreread(["conform", "linux", "--check", &*path]);
+    let got = check();
+    let words = ["the kernel was short of memory in", "marks ours"];
+    says(got.assert_code(3), &words);
     assert!(got.out.ends_with("divergences 0\n"), "{}", got.out);
-    assert!(
-        got.err.contains("the kernel was short of memory in") && got.err.contains("marks ours"),
-        "{}",
-        got.err
-    );
     // Without the word the same is a divergence.
     std::fs::write(file.path(), wrong.replace(",\"pressure\":true}", "}")).expect("written");
-    assert_eq!(
-        foreread(["conform", "linux", "--check", path.as_str()]).code,
-        Some(1)
-    );
+    check().assert_code(1);
 }
 
 /// Without root it says so, and what can be done instead.
 #[test]
 fn a_user_without_rights_gets_an_error() {
-    if lacks().is_some() {
-        return;
-    }
+    needs!(can());
     // A copy that an unprivileged user may run.
     let folder = tempfile::Builder::new()
         .permissions(public())
         .tempdir()
         .expect("a folder");
     let program = folder.path().join("foreread");
-    std::fs::copy(env!("CARGO_BIN_EXE_foreread-check"), &program).expect("a copy");
+    std::fs::copy(CHECK, &program).expect("a copy");
     let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(&program)
-        .args(["conform", "linux"]);
+    command.args("--reuid 65534 --regid 65534 --clear-groups".split(' '));
+    command.arg(&program).args(["conform", "linux"]);
     let Ok(ran) = command.output() else {
-        println!("skipped: needs setpriv (util-linux)");
-        return;
+        return println!("skipped: needs setpriv (util-linux)");
     };
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(3), "{said}");
-    assert!(
-        said.contains("needs root") && said.contains("--check REC"),
-        "{said}"
-    );
+    let words = ["needs root", "--check REC"];
+    says(Got::from(&ran).assert_code(3), &words);
 }
 
 fn public() -> std::fs::Permissions {
@@ -185,30 +154,18 @@ fn public() -> std::fs::Permissions {
 
 /// A run under way: its process, once it has a tracing instance.
 fn under_way() -> Child {
-    begun(&[
-        "--fs",
-        "ext4",
-        "--read-ahead-kb",
-        "128",
-        "--operations",
-        "10000000",
-    ])
+    begun("--fs ext4 --read-ahead-kb 128 --operations 10000000")
 }
 
-fn begun(args: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foreread-check"));
-    command.args(["conform", "linux"]).args(args);
-    let mut process = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
+fn begun(line: &str) -> Child {
+    let mut command = Command::new(CHECK);
+    command.args(["conform", "linux"]).args(line.split(' '));
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("started");
     let id = process.id();
-    wait("a tracing instance", || {
-        assert!(
-            process.try_wait().expect("asked").is_none(),
-            "it ended by itself"
-        );
+    wait_until("a tracing instance", || {
+        let ended = process.try_wait().expect("asked");
+        assert!(ended.is_none(), "it ended by itself");
         instance(id)
     });
     process
@@ -216,100 +173,66 @@ fn begun(args: &[&str]) -> Child {
 
 fn instance(id: u32) -> bool {
     let ours = format!("foreread-{id}-");
-    std::fs::read_dir(INSTANCES).is_ok_and(|all| {
-        all.flatten()
-            .any(|e| e.file_name().to_string_lossy().starts_with(&ours))
-    })
+    let all = std::fs::read_dir(INSTANCES).into_iter().flatten().flatten();
+    let mut names = all.map(|entry| entry.file_name());
+    names.any(|name| name.to_string_lossy().starts_with(&ours))
 }
 
 /// The loop device of a process of ours.
 fn attached(id: u32) -> Option<String> {
     let ours = format!("/memfd:foreread-conform-{id}-");
-    let all = std::fs::read_dir("/sys/block")
-        .expect("block devices")
-        .flatten();
-    let backing =
-        |path: &Path| std::fs::read_to_string(path.join("loop/backing_file")).unwrap_or_default();
-    all.filter(|e| backing(&e.path()).starts_with(&ours))
-        .map(|e| e.file_name().to_string_lossy().into_owned())
-        .next()
-}
-
-/// Waits for what comes of itself; a minute is for a machine with much else to do.
-fn wait(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "timed out waiting for {what}"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let all = std::fs::read_dir("/sys/block").expect("block devices");
+    let file = |path: &Path| std::fs::read_to_string(path.join("loop/backing_file"));
+    let is_it = |path: &Path| file(path).is_ok_and(|file| file.starts_with(&ours));
+    let found = all.flatten().find(|entry| is_it(&entry.path()));
+    found.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
 /// Killed in the middle: nothing mounted, nothing attached, the device as it was, its tracing instance removed by the guard.
 #[test]
 fn killed() {
-    if lacks().is_some() {
-        return;
-    }
+    needs!(can());
     let mut process = under_way();
     let id = process.id();
     let device = attached(id).expect("a loop device");
     let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts");
-    assert!(
-        !mounts.contains(&format!("/dev/{device} ")),
-        "the mount has a place: {mounts}"
-    );
+    let has_place = mounts.contains(&format!("/dev/{device} "));
+    assert!(!has_place, "the mount has a place: {mounts}");
     process.kill().expect("killed");
     process.wait().expect("gone");
-    wait("the loop device to go", || attached(id).is_none());
-    wait("the file system to go", || {
-        !Path::new("/sys/fs/ext4").join(&device).exists()
-    });
-    wait("the tracing instance to go", || !instance(id));
+    wait_until("the loop device goes", || attached(id).is_none());
+    let file_system = Path::new("/sys/fs/ext4").join(&device);
+    wait_until("the file system goes", || !file_system.exists());
+    wait_until("the tracing instance goes", || !instance(id));
 }
 
 /// A guard waits for the lock: it never removes the instance of an owner that lives, here this test.
 #[test]
 fn a_guard_leaves_the_living_alone() {
-    if lacks().is_some() {
-        return;
-    }
+    needs!(can());
     let name = format!("foreread-{}-guarded", std::process::id());
     let folder = Path::new(INSTANCES).join(&name);
     std::fs::create_dir(&folder).expect("root may");
     let lock = std::fs::File::open(&folder).expect("a folder");
     lock.lock().expect("flock(2)");
-    let mut guard = Command::new(env!("CARGO_BIN_EXE_foreread-check"));
-    let mut guard = guard
-        .args(["--tracefs-guard", &name])
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("started");
+    let guard = |name: &str| {
+        let mut guard = Command::new(CHECK);
+        let guard = guard.args(["--tracefs-guard", name]).stdin(Stdio::null());
+        guard.spawn().expect("started")
+    };
+    let mut first = guard(&name);
     // The pipe has ended from the start; half a second is for a guard that does not ask for the lock.
     std::thread::sleep(Duration::from_millis(500));
-    assert!(
-        guard.try_wait().expect("asked").is_none() && folder.exists(),
-        "it waits for the lock"
-    );
+    let waits = first.try_wait().expect("asked").is_none();
+    assert!(waits && folder.exists(), "it waits for the lock");
     drop(lock);
-    assert!(guard.wait().expect("ended").success());
+    assert!(first.wait().expect("ended").success());
     assert!(!folder.exists());
     // Of a name that is not ours it removes nothing.
-    let other = Path::new(INSTANCES).join(format!("other-{}", std::process::id()));
+    let name = format!("other-{}", std::process::id());
+    let other = Path::new(INSTANCES).join(&name);
     std::fs::create_dir(&other).expect("root may");
-    let name = other
-        .file_name()
-        .expect("a name")
-        .to_string_lossy()
-        .into_owned();
-    let mut guard = Command::new(env!("CARGO_BIN_EXE_foreread-check"));
-    guard
-        .args(["--tracefs-guard", &name])
-        .stdin(Stdio::null())
-        .status()
-        .expect("started");
+    guard(&name).wait().expect("ended");
     let stays = other.exists();
     std::fs::remove_dir(&other).expect("root may");
     assert!(stays);
@@ -318,22 +241,14 @@ fn a_guard_leaves_the_living_alone() {
 /// Asked to end: exit code 3, as nothing was found out, and nothing left at all.
 #[test]
 fn ended_by_a_signal() {
-    if lacks().is_some() {
-        return;
-    }
+    needs!(can());
     let process = under_way();
     let id = process.id();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &id.to_string()])
-            .status()
-            .expect("kill")
-            .success()
-    );
+    signal(id, "-TERM");
     let ended = process.wait_with_output().expect("ended");
     assert_eq!((ended.status.code(), ended.stdout.len()), (Some(3), 0));
     assert!(!instance(id), "its tracing instance");
-    wait("the loop device to go", || attached(id).is_none());
+    wait_until("the loop device goes", || attached(id).is_none());
 }
 
 /// A memory cgroup below that of this process; removed when dropped.
@@ -343,20 +258,12 @@ impl Cgroup {
     /// With room for this many bytes; nothing where there is none to be had.
     fn new(bytes: u64) -> Option<Cgroup> {
         let mine = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-        let of = |controller: &str| {
-            mine.lines()
-                .find_map(|line| line.split_once(controller))
-                .map(|(_, path)| path)
+        let v1 = mine.lines().find_map(|line| line.split_once(":memory:"));
+        let (own, limit) = match v1 {
+            Some((_, path)) => (format!("memory{path}/"), "memory.limit_in_bytes"),
+            None => (String::new(), "memory.max"),
         };
-        let name = format!("foreread-test-{}", std::process::id());
-        let first = of(":memory:").map(|path| {
-            (
-                format!("/sys/fs/cgroup/memory{path}/{name}"),
-                "memory.limit_in_bytes",
-            )
-        });
-        let (path, limit) =
-            first.unwrap_or_else(|| (format!("/sys/fs/cgroup/{name}"), "memory.max"));
+        let path = format!("/sys/fs/cgroup/{own}foreread-test-{}", std::process::id());
         std::fs::create_dir(&path).ok()?;
         let group = Cgroup(PathBuf::from(path));
         std::fs::write(group.0.join(limit), bytes.to_string()).ok()?;
@@ -378,38 +285,26 @@ impl Drop for Cgroup {
 /// is exit code 3.
 #[test]
 fn a_reader_short_of_memory_accuses_nothing() {
-    if lacks().is_some() {
-        return;
-    }
+    needs!(can());
     // The largest read is 3 MiB, the largest window 1 MiB. With 4 MiB the reader is killed, with 16 nothing differs.
     let Some(group) = Cgroup::new(8 << 20) else {
-        println!("skipped: needs a memory cgroup");
-        return;
+        return println!("skipped: needs a memory cgroup");
     };
     // Moved when its file system is there: that is in memory too. The seed is one of many that read enough.
-    let cell = ["--fs", "xfs", "--read-ahead-kb", "1024", "--mmap", "no"];
-    let args = [
-        &cell[..],
-        &["--operations", "10000", "--seed", "3182490952", "--json"],
-    ]
-    .concat();
-    let process = begun(&args);
+    let cell = "--fs xfs --read-ahead-kb 1024 --mmap no";
+    let process = begun(&format!(
+        "{cell} --operations 10000 --seed 3182490952 --json"
+    ));
     let moved = group.take_in(process.id());
-    let ended = process.wait_with_output().expect("ended");
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let got = Got::from(&process.wait_with_output().expect("ended"));
     if !moved {
-        println!("skipped: needs a memory cgroup that takes processes");
-        return;
+        return println!("skipped: needs a memory cgroup that takes processes");
     }
-    let report: serde_json::Value =
-        serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{said}"));
-    let cell = &report["cells"][0];
+    let cell = &got.json()["cells"][0];
     assert_eq!(cell["divergences"], 0, "{cell}");
-    assert!(
-        cell["pressure_episodes"].as_u64() > Some(0),
-        "the limit is felt: {cell}"
-    );
-    assert!(cell["pressure_differences"].as_u64() > Some(0), "{cell}");
-    assert_eq!(ended.status.code(), Some(3), "{said}");
-    assert!(said.contains("the kernel was short of memory in"), "{said}");
+    for felt in ["pressure_episodes", "pressure_differences"] {
+        assert!(cell[felt].as_u64() > Some(0), "the limit is felt: {cell}");
+    }
+    let why = "the kernel was short of memory in";
+    says(got.assert_code(3), &[why]);
 }
