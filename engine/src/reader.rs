@@ -216,17 +216,23 @@ impl Reader {
             .map_err(|_| OpenError::Stopped)?;
         let NewReader { at, version } = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         let seen = self.seen.again(version);
-        let (engine, source, flushes) = (
-            self.engine.clone(),
-            Arc::clone(&self.source),
-            Arc::clone(&self.flushes),
-        );
+        Reader::beside(&self.engine, &self.source, &self.flushes, at, seen)
+    }
+
+    /// A reader of a source that is open already.
+    fn beside(
+        engine: &Engine,
+        source: &Arc<dyn Source>,
+        flushes: &Arc<Flushes>,
+        at: OpenFile,
+        seen: VersionCursor,
+    ) -> Result<Reader, OpenError> {
         Reader {
-            engine,
-            source,
+            engine: engine.clone(),
+            source: Arc::clone(source),
             at,
             seen,
-            flushes,
+            flushes: Arc::clone(flushes),
         }
         .hinted()
     }

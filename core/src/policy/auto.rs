@@ -93,6 +93,18 @@ struct Birth {
     run: u64,
 }
 
+impl Birth {
+    /// The run of a file that was read from its start to here.
+    fn at_start(end: u64) -> Birth {
+        Birth {
+            class: RunKind::Start,
+            stride: None,
+            pos: end,
+            run: end,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Miss {
     file: FileId,
@@ -328,16 +340,7 @@ impl Auto {
         if start == 0 {
             file.misses += 1;
             file.candidates.is_lone(start, end);
-            return self.begin(
-                ask,
-                Birth {
-                    class: RunKind::Start,
-                    stride: None,
-                    pos: end,
-                    run: end,
-                },
-                answer,
-            );
+            return self.begin(ask, Birth::at_start(end), answer);
         }
         let careful = self.are_runs_rarer(RARER);
         let Some(file) = self.files.get_mut(&ask.file.0) else {

@@ -128,19 +128,8 @@ impl ListedFile {
         let NewReader { at, version } = opened.ok_or_else(|| OpenError::Changed {
             place: self.source.describe(),
         })?;
-        let (engine, source, flushes) = (
-            self.engine.clone(),
-            Arc::clone(&self.source),
-            Arc::clone(&self.flushes),
-        );
-        Reader {
-            engine,
-            source,
-            at,
-            seen: VersionCursor::new(version),
-            flushes,
-        }
-        .hinted()
+        let seen = VersionCursor::new(version);
+        Reader::beside(&self.engine, &self.source, &self.flushes, at, seen)
     }
 }
 

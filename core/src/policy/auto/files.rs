@@ -49,16 +49,7 @@ impl Auto {
         let is_part = |entry: &WalkFile| entry.planned < ask.file_size && end < ask.file_size;
         if self.walks.listed.get(&ask.file.0).is_some_and(is_part) {
             self.files.entry(ask.file.0).or_default().size = ask.file_size;
-            self.begin(
-                ask,
-                Birth {
-                    class: RunKind::Start,
-                    stride: None,
-                    pos: end,
-                    run: end,
-                },
-                answer,
-            );
+            self.begin(ask, Birth::at_start(end), answer);
         }
     }
 

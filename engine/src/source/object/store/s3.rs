@@ -255,30 +255,20 @@ mod tests {
             };
             place.url(named, &hosts, is_virtual)
         };
-        let some = |text: &str| Some(text.to_string());
+        let is = |named, region, [is_fips, is_virtual]: [bool; 2], expected: &str| {
+            let url = url(named, region, is_fips, is_virtual);
+            assert_eq!(url.unwrap_or_default(), expected);
+        };
         let oss = Some("https://oss.example:1/p");
-        assert_eq!(
-            url(oss, "eu-1", false, false),
-            some("https://oss.example:1/p")
-        );
-        assert_eq!(
-            url(oss, "eu-1", true, true),
-            some("https://b.c.oss.example:1/p")
-        );
+        is(oss, "eu-1", [false; 2], "https://oss.example:1/p");
+        is(oss, "eu-1", [true; 2], "https://b.c.oss.example:1/p");
         let own = Some("http://b.c.oss.example");
-        assert_eq!(
-            url(own, "eu-1", false, true),
-            some("http://b.c.oss.example")
-        );
+        is(own, "eu-1", [false, true], "http://b.c.oss.example");
         assert_eq!(url(None, "eu-1", false, true), None, "object_store's own");
-        assert_eq!(
-            url(None, "us-2", true, true),
-            some("https://b.c.s3-fips.us-2.amazonaws.com")
-        );
-        assert_eq!(
-            url(None, "cn-n-1", false, false),
-            some("https://s3.cn-n-1.amazonaws.com.cn")
-        );
+        let fips = "https://b.c.s3-fips.us-2.amazonaws.com";
+        is(None, "us-2", [true; 2], fips);
+        let china = "https://s3.cn-n-1.amazonaws.com.cn";
+        is(None, "cn-n-1", [false; 2], china);
     }
 
     #[test]
