@@ -79,7 +79,7 @@ impl World {
 
     pub fn with(policy: &str, config: Config, size: u64) -> World {
         World::of(
-            crate::listed::parse(policy).expect("a policy"),
+            crate::golden::parse(policy).expect("a policy"),
             config,
             size,
         )

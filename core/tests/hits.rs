@@ -2,7 +2,7 @@
 //! like any other.
 
 use crate::common::{FILE, OPEN, World, test_policy};
-use crate::listed::policies;
+use crate::golden::policies;
 use foreread_core::event::Event;
 use foreread_core::machine::Config;
 use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec};

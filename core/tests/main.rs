@@ -5,7 +5,6 @@ mod files;
 mod golden;
 mod golden_tables;
 mod hits;
-mod listed;
 mod model;
 mod patterns;
 mod rules;

@@ -1,7 +1,7 @@
 //! Tests the counts of decisions by pattern: a sequence of reads for each pattern, and that the counts add up for every policy.
 
 use crate::common::{OPEN, World};
-use crate::listed::policies;
+use crate::golden::policies;
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::Config;
 use foreread_core::policy::Pattern;

@@ -245,7 +245,7 @@ fn facts_of_the_host_are_read_in_one_place() {
         "engine/src/front/fuse/kernel.rs",    // signals of a thread
         "cli/src/signals.rs",                 // signals and terminal of this process
         "check/src/conform/live.rs",          // when a process began
-        "check/src/conform/live/marks.rs",    // what is measured: flags of pages
+        "check/src/conform/live/record.rs",   // what is measured: flags of pages
         "check/src/conform/live/pressure.rs", // what is measured: reclaim
         "testing/src/",                       // processes and files of tests
     ];

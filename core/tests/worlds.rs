@@ -97,7 +97,7 @@ fn depth() -> usize {
 
 #[test]
 fn every_small_world() {
-    for policy in crate::listed::SMALL_WORLDS {
+    for policy in crate::golden::SMALL_WORLDS {
         let count = walk(policy, depth());
         println!("{policy}: {count} paths of {} choices", depth());
         assert!(count > 200_000, "{policy}: only {count}");

@@ -1,7 +1,6 @@
 //! Tests with a bucket whose keys are in a Secret: the keys reach the store, but no argument, log or file that others can read.
 
-use crate::common::gateway::{Gateway, KEY, SECRET};
-use crate::common::{EPHEMERAL, Plugin, TestVolume, refused, signal};
+use crate::common::{EPHEMERAL, Gateway, KEY, Plugin, SECRET, TestVolume, refused, signal};
 use std::fs;
 use tonic::Code;
 

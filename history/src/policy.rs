@@ -1,10 +1,9 @@
 //! The published policies, and policies with which `auto` is compared.
 //!
-//! `marks`, `pages` and `two_windows` are shared code, not policies. The published policies use no internals of the state machine: they
+//! `marks` and `two_windows` are shared code, not policies. The published policies use no internals of the state machine: they
 //! implement the same trait as the policies of `foreread-core`.
 
 mod marks;
-mod pages;
 mod two_windows;
 
 // Plain `mod` lines, not a macro, so that tools that do not compile (cargo-mutants) find the files.

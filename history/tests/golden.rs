@@ -1,9 +1,20 @@
-//! The golden tables of the policies.
+//! The policies that these tests run, all of this crate, and their golden tables.
 
 use crate::common::World;
 use crate::golden_tables::golden;
+use foreread_core::policy::Info;
+use foreread_history::{OPPONENTS, PUBLISHED};
+
+pub use foreread_history::parse_spec as parse;
 
 const PAGE: u64 = 4096;
+
+/// Policies whose small worlds are walked, with windows that are small too.
+pub const SMALL_WORLDS: [&str; 2] = ["linux-2.6.0:max=16K", "linux-2.6.31:max=16K"];
+
+pub fn policies() -> Vec<&'static Info> {
+    [PUBLISHED, OPPONENTS].concat()
+}
 
 golden! {
     linux_2_6_0: linux, "linux-2.6.0.txt", 60;

@@ -1,6 +1,6 @@
 //! The tests of foreread-history as one binary, because linking is the slow part of a test build.
 //!
-//! The tests that apply to every policy are those of `foreread-core`, with this crate's list in `listed`.
+//! The tests that apply to every policy are those of `foreread-core`, with this crate's list in `golden`.
 
 #[path = "../../core/tests/common.rs"]
 mod common;
@@ -9,7 +9,6 @@ mod golden;
 mod golden_tables;
 #[path = "../../core/tests/hits.rs"]
 mod hits;
-mod listed;
 #[path = "../../core/tests/patterns.rs"]
 mod patterns;
 mod published;

@@ -47,7 +47,7 @@ fn oversized_values_are_refused() {
 
 #[test]
 fn defaults_need_no_text() {
-    for info in crate::listed::policies() {
+    for info in crate::golden::policies() {
         let (of, parsed) = (
             PolicySpec::of(info),
             parse_spec(info.name).expect("a policy"),

@@ -14,7 +14,6 @@
 mod cache;
 mod error;
 mod reads;
-mod rows;
 mod targets;
 pub mod vary;
 pub mod watched;
@@ -36,14 +35,13 @@ use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
 use reads::Reads;
-use rows::{ReadBy, Row};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 pub use targets::{CompareOn, NameError, file, model, parse, preset, source};
-use targets::{Description, Run, Target};
+use targets::{Description, ReadBy, Row, Run, Target};
 
 /// The parameters of a comparison. For values that the user did not set, this module chooses defaults.
 #[derive(Clone, Debug, Default)]

@@ -2,12 +2,11 @@
 //!
 //! ```text
 //!   backing        disks and mounts that read ahead, with their attributes
-//!   devices        the device below a file: read_ahead_kb, max_sectors_kb, rotational; disks, partitions, loop devices
+//!   devices        the device below a file: read_ahead_kb, max_sectors_kb, rotational; disks, partitions, loop devices, attributes
 //!   mounts         the mounts of mountinfo
 //!   memory         memory of the machine, limits of control groups, room for more cached data
 //!   programs       programs with open files on a device
 //!   settings       files in /etc, /run and /usr that set readahead; what udev knows about a device
-//!   sys_device     a device's attributes and parents, as in udev rules
 //! ```
 //! The version of the kernel, device numbers, mappings of files and memory pressure are in this file.
 //! A test creates a [`Host`] with its own `proc` and `sys` in a temporary folder.
@@ -27,7 +26,6 @@ pub mod memory;
 mod mounts;
 pub mod programs;
 pub mod settings;
-pub mod sys_device;
 
 /// The root folder of a host's `/proc` and `/sys`.
 #[derive(Clone, Debug)]

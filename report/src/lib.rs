@@ -10,7 +10,17 @@
 
 pub mod block;
 pub mod figure;
-pub mod json;
+/// Writes JSON in the form that all commands use.
+pub mod json {
+    /// Serializes a result as indented JSON, with all digits of every number and a newline at the end.
+    ///
+    /// # Panics
+    /// Panics if the value contains a map whose keys are not strings, which is a bug in its type.
+    #[must_use]
+    pub fn pretty(value: &impl serde::Serialize) -> String {
+        serde_json::to_string_pretty(value).expect("numbers and texts can always be written") + "\n"
+    }
+}
 mod markup;
 pub mod names;
 pub mod number;

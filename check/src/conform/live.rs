@@ -23,7 +23,6 @@ mod disk;
 mod events;
 mod faults;
 mod file_system;
-mod marks;
 mod patterns;
 mod player;
 mod pressure;

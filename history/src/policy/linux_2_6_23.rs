@@ -13,10 +13,7 @@
 //! the original, reproduced here: if a read is larger than the maximum window, the readahead mark is on the window's first page, so the
 //! same read reaches it at once. The hint RANDOM makes every read proceed page by page.
 
-use super::{
-    marks::{Quirks, Rule, State, Stream, Touch},
-    pages::hole_after,
-};
+use super::marks::{Quirks, Rule, State, Stream, Touch, hole_after};
 use foreread_core::policy::{
     Answer, Ask, Info, Scope, Why,
     ondemand::{MAX, PAGE, fetch, next},

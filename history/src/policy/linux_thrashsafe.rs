@@ -17,10 +17,7 @@
 //! test for sequential misses is needed. The series was measured on 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version that
 //! could have contained it. Therefore the hint RANDOM works as in 2.6.34, where it sets a flag of the open file.
 
-use super::{
-    marks::{Quirks, Rule, State, Stream, Touch},
-    pages::hole_after,
-};
+use super::marks::{Quirks, Rule, State, Stream, Touch, hole_after};
 use foreread_core::policy::{
     Answer, Ask, Info, Param, Scope, Unit, Why,
     ondemand::{MAX, PAGE, SIZES, history},

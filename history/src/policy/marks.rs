@@ -14,11 +14,10 @@
 //! Source: docs/spec/linux-readahead.md 2 (introduction), 2.1 and 2.5. This code does not limit readahead if memory is short or the device
 //! is congested, because a policy has no information about this.
 
-use super::pages::{force, hole_after};
 use foreread_core::event::{Advice, Mapping};
 use foreread_core::policy::{
     Answer, Ask, Policy, Wants, Why,
-    ondemand::{MMAP_LOTSAMISS, PAGE, fetch, hinted, init, next, wanted},
+    ondemand::{FORCE_PIECE, MMAP_LOTSAMISS, PAGE, clip, fetch, hinted, init, next, wanted},
 };
 
 pub trait Rule: Send {
@@ -342,4 +341,19 @@ impl<R: Rule> Policy for Stream<R> {
             Advice::DontNeed => {}
         }
     }
+}
+
+/// Reads exactly these pages, in large requests; no state of a stream is changed, and no mark is set.
+pub fn force(ask: &Ask<'_>, i: u64, nr: u64, answer: &mut Answer) {
+    let nr = clip(ask, i, nr);
+    for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
+        fetch(ask, at, FORCE_PIECE.min(i + nr - at), None, answer);
+    }
+}
+
+/// Returns the first absent page after page `x`, checking at most `max` pages.
+pub fn hole_after(ask: &Ask<'_>, x: u64, max: u64) -> Option<u64> {
+    ask.probe
+        .next_hole((x + 1) * PAGE, max * PAGE)
+        .map(|at| at / PAGE)
 }

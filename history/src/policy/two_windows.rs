@@ -17,7 +17,7 @@
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.4. This code does not stop readahead if the device is congested, and does not
 //! limit forced reads by free memory.
 
-use super::pages::force;
+use super::marks::force;
 use foreread_core::event::Advice;
 use foreread_core::policy::{
     Answer, Ask, DemandMode, Param, Policy, Unit, Wants, Why,

@@ -16,13 +16,12 @@ pub use file::file;
 pub use model::{model, preset};
 pub use source::source;
 
-use super::rows::{OnPage, Row};
 use super::{
     CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, Reads, SCRATCH_BYTES,
     SCRATCH_MODEL, SPAN_BYTES,
 };
 use crate::live::{self, LiveError, Pace};
-use crate::report::ReplayPace;
+use crate::report::{ReplayPace, RowKind};
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread::source::{Defaults, Source, SourceName};
 use foreread::{Readahead, Storage};
@@ -39,6 +38,50 @@ use std::fmt::Debug;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The component that does the readahead in a row: a policy of foreread, an imitation of another program, the kernel, librbd, or the
+/// oracle.
+pub enum ReadBy {
+    /// A policy, or an imitation of another program.
+    Policy(PolicySpec),
+    /// A row that only this kind of target has: the kernel, librbd, the oracle.
+    Own(RowKind),
+}
+
+impl ReadBy {
+    pub fn kind(&self) -> RowKind {
+        match self {
+            ReadBy::Policy(spec) => RowKind::of(spec),
+            ReadBy::Own(kind) => *kind,
+        }
+    }
+}
+
+/// A policy, and the size of the cache pages with which it runs.
+#[derive(Clone, Copy)]
+pub struct OnPage<'a> {
+    pub policy: &'a PolicySpec,
+    pub page: PageSize,
+}
+
+/// A planned row of a table.
+pub struct Row {
+    pub policy: String,
+    pub read_by: ReadBy,
+    pub page: PageSize,
+}
+
+impl Row {
+    /// Returns the row's policy and the size of its cache pages, if foreread does the readahead in this row; `None` if another component
+    /// does it.
+    pub fn ours(&self) -> Option<OnPage<'_>> {
+        let ReadBy::Policy(policy) = &self.read_by else {
+            return None;
+        };
+        let page = self.page;
+        Some(OnPage { policy, page })
+    }
+}
 
 /// A target (storage to measure) that the user gave and that is not open yet.
 pub trait TargetName: Debug + Send + Sync {

@@ -10,7 +10,6 @@
 
 use super::disk::{Disk, SIZES};
 use super::events::{Event, TracedEvent, parse};
-use super::marks::Marks;
 use super::player::{Helper, Native, advise};
 use super::pressure::Pressure;
 use super::story::{EpisodeScript, Step};
@@ -24,6 +23,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
@@ -476,4 +476,35 @@ fn refused(error: Failure) -> LiveError {
         why => format!("{}: {why}", error.place),
     };
     LiveError::Cannot(format!("{} ({place}); {RETRY}", error.what))
+}
+
+/// The bit of the mark: KPF_RECLAIM.
+const RECLAIM: u64 = 1 << 9;
+
+/// The page flags of this machine. The kernel keeps the readahead mark (PG_readahead) in the bit that also means "reclaim soon" (a page
+/// never has both meanings), and shows it to root in `/proc/kpageflags`.
+struct Marks(File);
+
+impl Marks {
+    fn open() -> Result<Marks, LiveError> {
+        let place = "/proc/kpageflags";
+        match File::open(place) {
+            Ok(file) => Ok(Marks(file)),
+            Err(error) => {
+                let what = format!("cannot read marks from {place}: {error}");
+                Err(LiveError::Cannot(format!(
+                    "{what}; run as root on a kernel with CONFIG_PROC_PAGE_MONITOR"
+                )))
+            }
+        }
+    }
+
+    /// Returns whether the folio whose first page is in this page frame has the readahead mark.
+    fn at(&self, frame: u64) -> Result<bool, LiveError> {
+        let mut word = [0; 8];
+        self.0
+            .read_exact_at(&mut word, frame * 8)
+            .map_err(|e| LiveError::io("/proc/kpageflags", e))?;
+        Ok(u64::from_ne_bytes(word) & RECLAIM != 0)
+    }
 }

@@ -1,8 +1,9 @@
 //! A file or a block device, read with direct I/O so that the page cache is bypassed. In addition to the rows for
 //! policies, its table has a row for the kernel's page cache.
 
-use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
-use crate::compare::rows::{OnPage, ReadBy, Row};
+use super::{
+    CompareOn, Description, NameError, OnPage, ReadBy, Row, Run, Target, TargetName, engine,
+};
 use crate::compare::{CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SPAN_BYTES};
 use crate::live::{self, LiveError, Pace, Scratch};
 use crate::report::{ReplayPace, RowKind};

@@ -1,7 +1,6 @@
 //! A device model, in virtual time. In addition to the rows for policies, its table has a row for the oracle (perfect foresight).
 
-use super::{CompareOn, Description, NameError, Run, Target, TargetName};
-use crate::compare::rows::{OnPage, ReadBy, Row};
+use super::{CompareOn, Description, NameError, OnPage, ReadBy, Row, Run, Target, TargetName};
 use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
 use crate::replay::Mode;
 use crate::report::{ReplayPace, RowKind};

@@ -2,14 +2,12 @@
 //! a new connection for each run would not empty the caches of the storage. In addition to the rows for policies, the table of an RBD image
 //! has rows for librbd.
 
-use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
-use crate::compare::CompareError;
-use crate::compare::rows::OnPage;
+use super::{CompareOn, Description, NameError, OnPage, Run, Target, TargetName, engine};
 #[cfg(feature = "rbd")]
-use crate::compare::{
-    ComparePlan,
-    rows::{ReadBy, Row},
-};
+use super::{ReadBy, Row};
+use crate::compare::CompareError;
+#[cfg(feature = "rbd")]
+use crate::compare::ComparePlan;
 use crate::live::{LiveError, Pace};
 use foreread::OpenError;
 use foreread::source::{self, Source, SourceName};
