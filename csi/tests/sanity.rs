@@ -4,6 +4,7 @@
 use crate::common::Plugin;
 use clap::Parser;
 use foreread_csi::Arguments;
+use foreread_testing::needs;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -22,10 +23,8 @@ fn csi_sanity_passes() {
         return;
     }
     // Its volumes are written by a single node: there is no option for another mode.
-    let Some(plugin) = Plugin::start(&["--local", "DIR", "--controller", "--any-access-mode"])
-    else {
-        return;
-    };
+    needs!(let plugin = Plugin::start(&["--local", "DIR", "--controller", "--any-access-mode"])
+    );
     fs::create_dir(plugin.path("source")).expect("made");
     fs::write(plugin.path("source/file"), "bytes").expect("room");
     let parameters = plugin.path("parameters.yaml");

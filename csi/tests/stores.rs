@@ -1,6 +1,7 @@
 //! Tests with a bucket whose keys are in a Secret: the keys reach the store, but no argument, log or file that others can read.
 
 use crate::common::{EPHEMERAL, Gateway, KEY, Plugin, SECRET, TestVolume, refused, signal};
+use foreread_testing::needs;
 use std::fs;
 use tonic::Code;
 
@@ -32,12 +33,8 @@ fn files_with(plugin: &Plugin, text: &str) -> Vec<String> {
 
 #[test]
 fn keys_of_a_secret_reach_the_store_and_nothing_else() {
-    let Some(gateway) = Gateway::start() else {
-        return;
-    };
-    let Some(plugin) = Plugin::start(&["--disk-cache", "DIR/cache", "--inline"]) else {
-        return;
-    };
+    needs!(let gateway = Gateway::start());
+    needs!(let plugin = Plugin::start(&["--disk-cache", "DIR/cache", "--inline"]));
     gateway.put("file", &[7; 100_000]);
     let wrong =
         volume(&gateway, &[]).with_secrets(&[("key_id", KEY), ("access_key", "wrongwrongwrong")]);
@@ -105,12 +102,8 @@ fn keys_of_a_secret_reach_the_store_and_nothing_else() {
 /// A pod that runs goes on where the keys of its Secret are changed and the old ones are refused.
 #[test]
 fn a_mount_gets_the_keys_of_a_secret_that_has_changed() {
-    let Some(gateway) = Gateway::start() else {
-        return;
-    };
-    let Some(plugin) = Plugin::start(&[]) else {
-        return;
-    };
+    needs!(let gateway = Gateway::start());
+    needs!(let plugin = Plugin::start(&[]));
     let keys = |key| volume(&gateway, &[]).with_secrets(&[("key_id", key), ("access_key", key)]);
     let (old, new) = (keys("first"), keys("second"));
     gateway.add_key("first", "first");
@@ -139,19 +132,15 @@ fn a_mount_gets_the_keys_of_a_secret_that_has_changed() {
 /// A file of a key is private while the mount is there, and goes with it.
 #[test]
 fn an_inline_volume_uses_only_its_own_keys() {
-    let Some(gateway) = Gateway::start() else {
-        return;
-    };
+    needs!(let gateway = Gateway::start());
     let of_plugin = [
         ("AWS_ACCESS_KEY_ID", KEY),
         ("AWS_SECRET_ACCESS_KEY", SECRET),
     ];
-    let Some(plugin) = Plugin::with(
+    needs!(let plugin = Plugin::with(
         &["--inline", "--inline-http", "--max-inline", "1"],
         &of_plugin,
-    ) else {
-        return;
-    };
+    ));
     gateway.put("file", b"bytes");
     let persistent = volume(&gateway, &[]);
     plugin.stage(&persistent).expect("the plugin speaks for it");

@@ -3,6 +3,7 @@
 
 use crate::common::{EPHEMERAL, Plugin, TestVolume, foreread, map, refused, signal, wait_until};
 use foreread_csi::spec::volume_capability::access_mode::Mode;
+use foreread_testing::needs;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,9 +31,7 @@ fn reads(plugin: &Plugin, target: &str) -> bool {
 
 #[test]
 fn one_mount_for_all_pods_outlives_the_plugin() {
-    let Some((mut plugin, volume)) = plugin(&[]) else {
-        return;
-    };
+    needs!(let (mut plugin, volume) = plugin(&[]));
     assert_eq!(plugin.probe().expect("ready").ready, Some(true));
     for _ in 0..2 {
         plugin.stage(&volume).expect("staged, and staged already");
@@ -96,9 +95,7 @@ fn one_mount_for_all_pods_outlives_the_plugin() {
 /// The next plugin takes the mount that a killed one had begun when that comes, and waits for no process of it.
 #[test]
 fn a_mount_that_a_killed_plugin_has_begun_is_taken() {
-    let Some((plugin, volume)) = plugin(&[]) else {
-        return;
-    };
+    needs!(let (plugin, volume) = plugin(&[]));
     fs::create_dir(plugin.path("volume")).expect("made");
     let place = plugin.path("volume").canonicalize().expect("there");
     // By its name and its arguments it is the process of a mount that is on its way.
@@ -151,9 +148,7 @@ fn a_mount_that_a_killed_plugin_has_begun_is_taken() {
 
 #[test]
 fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
-    let Some((plugin, volume)) = plugin(&[]) else {
-        return;
-    };
+    needs!(let (plugin, volume) = plugin(&[]));
     plugin.mount(&volume);
     let server = plugin.server("volume");
     signal(server, "-KILL");
@@ -181,9 +176,7 @@ fn a_mount_whose_server_has_ended_is_seen_and_made_again() {
 /// The process of a mount ends after its unmount, and would take the next mount of the place with it.
 #[test]
 fn a_volume_that_is_staged_again_at_once_stays() {
-    let Some((plugin, volume)) = plugin(&[]) else {
-        return;
-    };
+    needs!(let (plugin, volume) = plugin(&[]));
     for _ in 0..20 {
         plugin.mount(&volume);
         assert!(reads(&plugin, "pod-1"));
@@ -194,9 +187,7 @@ fn a_volume_that_is_staged_again_at_once_stays() {
 /// Its process is stopped, so nothing that asks the mount returns.
 #[test]
 fn a_mount_that_hangs_holds_up_nothing() {
-    let Some((plugin, volume)) = plugin(&[]) else {
-        return;
-    };
+    needs!(let (plugin, volume) = plugin(&[]));
     plugin.mount(&volume);
     let server = plugin.server("volume");
     signal(server, "-STOP");
@@ -232,18 +223,14 @@ fn a_mount_that_hangs_holds_up_nothing() {
 
 #[test]
 fn inline_volumes_are_mounted_on_the_folder_of_the_pod() {
-    let Some(mut plugin) = Plugin::start(&["--inline"]) else {
-        return;
-    };
+    needs!(let mut plugin = Plugin::start(&["--inline"]));
     fs::create_dir(plugin.path("source")).expect("made");
     let folder = TestVolume::new("csi-1", &[("source", "/etc"), (EPHEMERAL, "true")]);
     let line = refused(plugin.publish(&folder, "pod-1"), Code::InvalidArgument);
     assert!(line.contains("not a source of a volume"), "{line}");
     assert!(!plugin.path("pod-1").exists());
     plugin.kill();
-    let Some(plugin) = Plugin::start(&[]) else {
-        return;
-    };
+    needs!(let plugin = Plugin::start(&[]));
     let volume = TestVolume::new("csi-1", &[("source", "s3://b/"), (EPHEMERAL, "true")]);
     let line = refused(plugin.publish(&volume, "pod-1"), Code::InvalidArgument);
     assert!(line.contains("inline.enabled"), "{line}");
@@ -251,9 +238,7 @@ fn inline_volumes_are_mounted_on_the_folder_of_the_pod() {
 
 #[test]
 fn metrics_and_health_are_served() {
-    let Some((plugin, volume)) = plugin(&["--any-access-mode"]) else {
-        return;
-    };
+    needs!(let (plugin, volume) = plugin(&["--any-access-mode"]));
     assert!(plugin.page("/healthz").ends_with("\r\n\r\nok\n"));
     plugin.mount(&volume);
     assert!(reads(&plugin, "pod-1"));
@@ -272,9 +257,7 @@ fn metrics_and_health_are_served() {
 
 #[test]
 fn foreign_files_stay() {
-    let Some((plugin, volume)) = plugin(&[]) else {
-        return;
-    };
+    needs!(let (plugin, volume) = plugin(&[]));
     for place in ["volume", "pod-1"] {
         fs::create_dir(plugin.path(place)).expect("made");
         let mounted = Command::new("mount")
@@ -296,9 +279,7 @@ fn foreign_files_stay() {
 
 #[test]
 fn hostile_volumes_are_one_line() {
-    let Some(plugin) = Plugin::start(&["--local", "DIR/source", "--max-volumes", "1"]) else {
-        return;
-    };
+    needs!(let plugin = Plugin::start(&["--local", "DIR/source", "--max-volumes", "1"]));
     fs::create_dir(plugin.path("source")).expect("made");
     std::os::unix::fs::symlink("/etc", plugin.path("source/link")).expect("made");
     let source = plugin.text("source");
@@ -353,9 +334,7 @@ fn hostile_volumes_are_one_line() {
 
 #[test]
 fn a_message_that_is_too_large_is_refused() {
-    let Some(plugin) = Plugin::start(&[]) else {
-        return;
-    };
+    needs!(let plugin = Plugin::start(&[]));
     let large = "x".repeat(3 << 20);
     let volume = TestVolume::new("volume", &[("source", &large)]);
     refused(plugin.stage(&volume), Code::OutOfRange);
