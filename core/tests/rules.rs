@@ -12,6 +12,19 @@ fn config(pages: u64) -> Config {
     Config::new(PageSize::new(PAGE).expect("4096"), pages * PAGE)
 }
 
+/// Pages, as bytes.
+fn pages(from: u64, to: u64) -> ByteRange {
+    ByteRange::between(from * PAGE, to * PAGE)
+}
+
+/// Reads these pages one after the other, each when the one before has arrived.
+fn read_each(world: &mut World, pages: impl IntoIterator<Item = u64>) {
+    for page in pages {
+        world.read(page * PAGE, PAGE);
+        world.settle();
+    }
+}
+
 fn only(world: &World) -> foreread_core::units::FetchId {
     assert_eq!(world.pending.len(), 1, "{:?}", world.pending);
     *world.pending.keys().next().expect("one")
@@ -25,15 +38,9 @@ fn a_joined_fetch_fails_its_owner_only() {
     let second = world.read(PAGE, PAGE);
     world.fail(only(&world));
     assert_eq!(world.ended.get(&first), Some(&Err(Error::Io(5))));
-    assert_eq!(
-        world.ended.get(&second),
-        None,
-        "the second has its own fetch now"
-    );
-    assert_eq!(
-        world.pending[&only(&world)].range,
-        ByteRange::between(PAGE, 2 * PAGE)
-    );
+    let own = world.ended.get(&second);
+    assert_eq!(own, None, "the second has its own fetch now");
+    assert_eq!(world.pending[&only(&world)].range, pages(1, 2));
     world.settle();
     assert_eq!(world.ended[&second], Ok(()));
 }
@@ -44,19 +51,12 @@ fn a_fetch_with_readahead_fails_no_read() {
     let mut world = World::with("linux-6.18", config(256), 100 * PAGE);
     let read = world.read(0, PAGE);
     let fetch = only(&world);
-    assert_eq!(
-        (
-            world.pending[&fetch].range.len(),
-            world.pending[&fetch].class
-        ),
-        (4 * PAGE, Class::Demand)
-    );
+    let pending = &world.pending[&fetch];
+    let sent = (pending.range.len(), pending.class);
+    assert_eq!(sent, (4 * PAGE, Class::Demand));
     world.fail(fetch);
     assert_eq!(world.ended.get(&read), None);
-    assert_eq!(
-        world.pending[&only(&world)].range,
-        ByteRange::between(0, PAGE)
-    );
+    assert_eq!(world.pending[&only(&world)].range, pages(0, 1));
     world.fail(only(&world));
     assert_eq!(world.ended[&read], Err(Error::Io(5)), "now it was its own");
 }
@@ -71,14 +71,8 @@ fn a_large_readahead_is_a_separate_fetch() {
         world.read(0, PAGE);
         world.submitted
     };
-    assert_eq!(
-        ride(3 * PAGE),
-        [(ByteRange::between(0, 4 * PAGE), Class::Demand)]
-    );
-    let apart = [
-        (ByteRange::between(0, PAGE), Class::Demand),
-        (ByteRange::between(PAGE, 4 * PAGE), Class::Ahead),
-    ];
+    assert_eq!(ride(3 * PAGE), [(pages(0, 4), Class::Demand)]);
+    let apart = [(pages(0, 1), Class::Demand), (pages(1, 4), Class::Ahead)];
     assert_eq!(ride(2 * PAGE), apart);
 }
 
@@ -102,12 +96,8 @@ fn readahead_in_flight_takes_half_the_cache() {
     for i in 0..8 {
         world.read(i * 4 * PAGE, 4 * PAGE);
     }
-    let ahead: u64 = world
-        .submitted
-        .iter()
-        .filter(|s| s.1 == Class::Ahead)
-        .map(|s| s.0.len())
-        .sum();
+    let ahead = world.submitted.iter().filter(|s| s.1 == Class::Ahead);
+    let ahead: u64 = ahead.map(|s| s.0.len()).sum();
     assert!(ahead > 0 && ahead <= 32 * PAGE, "{ahead}");
     assert!(world.machine.stats().ra_refused_bytes > 0);
     world.settle();
@@ -125,10 +115,8 @@ fn no_more_is_refused_than_was_planned() {
         }
         let stats = world.machine.stats();
         let (planned, refused) = (stats.ra_planned_bytes, stats.ra_refused_bytes);
-        assert!(
-            refused > 0 && refused <= planned,
-            "{policy}: {refused} of {planned}"
-        );
+        let is_part = refused > 0 && refused <= planned;
+        assert!(is_part, "{policy}: {refused} of {planned}");
     }
 }
 
@@ -136,30 +124,18 @@ fn no_more_is_refused_than_was_planned() {
 #[test]
 fn a_slot_is_left_for_demand() {
     let mut config = config(1024);
-    (
-        config.max_in_flight,
-        config.max_ahead_in_flight,
-        config.max_piggyback_bytes,
-    ) = (2, 9, 0);
+    (config.max_in_flight, config.max_ahead_in_flight) = (2, 9);
+    config.max_piggyback_bytes = 0;
     let mut world = World::with("linux-6.18", config, 1 << 30);
     world.read(0, PAGE);
     world.read(500 * PAGE, PAGE);
-    let classes: Vec<Class> = world.pending.values().map(|p| p.class).collect();
-    assert!(
-        classes.contains(&Class::Demand) && world.pending.len() == 2,
-        "{classes:?}"
-    );
+    let classes = |world: &World| Vec::from_iter(world.pending.values().map(|p| p.class));
+    let both = classes(&world);
+    assert!(both.contains(&Class::Demand) && both.len() == 2, "{both:?}");
     // The ahead part of the first read waits for a slot; a demand read goes before it.
     let first = *world.pending.keys().next().expect("two");
     world.finish(first);
-    assert!(
-        world
-            .pending
-            .values()
-            .filter(|p| p.class == Class::Ahead)
-            .count()
-            < 2
-    );
+    assert_ne!(classes(&world), [Class::Ahead; 2]);
     world.settle();
     world.check_idle();
 }
@@ -169,15 +145,9 @@ fn a_slot_is_left_for_demand() {
 fn a_mark_is_met_once() {
     let mut world = World::with("linux-6.18", config(4096), 1000 * PAGE);
     world.machine.watch();
-    for page in [0, 1, 1, 1] {
-        world.read(page * PAGE, PAGE);
-        world.settle();
-    }
-    assert_eq!(
-        world.machine.take_decisions().len(),
-        2,
-        "the miss at 0 and the mark at 1"
-    );
+    read_each(&mut world, [0, 1, 1, 1]);
+    let decisions = world.machine.take_decisions().len();
+    assert_eq!(decisions, 2, "the miss at 0 and the mark at 1");
 }
 
 /// One detector a file: closing one of its readers leaves it to the others.
@@ -190,11 +160,8 @@ fn a_shared_stream_outlives_one_of_its_readers() {
     world.send(Event::Close { open: OpenId(1) });
     world.read(2 * PAGE, PAGE);
     world.read(3 * PAGE, PAGE);
-    assert_eq!(
-        world.machine.stats().ra_planned_ops,
-        1,
-        "four reads in a row, two readers"
-    );
+    let planned = world.machine.stats().ra_planned_ops;
+    assert_eq!(planned, 1, "four reads in a row, two readers");
 }
 
 /// A read that its reader calls random neither goes on with a stream nor ends one.
@@ -217,30 +184,18 @@ fn a_read_called_random_is_not_seen_by_a_detector() {
         world.machine.stats().ra_planned_ops
     };
     assert_eq!(planned(500), 1, "somewhere else");
-    assert_eq!(
-        planned(3),
-        1,
-        "not the third in a row, which comes after it"
-    );
+    let why = "not the third in a row, which comes after it";
+    assert_eq!(planned(3), 1, "{why}");
 }
 
 #[test]
 fn pages_evicted_unused_and_then_demanded_are_thrash() {
     let mut world = World::with("linux-6.18:max=64K", config(16), 1000 * PAGE);
-    for page in [0, 1] {
-        world.read(page * PAGE, PAGE);
-        world.settle();
-    }
-    for page in 0..24 {
-        world.read((500 + 7 * page) * PAGE, PAGE);
-        world.settle();
-    }
+    read_each(&mut world, [0, 1]);
+    read_each(&mut world, (0..24).map(|n| 500 + 7 * n));
     let unused = world.machine.stats().unused_bytes;
     assert!(unused > 0 && world.machine.stats().thrash_bytes == 0);
-    for page in 2..8 {
-        world.read(page * PAGE, PAGE);
-        world.settle();
-    }
+    read_each(&mut world, 2..8);
     let thrash = world.machine.stats().thrash_bytes;
     assert!(thrash > 0 && thrash <= unused, "{thrash} of {unused}");
 }
@@ -306,10 +261,8 @@ impl Policy for Prober {
             assert_eq!(here, [false, true, true, false]);
             assert_eq!(probe.next_hole(10 * PAGE, 8 * PAGE), Some(13 * PAGE));
             assert_eq!(probe.next_hole(10 * PAGE, 3 * PAGE), None);
-            assert_eq!(
-                [8, 2].map(|most| probe.history(13 * PAGE, most * PAGE)),
-                [3 * PAGE, 2 * PAGE]
-            );
+            let history = [8, 2].map(|most| probe.history(13 * PAGE, most * PAGE));
+            assert_eq!(history, [3 * PAGE, 2 * PAGE]);
             answer.read(20 * PAGE, PAGE, None);
         }
     }
@@ -387,27 +340,16 @@ fn what_a_policy_gives_up_leaves_at_once() {
     let first = world.read(0, PAGE);
     let second = world.read(20 * PAGE, PAGE);
     assert_eq!(world.ended.len(), 0);
-    let ranges: Vec<(u64, u64)> = world
-        .submitted
-        .iter()
-        .map(|(r, _)| (r.start() / PAGE, r.len() / PAGE))
-        .collect();
-    assert_eq!(
-        ranges,
-        [(0, 4), (0, 1), (20, 4)],
-        "the first read had to fetch its page anew, alone"
-    );
+    let ranges = world.submitted.iter().map(|(range, _)| *range);
+    let expected = [pages(0, 4), pages(0, 1), pages(20, 24)];
+    let why = "the first read had to fetch its page anew, alone";
+    assert_eq!(Vec::from_iter(ranges), expected, "{why}");
     world.settle();
-    assert_eq!(
-        (world.ended[&first], world.ended[&second]),
-        (Ok(()), Ok(()))
-    );
-    assert!(!world.machine.cache().is_cached(FILE, 1) && world.machine.cache().is_cached(FILE, 21));
+    assert_eq!([world.ended[&first], world.ended[&second]], [Ok(()); 2]);
+    let is_cached = |world: &World, page| world.machine.cache().is_cached(FILE, page);
+    assert!(!is_cached(&world, 1) && is_cached(&world, 21));
     world.read(40 * PAGE, PAGE);
-    assert!(
-        !world.machine.cache().is_cached(FILE, 0),
-        "here, and given up"
-    );
+    assert!(!is_cached(&world, 0), "here, and given up");
     world.settle();
     world.check();
     world.check_idle();
@@ -496,31 +438,20 @@ fn an_empty_hint_is_the_rest_of_the_file() {
         advice: Advice::DontNeed,
         range: ByteRange::between(start, start),
     };
-    world.send(hint(20 * PAGE));
-    assert_eq!(
-        world.held.len(),
-        11,
-        "from beyond the end on there is nothing"
-    );
-    world.send(hint(3 * PAGE + 1));
-    assert_eq!(
-        world.held.len(),
-        4,
-        "the page that is only touched stays, the cut one at the end goes"
-    );
-    world.send(hint(0));
-    assert_eq!(world.held.len(), 0);
+    // From beyond the end on there is nothing; the page that is only touched stays, the cut one at the end goes.
+    for (start, held) in [(20 * PAGE, 11), (3 * PAGE + 1, 4), (0, 0)] {
+        world.send(hint(start));
+        assert_eq!(world.held.len(), held, "from {start}");
+    }
 }
 
 /// Pages that the last decision of a read planned.
 fn planned(world: &mut World, open: OpenId, page: u64, pages: u64) -> u64 {
     world.read_on(open, page * PAGE, pages * PAGE);
     world.settle();
-    world
-        .machine
-        .take_decisions()
-        .last()
-        .map_or(0, |d| d.windows[0].range.len() / PAGE)
+    let decisions = world.machine.take_decisions();
+    let last = decisions.last().map(|last| last.windows[0].range.len());
+    last.unwrap_or(0) / PAGE
 }
 
 /// With folios one state serves all readers of the file, and still each reader has its own window: an error that one had
@@ -537,30 +468,20 @@ fn readers_of_a_shared_state_stay_apart() {
         let failed = world.read_on(first, 1000 * PAGE, PAGE);
         world.fail(only(&world));
         assert_eq!(world.ended[&failed], Err(Error::Io(5)), "{policy}");
-        assert_eq!(
-            (
-                planned(&mut world, first, 2000, 5),
-                planned(&mut world, second, 3000, 5)
-            ),
-            (5, 5),
-            "{policy}"
-        );
-        assert_eq!(
-            (
-                planned(&mut world, first, 2005, 5),
-                planned(&mut world, second, 3005, 5)
-            ),
-            (8, 16),
-            "{policy}"
-        );
-        assert_eq!(planned(&mut world, second, 500, 1), 1, "{policy}");
+        for (open, page, pages, wanted) in [
+            (first, 2000, 5, 5),
+            (second, 3000, 5, 5),
+            (first, 2005, 5, 8),
+            (second, 3005, 5, 16),
+            (second, 500, 1, 1),
+        ] {
+            let planned = planned(&mut world, open, page, pages);
+            assert_eq!(planned, wanted, "{policy}: {open:?} at {page}");
+        }
         world.send(Event::Close { open: second });
         world.open(second);
-        assert_eq!(
-            planned(&mut world, second, 501, 1),
-            1,
-            "{policy}: it has read nothing yet"
-        );
+        let nothing = planned(&mut world, second, 501, 1);
+        assert_eq!(nothing, 1, "{policy}: it has read nothing yet");
         assert_eq!(planned(&mut world, second, 502, 1), 4, "{policy}");
         world.check_idle();
     }
@@ -570,10 +491,7 @@ fn readers_of_a_shared_state_stay_apart() {
 #[test]
 fn folios_of_a_file_larger_than_the_cache() {
     let mut world = World::with("linux-6.18:folios=on", config(256), 40_000 * PAGE);
-    for page in 0..40_000 {
-        world.read(page * PAGE, PAGE);
-        world.settle();
-    }
+    read_each(&mut world, 0..40_000);
     let stats = world.machine.stats();
     assert!(stats.misses < 5, "{stats:?}");
     world.check_idle();
@@ -604,11 +522,7 @@ fn a_caller_that_knows_needs_no_policy() {
     for policy in ["none", "rbd-plain", "linux-6.18"] {
         let mut world = World::with(policy, config(64), 1000 * PAGE);
         world.prefetch(OPEN, 10 * PAGE, 4 * PAGE);
-        assert_eq!(
-            world.submitted,
-            [(ByteRange::between(10 * PAGE, 14 * PAGE), Class::Ahead)],
-            "{policy}"
-        );
+        assert_eq!(world.submitted, [(pages(10, 14), Class::Ahead)], "{policy}");
         world.prefetch(OPEN, 12 * PAGE, 0);
         assert_eq!(world.submitted.len(), 1, "nothing is wanted");
         world.settle();
@@ -657,11 +571,9 @@ impl Policy for Planner {
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        let windows = PLANS
-            .iter()
-            .find(|(page, _)| *page * PAGE == ask.request.start())
-            .map_or(&[][..], |(_, w)| w);
-        for (first, pages, of) in windows {
+        let is_it = |plan: &&(u64, &[Planned])| plan.0 * PAGE == ask.request.start();
+        let windows = PLANS.iter().find(is_it).map(|plan| plan.1);
+        for (first, pages, of) in windows.unwrap_or_default() {
             answer.urgency = of.map(|(stream, away)| Urgency {
                 stream,
                 away: away * PAGE,
@@ -679,19 +591,14 @@ static PLANNER: Info = test_policy("planner", "plans what the test says", |_| Bo
 #[test]
 fn urgent_windows_go_first() {
     let mut config = config(1 << 18);
-    (
-        config.max_fetch_bytes,
-        config.max_ahead_in_flight,
-        config.max_short_ahead_in_flight,
-    ) = (PAGE, 1, 1);
+    (config.max_ahead_in_flight, config.max_short_ahead_in_flight) = (1, 1);
+    config.max_fetch_bytes = PAGE;
     let mut world = World::of(PolicySpec::of(&PLANNER), config, 1000 * PAGE);
     world.read(0, PAGE);
     world.read(100 * PAGE, PAGE);
     world.settle();
-    let ahead = world
-        .submitted
-        .iter()
-        .filter(|(_, class)| *class == Class::Ahead);
+    let ahead = world.submitted.iter();
+    let ahead = ahead.filter(|(_, class)| *class == Class::Ahead);
     let pages: Vec<u64> = ahead.map(|(range, _)| range.start() / PAGE).collect();
     assert_eq!(pages, [10, 101, 102, 11, 12, 200, 13, 250, 300, 400]);
     world.check_idle();
@@ -737,17 +644,10 @@ fn long_reads_and_slow_answers() {
     feed(&[far_read(0, 0, MAX_OFFSET)]);
     feed(&[far_read(0, 0, 1 << 48), far_read(1, 1 << 50, 1 << 48)]);
     let slow = Event::Answered { ns: FAR };
-    feed(&[
-        slow,
-        far_read(0, 0, 128 << 10),
-        far_read(1, 128 << 10, 128 << 10),
-    ]);
-    feed(&[
-        slow,
-        far_read(0, 0, 4096),
-        far_read(1, 1 << 20, 4096),
-        far_read(2, 5 << 20, 4096),
-    ]);
+    let half = 128 << 10;
+    feed(&[slow, far_read(0, 0, half), far_read(1, half, half)]);
+    let page = |number, start| far_read(number, start, 4096);
+    feed(&[slow, page(0, 0), page(1, 1 << 20), page(2, 5 << 20)]);
     feed(&[
         far_read(0, 0, 4096),
         far_read(1, u64::from(u32::MAX) << 16, 64 << 10),

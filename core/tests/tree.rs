@@ -33,10 +33,8 @@ impl File {
 }
 
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace")
-        .to_path_buf()
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("the workspace").to_path_buf()
 }
 
 /// The text of one file, by its path from the root.
@@ -48,17 +46,12 @@ pub fn read(name: &str) -> String {
 pub fn files(below: &str) -> Vec<File> {
     let (mut found, mut paths) = (Vec::new(), vec![root().join(below)]);
     while let Some(path) = paths.pop() {
-        let name = path
-            .strip_prefix(root())
-            .expect("below the root")
-            .display()
-            .to_string();
+        let name = path.strip_prefix(root()).expect("below the root");
+        let name = name.display().to_string();
         if !path.is_dir() {
             let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
-            found.push(File {
-                name,
-                text: String::from_utf8_lossy(&bytes).into_owned(),
-            });
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            found.push(File { name, text });
             continue;
         }
         for entry in fs::read_dir(&path).expect("a folder").flatten() {
@@ -78,13 +71,9 @@ pub fn sources(below: &str) -> Vec<File> {
         text: read(&head),
         name: head,
     });
-    head.into_iter()
-        .chain(
-            files(below)
-                .into_iter()
-                .filter(|file| file.name.ends_with(".rs")),
-        )
-        .collect()
+    let mut all = files(below);
+    all.retain(|file| file.name.ends_with(".rs"));
+    head.into_iter().chain(all).collect()
 }
 
 /// Code without comments and without the items that only tests have. The lines keep their numbers.
@@ -92,15 +81,15 @@ pub fn code(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let (mut kept, mut at) = (Vec::new(), 0);
     while at < lines.len() {
-        let end = if lines[at].trim_start() == "#[cfg(test)]" {
-            item_end(&lines, at)
-        } else {
-            at
+        let end = match lines[at].trim_start() {
+            "#[cfg(test)]" => item_end(&lines, at),
+            _ => at,
         };
-        kept.push(if end > at {
-            ""
-        } else {
+        let is_kept = end == at;
+        kept.push(if is_kept {
             without_comment(lines[at])
+        } else {
+            ""
         });
         kept.extend(vec![""; end - at]);
         at = end + 1;
@@ -114,13 +103,9 @@ fn item_end(lines: &[&str], start: usize) -> usize {
     let is_before =
         |line: &&&str| line.trim_start().starts_with("#[") || line.trim_start().starts_with("//");
     let head = start + lines[start..].iter().take_while(is_before).count();
-    let is_one_line = lines
-        .get(head)
-        .is_some_and(|line| line.ends_with([';', '}', ',']));
-    let closes = |line: &str| {
-        line.strip_prefix(indent)
-            .is_some_and(|rest| ["}", "};"].contains(&rest))
-    };
+    let ends = |line: &&str| line.ends_with([';', '}', ',']);
+    let is_one_line = lines.get(head).is_some_and(ends);
+    let closes = |line: &str| matches!(line.strip_prefix(indent), Some("}" | "};"));
     let end = (head..lines.len()).find(|&at| is_one_line || closes(lines[at]));
     end.unwrap_or(lines.len() - 1)
 }
@@ -138,26 +123,16 @@ pub fn imports(file: &File, folder: &str) -> BTreeSet<Vec<String>> {
     let inner = file
         .name
         .strip_prefix(folder)
-        .expect("a file of the folder")
-        .trim_start_matches('/');
-    let mut module: Vec<String> = inner
-        .trim_end_matches(".rs")
-        .split('/')
-        .map(str::to_string)
-        .collect();
-    if module
-        .last()
-        .is_some_and(|last| ["mod", "lib"].contains(&last.as_str()))
-    {
-        module.pop();
-    }
+        .expect("a file of the folder");
+    let inner = inner.trim_start_matches('/').trim_end_matches(".rs");
+    let mut module: Vec<String> = inner.split('/').map(str::to_string).collect();
+    module.pop_if(|last| last == "mod" || last == "lib");
     let mut found = BTreeSet::new();
     for path in paths(&file.code()) {
         let supers = path.iter().take_while(|part| *part == "super").count();
-        let from = if supers == 0 {
-            &[][..]
-        } else {
-            &module[..module.len().saturating_sub(supers)]
+        let from = match supers {
+            0 => &[][..],
+            _ => &module[..module.len().saturating_sub(supers)],
         };
         found.insert(from.iter().chain(&path[supers.max(1)..]).cloned().collect());
     }
@@ -168,10 +143,8 @@ pub fn imports(file: &File, folder: &str) -> BTreeSet<Vec<String>> {
 fn paths(code: &str) -> Vec<Vec<String>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut found = Vec::new();
-    for (at, _) in code
-        .match_indices("crate::")
-        .chain(code.match_indices("super::"))
-    {
+    let starts = ["crate::", "super::"].map(|start| code.match_indices(start));
+    for (at, _) in starts.into_iter().flatten() {
         if !code[..at].ends_with(is_part) {
             resolve(&code[at..], &[], &mut found);
         }
@@ -183,20 +156,14 @@ fn paths(code: &str) -> Vec<Vec<String>> {
 fn resolve(text: &str, before: &[String], found: &mut Vec<Vec<String>>) {
     let text = text.trim_start();
     if let Some(group) = text.strip_prefix('{') {
-        return parts(group)
-            .into_iter()
-            .for_each(|part| resolve(part, before, found));
+        let parts = parts(group).into_iter();
+        return parts.for_each(|part| resolve(part, before, found));
     }
-    let name: String = text
-        .chars()
-        .take_while(|c| c.is_alphanumeric() || *c == '_')
-        .collect();
-    let path: Vec<String> = before
-        .iter()
-        .chain([&name])
-        .filter(|part| !part.is_empty())
-        .cloned()
-        .collect();
+    let letters = text.chars();
+    let name = letters.take_while(|c| c.is_alphanumeric() || *c == '_');
+    let name: String = name.collect();
+    let path = before.iter().chain([&name]);
+    let path: Vec<String> = path.filter(|part| !part.is_empty()).cloned().collect();
     match text[name.len()..].strip_prefix("::") {
         Some(rest) if !name.is_empty() => resolve(rest, &path, found),
         _ => found.push(path),
@@ -224,10 +191,8 @@ pub type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A circle, if there is one: each of its imports as a line `from -> to: file`.
 pub fn circle(graph: &Graph) -> Option<String> {
-    let mut done = BTreeSet::new();
-    graph
-        .keys()
-        .find_map(|name| visit(graph, name, &mut Vec::new(), &mut done))
+    let (mut names, mut done) = (graph.keys(), BTreeSet::new());
+    names.find_map(|name| visit(graph, name, &mut Vec::new(), &mut done))
 }
 
 fn visit(
@@ -237,24 +202,18 @@ fn visit(
     done: &mut BTreeSet<String>,
 ) -> Option<String> {
     if let Some(start) = path.iter().position(|name| name == at) {
-        let closed: Vec<&str> = path[start..]
-            .iter()
-            .map(String::as_str)
-            .chain([at])
-            .collect();
-        let line =
-            |pair: &[&str]| format!("{} -> {}: {}", pair[0], pair[1], graph[pair[0]][pair[1]]);
-        return Some(closed.windows(2).map(line).collect::<Vec<_>>().join("\n"));
+        let closed = path[start..].iter().map(String::as_str).chain([at]);
+        let closed = Vec::from_iter(closed);
+        let pairs = closed.windows(2).map(|pair| (pair[0], pair[1]));
+        let line = |(from, to)| format!("{from} -> {to}: {}", graph[from][to]);
+        return Some(Vec::from_iter(pairs.map(line)).join("\n"));
     }
     if !done.insert(at.to_string()) {
         return None;
     }
     path.push(at.to_string());
-    let found = graph
-        .get(at)
-        .into_iter()
-        .flat_map(BTreeMap::keys)
-        .find_map(|next| visit(graph, next, path, done));
+    let mut next = graph.get(at).into_iter().flat_map(BTreeMap::keys);
+    let found = next.find_map(|next| visit(graph, next, path, done));
     path.pop();
     found
 }
@@ -264,21 +223,8 @@ fn code_has_no_comments_and_no_tests() {
     let text = "use a; // b\n#[cfg(test)]\nuse b;\nlet c = \"s3://d\";\n    #[cfg(test)]\n    pub fn e(\n        f: u8,\n    \
                 ) {\n        g\n    }\n#[cfg(test)]\n/// H.\n#[allow(x)]\nmod i {\n    j\n}\nfn k() {}";
     let kept = code(text);
-    let words: Vec<&str> = kept.split_whitespace().collect();
-    assert_eq!(
-        words,
-        [
-            "use",
-            "a;",
-            "let",
-            "c",
-            "=",
-            "\"s3://d\";",
-            "fn",
-            "k()",
-            "{}"
-        ]
-    );
+    let words = Vec::from_iter(kept.split_whitespace()).join(" ");
+    assert_eq!(words, "use a; let c = \"s3://d\"; fn k() {}");
     assert_eq!(kept.lines().count(), text.lines().count());
 }
 
@@ -291,39 +237,29 @@ fn imports_are_resolved() {
             name: name.to_string(),
             text: text.to_string(),
         };
-        imports(&file, "lab/src")
-            .into_iter()
-            .map(|path| path.join("::"))
-            .collect::<Vec<_>>()
+        let paths = imports(&file, "lab/src").into_iter();
+        Vec::from_iter(paths.map(|path| path.join("::"))).join(" ")
     };
-    assert_eq!(
-        of("lab/src/n/o.rs"),
-        ["a::b", "a::c", "d", "e_f::g", "k::l", "n::h::I", "n::j"]
-    );
-    assert_eq!(
-        of("lab/src/n/mod.rs"),
-        ["a::b", "a::c", "d", "e_f::g", "h::I", "j", "k::l"]
-    );
+    let below = "a::b a::c d e_f::g k::l n::h::I n::j";
+    assert_eq!(of("lab/src/n/o.rs"), below);
+    let head = "a::b a::c d e_f::g h::I j k::l";
+    assert_eq!(of("lab/src/n/mod.rs"), head);
 }
 
 #[test]
 fn a_circle_is_found() {
     let graph = |edges: &[(&str, &[&str])]| -> Graph {
         let to = |names: &[&str], from: &str| {
-            names
-                .iter()
-                .map(|to| ((*to).to_string(), format!("{from}.rs")))
-                .collect()
+            let to = |to: &&str| (to.to_string(), format!("{from}.rs"));
+            names.iter().map(to).collect()
         };
+        let edges = edges.iter();
         edges
-            .iter()
-            .map(|(from, names)| ((*from).to_string(), to(names, from)))
+            .map(|(from, names)| (from.to_string(), to(names, from)))
             .collect()
     };
-    assert_eq!(
-        circle(&graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])])),
-        None
-    );
+    let none = graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])]);
+    assert_eq!(circle(&none), None);
     let found = circle(&graph(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"])]));
     assert_eq!(found.as_deref(), Some("b -> c: b.rs\nc -> b: c.rs"));
 }

@@ -2,7 +2,22 @@
 
 use super::*;
 use foreread_core::event::Advice;
+use foreread_testing::says;
 use foreread_trace::{FileInfo, Lacks, LeftOut};
+
+/// A file of this name.
+fn named(name: &str, bytes: u64) -> Item {
+    Item::File(FileInfo {
+        name: name.to_string(),
+        size: Some(bytes),
+    })
+}
+
+/// The trace of a program, or why it is refused.
+fn of_program(items: Vec<Item>, part: &Part) -> Result<LoadedTrace, String> {
+    let loaded = load("t", import(items, Level::Program), part);
+    loaded.map_err(|error| error.to_string())
+}
 
 fn import(items: Vec<Item>, level: Level) -> Import {
     let header = Header {
@@ -24,7 +39,7 @@ fn file(size: Option<u64>) -> Item {
 }
 
 fn loaded(items: Vec<Item>) -> LoadedTrace {
-    load("t", import(items, Level::Program), &Part::default()).expect("readable")
+    of_program(items, &Part::default()).expect("readable")
 }
 
 fn first(limit: u64) -> Part {
@@ -63,19 +78,12 @@ fn records_without_demand_are_left_out_and_counted() {
         ..Counts::default()
     };
     assert_eq!((all.counts, all.files.as_slice()), (counts, &[100_000][..]));
-    assert_eq!(
-        all.records
-            .iter()
-            .map(|r| (r.offset, r.len))
-            .collect::<Vec<_>>(),
-        [(0, 10), (90_000, 10_000)]
-    );
+    let ranges = all.records.iter().map(|r| (r.offset, r.len));
+    assert_eq!(Vec::from_iter(ranges), [(0, 10), (90_000, 10_000)]);
     // Without a recorded size the file ends where the last record does, a write among them.
     let all = loaded([file(None)].into_iter().chain(items()).collect());
-    assert_eq!(
-        (all.files[0], all.counts.unsized_files, all.counts.clipped),
-        (500_000, 1, 0)
-    );
+    let counts = (all.counts.unsized_files, all.counts.clipped);
+    assert_eq!((all.files[0], counts), (500_000, (1, 0)));
     // The returned length shows the end.
     let short = Record {
         returned: Some(40),
@@ -88,12 +96,6 @@ fn records_without_demand_are_left_out_and_counted() {
 /// What a file system reads of its block device is neither demand nor readahead of the program's files, and is missed by no count.
 #[test]
 fn the_file_systems_own_data_is_passed_over() {
-    let named = |name: &str| {
-        Item::File(FileInfo {
-            name: name.to_string(),
-            size: Some(1 << 20),
-        })
-    };
     let timed = |file, at_ns, flags| {
         let read = Record::read(file, 4096 * at_ns, 4096);
         Item::Record(Record {
@@ -112,29 +114,23 @@ fn the_file_systems_own_data_is_passed_over() {
             timed(0, 20, metadata),
             timed(1, 21, ahead),
         ];
-        [named("/dev/loop7"), named("a")]
-            .into_iter()
-            .chain(records)
-            .collect::<Vec<_>>()
+        let files = ["/dev/loop7", "a"].map(|name| named(name, 1 << 20));
+        Vec::from_iter(files.into_iter().chain(records))
     };
     let all = loaded(items());
-    assert_eq!(
-        (all.names.as_slice(), all.records.len(), all.first_ns),
-        (&["a".to_string()][..], 1, 10)
-    );
-    assert_eq!(
-        all.counts,
-        Counts {
-            ahead: 1,
-            ..Counts::default()
-        }
-    );
+    assert_eq!(all.names, ["a"]);
+    assert_eq!((all.records.len(), all.first_ns), (1, 10));
+    let counts = Counts {
+        ahead: 1,
+        ..Counts::default()
+    };
+    assert_eq!(all.counts, counts);
     // Where one file is asked for, reads of the others are counted, and these are none.
     let part = Part {
         only: Some("a".to_string()),
         ..Part::default()
     };
-    let one = load("t", import(items(), Level::Program), &part).expect("a read");
+    let one = of_program(items(), &part).expect("a read");
     assert_eq!(one.counts.elsewhere, 0);
     // A program that reads the device itself does so through the same file.
     let own = loaded(items().into_iter().chain([timed(0, 30, none)]).collect());
@@ -151,18 +147,11 @@ fn hints_are_clipped_to_the_file() {
         })
     };
     let read = Item::Record(Record::read(0, 0, 1000));
-    let all = loaded(vec![
-        file(None),
-        read,
-        hint(100, 0),
-        hint(900, 500),
-        hint(5000, 0),
-    ]);
-    let hints: Vec<(u64, u64)> = all.records[1..].iter().map(|r| (r.offset, r.len)).collect();
-    assert_eq!(
-        (hints, all.files[0]),
-        (vec![(100, 900), (900, 100), (1000, 0)], 1000)
-    );
+    let hints = [hint(100, 0), hint(900, 500), hint(5000, 0)];
+    let all = loaded([file(None), read].into_iter().chain(hints).collect());
+    let hints = all.records[1..].iter().map(|r| (r.offset, r.len));
+    assert_eq!(Vec::from_iter(hints), [(100, 900), (900, 100), (1000, 0)]);
+    assert_eq!(all.files[0], 1000);
 }
 
 #[test]
@@ -171,52 +160,28 @@ fn files_without_reads_take_no_room() {
         op: Op::Write,
         ..Record::read(0, 0, 1 << 40)
     };
-    let items = vec![
-        file(None),
-        file(Some(77)),
-        Item::Record(write),
-        Item::Record(Record::read(1, 0, 7)),
-    ];
-    let all = loaded(items);
+    let records = [write, Record::read(1, 0, 7)].map(Item::Record);
+    let files = [file(None), file(Some(77))].into_iter();
+    let all = loaded(files.chain(records).collect());
     assert_eq!((all.files, all.opens), (vec![77], vec![0, 0]));
 }
 
 #[test]
 fn one_file_of_several_can_be_selected() {
-    let named = |name: &str| {
-        Item::File(FileInfo {
-            name: name.to_string(),
-            size: Some(4096),
-        })
-    };
-    let read = |file| Item::Record(Record::read(file, 0, 7));
-    let items = || {
-        vec![
-            named("/lib/libc.so"),
-            named("/data/a"),
-            read(0),
-            read(1),
-            read(1),
-        ]
-    };
+    let reads = [0, 1, 1].map(|file| Item::Record(Record::read(file, 0, 7)));
     let of = |only: &str| {
         let part = Part {
             only: Some(only.to_string()),
             ..Part::default()
         };
-        load("t", import(items(), Level::Program), &part)
+        let files = ["/lib/libc.so", "/data/a"].map(|name| named(name, 4096));
+        of_program(files.into_iter().chain(reads.clone()).collect(), &part)
     };
     let all = of("data").expect("two reads");
-    assert_eq!(
-        (all.files.len(), all.records.len(), all.counts.elsewhere),
-        (1, 2, 1)
-    );
-    assert!(
-        of("Data")
-            .expect_err("none")
-            .to_string()
-            .contains("give --only a part of a file name")
-    );
+    let counts = (all.files.len(), all.records.len(), all.counts.elsewhere);
+    assert_eq!(counts, (1, 2, 1));
+    let error = of("Data").expect_err("none");
+    says(&error, &["give --only a part of a file name"]);
 }
 
 /// One number of an open description for two files is two descriptions.
@@ -230,30 +195,22 @@ fn an_open_description_is_of_one_file() {
     };
     let all = loaded(vec![file(None), file(None), read(0), read(1), read(0)]);
     assert_eq!(all.opens, [0, 1]);
-    assert_eq!(
-        all.records.iter().map(|r| r.open).collect::<Vec<_>>(),
-        [0, 1, 0]
-    );
+    let opens = all.records.iter().map(|r| r.open);
+    assert_eq!(Vec::from_iter(opens), [0, 1, 0]);
 }
 
 #[test]
 fn a_trace_has_a_limit_and_the_remedy_says_how_to_cut() {
     let items = |n: u64| {
-        [file(None)]
-            .into_iter()
-            .chain((0..n).map(|i| Item::Record(Record::read(0, i, 1))))
-            .collect()
+        let reads = (0..n).map(|i| Item::Record(Record::read(0, i, 1)));
+        [file(None)].into_iter().chain(reads).collect()
     };
     let of = |n, limit| load_at_most(10, "t", import(items(n), Level::Program), &limit);
-    assert_eq!(
-        of(10, Part::default()).expect("at the limit").records.len(),
-        10
-    );
-    let error = of(11, Part::default()).expect_err("over it").to_string();
-    assert_eq!(
-        error,
-        "more than 10 records: t; replay its first part with --records 1000000"
-    );
+    let all = of(10, Part::default()).expect("at the limit");
+    assert_eq!(all.records.len(), 10);
+    let error = of(11, Part::default()).expect_err("over it");
+    let why = "more than 10 records: t; replay its first part with --records 1000000";
+    assert_eq!(error.to_string(), why);
     let cut = of(11, first(7)).expect("cut");
     assert_eq!((cut.records.len(), cut.counts.cut), (7, true));
     assert!(!of(7, first(7)).expect("just as many").counts.cut);
@@ -261,11 +218,7 @@ fn a_trace_has_a_limit_and_the_remedy_says_how_to_cut() {
 
 #[test]
 fn a_trace_without_reads_and_one_of_years_are_refused() {
-    let error = |items| {
-        load("t", import(items, Level::Program), &Part::default())
-            .expect_err("refused")
-            .to_string()
-    };
+    let error = |items| of_program(items, &Part::default()).expect_err("refused");
     let write = Item::Record(Record {
         op: Op::Write,
         ..Record::read(0, 0, 5)
@@ -274,19 +227,13 @@ fn a_trace_without_reads_and_one_of_years_are_refused() {
         flags: Flags::AHEAD,
         ..Record::read(0, 0, 5)
     });
-    assert_eq!(
-        error(vec![file(None), write.clone(), ahead.clone()]),
-        "no read can be replayed (1 writes, 1 readahead reads, 0 empty reads): t; name a trace with demand reads"
-    );
-    let cut = load(
-        "t",
-        import(vec![file(None), write, ahead], Level::Program),
-        &first(1),
-    )
-    .expect_err("refused");
-    assert!(
-        cut.to_string()
-            .ends_with("; replay more of the trace with a larger --records")
+    let items = vec![file(None), write, ahead];
+    let why = "no read can be replayed (1 writes, 1 readahead reads, 0 empty reads): t; name a trace with demand reads";
+    assert_eq!(error(items.clone()), why);
+    let cut = of_program(items, &first(1)).expect_err("refused");
+    says(
+        &cut,
+        &["; replay more of the trace with a larger --records"],
     );
     assert!(error(Vec::new()).starts_with("nothing was read: t; name a"));
     let at = |ns| {
@@ -298,29 +245,21 @@ fn a_trace_without_reads_and_one_of_years_are_refused() {
     let span = super::super::MAX_SPAN_NS;
     assert!(error(vec![file(None), at(5), at(span + 6)]).starts_with("more than 400 days"));
     let all = loaded(vec![file(None), at(5), at(span + 5)]);
-    assert_eq!(
-        (all.first_ns, all.has_starts, all.has_ends),
-        (5, true, false)
-    );
+    let times = (all.first_ns, all.has_starts, all.has_ends);
+    assert_eq!(times, (5, true, false));
 }
 
 #[test]
 fn the_page_is_a_sector_where_requests_are_of_sectors() {
     let page = |level, offset, len| {
         let items = vec![file(None), Item::Record(Record::read(0, offset, len))];
-        load("t", import(items, level), &Part::default())
-            .expect("readable")
-            .page_bytes()
+        let loaded = load("t", import(items, level), &Part::default());
+        loaded.expect("readable").page_bytes()
     };
     assert_eq!(page(Level::BelowCache, 512, 1024), 512);
     assert_eq!(page(Level::Unknown, 512, 4096), 512);
-    assert_eq!(
-        (
-            page(Level::BelowCache, 4096, 8192),
-            page(Level::Unknown, 3, 512)
-        ),
-        (4096, 4096)
-    );
+    assert_eq!(page(Level::BelowCache, 4096, 8192), 4096);
+    assert_eq!(page(Level::Unknown, 3, 512), 4096);
     assert_eq!(page(Level::Program, 512, 1024), 4096);
     assert!(!Lacks::default().threads);
 }
