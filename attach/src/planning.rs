@@ -15,7 +15,6 @@ mod headers;
 pub use headers::of_headers;
 
 use crate::warm::{LeftOut, mounted_device};
-use foreread_observe::record::sampled::SAMPLED;
 use foreread_os::open::look;
 use foreread_plan::runs::{Account, Full, Runs, Selection, Touch};
 use foreread_plan::{Plan, PlanFile};
@@ -96,8 +95,7 @@ impl PlanBuilder {
             .ok()
             .and_then(|meta| PlanFile::of(trace.into(), &meta).mtime_ns);
         let notes = import.header.notes.iter();
-        let is_sampled = notes.clone().any(|note| note.starts_with(SAMPLED));
-        self.sampled_ends = is_sampled.then(HashMap::new);
+        self.sampled_ends = import.header.sampled_ns.map(|_| HashMap::new());
         let missing = notes.filter(|note| note.contains("missing") || note.contains("were lost"));
         self.incomplete.extend(missing.map(|why| LeftOut {
             path: trace.into(),
@@ -250,14 +248,16 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("f");
         fs::write(&path, vec![0; 4 << 20]).expect("written");
-        let planned = |note: &str| {
+        let planned = |sampled_ns: Option<u64>| {
             let name = path.display().to_string();
             let file = FileInfo { name, size: None };
             let pages = [0, 128 << 10, 256 << 10, 2 << 20, 64 << 10];
             let records = pages.map(|offset| Ok(Item::Record(Record::read(0, offset, 4096))));
             let items = std::iter::once(Ok(Item::File(file))).chain(records);
-            let mut header = Header::default();
-            header.notes.push(note.to_string());
+            let header = Header {
+                sampled_ns,
+                ..Header::default()
+            };
             let mut making = PlanBuilder::default();
             let import = Import {
                 header,
@@ -269,9 +269,9 @@ mod tests {
             let ranges = plan.ranges.iter();
             ranges.map(|range| range.len).collect::<Vec<u64>>()
         };
-        let pages = planned("traced");
+        let pages = planned(None);
         assert!(pages.iter().all(|&len| len <= 4096), "{pages:?}");
-        let sampled: u64 = planned(&format!("{SAMPLED}reads that waited")).iter().sum();
+        let sampled: u64 = planned(Some(1)).iter().sum();
         assert_eq!(
             sampled,
             (256 << 10) + 2 * 4096,

@@ -186,6 +186,10 @@ fn best(loaded: &LoadedTrace) -> (Mode, &'static str) {
             Mode::Closed,
             "the trace has the calls of a program with their starts and ends",
         ),
+        () if loaded.header.sampled_ns.is_some() => (
+            Mode::Asap,
+            "the reads were sampled, so pauses are not known",
+        ),
         () if loaded.has_ends => (
             Mode::Asap,
             "the trace may mix the requests of several programs, so its pauses may not be those of one program",

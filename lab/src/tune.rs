@@ -100,6 +100,8 @@ pub struct TuneReport {
     pub report: Report,
     /// How long the same reads took when they were recorded. Null if the trace has no times, or is from another storage.
     pub recorded_s: Option<f64>,
+    /// The program's time besides these reads, which no advice changes. 0 if the reads were not sampled: their times then include it.
+    pub own_s: f64,
     /// The files that need the hint, by their names in the trace.
     pub hint_files: Vec<String>,
     /// See [`TuneOptions::is_dropped`].
@@ -116,6 +118,21 @@ impl TuneReport {
     /// The time of the reads with today's setting, by the model.
     fn today_s(&self) -> Option<f64> {
         Some(self.report.row(&self.today)?.time_s.as_ref()?.mean)
+    }
+
+    /// Whose times the figures are: a replay without pauses has those of the reads only.
+    fn subject(&self) -> &'static str {
+        let has_pauses = self.recorded_s.is_some() || self.report.mode.as_deref() != Some("afap");
+        if has_pauses {
+            "the program takes"
+        } else {
+            "the reads take"
+        }
+    }
+
+    /// The program's time if its reads take this long in the model.
+    fn program_s(&self, model_s: f64) -> f64 {
+        model_s * self.scale() + self.own_s
     }
 
     /// Recorded time / the model's time of the same reads. No promise may start from more time than was recorded.
@@ -228,7 +245,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             .map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
         chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
-        recorded_s: recorded_s(asked),
+        recorded_s: None,
+        own_s: 0.0,
         is_dropped: asked.is_dropped,
         today,
         today_bytes,
@@ -237,6 +255,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         verdict: Verdict::default(),
         probe,
     };
+    (tuned.recorded_s, tuned.own_s) = recorded(asked, tuned.today_s());
     let by_run = advice_by_run(asked, loaded);
     let gains = gains(
         &tuned,
@@ -297,7 +316,7 @@ fn gains(
             policy: choose::ours(report, today),
             ..Gains::default()
         }
-        .scaled(tuned.scale()),
+        .of_program(|model_s| tuned.program_s(model_s)),
         (true, None, false) => Gains {
             kernel: choose::kernel(report, today, choices),
             run: choose::run(report, today, is_walk).filter(|_| by_run),
@@ -307,16 +326,28 @@ fn gains(
                 .filter(|gain| !(by_run && gain.what == DEFAULT)),
             plan: choose::foresight(report, today),
         }
-        .scaled(tuned.scale()),
+        .of_program(|model_s| tuned.program_s(model_s)),
     }
 }
 
-/// The recorded time of the reads, if the storage was found from the trace and the replay keeps the recorded pauses.
-fn recorded_s(asked: &TuneOptions) -> Option<f64> {
-    let replay = asked.plan.replay.as_deref()?;
-    let keeps_pauses = matches!(replay.mode, Mode::Closed | Mode::Deps);
-    let is_like_it = keeps_pauses && replay.think.unwrap_or(1.0) == 1.0 && asked.chosen.is_some();
-    is_like_it.then(|| replay.loaded.seconds())?
+/// The recorded time of the reads, and the program's own time: if the storage was found from the trace, and the replay keeps the recorded
+/// pauses, or there are none because the reads were sampled. Then the reads took at least the observed waits and at most the whole time,
+/// and the model's time counts if it is between these.
+fn recorded(asked: &TuneOptions, today_s: Option<f64>) -> (Option<f64>, f64) {
+    let replay = asked.plan.replay.as_deref();
+    let like_it = replay.filter(|r| r.think.unwrap_or(1.0) == 1.0 && asked.chosen.is_some());
+    let whole_s = like_it.and_then(|replay| replay.loaded.seconds());
+    let (Some(replay), Some(whole_s)) = (like_it, whole_s) else {
+        return (None, 0.0);
+    };
+    match (replay.mode, today_s) {
+        (Mode::Closed | Mode::Deps, _) => (Some(whole_s), 0.0),
+        (Mode::Asap, Some(today_s)) if replay.loaded.header.sampled_ns.is_some() => {
+            let reads_s = today_s.clamp(replay.loaded.waited_s().min(whole_s), whole_s);
+            (Some(reads_s), whole_s - reads_s)
+        }
+        _ => (None, 0.0),
+    }
 }
 
 /// The verdict that follows from the gains. `sizes`: the readahead that the disk has, and what it should have.

@@ -2,15 +2,15 @@
 //!
 //! No real storage is probed (see `probe.rs`), and the clock is not used.
 
-use crate::common::replay_of;
+use crate::common::{loaded, replay_of};
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::replay::{Replay, is_walk};
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{TuneOptions, TuneReport, find, render, tune};
+use foreread_lab::tune::{TuneOptions, TuneReport, WorkloadChoice, find, render, tune};
 use foreread_lab::verdict::Means;
 use foreread_report::progress::Silent;
 use foreread_testing::says;
-use foreread_trace::{FileInfo, Item, Record};
+use foreread_trace::{FileInfo, Header, Item, Record};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,8 +28,12 @@ fn replay(name: &str, size: u64, reads: impl Iterator<Item = (u64, u64)>) -> Arc
 }
 
 fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> TuneReport {
+    tuned_of(model, replay("/data/file", 64 << 20, reads), None)
+}
+
+fn tuned_of(model: &str, replay: Arc<Replay>, chosen: Option<WorkloadChoice>) -> TuneReport {
     let plan = ComparePlan {
-        replay: Some(replay("/data/file", 64 << 20, reads)),
+        replay: Some(replay),
         runs: Some(3),
         seed: 1,
         ..ComparePlan::default()
@@ -37,7 +41,7 @@ fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> TuneReport {
     let options = TuneOptions {
         plan,
         storage: compare::model(model).expect("a model"),
-        chosen: None,
+        chosen,
         partial: false,
         is_dropped: false,
         seconds: 1.0,
@@ -72,6 +76,52 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
     assert!(widest <= Some(100) && text.lines().count() <= 25, "{text}");
 }
 
+/// The model's time of the reads is 2 to 15 s. The rest of a sampled program's time is not from these reads.
+#[test]
+fn a_sampled_program_keeps_the_time_besides_its_reads() {
+    let (_dir, path) = large();
+    let name = path.to_str().expect("UTF-8");
+    let of_seconds = |seconds: u64| {
+        let header = Header {
+            sampled_ns: Some(seconds * 1_000_000_000),
+            ..Header::default()
+        };
+        let read = |n: u64| Record {
+            start_ns: Some(n * 1000),
+            end_ns: Some(n * 1000 + 500),
+            ..Record::read(0, n * 8 * PAGE, 8 * PAGE)
+        };
+        let items = std::iter::once(file(name, 64 << 20));
+        let items = items.chain((0..1000).map(|n| Item::Record(read(n))));
+        let loaded = loaded("sampled.trace", header, items.collect());
+        let replay = Arc::new(Replay::of(&loaded, None, None).expect("asap"));
+        says(
+            &replay.notes.join(". "),
+            &["mode asap, because the reads were sampled"],
+        );
+        let chosen = find(&replay).expect("it is here").chosen;
+        tuned_of("object-near", replay, Some(chosen))
+    };
+    let slow = of_seconds(20);
+    let gain = slow.verdict.gain(Means::Setting).expect("a gain");
+    let reads_s = slow
+        .recorded_s
+        .expect("between the waits and the whole time");
+    assert!((gain.today_s - 20.0).abs() < 1e-9 && (reads_s + slow.own_s - 20.0).abs() < 1e-9);
+    assert!(
+        gain.with_s > slow.own_s && (2.0..15.0).contains(&reads_s),
+        "{gain:?} {reads_s}"
+    );
+    let busy = of_seconds(3600).verdict;
+    assert!(busy.steps.is_empty(), "{:?}", busy.why);
+    says(&busy.why, &["Nothing to change"]);
+    let cached = of_seconds(1).verdict;
+    says(
+        &cached.why,
+        &["No advice from the model", "that took 1.000 s"],
+    );
+}
+
 #[test]
 fn random_reads_gain_by_a_plan_alone_and_it_says_so() {
     let random = (0..200).map(|n| ((n * 7919 + n * n * 131 + 17) % 16_000, 1));
@@ -79,7 +129,7 @@ fn random_reads_gain_by_a_plan_alone_and_it_says_so() {
     let means = Vec::from_iter(tuned.verdict.steps.iter().map(|step| step.means));
     assert_eq!(means, [Means::Plan], "{:#?}", tuned.report.rows);
     let plan =
-        " If the program reads the same data each time, replay a plan of it: the program takes ";
+        " If the program reads the same data each time, replay a plan of it: the reads take ";
     says(
         &tuned.verdict.why,
         &["Nothing to change", plan, " s at best "],
@@ -95,7 +145,8 @@ fn the_json_has_the_promised_keys() {
         shown,
         ["foreread.tune/1", "model:rbd", "foreread.compare/1"]
     );
-    let keys = "foreread trace chosen probe today today_bytes report recorded_s hint_files verdict";
+    let keys =
+        "foreread trace chosen probe today today_bytes report recorded_s own_s hint_files verdict";
     for key in keys.split(' ') {
         assert!(json.get(key).is_some(), "{key} is missing");
     }

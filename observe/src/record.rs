@@ -277,6 +277,7 @@ impl Capture {
             lacks: Lacks::default(),
             level: Level::Program,
             notes,
+            sampled_ns: None,
         }
     }
 }

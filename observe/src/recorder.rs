@@ -149,6 +149,7 @@ fn header(front: &str) -> Header {
         // Above it is the cache of a guest, a file system, or the kernel's page cache.
         level: Level::BelowCache,
         notes: Vec::new(),
+        sampled_ns: None,
     }
 }
 

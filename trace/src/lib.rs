@@ -256,6 +256,9 @@ pub struct Header {
     pub lacks: Lacks,
     /// Notes for the user, one sentence each ("the 3 trims were left out").
     pub notes: Vec<String>,
+    /// If the reads were sampled: how long the program was observed. Waits and pauses are then known in part only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_ns: Option<u64>,
 }
 
 impl Header {
@@ -273,6 +276,7 @@ impl Header {
             lacks,
             level,
             notes: notes.iter().map(ToString::to_string).collect(),
+            sampled_ns: None,
         }
     }
 }

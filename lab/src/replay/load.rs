@@ -362,12 +362,31 @@ impl LoadedTrace {
         files
     }
 
-    /// Returns the time from the start of the first read to the end of the last read, if the trace has starts and ends.
+    /// Returns the time from the start of the first read to the end of the last read, if the trace has starts and ends; of a sampled trace,
+    /// the time of the whole program.
     #[must_use]
     pub fn seconds(&self) -> Option<f64> {
+        if let Some(ns) = self.header.sampled_ns {
+            return Some(ns as f64 / 1e9).filter(|_| !self.counts.cut);
+        }
         let ends = self.records.iter().map(|record| record.end_ns).max()?;
         let last = ends.filter(|_| self.has_starts && self.has_ends)?;
         Some(last.saturating_sub(self.first_ns) as f64 / 1e9)
+    }
+
+    /// Returns the time in which at least one read waited. A sampled trace has only some of the waits.
+    #[must_use]
+    pub fn waited_s(&self) -> f64 {
+        let mut times =
+            Vec::from_iter((self.records.iter()).filter_map(|r| r.start_ns.zip(r.end_ns)));
+        times.sort_unstable();
+        let mut last_ns = 0;
+        let waits = times.into_iter().map(|(start_ns, end_ns)| {
+            let began_ns = start_ns.max(last_ns);
+            last_ns = last_ns.max(end_ns);
+            end_ns.saturating_sub(began_ns)
+        });
+        waits.sum::<u64>() as f64 / 1e9
     }
 
     /// Returns the numbers of the files that were read, in the order of their first reads.

@@ -132,11 +132,16 @@ const FIRST: f64 = 2.0;
 
 /// The gain in a walk through small files if the next files are read ahead. Today's time is the recorded one: for each file a server may
 /// send more than the file's bytes, and the listing is part of the time. A mount knows the next files only if the program lists the folder:
-/// Python reads compiled modules of a folder that it does not list. A trace does not say so; without it, each file is read alone.
+/// Python reads compiled modules of a folder that it does not list. A trace does not say so; without it, each file is read alone. A sampled
+/// trace has the time of the whole program, of which only the observed waits can be saved.
 pub(super) fn walk(times: &FileTimes, trace: &LoadedTrace) -> Option<Gain> {
     let files = trace.names.len() as f64;
     let today_s = trace.seconds().unwrap_or(files * times.alone_s);
-    let with_s = files * times.together_s + FIRST * today_s / files;
+    let own_s = match trace.header.sampled_ns {
+        Some(_) => (today_s - trace.waited_s()).max(0.0),
+        None => 0.0,
+    };
+    let with_s = own_s + files * times.together_s + FIRST * (today_s - own_s) / files;
     let ratio = foreread_sim::stats::ratio(with_s, today_s)?;
     let is_worth = ratio <= 1.0 - MIN_GAIN && today_s - with_s >= MIN_SAVED_S;
     is_worth.then(|| Gain {
@@ -147,7 +152,7 @@ pub(super) fn walk(times: &FileTimes, trace: &LoadedTrace) -> Option<Gain> {
         ratio_ci95: None,
         today_s,
         with_s,
-        with_range_s: Some([with_s, (files * times.alone_s).min(today_s)]),
+        with_range_s: Some([with_s, (own_s + files * times.alone_s).min(today_s)]),
         bytes_ratio: None,
     })
 }

@@ -21,7 +21,7 @@ const NAMED: usize = 3;
 const OFF_BYTES: u64 = 4 << 10;
 
 /// The gain of each kind of step over today.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Gains {
     pub kernel: Option<Gain>,
     pub run: Option<Gain>,
@@ -31,15 +31,21 @@ pub(super) struct Gains {
 }
 
 impl Gains {
-    /// The same gains of a program that takes this factor times its time in the model.
-    pub(super) fn scaled(self, scale: f64) -> Gains {
+    /// The same gains of the program, whose reads take another time than in the model, and which has a time of its own.
+    pub(super) fn of_program(self, program_s: impl Fn(f64) -> f64) -> Gains {
         let scaled = |gain: Option<Gain>| {
-            gain.map(|gain| Gain {
-                today_s: gain.today_s * scale,
-                with_s: gain.with_s * scale,
-                with_range_s: gain.with_range_s.map(|range| range.map(|s| s * scale)),
+            let gain = gain?;
+            let today_s = program_s(gain.today_s);
+            let ratio = |ratio: f64| program_s(gain.today_s * ratio) / today_s;
+            let of_program = Gain {
+                today_s,
+                with_s: program_s(gain.with_s),
+                with_range_s: gain.with_range_s.map(|range| range.map(&program_s)),
+                ratio: ratio(gain.ratio),
+                ratio_ci95: gain.ratio_ci95.map(|ends| ends.map(ratio)),
                 ..gain
-            })
+            };
+            Some(of_program).filter(|gain| gain.ratio <= 1.0 - MIN_GAIN)
         };
         Gains {
             kernel: scaled(self.kernel),
@@ -186,9 +192,10 @@ fn beside_disk(tuned: &TuneReport, bytes: u64, place: &Place<'_>) -> String {
         return String::new();
     };
     format!(
-        " for these reads (the advice for the disk in general is {}, with which the program takes {} s)",
+        " for these reads (the advice for the disk in general is {}, with which {} {} s)",
         size(of_disk),
-        span_s(with.mean * tuned.scale(), None)
+        tuned.subject(),
+        span_s(tuned.program_s(with.mean), None)
     )
 }
 
@@ -355,10 +362,18 @@ mod tests {
             kernel: Some(kernel),
             ..Gains::default()
         };
-        let gain = gains.scaled(1.345 / 1.366).kernel.expect("a gain");
+        let is_near = |(a, b): (f64, f64)| (a - b).abs() < 1e-3;
+        let scaled = |s| s * 1.345 / 1.366;
+        let beside = gains.clone().of_program(|s| scaled(s) + 1.0).kernel;
+        let beside = beside.map(|gain| [gain.today_s, gain.ratio]);
+        assert!(beside.is_some_and(
+            |[today_s, ratio]| is_near((today_s, 2.345)) && is_near((ratio, 1.4640 / 2.345))
+        ));
+        let most = gains.clone().of_program(|s| s + 10.0).kernel;
+        assert_eq!(most, None, "0.89 s of 11.4 s");
+        let gain = gains.of_program(scaled).kernel.expect("a gain");
         let times = [gain.today_s, gain.with_s, gain.with_s / gain.today_s];
         let wanted = [1.345, 0.4647, 0.3455];
-        let is_near = |(a, b): (f64, f64)| (a - b).abs() < 1e-3;
         assert!(times.into_iter().zip(wanted).all(is_near), "{times:?}");
         let range = gain.with_range_s.expect("a range");
         assert!(is_near((range[1], 0.6725)), "{range:?}");

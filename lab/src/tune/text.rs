@@ -64,7 +64,7 @@ pub(super) fn verdict(tuned: &TuneReport, steps: &[Step], ways: usize) -> String
         return "With one run of each policy, a gain cannot be told from noise: tune again with --runs 5 or more.".to_string();
     }
     let said = |step: &Step| match &step.gain {
-        Some(gain) => format!("{}: {}.", step.what, effect(gain)),
+        Some(gain) => format!("{}: {} {}.", step.what, tuned.subject(), effect(gain)),
         None => format!("{}.", step.what),
     };
     let mut sentences: Vec<String> = steps[..ways].iter().map(said).collect();
@@ -93,13 +93,13 @@ pub(super) fn verdict(tuned: &TuneReport, steps: &[Step], ways: usize) -> String
         let beaten = beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"));
         sentences.push(format!(
             "With perfect foresight: {} s{beaten}.",
-            span_s(limit.mean * tuned.scale(), None)
+            span_s(tuned.program_s(limit.mean), None)
         ));
     }
     sentences.join(" ") + &doubt(tuned)
 }
 
-/// "the program takes 1.7 s instead of 26.3 s (15 times faster)".
+/// "1.7 s instead of 26.3 s (15 times faster)".
 fn effect(gain: &Gain) -> String {
     let bytes = gain.bytes_ratio.filter(|ratio| *ratio >= MANY_BYTES);
     let bytes = bytes.map_or_else(String::new, |ratio| {
@@ -109,17 +109,15 @@ fn effect(gain: &Gain) -> String {
         let [least, most, today] = [least_s, most_s, gain.today_s].map(|s| span_s(s, None));
         return match most_s < gain.today_s {
             true => format!(
-                "the program takes {least} to {most} s instead of {today} s ({} to {} times faster{bytes})",
+                "{least} to {most} s instead of {today} s ({} to {} times faster{bytes})",
                 number::three(gain.today_s / most_s),
                 number::three(gain.today_s / least_s)
             ),
-            false => format!(
-                "the program takes {least} s at best instead of {today} s, and may take as long as now"
-            ),
+            false => format!("{least} s at best instead of {today} s, and may take as long as now"),
         };
     }
     format!(
-        "the program takes {} s instead of {} s ({} times faster{bytes})",
+        "{} s instead of {} s ({} times faster{bytes})",
         span_s(gain.with_s, None),
         span_s(gain.today_s, None),
         number::three(gain.ratio.recip())
@@ -145,7 +143,8 @@ fn short_time(tuned: &TuneReport) -> Option<String> {
     let is_short = time_s < 10.0 * MIN_SAVED_S;
     is_short.then(|| {
         format!(
-            " and {at_least} s (the program takes {} s)",
+            " and {at_least} s ({} {} s)",
+            tuned.subject(),
             number::span_s(time_s, None)
         )
     })

@@ -7,7 +7,7 @@
 //! Example: a program reads 1 MiB sequentially in reads of 64 KiB from a disk with 2 ms latency. Two of the reads wait, and are observed
 //! with their offset and length; their start and end times are accurate to half a millisecond. The page cache served the reads between
 //! these two reads. The process's counter of read bytes shows that these cached reads took place. The cached reads between two observed
-//! reads become one record with zero duration, which is counted as guessed.
+//! reads become records with zero duration and the length of the observed reads, which are counted as guessed.
 //!
 //! The recorder never records more bytes than the program has read by its own counter, and the program never waits for the recorder.
 
@@ -32,9 +32,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// How the note of a sampled recording begins.
-pub const SAMPLED: &str = "sampled: ";
 
 /// Most records that are kept; later ones are missing, and a note says so.
 const MAX_RECORDS: usize = 4 << 20;
@@ -176,7 +173,7 @@ impl SampledCapture {
         );
         let mut notes = vec![
             format!(
-                "{SAMPLED}reads that waited were observed; {guessed:.1} of {read:.1} MB did not wait: they were counted, and their positions are estimated"
+                "sampled: reads that waited were observed; {guessed:.1} of {read:.1} MB did not wait: they were counted, and their positions are estimated"
             ),
             "not observed: hints, writes, reads that bypass the page cache, mappings of less than 128 KiB; of larger mappings, only the first access to each 64 KiB is observed"
                 .to_string(),
@@ -207,6 +204,7 @@ impl SampledCapture {
             },
             level: Level::Unknown,
             notes,
+            sampled_ns: Some((self.seconds * 1e9) as u64),
         }
     }
 }
@@ -303,6 +301,7 @@ impl SampledReads {
         self.hides = sampler.has_hidden();
         // A fault begins before it is observed.
         self.records.sort_by_key(|record| record.start_ns);
+        self.split_guessed();
         self.cpu_seconds = thread_cpu_seconds();
         self
     }
@@ -374,6 +373,29 @@ impl SampledReads {
         });
         let key = (touch.thread, touch.file);
         self.latest.insert(key, LatestRecord { index, end });
+    }
+
+    /// Splits what was read without a wait into reads of the length that the thread last waited for in this file, but not below
+    /// [`BLOCK_BYTES`]: one long read would ask for more readahead than the program's reads did.
+    fn split_guessed(&mut self) {
+        let mut lengths: HashMap<(u32, u32), u64> = HashMap::new();
+        for mut record in std::mem::take(&mut self.records) {
+            let key = (record.thread, record.file);
+            if record.op == Op::Read && record.start_ns < record.end_ns {
+                lengths.insert(key, record.len.max(BLOCK_BYTES));
+            } else if let Some(&len) = lengths.get(&key).filter(|_| record.op == Op::Read) {
+                while record.len > len {
+                    self.counts.reads += 1;
+                    self.records.push(Record {
+                        len,
+                        ..record.clone()
+                    });
+                    record.offset += len;
+                    record.len -= len;
+                }
+            }
+            self.records.push(record);
+        }
     }
 
     /// A read that waited has returned: its bytes and its end are known.
@@ -462,6 +484,19 @@ mod tests {
         // A wait of no record is none.
         reads.ended(wait(0, 1, 7, 8));
         assert_eq!(reads.records.len(), 3);
+    }
+
+    #[test]
+    fn a_gap_is_reads_of_the_length_that_waited() {
+        let mut reads = SampledReads::new(0);
+        let pages = 4 * BLOCK_BYTES / page_bytes();
+        reads.touch(touch(100, (0, 0), TouchKind::Read));
+        reads.ended(wait(0, BLOCK_BYTES, 100, 900));
+        reads.touch(touch(1000, (pages / 4, pages), TouchKind::Read));
+        reads.split_guessed();
+        let lengths = Vec::from_iter(seen(&reads).iter().map(|[_, len, ..]| *len));
+        assert_eq!(lengths, [vec![BLOCK_BYTES; 4], vec![page_bytes()]].concat());
+        assert_eq!(reads.counts.reads, 5);
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn whatever_an_importer_yields_round_trips() {
         lacks,
         level: Level::BelowCache,
         notes: vec!["one \"note\"\n".to_string()],
+        sampled_ns: Some(7),
     };
     let left_out = LeftOut::default();
     left_out.count("trims");

@@ -127,6 +127,7 @@ fn example() -> (Header, Vec<Item>) {
         lacks,
         level: Level::BelowCache,
         notes: vec!["made by hand".to_string()],
+        sampled_ns: None,
     };
     let file = |name: &str, size| {
         Item::File(FileInfo {
