@@ -224,8 +224,9 @@ fn a_comparison_on_a_file() {
     assert_eq!(names, ["none", "rbd-plain", "kernel"]);
     let mut rows = report.rows.iter();
     assert!(rows.all(|row| row.demand_reads == Some(60) && row.late_p99_us.is_some()));
-    let begin = "The 2 files of the trace are laid out one after the other in file:";
-    says(&report.notes.join("\n"), &[begin]);
+    let begin = "All files of the trace are taken to be on file:";
+    let end = ", one after the other, each at a multiple of 1 MiB (2 files); --only selects some";
+    says(&report.notes.join("\n"), &[begin, end]);
     let small = dir.path().join("small");
     std::fs::write(&small, [1; 9000]).expect("written");
     let refused = |plan: &ComparePlan| {

@@ -76,6 +76,15 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
     assert!(widest <= Some(100) && text.lines().count() <= 25, "{text}");
 }
 
+#[test]
+fn on_one_model_all_files_are_taken_to_be_there() {
+    let text = |replay| render(&tuned_of("rbd", replay, None), Style::default());
+    let note = "All files of the trace are taken to be on model:rbd (3 files); --only selects some";
+    says(&text(two_disks("/a", "/b")), &[note]);
+    let one = text(replay("/a", 64 << 20, (0..20).map(|n| (n, 1))));
+    assert!(!one.contains("All files"), "{one}");
+}
+
 /// The model's time of the reads is 2 to 15 s. The rest of a sampled program's time is not from these reads.
 #[test]
 fn a_sampled_program_keeps_the_time_besides_its_reads() {

@@ -7,6 +7,7 @@ use super::{CompareError, ComparePlan, SCRATCH_WORKLOADS, SPAN_BYTES, USUAL_WORK
 use crate::live;
 use crate::replay::{Replay, laid_out};
 use crate::report::ReplayPace;
+use crate::report::row::NOTE_OF_FILES;
 use foreread_history::parse_workload;
 use foreread_report::number;
 use foreread_sim::workload::{Workload, WorkloadChoice};
@@ -151,13 +152,17 @@ impl Reads {
         let mut notes = replay.notes.clone();
         let files = &replay.workload.files;
         let capacity = place.capacity_bytes;
-        if !place.is_simulated && files.len() > 1 {
+        if files.len() > 1 {
+            let how = match place.is_simulated {
+                true => "",
+                false => ", one after the other, each at a multiple of 1 MiB",
+            };
+            let (count, name) = (files.len(), &place.name);
             notes.push(format!(
-                "The {} files of the trace are laid out one after the other in {}, each at a multiple of 1 MiB",
-                files.len(),
-                place.name
+                "{NOTE_OF_FILES}{name}{how} ({count} files); --only selects some"
             ));
-        } else if place.is_simulated && files.iter().any(|size| *size > capacity) {
+        }
+        if place.is_simulated && files.iter().any(|size| *size > capacity) {
             notes.push(format!(
                 "The trace reads beyond the {} of {}: those offsets wrap around",
                 number::size_b(capacity),

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "foreread.compare/1";
 
+/// How the note begins that says on which storage the files of a trace are taken to be.
+pub const NOTE_OF_FILES: &str = "All files of the trace are taken to be on ";
 /// Notes that begin with this text are shown in the terminal only with details; the page and the JSON always have them.
 pub const NOTE_OF_PAGES: &str = "The rows use different cache page sizes, in bytes: ";
 pub const NOTE_OF_UNUSED: &str = "Read ahead but not used so far: ";

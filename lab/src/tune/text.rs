@@ -7,7 +7,11 @@
 
 use super::{MIN_GAIN, MIN_SAVED_S, OnDisk, TuneReport, WorkloadChoice, choose};
 use crate::probe;
-use crate::report::{self, row::more_runs, table::Style};
+use crate::report::{
+    self,
+    row::{NOTE_OF_FILES, more_runs},
+    table::Style,
+};
 use crate::verdict::{Gain, Means, Step};
 use foreread_report::block::{self, Block};
 use foreread_report::number::{self, size_b, size_in_words, span_s, times, wrap};
@@ -302,6 +306,9 @@ pub fn render(tuned: &TuneReport, style: Style) -> String {
     }
     blocks.push(Block::Gap);
     blocks.extend(storage(tuned).into_iter().map(Block::Screen));
+    let is_on_one = |note: &&String| tuned.chosen.is_none() && note.starts_with(NOTE_OF_FILES);
+    let files = tuned.report.notes.iter().find(is_on_one);
+    blocks.extend(files.filter(|_| !style.details).cloned().map(Block::Note));
     let notes = tuned.probe.iter().flat_map(|probe| &probe.notes);
     if style.details {
         blocks.push(Block::Gap);
