@@ -32,11 +32,12 @@ use choose::Choices;
 use foreread_core::policy::DEFAULT;
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
+use foreread_os::host::devices::Device;
 use foreread_os::open::look;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use steps::{Gains, Place};
 
 /// Name and version of the JSON schema.
@@ -358,7 +359,11 @@ fn verdict(
     (has_bytes, should_bytes): (Option<u64>, Option<u64>),
 ) -> Verdict {
     let path = asked.storage.path();
-    let device = path.and_then(|path| Host::here().device_of(path).ok());
+    let device = match path {
+        Some(path) => Host::here().device_of(path).ok(),
+        // A model has no device, but the files of the trace may be on a mount, which has a setting.
+        None => on_mount(asked),
+    };
     let disk = tuned.probe.as_ref().map(|probe| &probe.verdict);
     let (steps, ways) = steps::all(tuned, asked, gains, &Place { device, disk });
     let is_doubtful = tuned
@@ -380,6 +385,15 @@ fn verdict(
         should_bytes,
         standing: disk.map_or(Standing::Fine, |disk| disk.standing),
     }
+}
+
+/// The mount without a disk from which the trace was read, if it is on this machine.
+fn on_mount(asked: &TuneOptions) -> Option<Device> {
+    let loaded = &asked.plan.replay.as_deref()?.loaded;
+    let mut names = loaded.names.iter().map(Path::new);
+    let name = names.find(|name| name.is_absolute())?;
+    let device = Host::here().device_of(name).ok()?;
+    device.name.is_none().then_some(device)
 }
 
 /// Whether `foreread run`, which reads ahead into the page cache, can help.

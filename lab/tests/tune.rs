@@ -77,6 +77,15 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
 }
 
 #[test]
+fn a_mount_without_a_disk_is_set_at_the_mount() {
+    let reads = replay("/proc/version", 64 << 20, (0..1000).map(|n| (n * 8, 8)));
+    let tuned = tuned_of("object-near", reads, None);
+    let lines = Vec::from_iter(tuned.verdict.steps.iter().map(|s| s.text.as_str()));
+    says(lines[0], &["echo ", " > /sys/class/bdi/0:"]);
+    assert!(!lines.concat().contains("doctor"), "{lines:?}");
+}
+
+#[test]
 fn on_one_model_all_files_are_taken_to_be_there() {
     let text = |replay| render(&tuned_of("rbd", replay, None), Style::default());
     let note = "All files of the trace are taken to be on model:rbd (3 files); --only selects some";
