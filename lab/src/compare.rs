@@ -346,7 +346,10 @@ impl<'a> Case<'a> {
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
                 let most = most_ms.filter(|_| run == 0);
-                let until = most.map(|most| live::Budget::milliseconds(most).end());
+                let most_until = most.map(|most| live::Budget::milliseconds(most).end());
+                let until = (budget.as_ref().map(live::Budget::end).into_iter())
+                    .chain(most_until)
+                    .min();
                 let result = match (self.plan.is_stopped(), left_out[at]) {
                     (true, _) => Err(CompareError::Live(LiveError::Cut)),
                     (false, true) => Ok(None),
@@ -358,8 +361,12 @@ impl<'a> Case<'a> {
                         self.check(&self.rows[at], &result)?;
                         results[at].push(result);
                     }
-                    Err(CompareError::Live(LiveError::Cut)) if self.plan.is_stopped() => {
-                        self.notes.push(interrupted(run, turn, rows, self.runs));
+                    Err(CompareError::Live(LiveError::Cut))
+                        if self.plan.is_stopped() || run > 0 =>
+                    {
+                        if self.plan.is_stopped() {
+                            self.notes.push(interrupted(run, turn, rows, self.runs));
+                        }
                         // Only whole rounds are pairs. Of the first round, keep the rows that were measured.
                         if run > 0 {
                             results
@@ -371,9 +378,15 @@ impl<'a> Case<'a> {
                     }
                     Err(CompareError::Live(LiveError::Cut)) => {
                         left_out[at] = true;
-                        let most = most.unwrap_or_default() / 1000;
+                        let why = match budget.as_ref().is_some_and(live::Budget::is_over) {
+                            true => "the time was over".to_string(),
+                            false => format!(
+                                "a run takes more than {} s",
+                                most.unwrap_or_default() / 1000
+                            ),
+                        };
                         self.notes.push(format!(
-                            "{} was left out: a run takes more than {most} s; a larger --time measures it",
+                            "{} was left out: {why}; a larger --time measures it",
                             self.rows[at].policy
                         ));
                     }
@@ -563,7 +576,7 @@ pub const FILE_RUNS: u32 = 10;
 /// Number of runs on the scratch file, which is measured if the user gives no source.
 pub const SCRATCH_RUNS: u32 = 5;
 /// Default time, in seconds, for all tables of a source that the user gives. Measuring a table ends when the table's part of this time is
-/// used up and at least [`MIN_RUNS`] runs are done, unless the user set the number of runs.
+/// used up, unless the user set the number of runs.
 pub const NAMED_SECONDS: u64 = 90;
 /// Assumed number of runs in a table: [`MIN_RUNS`] of six rows. A workload is shortened until a run without readahead takes at
 /// most this part of the table's time.

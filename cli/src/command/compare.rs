@@ -71,8 +71,8 @@ pub struct CompareArgs {
     pub runs: Option<u32>,
     /// Time limit for all tables of --on [default: 90s]
     ///
-    /// For example 30s or 5m. For a slow source, only part of it is read and fewer runs are made, but at least three.
-    /// --runs and --size are always respected, however long they take. The limit does not apply to models, which run in
+    /// For example 30s or 5m. For a slow source, only part of it is read, fewer runs are made, and a policy that does not
+    /// fit is left out. --runs and --size are always respected, however long they take. The limit does not apply to models, which run in
     /// virtual time.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "on", conflicts_with = "runs")]
     pub time: Option<Duration>,

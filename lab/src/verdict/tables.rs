@@ -15,6 +15,7 @@ use super::{Confidence, Means, Standing, Step, Verdict, in_shell};
 use crate::report::row::{Relation, Report, Row, more_runs};
 use crate::report::tests_of_pairs::WORTH_SAYING;
 use foreread_core::policy::DEFAULT;
+use foreread_sim::stats::EQUIVALENCE_MARGIN;
 
 /// A mean below this part of the time of none, in which no test finds a gain, has had too few runs to say "off".
 const UNSETTLED: f64 = 0.9;
@@ -287,14 +288,15 @@ impl<'a> Tables<'a> {
             .then_some(choice)
     }
 
-    /// The default policy, where it is within 5 % of the best one in every table.
+    /// The default policy, where it is within 5 % of the best one in every table, or a short table cannot tell that it is not.
     fn default_is_enough(&self, best: &[Option<&Row>]) -> Option<Choice<'a>> {
         let mut tables = self.reports.iter().zip(best);
         let is_enough = tables.all(|(report, best)| {
             let other = best.or(report.none());
             let row = report.row(DEFAULT);
-            row.zip(other)
-                .is_some_and(|(row, other)| as_good(report, other, row))
+            row.zip(other).is_some_and(|(row, other)| {
+                as_good(report, other, row) || is_as_good_as_told(report, other, row)
+            })
         });
         self.choice(DEFAULT).filter(|_| is_enough)
     }
@@ -382,6 +384,17 @@ fn as_good(report: &Report, best: &Row, row: &Row) -> bool {
         || report.relation(&best.policy, &row.policy) == Some(Relation::Equivalent)
 }
 
+/// Whether all of the source would be read in about the same time, if a start costs what the policy takes longer on the part that was
+/// read: a policy that measures the source has no lead there.
+fn is_as_good_as_told(report: &Report, best: &Row, row: &Row) -> bool {
+    let times = best.judged().zip(row.judged()).zip(report.shortened);
+    change(row) <= 1.0
+        && times.is_some_and(|((best, row), cut)| {
+            let parts = cut.usual_bytes as f64 / cut.span_bytes as f64;
+            row.mean - best.mean <= EQUIVALENCE_MARGIN * best.mean * parts
+        })
+}
+
 /// Time as a ratio to none, or 1 where no test calls a difference or it is not worth saying.
 fn change(row: &Row) -> f64 {
     let is_called =
@@ -443,6 +456,10 @@ mod tests {
     const NONE: (&str, [f64; 3]) = ("none", [1.0, 1.1, 0.9]);
     const WIDE: &str = "linux-6.18:max=4M";
     const FAST_S: [f64; 3] = [0.104, 0.106, 0.105];
+    const SHORT: Option<SpanCut> = Some(SpanCut {
+        span_bytes: 16 << 20,
+        usual_bytes: 1 << 30,
+    });
 
     #[test]
     fn one_workload() {
@@ -645,18 +662,34 @@ mod tests {
             run.stats.source_bytes = 9 * 4_096_000;
             run.stats.unresolved_bytes = 8 * 4_096_000;
         }
-        cut.shortened = Some(SpanCut {
-            span_bytes: 16 << 20,
-            usual_bytes: 1 << 30,
-        });
+        cut.shortened = SHORT;
         let text = said(&[cut]);
         assert!(
             text.ends_with(
                 " Beware: auto reads 9.00 times the bytes that w asks for, and the run was too short to show whether it uses them. \
-                 To keep the run short, w spans 16M here and not 1G; --size changes this."
+                 To keep the run short, w spans the first 16M here, not 1G; --size changes this."
             ),
             "{text}"
         );
+    }
+
+    /// 0.08 s more than 0.1 s may be a start: 64 times as much takes 6.48 s then, not 6.4 s.
+    #[test]
+    fn a_short_part_is_no_reason_against_the_default() {
+        let of = |auto: f64, shortened| {
+            let around = |seconds: f64| [seconds, seconds * 1.005, seconds * 0.995];
+            let rows = [NONE, (WIDE, around(0.1)), ("auto", around(auto))];
+            let mut table = measured("s3://b/k", &rows);
+            table.shortened = shortened;
+            said(&[table])
+        };
+        let enough = of(0.18, SHORT);
+        let start = "Nothing to set on s3://b/k: auto, foreread's default, is within 5 % of the best policy, as far as a short part can tell (";
+        assert!(enough.starts_with(start), "{enough}");
+        let end = "w spans the first 16M here, not 1G; --size changes this.";
+        assert!(enough.ends_with(end), "{enough}");
+        assert!(of(0.18, None).starts_with("Use linux-6.18:max=4M"));
+        assert!(of(0.5, SHORT).starts_with("Use linux-6.18:max=4M"));
     }
 
     #[test]

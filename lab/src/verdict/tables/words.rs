@@ -1,6 +1,6 @@
 //! Writes the conclusion from the tables of a comparison as sentences.
 
-use super::{Choice, Conclusion, OpenPair, Tables, apart, beside_today, change};
+use super::{Choice, Conclusion, OpenPair, Tables, apart, as_good, beside_today, best, change};
 use crate::report::SpanCut;
 use crate::report::row::{Report, Row, more_runs};
 use crate::report::tests_of_pairs::WORTH_SAYING;
@@ -53,7 +53,7 @@ impl<'a> Tables<'a> {
             } = report.shortened?;
             let [span, usual] = [span_bytes, usual_bytes].map(number::size_b);
             Some(format!(
-                "{} spans {span} here and not {usual}",
+                "{} spans the first {span} here, not {usual}",
                 report.workload
             ))
         });
@@ -113,8 +113,18 @@ impl<'a> Tables<'a> {
             true => format!("Read {source} through foreread, and set nothing"),
             false => format!("Nothing to set on {source}"),
         };
+        let slower = self.reports.iter().find_map(|report| {
+            let (best, row) = (best(report)?, report.row(DEFAULT)?);
+            let ratio = row.judged()?.mean / best.judged()?.mean;
+            let said = || format!("{} {}", report.workload, number::times(ratio));
+            (!as_good(report, best, row)).then(said)
+        });
+        let far = slower.map_or_else(
+            || " measured".to_string(),
+            |ratio| format!(", as far as a short part can tell ({ratio} of its time there)"),
+        );
         format!(
-            "{what}: {DEFAULT}, foreread's default, is within 5 % of the best policy measured; {gain}."
+            "{what}: {DEFAULT}, foreread's default, is within 5 % of the best policy{far}; {gain}."
         )
     }
 
