@@ -45,6 +45,12 @@ pub struct GlobalArgs {
     pub stores: StoreArgs,
 }
 
+/// `--force` of a command that writes no file: accepted like any option that all commands share, but not shown.
+pub fn hidden_force() -> clap::Arg {
+    let force = clap::Arg::new("force").long("force").hide(true);
+    force.action(clap::ArgAction::SetTrue)
+}
+
 /// Settings for requests to object stores: S3, Google Cloud Storage, Azure, HTTP.
 #[cfg(feature = "object")]
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -48,7 +48,7 @@ mod warm;
 mod watch;
 
 use crate::CommandLine;
-use crate::args::GlobalArgs;
+use crate::args::{self, GlobalArgs};
 use crate::fail::Fail;
 use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "mount")]
@@ -89,14 +89,18 @@ commands! {
     "lab" Probe(probe::ProbeArgs) => probe::run,
     "lab" Record(record::RecordArgs) => record::run,
     "lab" Explain(Box<explain::ExplainArgs>) => explain::run,
+    #[command(arg = args::hidden_force())]
     "lab" Watch(watch::WatchArgs) => watch::run,
     "lab" Trace(trace::TraceArgs) => trace::run,
     "lab" List(list::ListArgs) => list::run,
     "object" Cache(cache::CacheArgs) => cache::run,
     "lab" Check(check::CheckArgs) => check::run,
     "lab" Sweep(sweep::SweepArgs) => sweep::run,
+    #[command(arg = args::hidden_force())]
     "mount" Umount(umount::UmountArgs) => umount::run,
+    #[command(arg = args::hidden_force())]
     Health(health::HealthArgs) => health::run,
+    #[command(arg = args::hidden_force())]
     Completions(completions::CompletionsArgs) => complete,
     Man(man::ManArgs) => describe,
 }
