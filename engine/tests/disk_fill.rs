@@ -21,26 +21,36 @@ const FILES: [(&str, u64); 5] = [
 ];
 
 /// Files in a folder and in one below it, whose listing has their sizes. One says of no version which it is, and one does not stream.
-struct Listed(Vec<(&'static str, Arc<Store>)>);
+struct Listed {
+    files: Vec<(&'static str, Arc<Store>)>,
+    requests: u32,
+}
 
 impl Listed {
     fn new() -> Arc<Listed> {
+        Arc::new(Listed::of_files())
+    }
+
+    fn of_files() -> Listed {
         let file = |(path, size): (&'static str, u64)| {
             let mut store = Store::of(path, size);
             store.is_exact = !path.ends_with("unknown");
             store.streams = path != "a";
             (path, Arc::new(store))
         };
-        Arc::new(Listed(FILES.map(file).into()))
+        Listed {
+            files: FILES.map(file).into(),
+            requests: Defaults::OBJECT.requests,
+        }
     }
 
     fn file(&self, path: &Path) -> &Arc<Store> {
-        let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
+        let found = self.files.iter().find(|(name, _)| Path::new(name) == path);
         &found.expect("it was listed").1
     }
 
     fn requests(&self) -> u64 {
-        self.0.iter().map(|(_, store)| store.asked().0).sum()
+        self.files.iter().map(|(_, store)| store.asked().0).sum()
     }
 }
 
@@ -89,7 +99,10 @@ impl Tree for Listed {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults::OBJECT
+        Defaults {
+            requests: self.requests,
+            ..Defaults::OBJECT
+        }
     }
 }
 
@@ -129,6 +142,27 @@ fn all_that_has_a_version_is_fetched_once() {
     let counts = fill(&cache, &again).counts;
     assert_eq!((counts.held_bytes, counts.fetched_bytes), (ALL - 5, 0));
     assert_eq!(again.requests(), 0, "nothing is asked again");
+}
+
+/// One has found all of `a` missing and waits for its first part; meanwhile the other fetches all of it.
+#[test]
+fn what_another_has_fetched_meanwhile_is_not_counted_as_fetched() {
+    let (rig, cache) = cache(64 * MIB);
+    let tree = Arc::new(Listed {
+        requests: 1,
+        ..Listed::of_files()
+    });
+    let slow = tree.file(Path::new("a"));
+    let gate = slow.gate.lock();
+    let filler = CacheFiller::start(&cache, tree.clone()).expect("threads");
+    until(|| slow.asked().0 > 0);
+    let other = fill(&rig.open(), &Listed::new()).counts;
+    drop(gate);
+    let own = filler.end().counts;
+    let sums = [own, other].map(|counts| counts.held_bytes + counts.fetched_bytes);
+    assert_eq!(sums, [ALL - 5; 2]);
+    assert!(other.fetched_bytes >= 9 * MIB + 3, "{other:?}");
+    assert!(own.held_bytes > MIB, "the last part of `a`: {own:?}");
 }
 
 #[test]

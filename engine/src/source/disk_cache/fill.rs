@@ -51,7 +51,7 @@ pub struct CacheFillCounts {
     pub objects: u64,
     /// Total bytes of these objects.
     pub bytes: u64,
-    /// Bytes that were in the cache before.
+    /// Bytes that were in the cache before, or that another process has put there meanwhile.
     pub held_bytes: u64,
     /// Bytes fetched so far.
     pub fetched_bytes: u64,
@@ -184,7 +184,7 @@ impl CacheFiller {
     /// Returns the progress of the fill so far.
     #[must_use]
     pub fn counts(&self) -> CacheFillCounts {
-        self.work.hold().counts()
+        self.work.counts()
     }
 
     /// Returns true if the fill has ended.
@@ -212,9 +212,10 @@ impl CacheFiller {
             self.work.end(CacheFillEnd::Refused);
         }
         let (now, before) = (self.work.cache.counts(), self.work.before);
+        let counts = self.work.counts();
         let state = self.work.hold();
         CacheFillReport {
-            counts: state.counts(),
+            counts,
             left_out: state.left_out.clone(),
             ended: state.ended,
             evicted_bytes: now.evicted_bytes - before.evicted_bytes,
@@ -278,6 +279,16 @@ impl FillState {
 impl FillWork {
     fn hold(&self) -> MutexGuard<'_, FillState> {
         lock(&self.state)
+    }
+
+    /// What another process has written since an object was opened is not fetched again.
+    fn counts(&self) -> CacheFillCounts {
+        let hit_bytes = self.cache.counts().hit_bytes - self.before.hit_bytes;
+        let mut counts = self.hold().counts();
+        let by_others = hit_bytes.min(counts.fetched_bytes);
+        counts.held_bytes += by_others;
+        counts.fetched_bytes -= by_others;
+        counts
     }
 
     fn is_stopped(&self) -> bool {
