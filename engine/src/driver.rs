@@ -457,6 +457,12 @@ impl Driver {
         Ok(())
     }
 
+    /// Asks the source whether it still has the known version.
+    pub fn check(&self, file: FileId) -> Result<(), Fault> {
+        transfer::check(self.enter().lock()?, file)?.unlock();
+        Ok(())
+    }
+
     /// Reports that the source no longer has this version, because a write to the source has found another version.
     pub fn changed(&self, file: FileId, version: u64) -> Result<(), Fault> {
         let now = self.shared.now();

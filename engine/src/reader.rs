@@ -237,6 +237,12 @@ impl Reader {
         .hinted()
     }
 
+    /// Asks the source whether it has changed. After that, a clone reads the current version, unless the source cannot answer.
+    pub(crate) fn check(&self) {
+        // If the engine has stopped, reads say so.
+        let _ = self.engine.driver().check(self.at.file);
+    }
+
     pub(crate) fn first(engine: Engine, source: Arc<dyn Source>) -> Result<Reader, OpenError> {
         if engine.appending() {
             source.allow_appends();

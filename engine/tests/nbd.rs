@@ -92,6 +92,19 @@ fn growth_ends_the_connection() {
     }
 }
 
+/// All that the client reads is cached: only the question for the version, when it connects, shows the change.
+#[test]
+fn a_new_client_gets_the_current_version_of_cached_bytes() {
+    let source = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 1)));
+    let reader = plain(Arc::clone(&source));
+    assert_eq!(read_and_check(&reader, &mut vec![0; 8192], 0, 1), 8192);
+    source.replace(testing::pattern(0, 1 << 20, 2));
+    let served = Served::of(reader, NbdSettings::default());
+    let mut client = served.client();
+    assert_eq!(client.asks(command::READ, 0, 4096), 0);
+    right(&client.data(4096), 0, 2);
+}
+
 /// foreread behind foreread: the first one's source changes, and it answers ESHUTDOWN. That is a change of ours, and then we
 /// read the new version.
 #[test]

@@ -31,6 +31,7 @@ use crate::sync::lock;
 use crate::system;
 use crate::{Reader, WriteError};
 use conn::Conn;
+use foreread_os::threads::Task;
 use permits::Permits;
 use rustix::event::{PollFd, PollFlags, poll};
 pub use settings::{MAX_CLIENTS, MAX_HELPERS, MAX_OWED_BYTES, NbdSettings};
@@ -149,6 +150,8 @@ struct ServerShared {
     watch: Option<QueueWatch>,
     /// Each thread holds a copy until it has dropped the reader; `None` when the server ends.
     running: Mutex<Option<Sender<()>>>,
+    /// When the source was last asked for its version.
+    checked: Mutex<Option<Instant>>,
 }
 
 /// The NBD server: one export, any number of clients, read-only by default.
@@ -160,6 +163,9 @@ pub struct Server {
     ended: Receiver<()>,
 }
 
+/// A source is asked for its version when a client connects, but not more often than this, and not waited for longer than this.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a stopped server waits for answers in flight.
 const DRAIN: Duration = Duration::from_secs(5);
 /// How long the drop of a server waits for its threads. They end at once unless a source blocks one.
@@ -217,6 +223,7 @@ impl Server {
             owed,
             watch,
             running,
+            checked: Mutex::default(),
         });
         shared.start().map_err(short_of_threads)?;
         Ok((
@@ -356,14 +363,10 @@ impl ServerShared {
             return turn_away();
         }
         tracing::info!(client = number, peer = %socket.peer(), "NBD client connected");
-        let Ok(reader) = self.reader.try_clone() else {
-            return turn_away();
-        };
         let conn = Arc::new(Conn::new(
             Arc::clone(self),
             number,
             ClientStream::new(socket),
-            reader,
         ));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
@@ -386,6 +389,20 @@ impl ServerShared {
             self.forget(number);
             turn_away();
         }
+    }
+
+    /// A reader for a new client, pinned to the version that is current now, as far as the source answers in time.
+    fn current(&self) -> Option<Reader> {
+        let mut checked = lock(&self.checked);
+        if checked.is_none_or(|at| at.elapsed() >= CHECK_EVERY) {
+            let reader = self.reader.try_clone().ok()?;
+            if let Ok(check) = Task::start("foreread-check", move || reader.check()) {
+                check.within(CHECK_PATIENCE);
+            }
+            *checked = Some(Instant::now());
+        }
+        drop(checked);
+        self.reader.try_clone().ok().map(Reader::pin_version)
     }
 
     fn forget(&self, number: u64) {

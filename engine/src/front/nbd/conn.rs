@@ -75,7 +75,8 @@ pub struct Conn {
     flights: Mutex<Flights>,
     woken: Arc<Woken>,
     replies: Mutex<Replies>,
-    reader: Reader,
+    /// Pinned to the version that was current when the handshake began: a client must never see two versions.
+    reader: OnceLock<Reader>,
     agreement: OnceLock<Agreement>,
     output: Mutex<()>,
     turns: Mutex<Turns>,
@@ -137,12 +138,7 @@ impl Drop for RequestGuard<'_> {
 }
 
 impl Conn {
-    pub fn new(
-        shared: Arc<ServerShared>,
-        number: u64,
-        stream: ClientStream,
-        reader: Reader,
-    ) -> Conn {
+    pub fn new(shared: Arc<ServerShared>, number: u64, stream: ClientStream) -> Conn {
         Conn {
             woken: Arc::new(Woken::new(&shared, number)),
             shared,
@@ -150,8 +146,7 @@ impl Conn {
             stream,
             flights: Mutex::default(),
             replies: Mutex::default(),
-            // A client must never see two versions, whichever thread answers.
-            reader: reader.pin_version(),
+            reader: OnceLock::new(),
             agreement: OnceLock::new(),
             output: Mutex::default(),
             turns: Mutex::default(),
@@ -343,10 +338,15 @@ impl Conn {
 
     // ---- the handshake ----
 
+    fn reader(&self) -> &Reader {
+        self.reader.get().expect("requests follow the handshake")
+    }
+
     fn agree(&self) -> Result<(), Disconnected> {
         // One limit for the whole handshake: a client that sends a byte per second is as slow as a client that sends nothing.
         let mut deadline = Deadline::within(self.shared.settings.handshake);
-        let export = self.shared.export(&self.reader);
+        let reader = self.shared.current().ok_or(Disconnected)?;
+        let export = self.shared.export(self.reader.get_or_init(|| reader));
         let mut shake = Handshake::new(export.clone(), self.shared.settings.tls_offer());
         self.send_all(&Handshake::greeting(), &mut deadline, || ())?;
         let mut bytes = Vec::new();
@@ -546,7 +546,7 @@ impl Conn {
             self.take(piece, &mut self.stall(), || ())?;
             // After an error, the rest is read from the socket and discarded.
             if outcome.is_ok() {
-                outcome = self.reader.write_at(piece, offset + start as u64);
+                outcome = self.reader().write_at(piece, offset + start as u64);
             }
         }
         Ok(Some(outcome))

@@ -108,7 +108,7 @@ impl Conn {
             Order::Cache { offset, len } => {
                 // A hint without effect is not an error.
                 let _ = self
-                    .reader
+                    .reader()
                     .advise(Advice::WillNeed, offset..offset + u64::from(len));
                 Ok(())
             }
@@ -116,20 +116,20 @@ impl Conn {
             Order::Flush if !self.shared.settings.writable => Ok(()),
             Order::Flush => {
                 turn.yield_slot();
-                self.reader.flush()
+                self.reader().flush()
             }
             Order::Write { offset, len, safe } => {
                 turn.yield_slot();
                 let written = task.written.unwrap_or_else(|| {
                     let bytes = buffer.get(..len as usize).unwrap_or_default();
-                    self.reader.write_at(bytes, offset)
+                    self.reader().write_at(bytes, offset)
                 });
-                written.and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
+                written.and_then(|()| if safe { self.reader().flush() } else { Ok(()) })
             }
             Order::Zero { offset, len, safe } => {
                 turn.yield_slot();
                 self.zero(offset, len, buffer)
-                    .and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
+                    .and_then(|()| if safe { self.reader().flush() } else { Ok(()) })
             }
         };
         match done.map_err(|error| refused(&error)) {
@@ -306,7 +306,7 @@ impl Conn {
         most: usize,
     ) -> Result<(), Disconnected> {
         turn.yield_slot();
-        let extents = self.reader.extents(range.start, range.end, most);
+        let extents = self.reader().extents(range.start, range.end, most);
         let extents = match extents.map_err(unread) {
             Ok(extents) if !extents.is_empty() => extents,
             Ok(_) => return self.fail(turn, agreement, open, errno::EIO, SHORTER),
@@ -399,7 +399,7 @@ impl Conn {
         offset: u64,
     ) -> Result<(), Failure> {
         let mut waits = || turn.yield_slot();
-        match self.reader.read_at_telling(buf, offset, &mut waits) {
+        match self.reader().read_at_telling(buf, offset, &mut waits) {
             Ok(got) if got == buf.len() => Ok(()),
             Ok(_) => Err((errno::EIO, SHORTER.to_string())),
             Err(error) => Err(unread(error)),
@@ -412,7 +412,7 @@ impl Conn {
         buffer.resize(PIECE_BYTES.min(len as usize), 0);
         for start in (0..len as usize).step_by(PIECE_BYTES) {
             let piece = &buffer[..PIECE_BYTES.min(len as usize - start)];
-            self.reader.write_at(piece, offset + start as u64)?;
+            self.reader().write_at(piece, offset + start as u64)?;
         }
         Ok(())
     }

@@ -138,7 +138,7 @@ impl Conn {
         for (open, offset, len) in starts {
             let slot = flights.slot(&self.woken);
             let waker = flights.wakers[slot].clone();
-            let read = self.reader.own_read(vec![0; len], offset, waker);
+            let read = self.reader().own_read(vec![0; len], offset, waker);
             flights.slots[slot] = Some(Flight { open, read });
             flights.waiting += 1;
             slots.push(slot);
@@ -164,7 +164,7 @@ impl Conn {
             .iter_mut()
             .map(|(_, flight)| &mut flight.read)
             .collect();
-        let results = self.reader.poll_all(&mut reads);
+        let results = self.reader().poll_all(&mut reads);
         let mut replies = lock(&self.replies);
         for ((slot, mut flight), result) in polled.into_iter().zip(results) {
             let Poll::Ready(result) = result else {
