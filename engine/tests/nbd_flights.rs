@@ -223,17 +223,26 @@ fn a_client_that_leaves_with_reads_in_flight_leaves_nothing() {
 /// A client that takes no answers: those of its reads in flight are kept within the limit, or read again.
 #[test]
 fn answers_of_a_slow_client_are_kept_within_the_limit() {
-    const OWED: u64 = 64 << 10;
+    let settings = NbdSettings::default();
+    keeps_within_the_limit(settings, 32 << 10, Served::client);
+}
+
+pub fn keeps_within_the_limit<S: Read + Write>(
+    settings: NbdSettings,
+    len: u32,
+    connect: impl Fn(&Served) -> Client<S>,
+) {
+    let owed = 2 * u64::from(len);
     let file = file_of(32 << 20, 0);
     let reader = Reader::open(file.path(), Options::default().policy("none")).expect("opened");
     let settings = NbdSettings {
-        max_owed_bytes: OWED,
-        ..NbdSettings::default()
+        max_owed_bytes: owed,
+        ..settings
     };
     let served = Served::of(reader, settings);
-    let [mut slow, mut other] = [(); 2].map(|()| served.client());
-    let len = 32 << 10;
-    let requests = (0..32).flat_map(|n| request(command::READ, n, n * u64::from(len), len));
+    let (mut slow, mut other) = (connect(&served), served.client());
+    let offset = |cookie| cookie * u64::from(len);
+    let requests = (0..64).flat_map(|n| request(command::READ, n, offset(n), len));
     slow.0
         .write_all(&requests.collect::<Vec<u8>>())
         .expect("sent");
@@ -241,11 +250,10 @@ fn answers_of_a_slow_client_are_kept_within_the_limit() {
     for cookie in 0..100 {
         other.reads(cookie, cookie * 4096, 4096);
         let counts = (served.counts)();
-        assert!(counts.owed_bytes <= OWED, "{counts:?}");
+        assert!(counts.owed_bytes <= owed, "{counts:?}");
     }
-    let mut cookies =
-        Vec::from_iter((0..32).map(|_| slow.takes(len as usize, |n| n * u64::from(len))));
+    let mut cookies = Vec::from_iter((0..64).map(|_| slow.takes(len as usize, offset)));
     cookies.sort_unstable();
-    assert_eq!(cookies, Vec::from_iter(0..32));
+    assert_eq!(cookies, Vec::from_iter(0..64));
     wait_until("bytes are still owed", || (served.counts)().owed_bytes == 0);
 }

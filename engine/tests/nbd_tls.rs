@@ -3,6 +3,7 @@
 use crate::common::nbd::{Client, MIB, Running, Served, by_python, has, option, request, run};
 use crate::common::tls::{Certificates, TlsClient, reply};
 use crate::common::{by, named, opened, refused, right};
+use crate::nbd_flights::keeps_within_the_limit;
 use foreread::Options;
 use foreread::front::nbd::{NbdSettings, NbdTls};
 use foreread::nbd::wire::{command, reply as kind};
@@ -212,6 +213,15 @@ fn requests_in_one_record_are_all_answered() {
     client.send(command::DISC, 2, 0, 0);
     assert_eq!(client.0.read(&mut [0; 1]).expect("a clean end"), 0);
     served.wait_for(0);
+}
+
+/// Several answers are encrypted before the first of them is sent, and are dropped then.
+#[test]
+fn answers_of_a_slow_client_are_kept_within_the_limit() {
+    needs!(let certificates = Certificates::new());
+    let settings = by_tls(certificates.server(false).allow_plain());
+    let connect = |served: &Served| TlsClient::new(served, &certificates).begun();
+    keeps_within_the_limit(settings, 16_000, connect);
 }
 
 #[test]

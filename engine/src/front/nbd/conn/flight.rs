@@ -115,10 +115,14 @@ impl Reply {
         self.failure.is_none() && self.bytes.len() < self.len
     }
 
+    /// Its bytes on the wire, also of those that were dropped. TLS may have taken them before.
+    fn wire_bytes(&self) -> usize {
+        self.head.len() + if self.failure.is_none() { self.len } else { 0 }
+    }
+
     /// Whether it is sent, if `out` bytes of it are.
     fn is_sent(&self, out: usize) -> bool {
-        let len = if self.failure.is_none() { self.len } else { 0 };
-        !self.head.is_empty() && out >= self.head.len() + len
+        !self.head.is_empty() && out >= self.wire_bytes()
     }
 }
 
@@ -265,7 +269,7 @@ impl Conn {
                 Ok(sent) => {
                     out += sent;
                     while batch.first().is_some_and(|first| first.is_sent(out)) {
-                        out -= batch[0].head.len() + batch[0].bytes.len();
+                        out -= batch[0].wire_bytes();
                         batch = &mut batch[1..];
                     }
                 }
