@@ -7,7 +7,8 @@ use foreread::front::nbd::NbdSettings;
 use foreread::nbd::wire::command;
 use foreread::source::{CompletedTransfer, Defaults, Mem, Queue, Source, SourceError, Transfer};
 use foreread::{Options, Reader};
-use served::{Client, MIB, Served, request};
+use foreread_testing as testing;
+use served::{Client, MIB, Served, request, writing};
 use std::io::{IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -256,4 +257,35 @@ pub fn keeps_within_the_limit<S: Read + Write>(
     cookies.sort_unstable();
     assert_eq!(cookies, Vec::from_iter(0..64));
     wait_until("bytes are still owed", || (served.counts)().owed_bytes == 0);
+}
+
+/// Reads are answered while the rest of the request after them has not arrived: of its head, its payload, or a refused payload.
+#[test]
+fn reads_do_not_wait_for_the_rest_of_the_next_request() {
+    let file = file_of(4 << 20, 0);
+    let reader = Reader::open(file.path(), Options::default().policy("none")).expect("opened");
+    let served = Served::of(reader, writing());
+    let mut client = served.client();
+    let write = |offset, len| {
+        let head = request(command::WRITE, 9, offset, len);
+        let payload = testing::pattern(offset, len as usize, 0);
+        ([&head[..], &payload].concat(), head.len())
+    };
+    let all = [
+        (write(0, 4096).0, 10),
+        write(0, 4096),
+        write(0, 1 << 20),
+        write(4 << 20, 4096),
+    ];
+    for (round, (next, cut)) in (0..).zip(all) {
+        let offset = |cookie| (round * 2 + cookie) * 8192;
+        let reads = (0..2).flat_map(|n| request(command::READ, n, offset(n), 4096));
+        let sent = [&reads.collect::<Vec<u8>>(), &next[..cut]].concat();
+        client.0.write_all(&sent).expect("sent");
+        for _ in 0..2 {
+            client.takes(4096, offset);
+        }
+        client.0.write_all(&next[cut..]).expect("sent");
+        assert_eq!(client.answer().0, 9);
+    }
 }

@@ -27,7 +27,7 @@ use crate::sync::lock;
 use crate::{Reader, WriteError};
 use answer::Open;
 use flight::{Flights, Replies, Woken};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -105,6 +105,8 @@ struct RequestGuard<'a> {
     sent: Cell<usize>,
     /// Whether it is counted as a request in flight.
     counted: Cell<bool>,
+    /// Reads that it has taken and not started yet, each with its offset and length.
+    starts: RefCell<Vec<(Open, u64, usize)>>,
 }
 
 impl RequestGuard<'_> {
@@ -120,8 +122,12 @@ impl RequestGuard<'_> {
         self.step_aside_alone();
     }
 
-    /// Called before the thread waits for the rest of a request: no other thread may then read from the socket.
+    /// Called before the thread waits for the rest of a request: no other thread may then read from the socket. Another thread
+    /// sends the answers of the reads before it.
     fn step_aside_alone(&self) {
+        if self.conn.start(self.starts.take()) {
+            self.conn.shared.workers.make_ready(self.conn.number);
+        }
         if !self.aside.replace(true) {
             let shared = &self.conn.shared;
             shared.have_done(shared.workers.yield_slot());
@@ -200,6 +206,7 @@ impl Conn {
             aside: Cell::new(false),
             sent: Cell::new(0),
             counted: Cell::new(true),
+            starts: RefCell::default(),
         };
         self.turns().armed = false;
         // A panic ends only this client.
@@ -262,21 +269,21 @@ impl Conn {
         agreement: &Agreement,
         buffer: &mut Vec<u8>,
     ) -> Result<(), Disconnected> {
-        let (mut starts, mut bytes) = (Vec::new(), 0);
+        let mut bytes = 0;
         let (nth, task) = loop {
             let task = match self.next(turn, &agreement.export, buffer) {
                 Ok(Some(task)) => task,
                 other => break (0, other),
             };
             let nth = self.taken.fetch_add(1, Ordering::Relaxed);
-            let alone =
-                || starts.is_empty() && self.turns().inside == 1 && !self.stream.holds_more();
+            let alone = || self.turns().inside == 1 && !self.stream.holds_more();
             match task.order {
                 Ok(Order::Read { offset, len })
                     if self.shared.watch.is_some() && len as usize <= FLIGHT_BYTES && !alone() =>
                 {
                     let open = Open::new(task.cookie, &Order::Read { offset, len }, task.taken);
-                    starts.push((open, offset, len as usize));
+                    let start = (open, offset, len as usize);
+                    turn.starts.borrow_mut().push(start);
                     bytes += len as usize;
                 }
                 _ => break (nth, Ok(Some(task))),
@@ -288,7 +295,9 @@ impl Conn {
             }
         };
         self.turns().taking = false;
-        self.start(turn, agreement, starts);
+        if self.start(turn.starts.take()) {
+            self.send_replies(turn, agreement);
+        }
         let Some(task) = task? else { return Ok(()) };
         if (nth < LOOK_EVERY || nth.is_multiple_of(LOOK_EVERY)) && self.stream.has_more() {
             self.rearm(MAX_TURNS);

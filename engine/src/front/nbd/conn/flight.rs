@@ -127,15 +127,10 @@ impl Reply {
 }
 
 impl Conn {
-    /// Starts reads, and sends the answers of those that are cached.
-    pub(super) fn start(
-        &self,
-        turn: &RequestGuard<'_>,
-        agreement: &Agreement,
-        starts: Vec<(Open, u64, usize)>,
-    ) {
+    /// Starts reads. Returns false if there are none.
+    pub(super) fn start(&self, starts: Vec<(Open, u64, usize)>) -> bool {
         if starts.is_empty() {
-            return;
+            return false;
         }
         let mut flights = lock(&self.flights);
         let mut slots = Vec::with_capacity(starts.len());
@@ -148,8 +143,7 @@ impl Conn {
             slots.push(slot);
         }
         self.poll_reads(&mut flights, slots);
-        drop(flights);
-        self.send_replies(turn, agreement);
+        true
     }
 
     /// Sends the answers of reads that have ended.
