@@ -139,6 +139,17 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     wait_until("bytes are still owed", || (served.counts)().owed_bytes == 0);
 }
 
+/// All memory of an answer, although a part of it is sent.
+#[test]
+fn the_buffer_of_a_slow_client_counts() {
+    let served = Served::new(named(64 * MIB));
+    let mut slow = served.client();
+    slow.send(command::READ, 1, 0, 8 << 20);
+    let is_counted = || (served.counts)().owed_bytes == 256 << 10;
+    wait_until("the buffer does not count", is_counted);
+    assert_eq!(slow.takes(8 << 20, |_| 0), 1);
+}
+
 /// A request, a payload or an answer that goes on byte by byte has the time of one that is silent: none may keep a thread
 /// by a byte now and then.
 #[test]

@@ -186,21 +186,24 @@ impl Conn {
             return Ok(wire);
         }
         turn.step_aside_for_client();
-        let owed = self.owe(piece, 0, buffer);
+        let owed = self.owe(piece, buffer);
         let wire = lock(&self.output);
         drop(owed);
         self.recall(turn, piece, 0, buffer).map(|()| wire)
     }
 
-    /// Counts the unsent bytes of a piece, of which `sent` bytes are already sent, against the limit for slow clients. If too many
-    /// bytes are kept already, they are dropped and read again later ([`Conn::recall`]); they are nearly always cached.
-    fn owe(&self, piece: AnswerPiece, sent: usize, buffer: &mut Vec<u8>) -> Option<Permit> {
-        let rest = (piece.len - sent) as u64;
-        let owed = self.shared.owed.hold(rest);
-        if owed.is_none() {
-            add(&self.shared.counters.reread_bytes, rest);
-            *buffer = Vec::new();
+    /// Counts the memory of a piece against the limit for slow clients. If too many bytes are kept already, they are dropped, and the
+    /// unsent ones are read again later ([`Conn::recall`]); they are nearly always cached.
+    fn owe(&self, piece: AnswerPiece, buffer: &mut Vec<u8>) -> Option<Permit> {
+        let owed = self.shared.owed.hold(piece.len as u64);
+        match owed {
+            Some(_) => buffer.truncate(piece.len),
+            None => {
+                add(&self.shared.counters.reread_bytes, piece.len as u64);
+                buffer.clear();
+            }
         }
+        buffer.shrink_to_fit();
         owed
     }
 
@@ -237,7 +240,7 @@ impl Conn {
                 Ok(sent) => out += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     turn.step_aside_for_client();
-                    let owed = self.owe(piece, of_data, buffer);
+                    let owed = self.owe(piece, buffer);
                     self.stream
                         .wait_to_send(&mut deadline)
                         .map_err(|_| self.give_up())?;
