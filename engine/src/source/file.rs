@@ -482,11 +482,11 @@ impl WritableSource for FileSource {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        self.core.write(bytes, offset)
+        write::aside(|| self.core.write(bytes, offset))
     }
 
     fn flush(&self) -> Result<(), SourceError> {
-        self.core.sync()
+        write::aside(|| self.core.sync())
     }
 }
 

@@ -14,6 +14,7 @@ mod ring;
 
 use super::Core;
 use crate::source::{CompletedTransfer, Queue, Transfer, errno_text};
+pub use ring::has_submitted;
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -130,6 +131,7 @@ fn finish(flight: Flight, result: i32) -> CompletedTransfer {
 mod tests {
     use super::*;
     use crate::chunk::Pool;
+    use crate::source::file::write::aside;
     use std::io::Write;
 
     const PAGE: usize = 4096;
@@ -226,6 +228,26 @@ mod tests {
             ),
             (0, before, 0)
         );
+    }
+
+    /// The kernel cannot complete this thread's transfers while a write or a flush blocks it.
+    #[test]
+    fn another_thread_blocks_while_transfers_are_in_flight() {
+        let Some((_file, core, ring)) = subject() else {
+            return;
+        };
+        let me = std::thread::current().id();
+        let runs_here = || aside(|| std::thread::current().id()) == me;
+        assert!(runs_here());
+        ring.submit(&core, &mut transfers(&Pool::new(PAGE, PAGE, 0), 1));
+        assert!(!runs_here());
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| aside(|| std::thread::current().id()));
+            let id = other.thread().id();
+            assert_eq!(other.join().expect("no panic"), id, "it has none");
+        });
+        ring.drain();
+        assert!(runs_here());
     }
 
     #[test]

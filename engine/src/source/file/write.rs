@@ -17,11 +17,19 @@ use super::version::{Identity, Pick};
 use crate::source::SourceError;
 use crate::source::descriptor::{self, write_all};
 use crate::sync::lock;
+#[cfg(feature = "uring")]
+use crate::system::{self, SystemRequest};
+#[cfg(feature = "uring")]
+use foreread_os::threads::spawn_scoped;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+#[cfg(feature = "uring")]
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
+#[cfg(feature = "uring")]
+use std::thread::ScopedJoinHandle;
 
 #[derive(Default)]
 pub struct Writes {
@@ -54,6 +62,21 @@ impl Drop for Writes {
             let _ = descriptor::lock(file, nix::libc::F_UNLCK, 0, 0);
         }
     }
+}
+
+/// Runs a call that may block. The kernel completes a transfer of a ring in the thread that submitted it, and not while a call blocks
+/// that thread. So if this thread has transfers in flight, another thread runs the call.
+pub fn aside<T: Send>(call: impl Fn() -> T + Sync) -> T {
+    #[cfg(feature = "uring")]
+    if super::uring::has_submitted() && system::allowed(SystemRequest::Thread).is_ok() {
+        let ran = std::thread::scope(|scope| {
+            spawn_scoped(scope, "foreread-write", &call).map(ScopedJoinHandle::join)
+        });
+        if let Ok(done) = ran {
+            return done.unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    }
+    call()
 }
 
 impl Core {

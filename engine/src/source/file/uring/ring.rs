@@ -6,8 +6,8 @@
 //! never decides what to read, never continues a short transfer, and does not check versions.
 //!
 //! Any thread may submit transfers or reap completions, but at any time at most one thread submits, and at most one thread reaps. The
-//! kernel completes a transfer in the thread that submitted it. If that thread exits, the kernel cancels its transfers: they return
-//! ECANCELED and are submitted again.
+//! kernel completes a transfer in the thread that submitted it, and not while a system call blocks that thread ([`has_submitted`]). If that
+//! thread exits, the kernel cancels its transfers: they return ECANCELED and are submitted again.
 //!
 //! ```text
 //!   submit ─► slot in the table ─► SQE ─► enter ─► the device ─► CQE ─► reap ─► out of the table
@@ -43,6 +43,16 @@ const INTERRUPT: u64 = u64::MAX;
 /// Attempts to submit while the kernel is temporarily out of resources.
 const ENTER_TRIES: u32 = 100;
 
+thread_local! {
+    /// Each transfer in flight holds a reference of the thread that submitted it.
+    static SUBMITTER: Arc<()> = Arc::default();
+}
+
+/// Whether transfers are in flight that this thread has submitted.
+pub fn has_submitted() -> bool {
+    SUBMITTER.with(Arc::strong_count) > 1
+}
+
 static RINGS: AtomicUsize = AtomicUsize::new(0);
 
 /// A transfer in flight.
@@ -53,6 +63,7 @@ pub struct Flight {
     pub file: Arc<Core>,
     /// Chosen before the kernel reads.
     pub pick: Pick,
+    _submitter: Arc<()>,
 }
 
 // SAFETY: the pointers in `vectors` point to memory owned by `transfer`, which is `Send`.
@@ -154,6 +165,7 @@ impl Ring {
                 vectors: Vec::new(),
                 file: Arc::clone(file),
                 pick,
+                _submitter: SUBMITTER.with(Arc::clone),
             };
             // Pointers are taken only now, at its final place.
             let flight = table.places[place as usize].insert(flight);
