@@ -728,9 +728,10 @@ pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64),
 mod tests {
     use super::*;
     use crate::source::disk_cache::settings::DiskCacheSettings;
-    use crate::source::disk_cache::whole::WholeFile;
+    use crate::source::disk_cache::whole::{WholeFile, note};
     use crate::source::sinks::Slices;
     use std::io::IoSliceMut;
+    use std::os::unix::net::UnixStream;
 
     const SIZE: u64 = 3 * (8 << 20) + 5000;
 
@@ -864,6 +865,17 @@ mod tests {
         assert_eq!(files.sums(block, 1), Ok(vec![0]));
         rustix::fs::ftruncate(data, 10).expect("cut");
         assert_eq!(read(&files, 8192, 4096).1, Err(Fault::Wrong(Some(2))));
+    }
+
+    #[test]
+    fn a_version_that_the_disk_did_not_take_is_forgotten() {
+        let (_dir, folder) = folder();
+        let mut files = filled(&folder, VersionHash::of("a", "1"), 100_000);
+        // A socket cannot be synced.
+        files.data = Some(UnixStream::pair().expect("a pair").0.into());
+        files.is_unsynced = AtomicBool::new(true);
+        note(&files);
+        assert_eq!(files.sums(0, 99), Ok(vec![0; 25]));
     }
 
     #[test]

@@ -14,8 +14,10 @@
 //! The identity of a file consists of its inode number, size and change time, and of this boot of the machine. Any write, truncation,
 //! replacement or restored copy changes inode, size or change time. The boot is included because a power loss may lose bytes that the disk
 //! has confirmed. Direct I/O returns errors of the disk to its writer, so a note needs no sync. Bytes that were written through the page
-//! cache, because the disk was behind, are synced before the note or before they are verified. A partial last block is always written
-//! through the page cache and verified at each open; a note does not wait for it.
+//! cache, because the disk was behind, are synced before the note or before they are verified. If the sync fails, all blocks are forgotten.
+//! Verification reads from the disk: after a failed writeback, the page cache has bytes that the disk has not. A partial last block is
+//! always written through the page cache and verified at each open; a note does not wait for it. A version of at most 1 MiB is verified
+//! at each open too, and as far as it is in the page cache, it is verified there.
 //!
 //! Example: a first mount fetches an object of 1 GiB into the disk cache. A second mount opens it without reading it; verifying it would
 //! take half as long as copying it. After the machine was started again, the first mount verifies it, and notes it anew.
@@ -74,6 +76,7 @@ impl WholeFile {
         let verifies = verify.filter(|_| !is_noted);
         if is_large && verifies.is_some() {
             fdatasync(files.data_file())?;
+            files.drop_pages(0, None);
         }
         look_at_all(&files, size, verifies)?;
         if let Some(identity) = identity.filter(|_| is_large && verifies.is_some()) {
@@ -152,8 +155,9 @@ fn look_at_all(
 
 /// Notes that this process has written all bytes of a version. Waits until those in the page cache are on the disk.
 pub fn note(files: &ObjectFiles) {
-    // The file was opened before the bytes were written, so an error of writing one of them is returned here.
+    // The file was opened before the bytes were written, so an error of writing one of them is returned here, and only once.
     if files.is_unsynced() && fdatasync(files.data_file()).is_err() {
+        let _ = files.forget(0, u64::MAX);
         return;
     }
     let stat = fstat(files.data_file()).ok();
@@ -192,6 +196,9 @@ mod tests {
     use crate::source::disk_cache::object::DIRECT_ALIGN;
     use crate::source::disk_cache::settings::DiskCacheSettings;
     use rustix::fs::OFlags;
+    use rustix::io::{ReadWriteFlags, pread, preadv2};
+    use std::cell::Cell;
+    use std::io::IoSliceMut;
 
     const SIZE: u64 = (5 << 20) + 777;
 
@@ -272,7 +279,22 @@ mod tests {
         let other = identity(&stat, "another boot").expect("on a disk");
         files.note(other).expect("noted");
         assert_eq!(open(None).err(), Some(Fault::Absent));
-        assert!(open(Some(&|| true)).is_ok_and(|file| file.is_verified));
+        pread(files.data_file(), &mut [0_u8; 4096], 0).expect("read");
+        let is_in_memory = || {
+            let (mut byte, flags) = ([0], ReadWriteFlags::NOWAIT);
+            let read = preadv2(
+                files.data_file(),
+                &mut [IoSliceMut::new(&mut byte)],
+                0,
+                flags,
+            );
+            read.is_ok()
+        };
+        assert!(is_in_memory());
+        let seen = Cell::new(None);
+        let goes_on = || seen.get().is_some() || seen.replace(Some(is_in_memory())).is_none();
+        assert!(open(Some(&goes_on)).is_ok_and(|file| file.is_verified));
+        assert_eq!(seen.get(), Some(false), "the disk's bytes are verified");
         assert!(open(None).is_ok(), "noted by the one that verified");
         assert_eq!(identity(&stat, ""), None, "an unknown boot");
         stat.st_dev = 42;
