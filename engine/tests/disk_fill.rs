@@ -155,7 +155,7 @@ fn what_another_has_fetched_meanwhile_is_not_counted_as_fetched() {
     let slow = tree.file(Path::new("a"));
     let gate = slow.gate.lock();
     let filler = CacheFiller::start(&cache, tree.clone()).expect("threads");
-    until(|| slow.asked().0 > 0);
+    wait_until("it asks", || slow.asked().0 > 0);
     let other = fill(&rig.open(), &Listed::new()).counts;
     drop(gate);
     let own = filler.end().counts;

@@ -53,13 +53,18 @@ impl Held {
 
     /// Ends the latest transfers, the last one first.
     fn end(&self, count: usize) {
+        let last = |transfers: &Transfers| transfers.waiting.len().checked_sub(1);
+        (0..count).for_each(|_| self.end_one(last));
+    }
+
+    /// Ends the transfer that this chooses.
+    fn end_one(&self, which: impl Fn(&Transfers) -> Option<usize>) {
         let mut transfers = self.lock();
-        for _ in 0..count {
-            let mut transfer = transfers.waiting.pop().expect("one is in flight");
-            let offset = transfer.offset();
-            let read = self.source.read_at(&mut transfer.bufs(), offset);
-            transfers.ended.push(transfer.end(read));
-        }
+        let at = which(&transfers).expect("it is in flight");
+        let mut transfer = transfers.waiting.remove(at);
+        let offset = transfer.offset();
+        let read = self.source.read_at(&mut transfer.bufs(), offset);
+        transfers.ended.push(transfer.end(read));
         (&self.pipe.0).write_all(&[1]).expect("room");
     }
 }
@@ -141,11 +146,16 @@ fn reads_in_flight_need_no_thread() {
         sends(client, from..from + 10);
     }
     wait_until("not all are submitted", || held.waiting() == 40);
-    assert_eq!(held.lock().batches, [10; 4]);
+    // A thread may submit what another has just asked for.
+    let calls = held.lock().batches.len();
+    assert!(calls <= 8, "{calls} calls for four clients");
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     wait_until("threads wait", || (served.counts)().threads <= cores);
     // In another order than they were sent in; the requests after them are taken meanwhile.
-    held.end(1);
+    held.end_one(|transfers| {
+        let mut all = transfers.waiting.iter();
+        all.position(|transfer| transfer.offset() == 39 * MIB)
+    });
     assert_eq!(clients[3].takes(4096, |cookie| cookie * MIB), 39);
     sends(&mut clients[3], 40..42);
     wait_until("the next ones are not taken", || held.waiting() == 41);
@@ -172,7 +182,7 @@ fn a_client_has_so_many_reads_in_flight_and_no_more() {
     let served = Served::of(held_reader(&held), NbdSettings::default());
     let [mut greedy, mut other] = [(); 2].map(|()| served.client());
     sends(&mut greedy, 0..40);
-    wait_until("they are not taken", || held.waiting() > 0);
+    wait_until("they are not taken", || held.waiting() == LIMIT);
     sends(&mut other, 50..52);
     wait_until("another client waits", || held.waiting() == LIMIT + 2);
     held.end(2);
