@@ -458,6 +458,7 @@ impl Driver {
     }
 
     /// Asks the source whether it still has the known version.
+    #[cfg(feature = "nbd")]
     pub fn check(&self, file: FileId) -> Result<(), Fault> {
         transfer::check(self.enter().lock()?, file)?.unlock();
         Ok(())

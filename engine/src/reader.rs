@@ -238,6 +238,7 @@ impl Reader {
     }
 
     /// Asks the source whether it has changed. After that, a clone reads the current version, unless the source cannot answer.
+    #[cfg(feature = "nbd")]
     pub(crate) fn check(&self) {
         // If the engine has stopped, reads say so.
         let _ = self.engine.driver().check(self.at.file);
