@@ -528,11 +528,16 @@ impl Tier for DiskTier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::disk_cache::settings::FreeSpace;
     use crate::source::disk_cache::speed::Speeds;
 
     fn tier(dir: &tempfile::TempDir) -> DiskTier {
-        let tier = DiskTier::open(DiskCacheSettings::new(dir.path().join("c")));
-        tier.expect("opened")
+        let settings = DiskCacheSettings {
+            // A full disk of the machine that runs the test must not matter.
+            free: FreeSpace::Bytes(0),
+            ..DiskCacheSettings::new(dir.path().join("c"))
+        };
+        DiskTier::open(settings).expect("opened")
     }
 
     fn version(tier: &DiskTier, size: u64) -> Arc<CachedVersion> {
