@@ -31,7 +31,7 @@ pub(super) struct Gains {
 }
 
 impl Gains {
-    /// The same gains of the program, whose reads take another time than in the model, and which has a time of its own.
+    /// Converts the gains from times of the model to times of the program: `program_s` returns the program's time for a time of the model.
     pub(super) fn of_program(self, program_s: impl Fn(f64) -> f64) -> Gains {
         let scaled = |gain: Option<Gain>| {
             let gain = gain?;

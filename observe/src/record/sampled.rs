@@ -384,7 +384,7 @@ impl SampledReads {
             if record.op == Op::Read && record.start_ns < record.end_ns {
                 lengths.insert(key, record.len.max(BLOCK_BYTES));
             } else if let Some(&len) = lengths.get(&key).filter(|_| record.op == Op::Read) {
-                while record.len > len {
+                while record.len > len && self.records.len() < MAX_RECORDS {
                     self.counts.reads += 1;
                     self.records.push(Record {
                         len,
