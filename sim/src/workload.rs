@@ -285,21 +285,120 @@ mod tests {
         );
     }
 
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    /// Files, depth of the first job, reads and bytes; none of these reads anything twice.
+    #[test]
+    fn what_each_workload_reads() {
+        for (text, size, expected) in [
+            ("sequential", 0, [1, 1, 0, 0]),
+            ("random", GIB, [1, 1, 4096, 16 * MIB]),
+            ("random:count=100", 10_000, [1, 1, 2, 8192]),
+            ("dense-random:density=1", 10_000, [1, 1, 1, 4096]),
+            // 256 clusters, of which a tenth (rounded up) is visited, with 32 records each.
+            ("clustered-random", 64 * MIB, [1, 1, 832, 3328 * KIB]),
+            ("clustered-random:percent=1", 256 * KIB, [1, 1, 1, 4096]),
+            ("readers", GIB, [4, 1, 32_768, GIB]),
+            ("readers:streams=3", MIB, [3, 1, 30, 960 * KIB]),
+            ("readers:streams=2,bytes=100K", MIB, [2, 1, 8, 200 * KIB]),
+            ("out-of-order", 16 * MIB, [1, 1, 128, 16 * MIB]),
+            ("out-of-order:depth=7", MIB, [1, 7, 8, MIB]),
+            ("strided", 64 * MIB, [1, 1, 128, 8 * MIB]),
+            ("strided", 0, [1, 1, 0, 0]),
+            ("strided:record=4K,stride=4K", 8192, [1, 1, 2, 8192]),
+            ("strided:record=4K,stride=10000", 20_000, [1, 1, 2, 8192]),
+            ("skip", 0, [1, 1, 0, 0]),
+            ("backward", MIB, [1, 1, 16, MIB]),
+            ("backward", 0, [1, 1, 0, 0]),
+            ("aio-random", GIB, [1, 64, 16_384, GIB]),
+            ("aio-random", 200_000, [1, 64, 3, 192 * KIB]),
+            ("aio-random:count=9,depth=1", GIB, [1, 1, 9, 576 * KIB]),
+            // 341 whole records for each.
+            ("thrash", GIB, [96, 1, 32_736, 1023 * MIB]),
+            ("thrash", 3 * MIB, [96, 1, 96, 3 * MIB]),
+            ("new-files", 20 * MIB, [3, 1, 320, 20 * MIB]),
+        ] {
+            let of = built(text, size, 1);
+            let [files, depth] = [of.files.len() as u64, u64::from(of.jobs[0].depth)];
+            let found = [files, depth, of.reads(), of.bytes()];
+            assert_eq!(found, expected, "{text} of {size}");
+            assert_eq!(of.distinct_bytes(1), of.bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_small_for_a_workload() {
+        let whole = "random: size=4095 is less than one record of 4096 bytes";
+        assert_eq!(refused("random", 4095, 1), whole);
+        for (text, size, why) in [
+            ("dense-random", 4095, "one record of 4096 bytes"),
+            ("clustered-random", 262_143, "one cluster of 262144"),
+            ("clustered-random:record=512K", GIB, "one record of 524288"),
+            ("interleaved", 65_535, "4 records of 16384 bytes"),
+            ("readers", 131_071, "4 records of 32768 bytes"),
+            ("readers:bytes=1G", GIB, "4 files of 1073741824 bytes"),
+            ("readers:streams=2,bytes=100K", 204_799, "files of 102400"),
+            ("strided:record=8K,stride=4K", MIB, "reads would overlap"),
+            ("aio-random", 65_535, "one record of 65536 bytes"),
+            ("thrash", 3 * MIB - 1, "96 records of 32768 bytes"),
+            ("tree", 100, "size=100 is too small for the first file"),
+            ("tree:p99=1K", GIB, "p99=1024 is less than median=4096"),
+            ("processes:sequential=0,random=0,grep=0", MIB, "no process"),
+            ("processes:sequential=64", MIB, "small for all processes"),
+            ("mapped-random:run=3", 12_287, "one record of 12288 bytes"),
+            ("mapped-lookup:inner=400", MIB, "one record of 1654784"),
+            ("compile", 161 * MIB, "for code, library and 1100 files"),
+            ("list-of-archive:record=2M", MIB, "is less than"),
+            ("small-files-random:record=2M", MIB, "is less than"),
+            ("mapped-libraries:libraries=4000", 64 * MIB, "is less than"),
+            ("new-files:record=2M", MIB, "is less than"),
+        ] {
+            let refused = refused(text, size, 1);
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+
     #[test]
     fn no_more_reads_than_memory_has_room_for() {
-        for name in ["sequential:record=1", "interleaved:record=1,streams=1"] {
-            let chosen = parse(name).expect("valid");
-            let error = chosen
-                .build(MAX_READS + 1, 1)
-                .expect_err("beyond it")
-                .to_string();
+        for (text, size) in [
+            ("sequential:record=1", MAX_READS + 1),
+            ("interleaved:record=1,streams=1", MAX_READS + 1),
+            ("backward:record=1", MAX_READS + 1),
+            ("out-of-order:record=1", MAX_READS + 1),
+            ("skip:record=1,skip=0", MAX_READS + 1),
+            ("strided:record=1,stride=2", 2 * MAX_READS + 1),
+            ("clustered-random:record=1,percent=100,visited=100", GIB),
+            // 4.6 reads for each record at 99 %: 2^23 records are too many, though fewer than the limit.
+            ("dense-random:density=99,record=1", MAX_READS / 4),
+        ] {
+            let refused = refused(text, size, 1);
             assert!(
-                error.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"),
-                "{error}"
+                refused.ends_with("reads of this size, more than 33554432"),
+                "{refused}"
             );
         }
         assert_eq!(check_reads("any", 1, MAX_READS), Ok(()));
-        assert!(parse(&format!("random:count={}", MAX_READS + 1)).is_err());
+        // Skipped records do not count.
+        built("skip:record=1,read=1,skip=33554432", 1 << 40, 0);
+    }
+
+    #[test]
+    fn values_out_of_range() {
+        for text in [
+            "random:record=0",
+            "random:count=33554433",
+            "dense-random:density=0",
+            "dense-random:density=100",
+            "out-of-order:distance=0",
+            "skip:read=0",
+        ] {
+            assert!(
+                matches!(parse(text), Err(SpecError::Value { .. })),
+                "{text}"
+            );
+        }
     }
 
     #[test]
@@ -315,9 +414,5 @@ mod tests {
             panic!("no such key")
         };
         assert_eq!(known, ["record", "depth", "think"]);
-        assert!(matches!(
-            parse("random:record=0"),
-            Err(SpecError::Value { .. })
-        ));
     }
 }

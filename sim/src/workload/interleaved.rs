@@ -52,7 +52,7 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{built, refused};
+    use crate::workload::built;
 
     #[test]
     fn streams_take_turns() {
@@ -60,14 +60,5 @@ mod tests {
         let offsets: Vec<u64> = workload.jobs[0].requests.iter().map(|r| r.offset).collect();
         assert_eq!(offsets, [0, 20, 40, 10, 30, 50]);
         assert_eq!((workload.jobs.len(), workload.jobs[0].depth), (1, 1));
-    }
-
-    #[test]
-    fn a_file_too_small_for_its_streams() {
-        let error = refused("interleaved", 65_535, 0);
-        assert_eq!(
-            error,
-            "interleaved: size=65535 is less than 4 records of 16384 bytes"
-        );
     }
 }

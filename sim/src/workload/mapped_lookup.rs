@@ -62,7 +62,7 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{built, refused};
+    use crate::workload::built;
 
     #[test]
     fn each_look_up_begins_with_the_hot_pages() {
@@ -82,15 +82,5 @@ mod tests {
         }
         assert_eq!(inner.len(), 9);
         assert!(leaves.len() > 450, "{}", leaves.len());
-    }
-
-    #[test]
-    fn a_file_has_room_for_the_upper_pages() {
-        let error = refused("mapped-lookup:inner=400", 1 << 20, 1);
-        assert_eq!(
-            error,
-            "mapped-lookup: size=1048576 is less than one record of 1654784 bytes"
-        );
-        assert_eq!(built("mapped-lookup", 1 << 20, 1).reads(), 8000);
     }
 }

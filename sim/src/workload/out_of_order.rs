@@ -53,46 +53,25 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{MAX_READS, built, parse, refused};
+    use crate::workload::built;
 
     /// The records of a file of `size` bytes in the order in which they are read.
     fn order(text: &str, size: u64) -> Vec<u64> {
         let workload = built(text, size, 0);
-        assert_eq!(
-            (workload.bytes(), workload.distinct_bytes(1)),
-            (size, size),
-            "all of it, once"
-        );
-        workload.jobs[0]
-            .requests
-            .iter()
-            .map(|r| r.offset / 4096)
-            .collect()
+        let bytes = [workload.bytes(), workload.distinct_bytes(1)];
+        assert_eq!(bytes, [size, size], "all of it, once");
+        let reads = workload.jobs[0].requests.iter();
+        reads.map(|r| r.offset / 4096).collect()
     }
 
     #[test]
     fn one_of_each_group_comes_first() {
         assert_eq!(order("out-of-order:record=4K", 5 * 4096), [1, 0, 3, 2, 4]);
-        assert_eq!(
-            order("out-of-order:record=4K,distance=3", 6 * 4096 - 1),
-            [3, 0, 1, 2, 5, 4]
-        );
-        assert_eq!(
-            order("out-of-order:record=4K,distance=9", 3 * 4096),
-            [2, 0, 1]
-        );
+        let far =
+            |distance, size| order(&format!("out-of-order:record=4K,distance={distance}"), size);
+        assert_eq!(far(3, 6 * 4096 - 1), [3, 0, 1, 2, 5, 4]);
+        assert_eq!(far(9, 3 * 4096), [2, 0, 1]);
         assert_eq!(order("out-of-order:record=4K", 1), [0]);
         assert!(order("out-of-order", 0).is_empty());
-    }
-
-    #[test]
-    fn parameters() {
-        let default = built("out-of-order", 16 << 20, 0);
-        assert_eq!((default.reads(), default.jobs[0].depth), (128, 1));
-        let deep = built("out-of-order:depth=7", 16 << 20, 0);
-        assert_eq!(deep.jobs[0].depth, 7);
-        assert!(parse("out-of-order:distance=0").is_err());
-        let error = refused("out-of-order:record=1", MAX_READS + 1, 0);
-        assert!(error.to_string().ends_with("more than 33554432"), "{error}");
     }
 }

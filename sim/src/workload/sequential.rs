@@ -54,6 +54,5 @@ mod tests {
             [request(0, 4096), request(4096, 4096), request(8192, 1808)]
         );
         assert_eq!(workload.jobs[0].depth, 3);
-        assert_eq!(built("sequential", 0, 0).reads(), 0);
     }
 }

@@ -59,7 +59,7 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{MAX_READS, Request, built, refused};
+    use crate::workload::{Request, built};
 
     #[test]
     fn a_record_at_every_stride() {
@@ -68,30 +68,6 @@ mod tests {
         assert_eq!(
             workload.jobs[0].requests,
             [read(0, 4096), read(10_000, 4096), read(20_000, 2000)]
-        );
-        assert_eq!(
-            built("strided:record=4K, stride=10000", 20_000, 0).reads(),
-            2
-        );
-        let default = built("strided", 64 << 20, 0);
-        assert_eq!((default.reads(), default.bytes()), (128, 8 << 20));
-        assert_eq!(built("strided", 0, 0).reads(), 0);
-        // Reads may be adjacent.
-        assert_eq!(built("strided:record=4K, stride=4K", 8192, 0).bytes(), 8192);
-    }
-
-    #[test]
-    fn limits() {
-        let error = |text: &str, size| refused(text, size, 0);
-        let text = error("strided:record=8K,stride=4K", 1 << 20);
-        assert_eq!(
-            text,
-            "strided: stride=4096 is less than the record of 8192 bytes; reads would overlap"
-        );
-        let text = error("strided:record=1,stride=2", 2 * MAX_READS + 1);
-        assert!(
-            text.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"),
-            "{text}"
         );
     }
 }

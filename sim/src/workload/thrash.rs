@@ -32,33 +32,11 @@ pub static INFO: Info = Info {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{built, parse, refused};
-
     #[test]
     fn windows_of_128_kib_do_not_fit_into_16_mib() {
-        let workload = built("thrash", 1 << 30, 0);
+        let workload = crate::workload::built("thrash", 1 << 30, 0);
         assert!(workload.jobs.len() * 2 * (128 << 10) > 16 << 20);
-        // 341 whole records for each.
-        assert_eq!(
-            (workload.reads(), workload.bytes(), workload.files.len()),
-            (32_736, 32_736 << 15, 96)
-        );
-        assert!(
-            workload
-                .jobs
-                .iter()
-                .flat_map(|j| &j.requests)
-                .all(|r| r.think_ns == 500_000_000)
-        );
-        let error = parse("thrash")
-            .expect("valid")
-            .build(3 << 20, 0)
-            .map(|w| w.reads());
-        assert_eq!(error.expect("one record each"), 96);
-        let error = refused("thrash", (3 << 20) - 1, 0);
-        assert_eq!(
-            error,
-            "thrash: size=3145727 is less than 96 records of 32768 bytes"
-        );
+        let mut reads = workload.jobs.iter().flat_map(|j| &j.requests);
+        assert!(reads.all(|r| r.think_ns == 500_000_000));
     }
 }
