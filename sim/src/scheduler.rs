@@ -366,13 +366,8 @@ mod tests {
                             Some(ns) => scheduler.wake_at(now + ns, issue.slot),
                             None => scheduler.skip(now, issue.slot),
                         }
-                        let Issue {
-                            slot,
-                            job,
-                            request,
-                            due_ns,
-                        } = issue;
-                        format!("{now}: {slot} issues {job}.{request} due {due_ns}")
+                        let (slot, job, due) = (issue.slot, issue.job, issue.due_ns);
+                        format!("{now}: {slot} issues {job}.{} due {due}", issue.request)
                     }
                 });
             }
@@ -387,13 +382,11 @@ mod tests {
     }
 
     fn reads(thinks: &[u64]) -> Vec<Request> {
-        thinks
-            .iter()
-            .map(|&think_ns| Request {
-                think_ns,
-                ..Request::read(0, 1)
-            })
-            .collect()
+        let read = |&think_ns| Request {
+            think_ns,
+            ..Request::read(0, 1)
+        };
+        thinks.iter().map(read).collect()
     }
 
     /// The example in the header of this file.
@@ -425,12 +418,8 @@ mod tests {
             batch: 2,
             ..Job::new(0, 0, reads(&[0; 6]))
         }];
-        let steps = log(&jobs, |issue| Some(10 + issue.request as u64));
-        let issues: Vec<&str> = steps
-            .iter()
-            .filter(|s| s.contains("issues"))
-            .map(String::as_str)
-            .collect();
+        let mut issues = log(&jobs, |issue| Some(10 + issue.request as u64));
+        issues.retain(|step| step.contains("issues"));
         let expected = [
             "0: 0 issues 0.0 due 0",
             "0: 1 issues 0.1 due 0",

@@ -560,24 +560,26 @@ mod tests {
     #[test]
     fn a_mapping_has_its_own_pages() {
         let mut mapped = MappedPages::default();
-        assert!(!mapped.has(1, 1, 0));
-        mapped.map(1, 1, 1, 1 << 6);
-        mapped.map(1, 2, 1, 1 << 6);
-        mapped.map(2, 3, 1, 1 << 6);
-        mapped.map(1, 1, 1, 1 << 7);
-        assert!(
-            mapped.has(1, 1, 70)
-                && mapped.has(1, 2, 70)
-                && !mapped.has(1, 2, 71)
-                && !mapped.has(1, 1, 6)
-        );
+        let has = |mapped: &MappedPages| {
+            let all = [
+                (1, 1, 70),
+                (1, 1, 71),
+                (1, 1, 6),
+                (1, 2, 70),
+                (1, 2, 71),
+                (2, 3, 70),
+            ];
+            all.map(|(file, open, page)| mapped.has(file, open, page))
+        };
+        assert_eq!(has(&mapped), [false; 6]);
+        for (file, open, bit) in [(1, 1, 6), (1, 2, 6), (2, 3, 6), (1, 1, 7)] {
+            mapped.map(file, open, 1, 1 << bit);
+        }
+        assert_eq!(has(&mapped), [true, true, false, true, false, true]);
+        // Gone from all mappings of the file.
         mapped.unmap(1, 1, 1 << 6);
         mapped.unmap(1, 9, u64::MAX);
-        assert!(
-            !mapped.has(1, 1, 70) && !mapped.has(1, 2, 70),
-            "gone from all mappings of the file"
-        );
-        assert!(mapped.has(1, 1, 71) && mapped.has(2, 3, 70));
+        assert_eq!(has(&mapped), [false, true, false, false, false, true]);
         assert_eq!(mapped.close(1, 1).collect::<Vec<_>>(), [(1, 1 << 7)]);
         assert!(!mapped.has(1, 1, 71));
     }

@@ -161,21 +161,16 @@ mod tests {
             array.submit(0, Command::new(id as u64, file, kib << 10, 1 << 10));
         }
         let ends: Vec<u64> = run_dry(&mut array).into_iter().map(|(at, _)| at).collect();
-        ends.iter()
-            .enumerate()
-            .map(|(n, at)| at - n.checked_sub(1).map_or(0, |n| ends[n]))
-            .collect()
+        let starts = [0].into_iter().chain(ends.iter().copied());
+        ends.iter().zip(starts).map(|(end, at)| end - at).collect()
     }
 
     #[test]
     fn overhead_follows_the_number_of_streams() {
         assert_eq!(spans(&[(0, 0), (0, 1), (0, 2)]), [101_000; 3]);
         assert_eq!(spans(&[(0, 0), (1, 0), (0, 1), (1, 1)]), [101_000; 4]);
-        assert_eq!(
-            spans(&[(0, 0), (0, 9), (0, 20)]),
-            [101_000, 101_000, 301_000],
-            "gaps make streams"
-        );
+        let with_gaps = spans(&[(0, 0), (0, 9), (0, 20)]);
+        assert_eq!(with_gaps, [101_000, 101_000, 301_000]);
     }
 
     #[test]

@@ -347,24 +347,12 @@ mod tests {
 
     #[test]
     fn time_of_a_command() {
-        for (bytes, ns) in [
-            (0, 100_000),
-            (1024, 101_000),
-            (4096, 104_000),
-            (8192, 106_000),
-            (8193, 206_001),
-            (20480, 312_000),
-        ] {
-            assert_eq!(MODEL.time_ns(bytes), ns, "{bytes}");
-        }
-        assert_eq!(
-            DiskModel {
-                max_transfer_bytes: Some(1),
-                ..MODEL
-            }
-            .time_ns(u64::MAX),
-            u64::MAX
-        );
+        let times = [0, 1024, 4096, 8192, 8193, 20480].map(|bytes| MODEL.time_ns(bytes));
+        let expected = [100_000, 101_000, 104_000, 106_000, 206_001, 312_000];
+        assert_eq!(times, expected);
+        let mut single = MODEL;
+        single.max_transfer_bytes = Some(1);
+        assert_eq!(single.time_ns(u64::MAX), u64::MAX);
     }
 
     #[test]
@@ -387,11 +375,8 @@ mod tests {
         disk.submit(0, command(1, 4096));
         disk.submit(50, command(2, 4096));
         disk.submit(60, command(3, 0));
-        let at: Vec<(u64, u64)> = run_dry(&mut disk)
-            .into_iter()
-            .map(|(at, a)| (at, a.id))
-            .collect();
-        assert_eq!(at, [(104_000, 1), (208_000, 2), (308_000, 3)]);
+        let at = run_dry(&mut disk).into_iter().map(|(at, a)| (at, a.id));
+        assert!(at.eq([(104_000, 1), (208_000, 2), (308_000, 3)]));
         // The disk is idle since 308 us. The next command begins when it is submitted, not when the disk became idle.
         disk.submit(1_000_000, command(4, 4096));
         assert_eq!(disk.next_time(), Some(1_104_000));
@@ -450,17 +435,10 @@ mod tests {
     fn underdetermined_fits_have_no_answer() {
         let form = with_knees(&[64 << 10]);
         let put_in = [1.0, 2.0, 3.0];
-        assert_eq!(
-            found(&form, &put_in, &[4, 8, 64]),
-            None,
-            "no point on the second slope"
-        );
-        assert_eq!(
-            found(&form, &put_in, &[4, 128]),
-            None,
-            "fewer points than coefficients"
-        );
-        assert_eq!(found(&form, &put_in, &[]), None);
+        // No point on the second slope, fewer points than coefficients, and none.
+        for sizes in [&[4, 8, 64][..], &[4, 128], &[]] {
+            assert_eq!(found(&form, &put_in, sizes), None, "{sizes:?}");
+        }
         for ns in [0.0, f64::NAN] {
             let terms = vec![with_knees(&[]).terms(4096); 4];
             assert_eq!(relative_least_squares(&terms, &[ns; 4]), None, "{ns}");
@@ -469,17 +447,11 @@ mod tests {
 
     #[test]
     fn the_number_of_coefficients_is_limited() {
-        let row = |width: usize, n: usize| {
-            (0..width)
-                .map(|i| if i == n % width { 2.0 } else { 1.0 })
-                .collect()
-        };
-        let rows = |width: usize| (0..width).map(|n| row(width, n)).collect::<Vec<Vec<f64>>>();
-        let ones = vec![1.0; MAX_COEFFICIENTS + 1];
-        assert!(relative_least_squares(&rows(MAX_COEFFICIENTS), &ones[1..]).is_some());
-        assert_eq!(
-            relative_least_squares(&rows(MAX_COEFFICIENTS + 1), &ones),
-            None
-        );
+        for (width, is_fitted) in [(MAX_COEFFICIENTS, true), (MAX_COEFFICIENTS + 1, false)] {
+            let mut rows = vec![vec![1.0; width]; width];
+            (0..width).for_each(|n| rows[n][n] = 2.0);
+            let fit = relative_least_squares(&rows, &vec![1.0; width]);
+            assert_eq!(fit.is_some(), is_fitted, "{width}");
+        }
     }
 }

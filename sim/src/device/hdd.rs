@@ -301,57 +301,36 @@ mod tests {
             (50 * MS, 0, 160_000_000, 100_000),
             (150 * MS, 0, 0, 100_000),
         ];
-        let [first, second, third] = ends(PLAIN, &commands)[..] else {
-            panic!("three ends")
-        };
-        assert!(
-            (100_000 + 5 * MS..100_000 + 5 * MS + TURN).contains(&first),
-            "{first}"
-        );
-        let bytes = MS;
-        assert_eq!(
-            (second - bytes - first) % TURN,
-            0,
-            "the same place comes by once a turn"
-        );
-        assert!(
-            (50 * MS + 100_000 + bytes..50 * MS + 100_000 + bytes + TURN).contains(&second),
-            "{second}"
-        );
-        let away = 100_000 + 5 * MS + bytes;
-        assert!(
-            (150 * MS + away..150 * MS + away + TURN).contains(&third),
-            "a move back is a move: {third}"
-        );
-        // 160 MB are 160 tracks, so both positions have the same angle.
-        assert_eq!((third - second) % TURN, 0);
+        let ends = ends(PLAIN, &commands);
+        // A move back is a move.
+        for (end, least) in ends.iter().zip([5 * MS, 51 * MS, 156 * MS]) {
+            let least = 100_000 + least;
+            assert!((least..least + TURN).contains(end), "{ends:?}");
+        }
+        // The same place comes by once a turn. 160 MB are 160 tracks, so both positions have the same angle.
+        assert_eq!((ends[1] - MS - ends[0]) % TURN, 0);
+        assert_eq!((ends[2] - ends[1]) % TURN, 0);
     }
 
+    /// The spans between the ends of `count` commands of `len` bytes, each sent this long after the end of the last one.
+    fn spans(model: HddModel, count: u64, len: u64, pause: impl Fn(u64) -> u64) -> Vec<u64> {
+        let mut disk = Hdd::new(model, 7);
+        let (mut at, mut ends, mut out) = (0, Vec::new(), Vec::new());
+        for n in 0..count {
+            disk.submit(at, Command::new(n, 0, n * len, len));
+            at = disk.next_time().expect("under way");
+            disk.advance(at, &mut out);
+            ends.push(at);
+            at += pause(n);
+        }
+        ends.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+
+    /// 10,000 bytes are 0.1 ms: they have just passed when the next command starts. With a buffer the head reads on.
     #[test]
     fn reading_on_loses_a_turn_without_a_buffer_only() {
-        let chase = |model| {
-            let mut disk = Hdd::new(model, 7);
-            let (mut ends, mut out) = (Vec::new(), Vec::new());
-            for n in 0..4 {
-                disk.submit(
-                    ends.last().copied().unwrap_or(0),
-                    Command::new(n, 0, n * 10_000, 10_000),
-                );
-                let at = disk.next_time().expect("under way");
-                disk.advance(at, &mut out);
-                ends.push(at);
-            }
-            ends.windows(2)
-                .map(|pair| pair[1] - pair[0])
-                .collect::<Vec<_>>()
-        };
-        // 10,000 bytes are 0.1 ms: they have just passed when the next command starts.
-        assert_eq!(chase(PLAIN), [TURN + 100_000; 3]);
-        assert_eq!(
-            chase(BUFFERED),
-            [100_000; 3],
-            "the head reads on while the command travels"
-        );
+        assert_eq!(spans(PLAIN, 4, 10_000, |_| 0), [TURN + 100_000; 3]);
+        assert_eq!(spans(BUFFERED, 4, 10_000, |_| 0), [100_000; 3]);
     }
 
     /// Windows of the length of a segment, each requested when the last one has arrived, keep the head reading. With a
@@ -359,24 +338,14 @@ mod tests {
     #[test]
     fn windows_of_a_whole_segment_stream() {
         let window = 256 * KIB;
-        let mut disk = Hdd::new(BUFFERED, 7);
-        let (mut at, mut ends, mut out) = (0, Vec::new(), Vec::new());
-        for n in 0..8 {
-            disk.submit(at, Command::new(n, 0, n * window, window));
-            at = disk.next_time().expect("under way");
-            disk.advance(at, &mut out);
-            ends.push(at);
-            at += if n == 4 { 300 * MS } else { 1000 };
-        }
-        let spans: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let pause = |n| if n == 4 { 300 * MS } else { 1000 };
+        let spans = spans(BUFFERED, 8, window, pause);
         let bytes = 10 * window;
-        assert!(
-            spans[..4].iter().all(|ns| ns.abs_diff(bytes) < 100),
-            "{spans:?}"
-        );
+        for n in [0, 1, 2, 3, 6] {
+            assert!(spans[n].abs_diff(bytes) < 100, "{spans:?}");
+        }
         assert_eq!(spans[4], 300 * MS + 50_000 + window, "a hit");
         assert!((bytes..bytes + TURN).contains(&spans[5]), "{spans:?}");
-        assert!(spans[6].abs_diff(bytes) < 100, "{spans:?}");
     }
 
     #[test]
@@ -386,23 +355,13 @@ mod tests {
         let next = |start: u64, len: u64| {
             ends(BUFFERED, &[(0, 0, 0, 10_000), (late, 0, start, len)])[1] - late
         };
-        assert_eq!(next(len, 1000), hit(1000));
-        assert_eq!(
-            next(0, 1000),
-            hit(1000),
-            "what was asked for is still there"
-        );
-        assert_eq!(
-            next(len + 255 * KIB, KIB),
-            hit(KIB),
-            "the last of the segment"
-        );
-        assert!(
-            next(len + 256 * KIB, KIB) > 100_000 + 10 * KIB,
-            "one further is not there"
-        );
+        // What was read on, what was asked for, and the last of the segment; the next one is not there.
+        let last = len + 255 * KIB;
+        let hits = [(len, 1000), (0, 1000), (last, KIB)].map(|(start, len)| next(start, len));
+        assert_eq!(hits, [1000, 1000, KIB].map(hit));
+        assert!(next(last + KIB, KIB) > 100_000 + 10 * KIB);
         // Bytes that are in the buffer and bytes that are not: the latter take platter time.
-        assert!(next(len + 255 * KIB, 2 * KIB) > 100_000 + 10 * KIB);
+        assert!(next(last, 2 * KIB) > 100_000 + 10 * KIB);
         // Reading continues after a hit in a full segment, once the position comes by again.
         let again = [
             (0, 0, 0, len),
@@ -417,31 +376,17 @@ mod tests {
 
     #[test]
     fn a_waiting_command_ends_reading_on() {
-        let together = [
-            (0, 0, 0, 10_000),
-            (0, 0, 500_000_000, 0),
-            (100 * MS, 0, 10_000, 1000),
-        ];
+        let first = (0, 0, 0, 10_000);
+        let together = [first, (0, 0, 500_000_000, 0), (100 * MS, 0, 10_000, 1000)];
         let took = ends(BUFFERED, &together)[2] - 100 * MS;
         assert!(took > 1000 * 10 + 100_000 + 8 * MS, "moved back: {took}");
         // An older segment is kept until two others have been used.
-        let past = [
-            (0, 0, 0, 10_000),
-            (100 * MS, 0, 500_000_000, 10),
-            (200 * MS, 0, 0, 1000),
-        ];
+        let other = (100 * MS, 0, 500_000_000, 10);
+        let past = [first, other, (200 * MS, 0, 0, 1000)];
         assert_eq!(ends(BUFFERED, &past)[2] - 200 * MS, 51_000);
-        let gone = [
-            past[0],
-            past[1],
-            (200 * MS, 0, 700_000_000, 10),
-            (300 * MS, 0, 0, 1000),
-        ];
+        let another = (200 * MS, 0, 700_000_000, 10);
+        let gone = [first, other, another, (300 * MS, 0, 0, 1000)];
         assert!(ends(BUFFERED, &gone)[3] - 300 * MS > MS);
-        // Bytes of another file do not count as bytes of this one, whatever the position.
-        assert!(
-            ends(BUFFERED, &[(0, 0, 0, 10_000), (100 * MS, 1, 0, 1000)])[1] > 100 * MS + 51_000
-        );
     }
 
     /// Two files at the same position are still two files.
@@ -449,63 +394,39 @@ mod tests {
     fn a_hit_needs_the_same_file() {
         let place = Hdd::new(BUFFERED, 7).place(1, 0);
         let took = |file, start| {
-            ends(
-                BUFFERED,
-                &[(0, 1, 0, 10_000), (100 * MS, file, start, 1000)],
-            )[1] - 100 * MS
+            let second = (100 * MS, file, start, 1000);
+            ends(BUFFERED, &[(0, 1, 0, 10_000), second])[1] - 100 * MS
         };
         assert_eq!(took(1, 0), 51_000);
-        assert!(took(0, place) > 100_000);
+        assert!(took(0, place) > 100_000 && took(0, 0) > 51_000);
     }
 
     /// A position 0.2 MB after the end of a long read is 2 ms away, without a seek: the arm is where the read ended.
     #[test]
     fn the_arm_ends_at_the_last_byte() {
-        let ends = ends(
-            PLAIN,
-            &[(0, 0, 0, 100_000_000), (0, 0, 100_200_000, 100_000)],
-        );
+        let commands = [(0, 0, 0, 100_000_000), (0, 0, 100_200_000, 100_000)];
+        let ends = ends(PLAIN, &commands);
         assert!((ends[1] - ends[0]).abs_diff(2 * MS + MS) <= 2, "{ends:?}");
     }
 
     #[test]
     fn the_nearest_command_goes_first() {
-        let order = |model: HddModel| {
-            let commands = [
-                (0, 0, 0, 10),
-                (1, 0, 900_000_000, 10),
-                (2, 0, 400_900_000, 10),
-                (3, 0, 20_300_000, 10),
-            ];
-            let ends = ends(model, &commands);
-            let mut order: Vec<usize> = (0..ends.len()).collect();
-            order.sort_by_key(|n| ends[*n]);
-            order
-        };
-        assert_eq!(order(PLAIN), [0, 1, 2, 3]);
+        let starts = [0, 900_000_000, 400_900_000, 20_300_000];
+        let commands = [0, 1, 2, 3].map(|n| (n as u64, 0, starts[n], 10));
         // Positions at 0.3 and 0.9 of a revolution, and one that cannot be reached within this revolution.
-        assert_eq!(
-            order(HddModel {
-                queue_depth: 4,
-                ..PLAIN
-            }),
-            [0, 3, 2, 1]
-        );
-        assert_eq!(
-            order(HddModel {
-                queue_depth: 2,
-                ..PLAIN
-            }),
-            [0, 2, 1, 3]
-        );
-        assert_eq!(
-            order(HddModel {
-                queue_depth: 4,
-                patience_ns: 0,
-                ..PLAIN
-            }),
-            [0, 1, 2, 3]
-        );
+        for (queue_depth, patience_ns, expected) in [
+            (1, u64::MAX, [0, 1, 2, 3]),
+            (4, u64::MAX, [0, 3, 2, 1]),
+            (2, u64::MAX, [0, 2, 1, 3]),
+            (4, 0, [0, 1, 2, 3]),
+        ] {
+            let mut model = PLAIN;
+            (model.queue_depth, model.patience_ns) = (queue_depth, patience_ns);
+            let ends = ends(model, &commands);
+            let mut order = [0, 1, 2, 3];
+            order.sort_by_key(|n| ends[*n]);
+            assert_eq!(order, expected, "{queue_depth} {patience_ns}");
+        }
     }
 
     /// Near commands keep coming. The far command is served when its patience has expired, and not before.
@@ -525,10 +446,8 @@ mod tests {
     #[test]
     fn the_seed_places_files() {
         let place = |seed, file, start| Hdd::new(PLAIN, seed).place(file, start);
-        assert_eq!(
-            (place(1, 0, 77), place(2, 0, PLAIN.capacity_bytes + 5)),
-            (77, 5)
-        );
+        let over = PLAIN.capacity_bytes + 5;
+        assert_eq!((place(1, 0, 77), place(2, 0, over)), (77, 5));
         assert_eq!(place(1, 3, 500), place(1, 3, 0) + 500);
         assert_ne!(place(1, 3, 0), place(2, 3, 0));
         assert_ne!(place(1, 3, 0), place(1, 4, 0));

@@ -142,15 +142,12 @@ mod tests {
     fn a_single_command_takes_its_time() {
         assert_eq!(ends(MODEL, 7, &[4]), [7 + 54 * US]);
         assert_eq!(ends(MODEL, 7, &[0]), [7 + 50 * US]);
-        let narrow = LanesModel {
-            link_ps_per_kib: 20_000_000,
-            ..MODEL
-        };
-        assert_eq!(
-            ends(narrow, 0, &[10]),
-            [200 * US],
-            "the link is slower than the command"
-        );
+        let mut narrow = MODEL;
+        narrow.link_ps_per_kib = 20_000_000;
+        // The link is slower than the command.
+        assert_eq!(ends(narrow, 0, &[10]), [200 * US]);
+        // A short one overtakes a long one in another lane.
+        assert_eq!(ends(MODEL, 0, &[100, 4]), [150 * US, (50 + 54) * US]);
     }
 
     #[test]
@@ -160,36 +157,19 @@ mod tests {
         assert_eq!(all, [54 * US, 56 * US, 58 * US, 108 * US]);
         let wide = LanesModel { lanes: 64, ..MODEL };
         let many = ends(wide, 0, &[4; 64]);
-        assert!(
-            many.windows(2).all(|pair| pair[1] - pair[0] == 2 * US),
-            "{many:?}"
-        );
-    }
-
-    #[test]
-    fn a_short_one_overtakes_a_long_one_in_another_lane() {
-        assert_eq!(ends(MODEL, 0, &[100, 4]), [150 * US, (50 + 54) * US]);
+        let mut pairs = many.windows(2);
+        assert!(pairs.all(|pair| pair[1] - pair[0] == 2 * US), "{many:?}");
     }
 
     #[test]
     fn nothing_is_faster_than_the_least() {
-        for model in [
-            MODEL,
-            LanesModel { lanes: 1, ..MODEL },
-            LanesModel {
-                link_ps_per_kib: 0,
-                ..MODEL
-            },
-        ] {
+        for (lanes, link_ps_per_kib) in [(3, 500_000), (1, 500_000), (3, 0)] {
+            let mut model = MODEL;
+            (model.lanes, model.link_ps_per_kib) = (lanes, link_ps_per_kib);
             for pieces in [1_u64, 2, 7, 64] {
-                let end = ends(model, 0, &vec![448 / pieces; pieces as usize])
-                    .into_iter()
-                    .max()
-                    .expect("some");
-                assert!(
-                    end >= model.least_ns((448 / pieces * pieces) << 10),
-                    "{pieces}"
-                );
+                let ends = ends(model, 0, &vec![448 / pieces; pieces as usize]);
+                let least = model.least_ns((448 / pieces * pieces) << 10);
+                assert!(ends.into_iter().max() >= Some(least), "{pieces}");
             }
         }
     }

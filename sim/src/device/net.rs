@@ -267,31 +267,18 @@ mod tests {
             (100_000_000, 1_250_000_000),
             (7_000_000_000, 3_000_000_001),
         ] {
-            let model = NetModel {
-                connection_bytes_per_s: connection,
-                link_bytes_per_s: link,
-                ..MODEL
-            };
+            let mut model = MODEL;
+            (model.connection_bytes_per_s, model.link_bytes_per_s) = (connection, link);
             for len in [0, 1, 512, 65_536, 65_537, 407_000_064, 5 << 30] {
                 let mut net = Net::new(model, 0);
                 net.submit(77, command(1, len));
                 let expected = 77 + MS + span_ns(len, connection.min(link));
-                assert_eq!(
-                    ends(&mut net),
-                    [(1, expected)],
-                    "{len} bytes at {connection}, {link}"
-                );
+                assert_eq!(ends(&mut net), [(1, expected)], "{len} at {connection}");
             }
         }
-    }
-
-    #[test]
-    fn a_part_of_a_nanosecond_is_a_whole_one() {
-        assert_eq!(
-            [0, 1, 3, 4].map(|bytes| span_ns(bytes, 3_000_000_000)),
-            [0, 1, 1, 2]
-        );
-        assert_eq!(span_ns(u64::MAX, 1), u64::MAX);
+        // A part of a nanosecond is a whole one.
+        let spans = [0, 1, 3, 4].map(|bytes| span_ns(bytes, 3_000_000_000));
+        assert_eq!((spans, span_ns(u64::MAX, 1)), ([0, 1, 1, 2], u64::MAX));
     }
 
     #[test]
@@ -312,89 +299,61 @@ mod tests {
     fn transfers_share_the_link_fairly() {
         let len = 10 * CHUNK_BYTES;
         let round_ns = 4 * 5 * CHUNK_BYTES;
-        let mut net = Net::new(MODEL, 0);
-        (1..=2).for_each(|id| net.submit(0, command(id, len)));
-        assert!(
-            ends(&mut net)
-                .iter()
-                .all(|(_, at)| (MS + 10 * len..=MS + 10 * len + round_ns).contains(at))
-        );
-        let mut net = Net::new(MODEL, 0);
-        (1..=4).for_each(|id| net.submit(0, command(id, len)));
-        let ends = ends(&mut net);
-        assert_eq!(ends[3].1, MS + 4 * 5 * len, "the link is never idle");
-        assert!(ends[0].1 + round_ns > ends[3].1, "{ends:?}");
-    }
-
-    /// With one message per reply, the short read waits for all of the long one, and no byte of it comes early.
-    #[test]
-    fn whole_answers_do_not_take_turns() {
-        let model = NetModel {
-            link_bytes_per_s: 100_000_000,
-            chunk_bytes: None,
-            ..MODEL
+        let ends = |count| {
+            let mut net = Net::new(MODEL, 0);
+            (1..=count).for_each(|id| net.submit(0, command(id, len)));
+            ends(&mut net).into_iter().map(|(_, at)| at)
         };
-        let mut net = Net::new(model, 0);
-        let long = 64 * CHUNK_BYTES;
-        net.submit(0, command(1, long));
-        net.submit(5 * MS, command(2, 512));
-        let log = run_dry(&mut net);
-        let end = MS + 10 * long;
-        assert_eq!(
-            log,
-            [
-                (
-                    end,
-                    Arrival {
-                        id: 1,
-                        bytes: long,
-                        done: true
-                    }
-                ),
-                (
-                    end + 5120,
-                    Arrival {
-                        id: 2,
-                        bytes: 512,
-                        done: true
-                    }
-                ),
-            ]
-        );
+        let least = MS + 10 * len;
+        assert!(ends(2).all(|at| (least..=least + round_ns).contains(&at)));
+        let four = Vec::from_iter(ends(4));
+        assert_eq!(four[3], MS + 4 * 5 * len, "the link is never idle");
+        assert!(four[0] + round_ns > four[3], "{four:?}");
     }
 
-    /// A short read that is submitted while a long one is running waits for at most one of its chunks.
+    /// A short read that is submitted while a long one is running waits for at most one of its chunks. With one message
+    /// per reply it waits for all of the long one, and no byte of that comes early.
     #[test]
     fn a_short_read_overtakes_a_long_one() {
-        let model = NetModel {
-            link_bytes_per_s: 100_000_000,
-            ..MODEL
+        let long = 64 * CHUNK_BYTES;
+        let run = |chunk_bytes| {
+            let mut model = MODEL;
+            (model.link_bytes_per_s, model.chunk_bytes) = (100_000_000, chunk_bytes);
+            let mut net = Net::new(model, 0);
+            net.submit(0, command(1, long));
+            net.submit(5 * MS, command(2, 512));
+            net
         };
-        let mut net = Net::new(model, 0);
-        net.submit(0, command(1, 64 * CHUNK_BYTES));
-        net.submit(5 * MS, command(2, 512));
-        let alone = 5 * MS + MS + 5120;
-        let [(_, long), (_, short)] = ends(&mut net)[..] else {
+        let end = MS + 10 * long;
+        let [(_, first), (_, short)] = ends(&mut run(Some(CHUNK_BYTES)))[..] else {
             panic!("two ends")
         };
-        assert!(short <= alone + 10 * CHUNK_BYTES, "{short}");
-        assert_eq!(long, MS + 10 * 64 * CHUNK_BYTES + 5120);
+        assert!(short <= 6 * MS + 5120 + 10 * CHUNK_BYTES, "{short}");
+        assert_eq!(first, end + 5120);
+        let whole = |id, bytes| Arrival {
+            id,
+            bytes,
+            done: true,
+        };
+        let expected = [(end, whole(1, long)), (end + 5120, whole(2, 512))];
+        assert_eq!(run_dry(&mut run(None)), expected);
     }
 
     #[test]
     fn commands_wait_for_a_connection_in_order() {
-        let mut net = Net::new(
-            NetModel {
-                connections: 1,
-                ..MODEL
-            },
-            0,
-        );
-        (1..=3).for_each(|id| net.submit(0, command(id, 100)));
-        assert_eq!(
-            ends(&mut net),
-            [(1, MS + 1000), (2, 2 * MS + 2000), (3, 3 * MS + 3000)]
-        );
+        let connected = |connections| {
+            let mut net = Net::new(
+                NetModel {
+                    connections,
+                    ..MODEL
+                },
+                0,
+            );
+            (1..=3).for_each(|id| net.submit(0, command(id, 100)));
+            net
+        };
+        let mut net = connected(1);
+        assert_eq!(ends(&mut net), [1, 2, 3].map(|n| (n, n * (MS + 1000))));
         // A command that is submitted when the connection has long been idle begins at once.
         net.submit(9 * MS, command(4, 100));
         assert_eq!(ends(&mut net), [(4, 10 * MS + 1000)]);
@@ -402,15 +361,7 @@ mod tests {
         net.submit(20 * MS, command(5, 100));
         net.submit(30 * MS, command(6, 100));
         assert_eq!(ends(&mut net), [(5, 21 * MS + 1000), (6, 31 * MS + 1000)]);
-        let mut net = Net::new(
-            NetModel {
-                connections: 2,
-                ..MODEL
-            },
-            0,
-        );
-        (1..=3).for_each(|id| net.submit(0, command(id, 100)));
-        assert_eq!(ends(&mut net)[2], (3, 2 * MS + 2000));
+        assert_eq!(ends(&mut connected(2))[2], (3, 2 * MS + 2000));
     }
 
     /// The round trip depends on the bytes and on how often they were fetched, not on earlier requests for other bytes.

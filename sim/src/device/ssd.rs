@@ -288,47 +288,33 @@ mod tests {
 
     /// The end times of `commands` (start, len) of file 0, all submitted at 0.
     fn ends(model: SsdModel, commands: &[(u64, u64)]) -> Vec<u64> {
-        let commands: Vec<_> = commands
-            .iter()
-            .map(|&(start, len)| (0, start, len))
-            .collect();
-        ends_of(&mut Ssd::new(model, 5), 0, &commands)
+        let commands = commands.iter().map(|&(start, len)| (0, start, len));
+        ends_of(&mut Ssd::new(model, 5), 0, &Vec::from_iter(commands))
     }
 
     #[test]
     fn a_page_goes_through_three_levels() {
-        assert_eq!(
-            ends(MODEL, &[(0, 4000)]),
-            [10 * US + 50 * US + 40 * US + 8 * US]
-        );
-        assert_eq!(
-            ends(MODEL, &[(1000, 500)]),
-            [10 * US + 50 * US + 5 * US + US],
-            "only what was asked for is moved"
-        );
-        assert_eq!(ends(MODEL, &[(0, 0)]), [60 * US]);
-    }
-
-    #[test]
-    fn page_ranges_overlap_if_they_share_a_page() {
-        let alone = 108 * US;
-        // Two channels: the pages wait for each other only on the link.
-        assert_eq!(ends(MODEL, &[(0, 8000)]), [alone + 8 * US]);
-        // Two dies of one channel: the second waits for the channel.
-        assert_eq!(
-            ends(MODEL, &[(0, 4000), (8000, 4000)]),
-            [alone, alone + 40 * US]
-        );
-        // One die: the second waits for the die.
-        assert_eq!(
-            ends(MODEL, &[(0, 4000), (16_000, 4000)]),
-            [alone, alone + 50 * US]
-        );
-        // A command that crosses a page boundary has two pages.
-        assert_eq!(
-            ends(MODEL, &[(3900, 200)]),
-            [10 * US + 50 * US + US + 2 * 200]
-        );
+        let alone = 10 * US + 50 * US + 40 * US + 8 * US;
+        let cases = [
+            (vec![(0, 4000)], vec![alone]),
+            // Only what was asked for is moved.
+            (vec![(1000, 500)], vec![10 * US + 50 * US + 5 * US + US]),
+            (vec![(0, 0)], vec![60 * US]),
+            // Two channels: the pages wait for each other only on the link.
+            (vec![(0, 8000)], vec![alone + 8 * US]),
+            // Two dies of one channel: the second waits for the channel.
+            (vec![(0, 4000), (8000, 4000)], vec![alone, alone + 40 * US]),
+            // One die: the second waits for the die.
+            (
+                vec![(0, 4000), (16_000, 4000)],
+                vec![alone, alone + 50 * US],
+            ),
+            // A command that crosses a page boundary has two pages.
+            (vec![(3900, 200)], vec![10 * US + 50 * US + US + 2 * 200]),
+        ];
+        for (commands, expected) in cases {
+            assert_eq!(ends(MODEL, &commands), expected, "{commands:?}");
+        }
     }
 
     /// The transfer that is ready first goes first, whatever the order of arrival.
@@ -351,16 +337,12 @@ mod tests {
         // Four dies read 4 pages in 50 us, two channels transfer 2 in 40 us: the channels are the bottleneck.
         assert!((0.19..0.2).contains(&rates[4]), "{rates:?}");
         let pages: Vec<_> = (0..8).map(|n| (n * 4000, 4000)).collect();
-        let last = |depth| {
-            ends(
-                SsdModel {
-                    queue_depth: depth,
-                    ..MODEL
-                },
-                &pages,
-            )
-            .into_iter()
-            .max()
+        let last = |queue_depth| {
+            let model = SsdModel {
+                queue_depth,
+                ..MODEL
+            };
+            ends(model, &pages).into_iter().max()
         };
         assert_eq!(last(1), Some(8 * 108 * US));
         assert!(last(2) < last(1) && last(4) < last(2));
@@ -396,10 +378,7 @@ mod tests {
         let slow = times.iter().filter(|t| **t > 200 * US).count();
         // One in fifty collides; 8 of 10 program operations and 97 of 100 erase operations last longer than 150 us.
         assert!((290..430).contains(&slow), "{slow}");
-        assert!(
-            (3500 * US..4300 * US).contains(&times[19_999]),
-            "{}",
-            times[19_999]
-        );
+        let longest = times[19_999];
+        assert!((3500 * US..4300 * US).contains(&longest), "{longest}");
     }
 }

@@ -134,10 +134,8 @@ mod tests {
         assert_eq!(ends(volume, &[4, 4, 4]), [0, 333, 666]);
         assert_eq!(ends(volume, &[4, 1024, 4]), [0, 333, 1666]);
         assert_eq!(ends(volume, &[0, 256, 257, 4]), [0, 333, 666, 1333]);
-        let burst = Throttle {
-            burst_requests: 2,
-            ..volume
-        };
+        let mut burst = volume;
+        burst.burst_requests = 2;
         assert_eq!(ends(burst, &[4, 4, 4]), [0, 0, 333]);
     }
 }

@@ -189,21 +189,14 @@ mod tests {
     use crate::workload::Request;
 
     fn workload(depth: u32, thinks: &[u64]) -> Workload {
-        let request = |(i, think_ns): (usize, &u64)| Request {
+        let request = |(i, think_ns): (u64, &u64)| Request {
             think_ns: *think_ns,
-            ..Request::read(i as u64 * 1024, 1024)
+            ..Request::read(i * 1024, 1024)
         };
-        let requests = thinks.iter().enumerate().map(request).collect();
-        let job = Job {
-            depth,
-            ..Job::new(0, 0, requests)
-        };
+        let requests = (0..).zip(thinks).map(request).collect();
         Workload {
-            name: "test".to_string(),
-            files: vec![1 << 20],
-            listed: false,
             page_bytes: 512,
-            jobs: vec![job],
+            ..Workload::single("test", 1 << 20, depth, requests)
         }
     }
 
@@ -214,10 +207,8 @@ mod tests {
         let of = |w: &Workload| Bound::of(w, preset, 512);
         assert_eq!(of(&workload(1, &[0, 1000, 5000])).readers_ns, 7200);
         // Two requests outstanding: half of three copies and of three times the shortest pause.
-        assert_eq!(
-            of(&workload(2, &[300, 1000, 5000])).readers_ns,
-            (1200 + 900) / 2
-        );
+        let two = of(&workload(2, &[300, 1000, 5000]));
+        assert_eq!(two.readers_ns, (1200 + 900) / 2);
         let mut two = workload(1, &[1000]);
         two.jobs.push(workload(1, &[0, 7000]).jobs.remove(0));
         assert_eq!(of(&two).readers_ns, 7800);
@@ -246,37 +237,19 @@ mod tests {
             ..Job::new(0, open, at.iter().map(|&at| Request::touch(at)).collect())
         };
         let of = |jobs: Vec<Job>, page| {
-            Bound::of(
-                &Workload {
-                    jobs,
-                    ..workload(1, &[])
-                },
-                preset,
-                page,
-            )
-            .readers_ns
+            let none = workload(1, &[]);
+            Bound::of(&Workload { jobs, ..none }, preset, page).readers_ns
         };
         assert_eq!(of(vec![job(0, None, &[0, 511, FAR, 512, 0])], 512), 400);
         assert_eq!(of(vec![job(0, None, &[0, 511, 512, 0])], 1024), 400);
         // One mapping along a chain, one mapping for each job of a chain, and one mapping shared by two readers.
-        assert_eq!(
-            of(vec![job(0, None, &[0]), job(0, Some(0), &[0, FAR])], 512),
-            400
-        );
-        assert_eq!(
-            of(vec![job(0, None, &[0]), job(1, Some(0), &[0, FAR])], 512),
-            600
-        );
-        assert_eq!(
-            of(vec![job(0, None, &[0]), job(0, None, &[0, FAR])], 512),
-            0
-        );
+        for (open, after, ns) in [(0, Some(0), 400), (1, Some(0), 600), (0, None, 0)] {
+            let jobs = vec![job(0, None, &[0]), job(open, after, &[0, FAR])];
+            assert_eq!(of(jobs, 512), ns, "{open} {after:?}");
+        }
         // A branch of a chain is also another reader.
-        let branched = vec![
-            job(1, None, &[0]),
-            job(0, Some(0), &[0]),
-            job(0, Some(0), &[FAR]),
-        ];
+        let branches = [0, FAR].map(|at| job(0, Some(0), &[at]));
+        let branched = [vec![job(1, None, &[0])], branches.to_vec()].concat();
         assert_eq!(of(branched, 512), 200);
         // The last page of the file is not a whole page.
         let last = Workload {

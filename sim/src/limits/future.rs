@@ -309,19 +309,13 @@ mod tests {
 
     fn workload(jobs: &[&[(u64, u64)]]) -> Workload {
         let job = |reads: &&[(u64, u64)]| {
-            Job::new(
-                0,
-                0,
-                reads.iter().map(|r| Request::read(r.0, r.1)).collect(),
-            )
+            let reads = reads.iter().map(|r| Request::read(r.0, r.1));
+            Job::new(0, 0, reads.collect())
         };
-        let jobs = jobs.iter().map(job).collect();
         Workload {
-            name: "test".to_string(),
-            files: vec![10_000],
-            listed: false,
             page_bytes: 512,
-            jobs,
+            jobs: jobs.iter().map(job).collect(),
+            ..Workload::on_files("test", vec![10_000])
         }
     }
 
@@ -331,21 +325,14 @@ mod tests {
 
     #[test]
     fn extents_are_cut_at_every_edge_and_cover_what_is_read() {
-        let f = future(&[&[(0, 1000), (600, 1000), (9_900, 100), (4096, 4096), (1, 0)]]);
-        let ranges: Vec<(u64, u64)> = f.extents.iter().map(|e| (e.start, e.end)).collect();
-        let want = [
-            (0, 512),
-            (512, 1024),
-            (1024, 2048),
-            (4096, 6144),
-            (6144, 8192),
-            (9728, 10_000),
-        ];
-        assert_eq!(ranges, want);
-        assert_eq!(
-            f.extents.iter().map(Extent::len).sum::<u64>(),
-            workload(&[&[(0, 1000), (600, 1000), (9_900, 100), (4096, 4096)]]).distinct_bytes(512)
-        );
+        let reads = [(0, 1000), (600, 1000), (9_900, 100), (4096, 4096), (1, 0)];
+        let f = future(&[&reads]);
+        let starts = f.extents.iter().map(|e| e.start);
+        assert!(starts.eq([0, 512, 1024, 4096, 6144, 9728]));
+        let ends = f.extents.iter().map(|e| e.end);
+        assert!(ends.eq([512, 1024, 2048, 6144, 8192, 10_000]));
+        let bytes: u64 = f.extents.iter().map(Extent::len).sum();
+        assert_eq!(bytes, workload(&[&reads[..4]]).distinct_bytes(512));
         assert_eq!((f.pages(2), f.pages(5)), (2, 1));
     }
 
@@ -353,24 +340,14 @@ mod tests {
     fn next_uses_are_in_the_order_of_the_requests() {
         let mut f = future(&[&[(0, 512), (512, 512), (0, 1024)]]);
         assert_eq!(
-            (
-                f.first_touch(0, 0),
-                f.first_touch(0, 1),
-                f.first_touch(0, 2)
-            ),
-            (0, 1, 2)
+            [0, 1, 2].map(|request| f.first_touch(0, request)),
+            [0, 1, 2]
         );
         assert_eq!([0, 1, 2, 3].map(|t| f.extent_of(t)), [0, 1, 0, 1]);
         assert_eq!((f.next_use(0), f.next_use(1)), (0, 1));
-        assert_eq!(
-            (f.pages_until(0), f.pages_until(1), f.pages_until(3)),
-            (1, 2, 2)
-        );
+        assert_eq!([0, 1, 3].map(|touch| f.pages_until(touch)), [1, 2, 2]);
         assert_eq!(f.finish(0), 2);
-        assert_eq!(
-            (f.pages_until(0), f.pages_until(1), f.pages_until(2)),
-            (0, 1, 2)
-        );
+        assert_eq!([0, 1, 2].map(|touch| f.pages_until(touch)), [0, 1, 2]);
         // Out of order: the later touch is made first.
         assert_eq!(f.finish(3), 1);
         assert_eq!(f.finish(1), NEVER);
@@ -384,11 +361,9 @@ mod tests {
             &[(0, 512), (512, 512), (1024, 512)],
             &[(5120, 1024), (6144, 512)],
         ]);
-        let starts: Vec<u32> = (0..3)
-            .map(|i| f.first_touch(0, i))
-            .chain((0..2).map(|i| f.first_touch(1, i)))
-            .collect();
-        assert_eq!(starts, [0, 2, 4, 1, 3]);
+        let requests = [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)];
+        let touches = requests.map(|(job, request)| f.first_touch(job, request));
+        assert_eq!(touches, [0, 1, 2, 3, 4]);
     }
 
     /// The second job of a chain begins after the first. A touch is of its page, and a hint touches nothing.
@@ -402,16 +377,10 @@ mod tests {
         let ranges: Vec<(u64, u64)> = f.extents.iter().map(|e| (e.start, e.end)).collect();
         assert_eq!(ranges, [(512, 1024), (1024, 1536), (2048, 2560)]);
         let of = |job, request| f.extents[f.extent_of(f.first_touch(job, request)) as usize].start;
-        assert_eq!(
-            (of(0, 1), of(1, 0), of(2, 0), of(2, 1)),
-            (512, 1024, 2048, 512)
-        );
-        let order = [
-            f.first_touch(2, 0),
-            f.first_touch(0, 1),
-            f.first_touch(1, 0),
-            f.first_touch(2, 1),
-        ];
+        let requests = [(2, 0), (0, 1), (1, 0), (2, 1)];
+        let starts = requests.map(|(job, request)| of(job, request));
+        assert_eq!(starts, [2048, 512, 1024, 512]);
+        let order = requests.map(|(job, request)| f.first_touch(job, request));
         assert_eq!(order, [0, 1, 2, 3]);
     }
 }

@@ -464,17 +464,8 @@ mod tests {
     }
 
     fn with_oracle<T>(model: &str, pages: u64, run: impl FnOnce(Oracle<'_>) -> T) -> T {
-        let requests = (0..pages)
-            .map(|page| Request::read(page * 4096, 4096))
-            .collect();
-        let jobs = vec![crate::workload::Job::new(0, 0, requests)];
-        let workload = Workload {
-            name: "test".to_string(),
-            files: vec![1 << 20],
-            listed: false,
-            page_bytes: 4096,
-            jobs,
-        };
+        let requests = (0..pages).map(|page| Request::read(page * 4096, 4096));
+        let workload = Workload::single("test", 1 << 20, 1, requests.collect());
         let preset = presets::find(model).expect("a preset");
         let config = Config::new(PageSize::new(4096).expect("a page"), 4096).bounded();
         let setup = Setup {
@@ -489,9 +480,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(
-        expected = "the oracle makes no progress: 4096 events without progress of any reader"
-    )]
+    #[should_panic(expected = "no progress: 4096 events without progress of any reader")]
     fn a_run_without_progress_ends_in_a_word() {
         with_oracle("hdd-theory", 3, |mut oracle| {
             oracle.device = Box::new(Mute(0));

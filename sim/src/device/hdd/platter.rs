@@ -179,39 +179,18 @@ mod tests {
 
     /// 1.6 GB, 10 ms per revolution, 100 MB/s at the outer edge and 25 MB/s at the inner edge.
     fn platter(phase: u64) -> Platter {
-        Platter::new(
-            1_600_000_000,
-            6_000,
-            TrackRates {
-                outer: 100_000_000,
-                inner: 25_000_000,
-            },
-            SEEK,
-            phase,
-        )
+        let (outer, inner) = (100_000_000, 25_000_000);
+        let rates = TrackRates { outer, inner };
+        Platter::new(1_600_000_000, 6_000, rates, SEEK, phase)
     }
 
     #[test]
     fn the_arm_accelerates_and_then_moves_evenly() {
-        for (x, ns) in [
-            (0.01, 2 * MS),
-            (0.16, 5 * MS),
-            (0.25, 6 * MS),
-            (0.5, 8 * MS),
-            (1.0, 12 * MS),
-            (1.5, 12 * MS),
-        ] {
-            assert_eq!(SEEK.ns(x), ns, "{x}");
-        }
-        assert_eq!(
-            Seek {
-                linear_from: 1.0,
-                full_ns: 0,
-                ..SEEK
-            }
-            .ns(1.0),
-            11 * MS
-        );
+        let times = [0.01, 0.16, 0.25, 0.5, 1.0, 1.5].map(|x| SEEK.ns(x) / MS);
+        assert_eq!(times, [2, 5, 6, 8, 12, 12]);
+        let mut curved = SEEK;
+        (curved.linear_from, curved.full_ns) = (1.0, 0);
+        assert_eq!(curved.ns(1.0), 11 * MS);
     }
 
     /// A track of the first zone is 1 MB; there is no seek within it.
@@ -219,12 +198,10 @@ mod tests {
     fn a_track_needs_no_move() {
         let platter = platter(0);
         assert_eq!(platter.seek_ns(5_000_000, 5_000_000), 0);
-        assert_eq!(
-            (platter.seek_ns(0, 999_000), platter.seek_ns(999_000, 0)),
-            (0, 0)
-        );
-        assert_eq!(platter.seek_ns(0, 16_000_000), 2 * MS);
-        assert_eq!(platter.seek_ns(16_000_000, 0), 2 * MS);
+        for (at, ns) in [(999_000, 0), (16_000_000, 2 * MS)] {
+            let there_and_back = (platter.seek_ns(0, at), platter.seek_ns(at, 0));
+            assert_eq!(there_and_back, (ns, ns), "{at}");
+        }
     }
 
     /// 16 zones of 100 MB; the rate falls by 5 MB/s from one to the next.
@@ -254,17 +231,10 @@ mod tests {
         assert_eq!(wait_ns(&platter, 20 * MS, 0), 0);
         assert_eq!(wait_ns(&platter, 0, 500_000), 5 * MS);
         assert_eq!(wait_ns(&platter, 10 * MS, 1_000_000), 0);
-        assert!(
-            wait_ns(
-                &platter,
-                platter.transfer_ns(0, 250_000_000) - 1,
-                250_000_000
-            ) <= 1
-        );
-        assert_eq!(
-            platter.wait_ns(platter.angle_at(13 * MS), 31 * MS, platter.angle(0)),
-            6 * MS
-        );
+        let before = platter.transfer_ns(0, 250_000_000) - 1;
+        assert!(wait_ns(&platter, before, 250_000_000) <= 1);
+        let (at, to) = (platter.angle_at(13 * MS), platter.angle(0));
+        assert_eq!(platter.wait_ns(at, 31 * MS, to), 6 * MS);
         let quarter = 25 * MS / 10 * TICKS_PER_NS;
         let turned = self::platter(quarter);
         assert_eq!(wait_ns(&turned, 0, 0), 25 * MS / 10);
