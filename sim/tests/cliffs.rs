@@ -3,15 +3,11 @@
 //! Example: a list of an archive of 64 MiB, in a store with 60 ms latency. Each header that is fetched alone costs a
 //! round trip.
 
-use foreread_core::machine::Config;
-use foreread_core::policy::PolicySpec;
 use foreread_core::storage::KindLimits;
-use foreread_core::units::PageSize;
 use foreread_sim::device::net::{CHUNK_BYTES, Net, NetModel};
-use foreread_sim::device::presets;
+use foreread_sim::device::{Device, presets};
 use foreread_sim::rng::Rng;
-use foreread_sim::simulator::{RunResult, Setup, run};
-use foreread_sim::workload::{Job, Request, Workload};
+use foreread_sim::workload::{Request, Workload};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -28,28 +24,20 @@ const FAR: NetModel = NetModel {
     chunk_bytes: Some(CHUNK_BYTES),
 };
 
-fn simulate(workload: &Workload, cache: u64, policy: &str, on: &str) -> RunResult {
-    let mut config = Config::new(PageSize::new(4096).expect("4096"), cache);
-    let limits = KindLimits::OBJECT;
-    config.max_ahead_in_flight = limits.ahead_requests;
-    config.max_short_ahead_in_flight = limits.short_ahead_requests;
-    let policy = PolicySpec::parse(policy).expect("a policy");
-    let setup = Setup {
-        workload,
-        policy: &policy,
-        config,
-        host_ns_per_kib: 75,
-    };
-    if on == "far" {
-        return run(&setup, Box::new(Net::new(FAR, 1)));
-    }
-    run(&setup, presets::find(on).expect("a preset").build(1))
-}
-
 /// How long `auto` takes, as a multiple of another policy's time.
-fn ratio(requests: &[Request], other: &str, on: &str) -> f64 {
+fn ratio(requests: &[Request], cache: u64, other: &str, on: &str) -> f64 {
     let workload = Workload::single("test", SIZE, 1, requests.to_vec());
-    let time = |policy| simulate(&workload, 256 * MIB, policy, on).time_s;
+    let time = |policy| {
+        let mut config = crate::config(cache);
+        let limits = KindLimits::OBJECT;
+        config.max_ahead_in_flight = limits.ahead_requests;
+        config.max_short_ahead_in_flight = limits.short_ahead_requests;
+        let device: Box<dyn Device> = match on {
+            "far" => Box::new(Net::new(FAR, 1)),
+            _ => presets::find(on).expect("a preset").build(1),
+        };
+        crate::simulate(&workload, policy, config, 75, device).time_s
+    };
     time("auto") / time(other)
 }
 
@@ -85,7 +73,7 @@ fn forward_reads_with_gaps_are_read_as_a_stream() {
     ];
     for (name, requests) in &kinds {
         for on in ["far", "object-near", "rbd", "nvme"] {
-            let ratio = ratio(requests, FIXED, on);
+            let ratio = ratio(requests, 256 * MIB, FIXED, on);
             assert!(ratio < 1.25, "{name} on {on}: {ratio:.2} of {FIXED}");
         }
     }
@@ -95,33 +83,8 @@ fn forward_reads_with_gaps_are_read_as_a_stream() {
 #[test]
 fn irregular_gaps_are_no_stride() {
     let steps = [2, 3, 4, 5, 6].map(|pages| pages * 4 * KIB);
-    let ratio = ratio(&walk(8 * KIB, &steps, 0), "none", "hdd-7200");
+    let ratio = ratio(&walk(8 * KIB, &steps, 0), 256 * MIB, "none", "hdd-7200");
     assert!(ratio < 1.05, "{ratio:.2} of none");
-}
-
-/// A quarter of the records of a small file are read at random. Some are adjacent by chance: that is no run, of which seven times its
-/// length would be read ahead.
-#[test]
-fn adjacent_random_reads_are_read_ahead_by_their_own_length() {
-    let (mut rng, len, records) = (Rng::new(6), 64 * KIB, 256);
-    let mut read = || -> Vec<Request> {
-        let mut left: Vec<u64> = (0..records).collect();
-        let at = (0..records / 4).map(|_| left.swap_remove(rng.below(left.len() as u64) as usize));
-        at.map(|at| Request::read(at * len, len)).collect()
-    };
-    let runs: Vec<Workload> = (0..20)
-        .map(|_| Workload::single("test", records * len, 1, read()))
-        .collect();
-    for on in ["rbd", "ssd-sata"] {
-        let time = |policy: &str| -> f64 {
-            let times = runs
-                .iter()
-                .map(|run| simulate(run, 256 * MIB, policy, on).time_s);
-            times.sum()
-        };
-        let ratio = time("auto") / time("none");
-        assert!(ratio < 1.16, "{on}: {ratio:.3} of none");
-    }
 }
 
 /// 32 readers take turns in a file with a cache of 16 MiB: more readers than a file has streams at first. Their streams displace each
@@ -133,35 +96,8 @@ fn readers_in_turns_keep_their_streams() {
         (0..readers).map(move |reader| Request::read(reader * SIZE / readers + turn * len, len))
     };
     let requests: Vec<Request> = (0..SIZE / readers / len).flat_map(turn).collect();
-    let workload = Workload::single("test", SIZE, 1, requests);
     for on in ["far", "object-near", "nvme"] {
-        let time = |policy| simulate(&workload, 16 * MIB, policy, on).time_s;
-        let ratio = time("auto") / time("linux-6.18");
+        let ratio = ratio(&requests, 16 * MIB, "linux-6.18", on);
         assert!(ratio < 2.0, "{on}: {ratio:.2} of linux-6.18");
-    }
-}
-
-/// A program touches 200 random pages of its data, for which readahead is wasted, and then short pieces of eight
-/// libraries in order. The waste does not leave the libraries without readahead.
-#[test]
-fn libraries_are_read_ahead_after_waste() {
-    let (mut rng, page) = (Rng::new(5), 4 * KIB);
-    let sizes = [vec![1 << 30], vec![4 * MIB; 8]].concat();
-    let (mut workload, mut last) = (Workload::on_files("test", sizes), None);
-    let data = (0..200).map(|_| Request::touch(rng.below(1 << 18) * page));
-    workload.then(&mut last, Job::new(0, 0, data.collect()));
-    for library in 1..=8 {
-        let (mut at, mut touches) = (0, Vec::new());
-        while at < 1024 {
-            let end = (at + 2 + rng.below(7)).min(1024);
-            touches.extend((at..end).map(|at| Request::touch(at * page)));
-            at = end + 2 + rng.below(19);
-        }
-        workload.then(&mut last, Job::new(library, library, touches));
-    }
-    for on in ["far", "object-near"] {
-        let time = |policy| simulate(&workload, 32 * MIB, policy, on).time_s;
-        let ratio = time("auto") / time("linux-6.18");
-        assert!(ratio < 1.25, "{ratio:.2} of linux-6.18 on {on}");
     }
 }

@@ -3,12 +3,8 @@
 //! Example: 1,000 files of 12 KiB that are read in order on `object-near` take 1,000 round trips one after the other
 //! with a policy that does not know the order, and 1,000 requests, 16 at a time, with a policy that does.
 
-use foreread_core::machine::Config;
-use foreread_core::policy::PolicySpec;
-use foreread_core::policy::auto;
-use foreread_core::units::PageSize;
 use foreread_sim::device::presets;
-use foreread_sim::simulator::{RunResult, Setup, run};
+use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::{Job, Request, Workload};
 
 const KIB: u64 = 1 << 10;
@@ -34,25 +30,14 @@ fn reader(workload: &mut Workload, files: impl Iterator<Item = u32>, bytes: u64)
 /// 1,000 listed files.
 fn files(size: u64) -> Workload {
     Workload {
-        name: String::new(),
-        files: vec![size; 1000],
         listed: true,
-        page_bytes: 4096,
-        jobs: Vec::new(),
+        ..Workload::on_files("test", vec![size; 1000])
     }
 }
 
 fn simulate(workload: &Workload, device: &str) -> RunResult {
-    let preset = presets::find(device).expect("a preset");
-    let config = Config::new(PageSize::new(4096).expect("a page size"), CACHE);
-    let policy = PolicySpec::of(&auto::INFO);
-    let setup = Setup {
-        workload,
-        policy: &policy,
-        config,
-        host_ns_per_kib: 0,
-    };
-    let result = run(&setup, preset.build(1));
+    let device = presets::find(device).expect("a preset").build(1);
+    let result = crate::simulate(workload, "auto", crate::config(CACHE), 0, device);
     let stats = &result.stats;
     let unused = stats.unused_bytes + stats.unresolved_bytes;
     let most = stats.used_bytes / 4 + stats.demand_bytes / 64 + SLACK;
@@ -148,15 +133,10 @@ fn one_stream_is_no_crowd() {
         after: Some(0),
         ..Job::new(1, 1, pieces.collect())
     });
-    let preset = presets::find("hdd-7200").expect("a preset");
-    let mut config = Config::new(PageSize::new(4096).expect("a page size"), CACHE);
+    let device = presets::find("hdd-7200").expect("a preset").build(1);
+    let mut config = crate::config(CACHE);
     (config.max_in_flight, config.max_ahead_in_flight) = (2, 1);
-    let setup = Setup {
-        workload: &workload,
-        policy: &PolicySpec::of(&auto::INFO),
-        config,
-        host_ns_per_kib: 0,
-    };
-    let requests = run(&setup, preset.build(1)).stats.source_reads;
+    let result = crate::simulate(&workload, "auto", config, 0, device);
+    let requests = result.stats.source_reads;
     assert!(requests < 24, "{requests} requests");
 }

@@ -1,13 +1,10 @@
 //! Tests of `auto` over a link with 30 ms latency and 200 MB/s, on which 256 MiB take 1.34 s: the conditions of a newly
 //! mounted object store.
 
-use foreread_core::machine::Config;
-use foreread_core::policy::PolicySpec;
 use foreread_core::storage::KindLimits;
-use foreread_core::units::PageSize;
 use foreread_sim::device::net::{CHUNK_BYTES, Net, NetModel};
-use foreread_sim::simulator::{RunResult, Setup, run};
-use foreread_sim::workload::{Job, Request, Workload};
+use foreread_sim::simulator::RunResult;
+use foreread_sim::workload::{Job, Request};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -17,17 +14,10 @@ const READ: u64 = 128 * KIB;
 
 fn simulate(files: &[u64], jobs: Vec<Job>) -> RunResult {
     let limits = KindLimits::OBJECT;
-    let mut config = Config::new(PageSize::new(4096).expect("4096"), SIZE);
+    let mut config = crate::config(SIZE);
     config.max_fetch_bytes = limits.max_fetch_bytes;
     config.max_ahead_in_flight = limits.ahead_requests;
     config.max_short_ahead_in_flight = limits.short_ahead_requests;
-    let workload = Workload {
-        name: "test".to_string(),
-        files: files.to_vec(),
-        listed: false,
-        page_bytes: 4096,
-        jobs,
-    };
     let model = NetModel {
         rtt_ns: 30_000_000,
         rtt_p99_ns: Some(32_000_000),
@@ -36,14 +26,9 @@ fn simulate(files: &[u64], jobs: Vec<Job>) -> RunResult {
         connections: 64,
         chunk_bytes: Some(CHUNK_BYTES),
     };
-    let policy = PolicySpec::parse("auto").expect("a policy");
-    let setup = Setup {
-        workload: &workload,
-        policy: &policy,
-        config,
-        host_ns_per_kib: 500,
-    };
-    run(&setup, Box::new(Net::new(model, 1)))
+    let workload = crate::workload(files, jobs);
+    let net = Box::new(Net::new(model, 1));
+    crate::simulate(&workload, "auto", config, 500, net)
 }
 
 /// Reads of 128 KiB of `threads` threads that take pieces of `piece` bytes of one file in turns, two of each at once.

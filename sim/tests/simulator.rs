@@ -2,42 +2,20 @@
 //!
 //! Published figures are checked in the lab's tests.
 
+use crate::workload;
 use foreread_core::event::Advice;
-use foreread_core::machine::Config;
-use foreread_core::policy::PolicySpec;
-use foreread_core::units::PageSize;
 use foreread_sim::device::presets;
 use foreread_sim::simulator::RunResult;
-use foreread_sim::simulator::{Setup, run};
 use foreread_sim::workload::{Job, Request, Workload};
 
 const PAGE: u64 = 4096;
 /// What a page costs on hdd-theory: 8 ms and 4 KiB of 102,400 KiB/s, in nanoseconds, rounded up.
 const PAGE_NS: u64 = 8_039_063;
 
-fn workload(files: &[u64], jobs: Vec<Job>) -> Workload {
-    Workload {
-        name: "test".to_string(),
-        files: files.to_vec(),
-        listed: false,
-        page_bytes: PAGE,
-        jobs,
-    }
-}
-
 /// A run on hdd-theory with a cache of this many pages.
 fn simulate(workload: &Workload, policy: &str, pages: u64) -> RunResult {
-    let page = PageSize::new(PAGE).expect("a page size");
-    let config = Config::new(page, pages * PAGE);
-    let policy = PolicySpec::parse(policy).expect("a policy");
-    let setup = Setup {
-        workload,
-        policy: &policy,
-        config,
-        host_ns_per_kib: 0,
-    };
-    let preset = presets::find("hdd-theory").expect("a preset");
-    run(&setup, preset.build(1))
+    let device = presets::find("hdd-theory").expect("a preset").build(1);
+    crate::simulate(workload, policy, crate::config(pages * PAGE), 0, device)
 }
 
 /// One job of a file of 1 MiB.
