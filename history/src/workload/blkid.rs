@@ -61,31 +61,16 @@ mod tests {
     #[test]
     fn the_two_published_reads() {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 0);
-        let workload = build("blkid", 505_000).expect("fits");
-        assert_eq!(
-            (
-                workload.reads(),
-                workload.bytes(),
-                workload.distinct_bytes(4096)
-            ),
-            (2, 17_408, 20_480)
-        );
-        assert_eq!(
-            workload.jobs[0].requests,
-            [Request::read(0, 1024), Request::read(1536, 16_384)]
-        );
-        let hinted = build("blkid:advice=random", 505_000).expect("fits");
-        assert_eq!(
-            hinted.jobs[0].requests[0],
-            Request::hint(Advice::Random, 0, 505_000)
-        );
-        assert_eq!(hinted.jobs[0].requests[1..], workload.jobs[0].requests);
-        let error = build("blkid", MIN_BYTES - 1)
-            .expect_err("too small")
-            .to_string();
-        assert_eq!(
-            error,
-            "blkid: size=17919 is less than the 17920 bytes that it needs"
-        );
+        let mut workload = build("blkid", 505_000).expect("fits");
+        assert_eq!((workload.reads(), workload.bytes()), (2, 17_408));
+        assert_eq!(workload.distinct_bytes(4096), 20_480);
+        let mut requests = vec![Request::read(0, 1024), Request::read(1536, 16_384)];
+        assert_eq!(workload.jobs[0].requests, requests);
+        workload = build("blkid:advice=random", 505_000).expect("fits");
+        requests.insert(0, Request::hint(Advice::Random, 0, 505_000));
+        assert_eq!(workload.jobs[0].requests, requests);
+        let error = build("blkid", MIN_BYTES - 1).expect_err("too small");
+        let expected = "blkid: size=17919 is less than the 17920 bytes that it needs";
+        assert_eq!(error.to_string(), expected);
     }
 }

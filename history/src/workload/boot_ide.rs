@@ -160,48 +160,45 @@ mod tests {
     use crate::parse_workload as parse;
 
     fn reads(size: u64, seed: u64) -> Vec<Request> {
-        let mut workload = parse("boot-ide")
-            .expect("valid")
-            .build(size, seed)
-            .expect("fits");
+        let chosen = parse("boot-ide").expect("valid");
+        let mut workload = chosen.build(size, seed).expect("fits");
         assert_eq!((workload.page_bytes, workload.jobs[0].depth), (512, 1));
-        assert_eq!(
-            workload.distinct_bytes(512),
-            workload.bytes(),
-            "a byte is read twice"
-        );
+        let distinct = workload.distinct_bytes(512);
+        assert_eq!(distinct, workload.bytes(), "a byte is read twice");
         workload.jobs.remove(0).requests
     }
 
+    /// The seed moves reads, and a larger file spreads them.
     #[test]
     fn counts_are_those_published() {
+        let mut first = Vec::new();
         for (size, seed) in [
             (MIN_BYTES, 1),
             (MIN_BYTES, 2),
             (MIN_BYTES + 511, 3),
-            (100 << 30, 4),
+            (16 << 30, 4),
         ] {
             let reads = reads(size, seed);
-            assert_eq!(reads.len(), 57_516);
-            assert_eq!(
-                reads.iter().map(|r| r.len).sum::<u64>(),
-                794_922 * SECTOR_BYTES
-            );
-            assert_eq!(
-                reads.iter().filter(|r| r.len == SECTOR_BYTES).count(),
-                50_002
-            );
-            assert!(
-                reads
-                    .iter()
-                    .all(|r| r.offset % SECTOR_BYTES == 0 && r.len <= 256 * SECTOR_BYTES)
-            );
-            assert!(
-                reads
-                    .iter()
-                    .all(|r| r.len == SECTOR_BYTES || r.len % 4096 == 0 && r.offset % 4096 == 0)
-            );
+            let bytes: u64 = reads.iter().map(|r| r.len).sum();
+            let single = reads.iter().filter(|r| r.len == SECTOR_BYTES).count();
+            let counts = (reads.len(), bytes, single);
+            assert_eq!(counts, (57_516, 794_922 * SECTOR_BYTES, 50_002));
+            assert!(reads.iter().all(|r| {
+                let unit = if r.len == SECTOR_BYTES {
+                    SECTOR_BYTES
+                } else {
+                    4096
+                };
+                (r.offset | r.len) % unit == 0 && r.len <= 256 * SECTOR_BYTES
+            }));
+            assert_ne!(reads, first);
+            let last = reads.iter().map(|r| r.offset + r.len).max();
+            assert!(last > Some(size / 10 * 9));
+            first = reads;
         }
+        let too_small = parse("boot-ide").expect("valid").build(MIN_BYTES - 1, 1);
+        let error = too_small.expect_err("too small").to_string();
+        assert!(error.ends_with("less than the 1073741824 bytes that it needs"));
     }
 
     /// What a detector sees: where sequences end, and how many reads follow each other.
@@ -229,18 +226,10 @@ mod tests {
         let sequences = one.chunk_by(|a, b| a.offset + a.len == b.offset);
         let starts: Vec<u64> = sequences.clone().map(|s| s[0].offset).collect();
         let back = starts.windows(2).filter(|w| w[1] < w[0]).count();
-        assert!(
-            (starts.len() * 2 / 5..starts.len() * 3 / 5).contains(&back),
-            "{back} of {} go back",
-            starts.len()
-        );
-        assert!(
-            !sequences
-                .map(<[Request]>::len)
-                .skip(1)
-                .take(RUNS.len())
-                .is_sorted()
-        );
+        let half = starts.len() * 2 / 5..starts.len() * 3 / 5;
+        assert!(half.contains(&back), "{back} go back, not {half:?}");
+        let runs = sequences.skip(1).take(RUNS.len());
+        assert!(!runs.map(<[Request]>::len).is_sorted());
         let groups = |reads: &[Request]| {
             let all = reads
                 .chunk_by(|a, b| a.offset + a.len == b.offset)
@@ -250,32 +239,5 @@ mod tests {
             all
         };
         assert_ne!(groups(&one), groups(&two));
-    }
-
-    #[test]
-    fn the_seed_moves_reads_and_a_larger_file_spreads_them() {
-        assert_ne!(reads(MIN_BYTES, 1), reads(MIN_BYTES, 2));
-        let last = |size| {
-            reads(size, 1)
-                .iter()
-                .map(|r| r.offset + r.len)
-                .max()
-                .expect("reads")
-        };
-        assert!(last(MIN_BYTES) > MIN_BYTES / 10 * 9);
-        assert!(last(16 << 30) > (16 << 30) / 10 * 9);
-    }
-
-    #[test]
-    fn a_file_too_small_is_refused() {
-        let error = parse("boot-ide")
-            .expect("valid")
-            .build(MIN_BYTES - 1, 1)
-            .expect_err("too small")
-            .to_string();
-        assert_eq!(
-            error,
-            "boot-ide: size=1073741823 is less than the 1073741824 bytes that it needs"
-        );
     }
 }

@@ -224,51 +224,42 @@ mod tests {
 
     fn reads(seed: u64) -> Vec<Request> {
         let workload = SHAPE.build(SHAPE.least_bytes, seed).expect("fits");
-        workload
-            .jobs
-            .into_iter()
-            .flat_map(|job| job.requests)
-            .collect()
+        let jobs = workload.jobs.into_iter();
+        jobs.flat_map(|job| job.requests).collect()
     }
 
     fn sequences(reads: &[Request]) -> Vec<&[Request]> {
-        reads
-            .chunk_by(|a, b| a.offset + a.len == b.offset)
-            .collect()
+        let ends = |a: &Request, b: &Request| a.offset + a.len == b.offset;
+        reads.chunk_by(ends).collect()
     }
 
     #[test]
     fn counts_are_met() {
         let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
-        assert_eq!(
-            (workload.reads(), workload.bytes()),
-            (200, 1000 * BLOCK_BYTES)
-        );
-        assert_eq!(
-            workload.distinct_bytes(BLOCK_BYTES),
-            workload.bytes(),
-            "a byte is read twice"
-        );
+        let counts = (workload.reads(), workload.bytes());
+        assert_eq!(counts, (200, 1000 * BLOCK_BYTES));
+        let distinct = workload.distinct_bytes(BLOCK_BYTES);
+        assert_eq!(distinct, workload.bytes(), "a byte is read twice");
+        // The longest has the table's largest and one.
         assert!(
             reads(1)
                 .iter()
-                .all(|r| r.offset % BLOCK_BYTES == 0 && r.len % BLOCK_BYTES == 0)
+                .all(|r| { (r.offset | r.len) % BLOCK_BYTES == 0 && r.len <= 9 * BLOCK_BYTES })
         );
-        assert!(
-            reads(1).iter().all(|r| r.len <= 9 * BLOCK_BYTES),
-            "the table's largest and one"
-        );
+        assert_eq!(reads(1), reads(1));
+        let too_small = SHAPE.build((64 << 20) - 1, 1).expect_err("too small");
+        let expected = "small: size=67108863 is less than the 67108864 bytes that it needs";
+        assert_eq!(too_small.to_string(), expected);
     }
 
     #[test]
     fn streams_and_groups_are_those_of_the_tables() {
         let reads = reads(2);
         let of_length = |keep: fn(usize) -> bool| {
-            let mut found: Vec<(usize, u64)> = sequences(&reads)
-                .iter()
-                .filter(|s| keep(s.len()))
-                .map(|s| (s.len(), s[0].len / BLOCK_BYTES))
-                .collect();
+            let mut found = sequences(&reads);
+            found.retain(|s| keep(s.len()));
+            let found = found.iter().map(|s| (s.len(), s[0].len / BLOCK_BYTES));
+            let mut found: Vec<(usize, u64)> = found.collect();
             found.sort_unstable();
             found
         };
@@ -277,13 +268,8 @@ mod tests {
         // instead of 8.
         let mut expected = [GROUPS.repeat(3), vec![1, 1, 1, 2, 2, 3, 4, 6, 7]].concat();
         expected.sort_unstable();
-        assert_eq!(
-            of_length(|n| n <= 10)
-                .iter()
-                .map(|g| g.0)
-                .collect::<Vec<_>>(),
-            expected
-        );
+        let groups = of_length(|n| n <= 10);
+        assert!(groups.iter().map(|g| g.0).eq(expected));
     }
 
     /// The order of the extents and the sizes within groups are random.
@@ -292,11 +278,8 @@ mod tests {
         let lengths =
             |reads: &[Request]| sequences(reads).iter().map(|s| s.len()).collect::<Vec<_>>();
         let (one, two) = (reads(1), reads(2));
-        assert_ne!(
-            lengths(&one)[..4],
-            [11, 13, 15, 20],
-            "the streams come first"
-        );
+        let streams = [11, 13, 15, 20];
+        assert_ne!(lengths(&one)[..4], streams, "the streams come first");
         assert_ne!(lengths(&one), lengths(&two));
         let sizes_of_tens = |reads: &[Request]| {
             let tens = sequences(reads).into_iter().filter(|s| s.len() == 10);
@@ -319,63 +302,46 @@ mod tests {
                 (job.requests.len(), job.open, job.file),
                 (job.depth as usize, 0, 0)
             );
-            assert!(
-                job.requests
-                    .windows(2)
-                    .all(|w| w[0].offset + w[0].len == w[1].offset && job.depth <= 4)
-            );
+            assert!(job.depth <= 4 && sequences(&job.requests).len() == 1);
         }
-        let fours = workload.jobs.iter().filter(|j| j.depth == 4).count();
+        let fours = |of: &Workload| of.jobs.iter().filter(|j| j.depth == 4).count();
         // 2 + 3 + 3 + 5 of the streams of 11, 13, 15 and 20 reads.
-        assert!(fours > 13 && fours < 13 + 15, "{fours}");
-        let apart = Shape {
-            together_percent: 0,
-            ..SHAPE
-        }
-        .build(SHAPE.least_bytes, 1)
-        .expect("fits");
-        assert_eq!(
-            apart.jobs.iter().filter(|j| j.depth == 4).count(),
-            13,
-            "only the streams"
-        );
-        let alone = Shape { depth: 1, ..SHAPE }
-            .build(SHAPE.least_bytes, 1)
-            .expect("fits");
-        assert_eq!(
-            (alone.jobs.len(), alone.jobs[0].depth, alone.reads()),
-            (1, 1, 200)
-        );
+        assert!((14..28).contains(&fours(&workload)), "{}", fours(&workload));
+        let build = |depth, together_percent| {
+            let shape = Shape {
+                depth,
+                together_percent,
+                ..SHAPE
+            };
+            shape.build(SHAPE.least_bytes, 1).expect("fits")
+        };
+        assert_eq!(fours(&build(4, 0)), 13, "only the streams");
+        let alone = build(1, 50);
+        let shape = (alone.jobs.len(), alone.jobs[0].depth, alone.reads());
+        assert_eq!(shape, (1, 1, 200));
     }
 
     /// Blocks that are read one after the other are within a zone, and the zones are spread over the file.
     #[test]
     fn zones_keep_together_what_is_read_together() {
         let needs = [1000, 1048, 2048, 5000, 1, 2];
-        assert_eq!(
-            zones(&needs),
-            [&[1000, 1048][..], &[2048], &[5000], &[1, 2]]
-        );
+        let expected = [&[1000, 1048][..], &[2048], &[5000], &[1, 2]];
+        assert_eq!(zones(&needs), expected);
         let extents: Vec<Extent> = vec![vec![32; 4]; 400];
         let blocks = 1 << 20;
         let starts = place(&extents, 70, blocks, &mut Rng::new(1));
         // 16 extents of 128 + 1 blocks fill a zone, of 16 * 129 / 0.7 = 2948 blocks.
         for zone in starts.chunks(16) {
-            let (low, high) = (
-                zone.iter().min().expect("some"),
-                zone.iter().max().expect("some"),
-            );
-            assert!(high + 129 - low <= 2948, "{low} to {high}");
             assert!(!zone.is_sorted());
+            let (low, high) = (zone.iter().min(), zone.iter().max());
+            let span = high.expect("some") - low.expect("some");
+            assert!(span + 129 <= 2948, "{low:?} to {high:?}");
         }
-        assert!(*starts.iter().min().expect("some") < blocks / 8);
-        assert!(*starts.iter().max().expect("some") > blocks / 8 * 7);
         let mut sorted = starts.clone();
         sorted.sort_unstable();
-        assert!(
-            sorted.windows(2).all(|w| w[0] + 128 < w[1]),
-            "two extents touch"
-        );
+        assert!(sorted[0] < blocks / 8 && sorted[399] > blocks / 8 * 7);
+        let mut pairs = sorted.windows(2);
+        assert!(pairs.all(|w| w[0] + 128 < w[1]), "two extents touch");
     }
 
     #[test]
@@ -384,27 +350,7 @@ mod tests {
         let mut placed: Vec<(u64, u64)> = starts.into_iter().zip([3, 5, 2]).collect();
         placed.sort_unstable();
         assert_eq!(placed[0].0, 0);
-        assert!(
-            placed.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0),
-            "{placed:?}"
-        );
-    }
-
-    #[test]
-    fn the_seed_moves_reads() {
-        assert_eq!(reads(1), reads(1));
-        assert_ne!(reads(1), reads(2));
-    }
-
-    #[test]
-    fn a_file_too_small_is_refused() {
-        let error = SHAPE
-            .build((64 << 20) - 1, 1)
-            .expect_err("too small")
-            .to_string();
-        assert_eq!(
-            error,
-            "small: size=67108863 is less than the 67108864 bytes that it needs"
-        );
+        let mut pairs = placed.windows(2);
+        assert!(pairs.all(|w| w[0].0 + w[0].1 == w[1].0), "{placed:?}");
     }
 }
