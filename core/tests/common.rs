@@ -78,11 +78,8 @@ impl World {
     }
 
     pub fn with(policy: &str, config: Config, size: u64) -> World {
-        World::of(
-            crate::golden::parse(policy).expect("a policy"),
-            config,
-            size,
-        )
+        let policy = crate::golden::parse(policy).expect("a policy");
+        World::of(policy, config, size)
     }
 
     pub fn of(spec: PolicySpec, config: Config, size: u64) -> World {
@@ -149,10 +146,8 @@ impl World {
                     class,
                     stamp: self.now,
                 };
-                assert!(
-                    self.pending.insert(fetch, pending).is_none(),
-                    "a fetch id given twice"
-                );
+                let before = self.pending.insert(fetch, pending);
+                assert_eq!(before, None, "a fetch id given twice");
             }
             Action::Serve {
                 read,
@@ -165,21 +160,13 @@ impl World {
                 *self.served.entry(read).or_insert(0) += range.len();
                 self.leases.push((read, lease, range, last));
                 if last {
-                    assert!(
-                        self.ended.insert(read, Ok(())).is_none(),
-                        "a read that ended twice"
-                    );
+                    self.end(read, Ok(()));
                 }
                 if self.release_at_once {
                     self.release(0);
                 }
             }
-            Action::Fail { read, error } => {
-                assert!(
-                    self.ended.insert(read, Err(error)).is_none(),
-                    "a read that ended twice"
-                );
-            }
+            Action::Fail { read, error } => self.end(read, Err(error)),
             Action::Drop {
                 file,
                 number,
@@ -187,12 +174,9 @@ impl World {
                 ..
             } => {
                 for bit in (0..64).filter(|b| pages >> b & 1 != 0) {
-                    let held = self.held.remove(&(file, number * 64 + bit));
-                    assert!(
-                        held.is_some(),
-                        "dropped page {} was not held",
-                        number * 64 + bit
-                    );
+                    let page = number * 64 + bit;
+                    let held = self.held.remove(&(file, page));
+                    assert!(held.is_some(), "dropped page {page} was not held");
                 }
             }
             Action::Cancel { fetch } => {
@@ -202,6 +186,11 @@ impl World {
         }
     }
 
+    fn end(&mut self, read: ReadId, how: Result<(), Error>) {
+        let before = self.ended.insert(read, how);
+        assert_eq!(before, None, "a read that ended twice");
+    }
+
     /// What is served must be held, and be no older than the last change.
     fn check_held(&self, file: FileId, range: ByteRange) {
         let pages = self.machine.config().page.cover(range);
@@ -209,16 +198,10 @@ impl World {
             let Some(&read_at) = self.held.get(&(file, page)) else {
                 panic!("page {page} served without its bytes");
             };
-            let written = self
-                .written
-                .get(&page)
-                .copied()
-                .unwrap_or(0)
-                .max(self.replaced);
-            assert!(
-                read_at >= written,
-                "page {page} served as it was at {read_at}, written at {written}"
-            );
+            let written = self.written.get(&page).copied().unwrap_or(0);
+            let written = written.max(self.replaced);
+            let is_new = read_at >= written;
+            assert!(is_new, "page {page} of {read_at}, written at {written}");
         }
     }
 
@@ -267,10 +250,8 @@ impl World {
     /// The pages of a fetch up to `bytes` are held from now on, unless it is doomed.
     fn hold(&mut self, fetch: FetchId, bytes: u64) {
         let pending = self.pending[&fetch];
-        let view = self
-            .machine
-            .fetch(fetch)
-            .expect("an unanswered fetch is known");
+        let view = self.machine.fetch(fetch);
+        let view = view.expect("an unanswered fetch is known");
         if view.doomed {
             return;
         }
@@ -330,11 +311,8 @@ impl World {
     pub fn check(&self) {
         let cache = self.machine.cache();
         self.check_books();
-        assert!(
-            cache.pages() <= self.machine.config().capacity_pages,
-            "over capacity: {}",
-            cache.pages()
-        );
+        let (pages, most) = (cache.pages(), self.machine.config().capacity_pages);
+        assert!(pages <= most, "over capacity: {pages}");
     }
 
     /// The part of it that holds after the cache was made smaller under pages in use, too.
@@ -342,26 +320,15 @@ impl World {
         let stats = self.machine.stats();
         let cache = self.machine.cache();
         let most = self.machine.config().max_in_flight as usize;
-        assert!(
-            self.pending.len() <= most,
-            "{} fetches in flight, at most {most}",
-            self.pending.len()
-        );
-        let present: u64 = cache
-            .groups()
-            .map(|g| u64::from(g.present().count_ones()))
-            .sum();
-        assert_eq!(
-            present,
-            self.held.len() as u64,
-            "pages present and pages held differ"
-        );
+        let in_flight = self.pending.len();
+        assert!(in_flight <= most, "{in_flight} in flight, at most {most}");
+        let present = cache.groups().map(|g| u64::from(g.present().count_ones()));
+        let held = self.held.len() as u64;
+        assert_eq!(present.sum::<u64>(), held, "pages present and pages held");
         // A refused read (no such open description) is failed but was never a demand read.
         let served = stats.hits + stats.late_hits + stats.misses;
-        assert!(
-            (served..=served + stats.failed_reads).contains(&stats.demand_reads),
-            "{stats:?}"
-        );
+        let demanded = served..=served + stats.failed_reads;
+        assert!(demanded.contains(&stats.demand_reads), "{stats:?}");
     }
 
     /// What must hold when nothing is in progress.
@@ -372,13 +339,8 @@ impl World {
         let stats = self.machine.stats();
         let parts =
             stats.used_bytes + stats.unused_bytes + stats.ra_failed_bytes + stats.unresolved_bytes;
-        assert_eq!(
-            stats.ra_bytes, parts,
-            "readahead bytes do not add up: {stats:?}"
-        );
-        assert!(
-            self.machine.cache().groups().all(|g| g.pins == 0),
-            "pins left"
-        );
+        assert_eq!(stats.ra_bytes, parts, "readahead bytes: {stats:?}");
+        let mut groups = self.machine.cache().groups();
+        assert!(groups.all(|g| g.pins == 0), "pins left");
     }
 }

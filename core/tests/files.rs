@@ -3,21 +3,19 @@
 use crate::common::{FILE, OPEN, World};
 use foreread_core::event::{Class, Event};
 use foreread_core::machine::Config;
-use foreread_core::policy::PolicySpec;
-use foreread_core::policy::auto;
-use foreread_core::units::{ByteRange, FileId, OpenId, PageSize};
+use foreread_core::units::{FileId, OpenId, PageSize};
 
 const PAGE: u64 = 4096;
 const SIZE: u64 = 3 * PAGE + 100;
 
+fn open(world: &mut World, open: OpenId, file: FileId, size: u64) {
+    world.send(Event::Open { open, file, size });
+}
+
 /// A file of 12 KiB that is open, and a listing of nine more behind it.
 fn world(planned: bool) -> World {
     let page = PageSize::new(PAGE).expect("a page size");
-    let mut world = World::of(
-        PolicySpec::of(&auto::INFO),
-        Config::new(page, 1 << 30),
-        SIZE,
-    );
+    let mut world = World::with("auto", Config::new(page, 1 << 30), SIZE);
     for file in 1..10 {
         world.send(Event::List {
             file: FileId(file),
@@ -31,11 +29,8 @@ fn world(planned: bool) -> World {
 
 /// Files that fetches in flight are of.
 fn in_flight(world: &World) -> Vec<u32> {
-    world
-        .pending
-        .values()
-        .map(|pending| pending.file.0)
-        .collect()
+    let pending = world.pending.values();
+    pending.map(|pending| pending.file.0).collect()
 }
 
 #[test]
@@ -43,31 +38,17 @@ fn a_listed_file_is_read_before_it_is_opened() {
     let mut world = world(true);
     world.read(0, SIZE);
     assert_eq!(in_flight(&world)[0], 0, "demand goes first");
-    let ahead: Vec<_> = world
-        .pending
-        .values()
-        .filter(|pending| pending.file == FileId(1))
-        .collect();
-    assert_eq!(
-        (ahead.len(), ahead[0].range.end(), ahead[0].class),
-        (1, SIZE, Class::Ahead),
-        "whole, in one fetch"
-    );
+    let mut ahead = Vec::from_iter(world.pending.values());
+    ahead.retain(|pending| pending.file == FileId(1));
+    let whole = (1, SIZE, Class::Ahead);
+    let first = (ahead.len(), ahead[0].range.end(), ahead[0].class);
+    assert_eq!(first, whole, "in one fetch");
     world.settle();
-    let (fetches, open) = (world.machine.stats().source_reads, OpenId(7));
-    world.send(Event::Open {
-        open,
-        file: FileId(1),
-        size: SIZE,
-    });
-    let read = world.read_on(open, 0, SIZE);
+    let fetches = world.machine.stats().source_reads;
+    open(&mut world, OpenId(7), FileId(1), SIZE);
+    let read = world.read_on(OpenId(7), 0, SIZE);
     assert_eq!(world.ended[&read], Ok(()), "every page was there");
-    assert!(
-        world
-            .pending
-            .values()
-            .all(|pending| pending.file != FileId(1))
-    );
+    assert!(!in_flight(&world).contains(&1));
     assert_eq!(world.served[&read], SIZE);
     assert!(world.machine.stats().hits == 1 && fetches >= 2);
     world.settle();
@@ -81,11 +62,7 @@ fn a_listing_is_followed_by_a_reader_that_follows_it() {
     world.read(0, SIZE);
     assert_eq!(in_flight(&world), [0]);
     world.settle();
-    world.send(Event::Open {
-        open: OpenId(1),
-        file: FileId(1),
-        size: SIZE,
-    });
+    open(&mut world, OpenId(1), FileId(1), SIZE);
     world.read_on(OpenId(1), 0, SIZE);
     assert!(in_flight(&world).len() > 2, "{:?}", in_flight(&world));
     world.settle();
@@ -97,38 +74,21 @@ fn a_listing_is_followed_by_a_reader_that_follows_it() {
 fn a_listed_file_can_be_forgotten() {
     let mut world = world(true);
     world.read(0, SIZE);
-    let fetch = *world
-        .pending
-        .iter()
-        .find(|(_, pending)| pending.file == FileId(1))
-        .expect("read ahead")
-        .0;
+    let mut pending = world.pending.iter();
+    let ahead = pending.find(|(_, pending)| pending.file == FileId(1));
+    let fetch = *ahead.expect("read ahead").0;
     world.send(Event::Forget { file: FileId(1) });
     assert!(world.cancelled.contains(&fetch));
     world.settle();
     world.send(Event::Forget { file: FileId(2) });
-    assert!(
-        world.held.keys().all(|(file, _)| ![1, 2].contains(&file.0)),
-        "{:?}",
-        world.held.keys()
-    );
+    let mut held = world.held.keys();
+    assert!(held.all(|(file, _)| ![1, 2].contains(&file.0)));
     assert_eq!(world.machine.stats().unused_bytes, SIZE);
     // The number is another file's, and nothing is behind the first one any more.
-    world.send(Event::Open {
-        open: OpenId(1),
-        file: FileId(1),
-        size: SIZE,
-    });
+    open(&mut world, OpenId(1), FileId(1), SIZE);
     world.send(Event::Close { open: OPEN });
-    world.send(Event::Open {
-        open: OPEN,
-        file: FILE,
-        size: SIZE,
-    });
-    world.send(Event::Invalidate {
-        file: FILE,
-        range: ByteRange::between(0, SIZE),
-    });
+    open(&mut world, OPEN, FILE, SIZE);
+    world.invalidate(0, SIZE);
     world.read(0, SIZE);
     assert_eq!(in_flight(&world), [0]);
     world.settle();
@@ -148,12 +108,7 @@ fn the_number_of_requests_ahead_follows_from_their_length() {
             ..Config::new(page, 1 << 30)
         };
         let mut world = World::with("none", config, 1 << 30);
-        for at in (0..20).map(|n| n << 22) {
-            world.send(Event::Prefetch {
-                open: OPEN,
-                range: ByteRange::between(at, at + len),
-            });
-        }
+        (0..20).for_each(|n| world.prefetch(OPEN, n << 22, len));
         assert_eq!(world.pending.len(), ahead, "of {len} bytes each");
         world.settle();
         world.check_idle();
@@ -168,11 +123,7 @@ fn closing_the_last_reader_cancels_readahead() {
         let config = Config::new(PageSize::new(PAGE).expect("a page size"), 1 << 30);
         let mut world = World::with("linux-6.18:max=1M", config, LONG);
         let other = OpenId(1);
-        world.send(Event::Open {
-            open: other,
-            file: FILE,
-            size: LONG,
-        });
+        world.open(other);
         if other_reads {
             world.read_on(other, LONG / 2, 1);
             world.settle();
@@ -185,18 +136,12 @@ fn closing_the_last_reader_cancels_readahead() {
         assert!(!ahead.is_empty());
         world.send(Event::Close { open: OPEN });
         let cancelled: Vec<_> = world.cancelled.iter().copied().collect();
-        assert_eq!(
-            cancelled,
-            if other_reads {
-                Vec::new()
-            } else {
-                ahead.clone()
-            }
-        );
         if other_reads {
+            assert_eq!(cancelled, []);
             world.settle();
             continue;
         }
+        assert_eq!(cancelled, ahead);
         // One ends early, the others bring what they have all the same; a read that joins the first fetches for itself.
         let start = world.pending[&ahead[0]].range.start();
         let read = world.read_on(other, start, 1);
@@ -212,36 +157,18 @@ fn closing_the_last_reader_cancels_readahead() {
 #[test]
 fn odd_listings_do_no_harm() {
     let mut world = world(true);
-    world.send(Event::List {
-        file: FileId(1),
-        size: 9,
-        after: Some(FileId(1)),
-        planned: true,
-    });
-    world.send(Event::List {
-        file: FileId(u32::MAX),
-        size: 9,
-        after: Some(FILE),
-        planned: true,
-    });
-    world.send(Event::List {
-        file: FileId(3),
-        size: 9,
-        after: Some(FileId(999)),
-        planned: true,
-    });
-    world.send(Event::List {
-        file: FILE,
-        size: 9,
-        after: Some(FileId(9)),
-        planned: true,
-    });
+    for (file, after) in [(1, 1), (u32::MAX, 0), (3, 999), (0, 9)] {
+        world.send(Event::List {
+            file: FileId(file),
+            size: 9,
+            after: Some(FileId(after)),
+            planned: true,
+        });
+    }
     world.read(0, PAGE);
     world.settle();
     world.check_idle();
     assert_eq!(world.machine.stats().failed_reads, 0);
-    assert!(
-        world.held.len() as u64 <= 10 * 4,
-        "each file once, though the order is a circle"
-    );
+    // Each file once, though the order is a circle.
+    assert!(world.held.len() as u64 <= 10 * 4);
 }

@@ -1,21 +1,18 @@
 //! Reads golden tables: requests go in and decisions come out, through the whole machine. The tables describe their formats.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use crate::common::{FILE, World};
+use crate::common::World;
 use foreread_core::event::{Advice, Event, Mapping};
-use foreread_core::machine::{Config, Decision, Question};
-use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
+use foreread_core::machine::{Decision, Question};
+use foreread_core::units::{ByteRange, OpenId, ReadId};
 
 const PAGE: u64 = 4096;
 
 /// Cuts a table into cases: name, policy, size, lines.
 fn cases(table: &str) -> Vec<(String, String, u64, Vec<String>)> {
     let mut cases = Vec::new();
-    for line in table
-        .lines()
-        .map(str::trim)
-        .filter(|l| !l.is_empty() && !l.starts_with('#'))
-    {
+    let lines = table.lines().map(str::trim);
+    for line in lines.filter(|l| !l.is_empty() && !l.starts_with('#')) {
         let Some(head) = line.strip_prefix("case ") else {
             let (.., lines): &mut (String, String, u64, Vec<String>) =
                 cases.last_mut().expect("a case first");
@@ -33,9 +30,8 @@ fn cases(table: &str) -> Vec<(String, String, u64, Vec<String>)> {
 }
 
 fn number(word: &str) -> u64 {
-    word.trim_start_matches('x')
-        .parse()
-        .unwrap_or_else(|_| panic!("'{word}' is not a number"))
+    let number = word.trim_start_matches('x').parse();
+    number.unwrap_or_else(|_| panic!("'{word}' is not a number"))
 }
 
 fn advice(word: &str) -> Option<Advice> {
@@ -54,13 +50,11 @@ fn fault(world: &mut World, open: OpenId, page: u64, words: &[&str]) {
     let (first, pages) = map.map_or((0, world.size / PAGE), |i| {
         (number(words[i + 1]), number(words[i + 2]))
     });
+    let advice = words.iter().find_map(|w| advice(w));
     let map = Mapping {
         range: ByteRange::new(first * PAGE, pages * PAGE).expect("a range"),
         executable: words.contains(&"exec"),
-        advice: words
-            .iter()
-            .find_map(|w| advice(w))
-            .unwrap_or(Advice::Normal),
+        advice: advice.unwrap_or(Advice::Normal),
     };
     let read = ReadId(world.next_read);
     world.next_read += 1;
@@ -77,11 +71,7 @@ fn linux_line(world: &mut World, open: &mut OpenId, line: &str) {
     match words[0] {
         "open" => {
             *open = OpenId(number(words[1]) as u32);
-            world.send(Event::Open {
-                open: *open,
-                file: FILE,
-                size: world.size,
-            });
+            world.open(*open);
         }
         "read" => {
             let (page, pages) = (number(words[1]), number(words[2]));
@@ -113,11 +103,8 @@ fn linux_line(world: &mut World, open: &mut OpenId, line: &str) {
         }
         "drop" => world.invalidate(number(words[1]) * PAGE, number(words[2]) * PAGE),
         "fault" => {
-            let times = words
-                .iter()
-                .find(|w| w.starts_with('x'))
-                .map_or(1, |w| number(w));
-            for i in 0..times {
+            let times = words.iter().find(|w| w.starts_with('x'));
+            for i in 0..times.map_or(1, |w| number(w)) {
                 fault(world, *open, number(words[1]) + i, &words);
                 world.settle();
             }
@@ -128,14 +115,11 @@ fn linux_line(world: &mut World, open: &mut OpenId, line: &str) {
 }
 
 fn in_pages(decision: &Decision) -> String {
-    let windows: Vec<String> = decision
-        .windows
-        .iter()
-        .map(|w| {
-            let mark = w.mark.map_or(String::new(), |m| format!(" m{}", m / PAGE));
-            format!("{}+{}{mark}", w.range.start() / PAGE, w.range.len() / PAGE)
-        })
-        .collect();
+    let windows = decision.windows.iter().map(|w| {
+        let mark = w.mark.map_or(String::new(), |m| format!(" m{}", m / PAGE));
+        format!("{}+{}{mark}", w.range.start() / PAGE, w.range.len() / PAGE)
+    });
+    let windows: Vec<String> = windows.collect();
     let question = format!("{:?}", decision.question).to_lowercase();
     format!("{question} {}: {}", decision.at / PAGE, windows.join(", "))
 }
@@ -147,22 +131,17 @@ pub fn linux(table: &str) -> usize {
         let mut world = World::new(&policy, PAGE, 1 << 30, size);
         world.machine.watch();
         let mut open = OpenId(0);
-        let (expected, steps): (Vec<&String>, Vec<&String>) =
-            lines.iter().partition(|l| l.starts_with('>'));
-        steps
-            .iter()
-            .for_each(|line| linux_line(&mut world, &mut open, line));
-        let decided: Vec<String> = world
-            .machine
-            .take_decisions()
-            .iter()
-            .map(|d| format!("> {}", in_pages(d)))
-            .collect();
-        let expected: Vec<String> = expected.into_iter().cloned().collect();
+        let (expected, steps): (Vec<String>, Vec<String>) =
+            lines.into_iter().partition(|l| l.starts_with('>'));
+        for line in &steps {
+            linux_line(&mut world, &mut open, line);
+        }
+        let decisions = world.machine.take_decisions();
+        let decided = decisions.iter().map(|d| format!("> {}", in_pages(d)));
+        let decided: Vec<String> = decided.collect();
         if decided != expected {
-            wrong.push(format!(
-                "case {name}\n  decided  {decided:?}\n  expected {expected:?}"
-            ));
+            let both = format!("  decided  {decided:?}\n  expected {expected:?}");
+            wrong.push(format!("case {name}\n{both}"));
         }
         checked += decided.len();
         world.check_idle();
@@ -175,17 +154,13 @@ pub fn linux(table: &str) -> usize {
 pub fn rbd(table: &str) -> usize {
     let mut checked = 0;
     for (name, policy, size, lines) in cases(table) {
-        let mut world = World::with(
-            &policy,
-            Config::new(PageSize::new(512).expect("512"), 1 << 30),
-            size,
-        );
+        let mut world = World::new(&policy, 512, 1 << 30, size);
         world.machine.watch();
-        let (expected, steps): (Vec<&String>, Vec<&String>) =
-            lines.iter().partition(|l| l.starts_with(['>', '=']));
+        let (expected, steps): (Vec<String>, Vec<String>) =
+            lines.into_iter().partition(|l| l.starts_with(['>', '=']));
         let (mut decided, mut count) = (Vec::new(), 0);
         let mut planned = 0;
-        for line in steps {
+        for line in &steps {
             let words: Vec<&str> = line.split_whitespace().collect();
             for i in 0..words.get(3).map_or(1, |w| number(w)) {
                 count += 1;
@@ -201,20 +176,13 @@ pub fn rbd(table: &str) -> usize {
         }
         // librbd's own two counters (section 5, item 7).
         let stats = world.machine.stats();
-        assert_eq!(
-            (stats.ra_planned_ops, stats.ra_planned_bytes),
-            (decided.len() as u64, planned),
-            "case {name}"
-        );
+        let counted = (stats.ra_planned_ops, stats.ra_planned_bytes);
+        assert_eq!(counted, (decided.len() as u64, planned), "case {name}");
         checked += decided.len();
         if expected.first().is_some_and(|l| l.starts_with('=')) {
             decided = vec![format!("= {} {planned}", decided.len())];
         }
-        assert_eq!(
-            decided,
-            expected.into_iter().cloned().collect::<Vec<_>>(),
-            "case {name}"
-        );
+        assert_eq!(decided, expected, "case {name}");
         world.check_idle();
     }
     checked

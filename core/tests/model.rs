@@ -70,9 +70,8 @@ struct Fickle;
 
 impl Fickle {
     fn change_its_mind(ask: &Ask<'_>, answer: &mut Answer) {
-        answer
-            .drop
-            .push(range(ask.at.saturating_sub(20_000), 30_000));
+        let before = range(ask.at.saturating_sub(20_000), 30_000);
+        answer.drop.push(before);
         answer.read(ask.at.saturating_sub(9000), 50_000, Some(ask.at + 20_000));
         answer.drop.push(range(ask.at + 12_000, 5000));
     }
@@ -187,12 +186,8 @@ fn play(world: &mut World, op: &Op) {
 }
 
 fn story(policy: &str, page: u64, ops: &[Op], apart: bool) {
-    story_of(
-        PolicySpec::parse(policy).expect("a policy"),
-        page,
-        ops,
-        apart,
-    );
+    let policy = PolicySpec::parse(policy).expect("a policy");
+    story_of(policy, page, ops, apart);
 }
 
 fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
@@ -212,19 +207,15 @@ fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
     world.settle();
     world.check_idle();
     for read in (0..world.next_read).map(ReadId) {
-        assert!(
-            world.ended.contains_key(&read) || world.abandoned.contains(&read),
-            "{read:?} never ended"
-        );
+        let is_over = world.ended.contains_key(&read) || world.abandoned.contains(&read);
+        assert!(is_over, "{read:?} never ended");
     }
 }
 
 /// Stories for each policy: PROPTEST_CASES, or enough for every change.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(4000)
+    let cases = std::env::var("PROPTEST_CASES").ok();
+    cases.and_then(|n| n.parse().ok()).unwrap_or(4000)
 }
 
 /// Readers that hold on to what they are served, in a cache of a few pages: the limit holds at every moment.
@@ -233,10 +224,8 @@ fn crowded(policy: &str, pages: u64, ops: &[Op]) {
     config.max_in_flight = 4;
     let mut world = World::with(policy, config, SPACE);
     world.release_at_once = false;
-    for op in ops
-        .iter()
-        .filter(|op| !matches!(op, Op::Pressure(_) | Op::Replace(_)))
-    {
+    let is_kept = |op: &&Op| !matches!(op, Op::Pressure(_) | Op::Replace(_));
+    for op in ops.iter().filter(is_kept) {
         play(&mut world, op);
         world.check();
     }
@@ -283,23 +272,19 @@ proptest! {
 /// Stories that once failed, kept as they were shrunk.
 #[test]
 fn regressions() {
-    let read = |start| Op::Read {
+    let read = |start, len| Op::Read {
         open: 0,
         start,
-        len: 4096,
+        len,
     };
     // A read that found no room left what its policy had planned without a fetch.
     let story_one = [
-        Op::Read {
-            open: 0,
-            start: 0,
-            len: 0,
-        },
-        read(45056),
+        read(0, 0),
+        read(45056, 4096),
         Op::Fault { page: 0, advice: 0 },
         Op::Pressure(20),
-        read(49152),
-        read(53248),
+        read(49152, 4096),
+        read(53248, 4096),
         Op::Replace(1),
     ];
     story("rbd-plain:trigger=2,max=64K", 512, &story_one, false);

@@ -38,6 +38,15 @@ pub fn by_pattern(decisions: &Decisions) -> [u64; 7] {
     Pattern::ALL.map(|pattern| decisions.of(pattern))
 }
 
+fn advise(world: &mut World, advice: Advice, first: u64, end: u64) {
+    let (open, range) = (OPEN, ByteRange::between(first * PAGE, end * PAGE));
+    world.send(Event::Advise {
+        open,
+        advice,
+        range,
+    });
+}
+
 fn fault(world: &mut World, page: u64) {
     let range = ByteRange::between(0, 40_000 * PAGE);
     let map = Mapping {
@@ -69,20 +78,11 @@ pub fn ones(pages: std::ops::Range<u64>) -> Vec<(u64, u64)> {
 #[test]
 fn decisions_are_counted_by_pattern() {
     // Ten reads in order start it; the read out of order is random.
-    assert_eq!(
-        by_pattern(&story(
-            "rbd-plain:max=64K",
-            [ones(0..10), ones(900..901)].concat()
-        )),
-        [1, 0, 0, 0, 0, 0, 1]
-    );
+    let reads = [ones(0..10), ones(900..901)].concat();
+    let started = story("rbd-plain:max=64K", reads);
+    assert_eq!(by_pattern(&started), [1, 0, 0, 0, 0, 0, 1]);
     let (hinted, _) = decided("linux-6.18", |world| {
-        let range = ByteRange::between(200 * PAGE, 203 * PAGE);
-        world.send(Event::Advise {
-            open: OPEN,
-            advice: Advice::WillNeed,
-            range,
-        });
+        advise(world, Advice::WillNeed, 200, 203);
         world.prefetch(OPEN, 900 * PAGE, PAGE);
         world.settle();
         read_pages(world, [(203, 1)]);
@@ -101,33 +101,16 @@ fn decisions_add_up_for_every_policy() {
             read_pages(world, (0..60).flat_map(|n| [(2000 + n, 1), (4000 + n, 1)]));
             read_pages(world, [(20_000, 500), (20_500, 500)]);
             fault(world, 30_000);
-            let range = ByteRange::between(35_000 * PAGE, 35_100 * PAGE);
-            world.send(Event::Advise {
-                open: OPEN,
-                advice: Advice::WillNeed,
-                range,
-            });
-            world.send(Event::Advise {
-                open: OPEN,
-                advice: Advice::Random,
-                range: ByteRange::default(),
-            });
+            advise(world, Advice::WillNeed, 35_000, 35_100);
+            advise(world, Advice::Random, 0, 0);
             read_pages(world, [(36_000, 4), (37_000, 4)]);
         });
         let random = decisions.of(Pattern::Random);
         let sum: u64 = by_pattern(&decisions).iter().sum();
         assert_eq!(decisions.all(), sum, "{}", info.name);
-        let answers = answers as u64;
-        assert!(
-            sum >= answers && sum - random <= answers,
-            "{}: {decisions:?}, {answers} answers",
-            info.name
-        );
-        assert_eq!(
-            sum == 0,
-            info.name == "none",
-            "{}: {decisions:?}",
-            info.name
-        );
+        let (answers, name) = (answers as u64, info.name);
+        let adds_up = sum >= answers && sum - random <= answers;
+        assert!(adds_up, "{name}: {decisions:?}, {answers} answers");
+        assert_eq!(sum == 0, name == "none", "{name}: {decisions:?}");
     }
 }

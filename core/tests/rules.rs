@@ -200,6 +200,19 @@ fn pages_evicted_unused_and_then_demanded_are_thrash() {
     assert!(thrash > 0 && thrash <= unused, "{thrash} of {unused}");
 }
 
+/// A policy that is asked at every read, and has nothing to remember.
+struct OnRead(fn(&Ask<'_>, &mut Answer));
+
+impl Policy for OnRead {
+    fn wants(&self) -> Wants {
+        READS
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        (self.0)(ask, answer);
+    }
+}
+
 /// A policy of another program: asks to be woken, and to keep a range.
 struct Sleeper {
     woken: bool,
@@ -246,29 +259,21 @@ fn a_policy_is_woken_at_its_time_and_not_before() {
 }
 
 /// Looks at the cache through its four questions, with pages 10 to 12 in it.
-struct Prober;
-
-impl Policy for Prober {
-    fn wants(&self) -> Wants {
-        READS
-    }
-
-    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        let probe = ask.probe;
-        assert_eq!(probe.page_bytes(), PAGE);
-        if ask.request.start() == 0 {
-            let here = [9, 10, 12, 13].map(|page| probe.is_cached(page * PAGE + 5));
-            assert_eq!(here, [false, true, true, false]);
-            assert_eq!(probe.next_hole(10 * PAGE, 8 * PAGE), Some(13 * PAGE));
-            assert_eq!(probe.next_hole(10 * PAGE, 3 * PAGE), None);
-            let history = [8, 2].map(|most| probe.history(13 * PAGE, most * PAGE));
-            assert_eq!(history, [3 * PAGE, 2 * PAGE]);
-            answer.read(20 * PAGE, PAGE, None);
-        }
+fn look(ask: &Ask<'_>, answer: &mut Answer) {
+    let probe = ask.probe;
+    assert_eq!(probe.page_bytes(), PAGE);
+    if ask.request.start() == 0 {
+        let here = [9, 10, 12, 13].map(|page| probe.is_cached(page * PAGE + 5));
+        assert_eq!(here, [false, true, true, false]);
+        assert_eq!(probe.next_hole(10 * PAGE, 8 * PAGE), Some(13 * PAGE));
+        assert_eq!(probe.next_hole(10 * PAGE, 3 * PAGE), None);
+        let history = [8, 2].map(|most| probe.history(13 * PAGE, most * PAGE));
+        assert_eq!(history, [3 * PAGE, 2 * PAGE]);
+        answer.read(20 * PAGE, PAGE, None);
     }
 }
 
-static PROBER: Info = test_policy("prober", "looks at the cache", |_| Box::new(Prober));
+static PROBER: Info = test_policy("prober", "looks at the cache", |_| Box::new(OnRead(look)));
 
 #[test]
 fn a_policy_sees_the_current_cache() {
@@ -315,24 +320,14 @@ fn one_read_too_many_is_refused() {
 }
 
 /// Pages that a policy drops leave at once, present or in flight. Reads that wait for them fetch anew.
-struct Forgetful;
-
-impl Policy for Forgetful {
-    fn wants(&self) -> Wants {
-        READS
-    }
-
-    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        answer.drop.push(ByteRange::between(0, 8 * PAGE));
-        answer.read(ask.request.start(), 4 * PAGE, None);
-    }
+fn forget(ask: &Ask<'_>, answer: &mut Answer) {
+    answer.drop.push(ByteRange::between(0, 8 * PAGE));
+    answer.read(ask.request.start(), 4 * PAGE, None);
 }
 
-static FORGETFUL: Info = test_policy(
-    "forgetful",
-    "gives up the first eight pages at each read, and reads four",
-    |_| Box::new(Forgetful),
-);
+static FORGETFUL: Info = test_policy("forgetful", "gives up the first eight pages", |_| {
+    Box::new(OnRead(forget))
+});
 
 #[test]
 fn what_a_policy_gives_up_leaves_at_once() {
@@ -563,27 +558,19 @@ const PLANS: [(u64, &[Planned]); 2] = [
     ),
 ];
 
-struct Planner;
-
-impl Policy for Planner {
-    fn wants(&self) -> Wants {
-        READS
-    }
-
-    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        let is_it = |plan: &&(u64, &[Planned])| plan.0 * PAGE == ask.request.start();
-        let windows = PLANS.iter().find(is_it).map(|plan| plan.1);
-        for (first, pages, of) in windows.unwrap_or_default() {
-            answer.urgency = of.map(|(stream, away)| Urgency {
-                stream,
-                away: away * PAGE,
-            });
-            answer.read(first * PAGE, pages * PAGE, None);
-        }
+fn plan(ask: &Ask<'_>, answer: &mut Answer) {
+    let is_it = |plan: &&(u64, &[Planned])| plan.0 * PAGE == ask.request.start();
+    let windows = PLANS.iter().find(is_it).map(|plan| plan.1);
+    for (first, pages, of) in windows.unwrap_or_default() {
+        answer.urgency = of.map(|(stream, away)| Urgency {
+            stream,
+            away: away * PAGE,
+        });
+        answer.read(first * PAGE, pages * PAGE, None);
     }
 }
 
-static PLANNER: Info = test_policy("planner", "plans what the test says", |_| Box::new(Planner));
+static PLANNER: Info = test_policy("planner", "plans by test", |_| Box::new(OnRead(plan)));
 
 /// Pages 10 to 13 are 8 to 11 pages from their reader; 10 is in flight. Those of stream 2 pass the others, which are more than twice as far.
 /// Page 200 does not, since twice 5 is less than 11 but not than 10: it passes one. Page 250 is of the same stream as 13, and 300 has no urgency, so that

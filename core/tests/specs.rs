@@ -21,24 +21,13 @@ fn refused(text: &str) -> String {
 fn values_stand_in_the_order_of_the_parameters() {
     assert_eq!(values("none"), []);
     assert_eq!(values("linux-6.18"), [128 << 10, 1280 << 10, 0]);
-    assert_eq!(
-        values("linux-6.18:folios=on,max=1M"),
-        [1 << 20, 1280 << 10, 1]
-    );
+    let folios = values("linux-6.18:folios=on,max=1M");
+    assert_eq!(folios, [1 << 20, 1280 << 10, 1]);
     assert_eq!(values("rbd-plain:max=8K,trigger=3"), [3, 0, 8 << 10, 0]);
     assert_eq!(values("rbd-aligned:stripe-count=65536")[6], 65536);
-    assert_eq!(
-        (
-            values("auto"),
-            values("auto:max-overfetch=1.1"),
-            values("auto:max-overfetch=2")
-        ),
-        (vec![2000], vec![1100], vec![2000])
-    );
-    let written = PolicySpec::parse("auto:max-overfetch=1.10")
-        .expect("a ratio")
-        .canonical();
-    assert_eq!(written, "auto:max-overfetch=1.1");
+    assert_eq!(values("auto"), values("auto:max-overfetch=2"));
+    assert_eq!(values("auto:max-overfetch=1.1"), [1100]);
+    assert_eq!(values("auto"), [2000]);
 }
 
 /// One line: what, where, and what would do.
@@ -76,48 +65,31 @@ rbd-plain:max=capacity | is not a size such as 128K";
 #[test]
 fn defaults_need_no_text() {
     for info in ALL {
-        let (of, parsed) = (
-            PolicySpec::of(info),
-            PolicySpec::parse(info.name).expect("a policy"),
-        );
-        assert_eq!(of.values, parsed.values, "{}", info.name);
+        let of = PolicySpec::of(info);
+        assert_eq!(of.values, values(info.name), "{}", info.name);
         assert_eq!(of.to_string(), info.name);
     }
-    let none = PolicySpec::none();
-    assert_eq!(
-        (none.info.name, format!("{none:?}").as_str()),
-        ("none", "none []")
-    );
+    assert_eq!(format!("{:?}", PolicySpec::none()), "none []");
 }
 
 #[test]
 fn a_default_fills_missing_values() {
     let with = |text: &str, key, value| {
-        let draft = PolicyDraft::parse(text)
-            .expect("a policy")
-            .with_default(key, value);
-        draft
-            .ready(None)
-            .expect("nothing depends on a capacity")
-            .values
+        let draft = PolicyDraft::parse(text).expect("a policy");
+        let spec = draft.with_default(key, value).ready(None);
+        spec.expect("nothing depends on a capacity").values
     };
-    assert_eq!(with("rbd-plain", "min", 8192)[1..3], [8192, 4 << 20]);
-    assert_eq!(
-        with("rbd-plain:max=64K", "min", 8192)[1..3],
-        [8192, 64 << 10],
-        "another key is written"
-    );
-    assert_eq!(
-        with("rbd-plain:min=16K", "min", 8192)[1..3],
-        [16 << 10, 4 << 20],
-        "it is written"
-    );
-    assert_eq!(
-        with("rbd-plain", "min", 1 << 50)[1..3],
-        [1 << 40, 4 << 20],
-        "kept inside its limits"
-    );
-    assert_eq!(with("rbd-plain", "nosuch", 1)[1..3], [0, 4 << 20]);
+    for (text, key, value, expected) in [
+        ("rbd-plain", "min", 8192, [8192, 4 << 20]),
+        ("rbd-plain:max=64K", "min", 8192, [8192, 64 << 10]),
+        // It is written.
+        ("rbd-plain:min=16K", "min", 8192, [16 << 10, 4 << 20]),
+        // Kept inside its limits.
+        ("rbd-plain", "min", 1 << 50, [1 << 40, 4 << 20]),
+        ("rbd-plain", "nosuch", 1, [0, 4 << 20]),
+    ] {
+        assert_eq!(with(text, key, value)[1..3], expected, "{text} {key}");
+    }
 }
 
 #[test]
@@ -130,34 +102,28 @@ fn writes_read_back() {
     ] {
         let spec = PolicySpec::parse(text).expect("a policy");
         assert_eq!(spec.to_string(), text, "as it was written");
-        assert_eq!(
-            values(&spec.canonical()),
-            spec.values,
-            "{}",
-            spec.canonical()
-        );
-        assert_eq!(values(&spec.readable()), spec.values, "{}", spec.readable());
+        for again in [spec.canonical(), spec.readable()] {
+            assert_eq!(values(&again), spec.values, "{again}");
+        }
     }
     let canonical = |text: &str| PolicySpec::parse(text).expect("a policy").canonical();
-    assert_eq!(canonical("none"), "none");
-    assert_eq!(
-        canonical("linux-6.18:max=1M"),
-        "linux-6.18:max=1048576,io=1310720,folios=off"
-    );
     let readable = |text: &str| PolicySpec::parse(text).expect("a policy").readable();
-    assert_eq!(
+    let written = [
+        canonical("none"),
+        canonical("auto:max-overfetch=1.10"),
+        canonical("linux-6.18:max=1M"),
         readable("linux-6.18:max=1048576"),
-        "linux-6.18:max=1M,io=1280K,folios=off"
-    );
-    assert_eq!(
-        readable("rbd-plain:min=8K,max=1000000"),
-        "rbd-plain:trigger=10,min=8K,max=1000000,disable-after=0",
-        "no whole number of a unit"
-    );
-    assert!(
-        readable("rbd-plain:trigger=1024").contains("trigger=1024,"),
-        "a count is no size"
-    );
+        // No whole number of a unit; a count is no size.
+        readable("rbd-plain:trigger=1024,min=8K,max=1000000"),
+    ];
+    let expected = [
+        "none",
+        "auto:max-overfetch=1.1",
+        "linux-6.18:max=1048576,io=1310720,folios=off",
+        "linux-6.18:max=1M,io=1280K,folios=off",
+        "rbd-plain:trigger=1024,min=8K,max=1000000,disable-after=0",
+    ];
+    assert_eq!(written, expected);
 }
 
 /// One line that says what is missing, and numbers once it is there.
@@ -179,10 +145,8 @@ fn a_maximum_by_capacity() {
     };
     const KIB: u64 = 1 << 10;
     let (by, by_2010b) = ("linux-6.18:max=capacity", "linux-6.18:max=capacity-2010b");
-    let (most, most_2010b) = (
-        "linux-6.18:max=512K+capacity",
-        "linux-6.18:max=512K+capacity-2010b",
-    );
+    let most = "linux-6.18:max=512K+capacity";
+    let most_2010b = "linux-6.18:max=512K+capacity-2010b";
     for (text, device, capacity, max) in [
         (by, None, 505_000, 4 * KIB),
         (by, None, 0, 4 * KIB),

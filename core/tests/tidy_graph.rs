@@ -43,104 +43,61 @@ const ABOVE: &str = "trace/src/own/tests.rs"; // reads by `open` what it wrote
 /// The rooms of a folder of modules, with what each imports from the others. Names that are no room are in the second result.
 fn graph(folder: &str, source: &str) -> (Graph, BTreeSet<String>) {
     let within = format!("{folder}/");
-    let files: Vec<_> = tree::sources(folder)
-        .into_iter()
-        .filter(|file| file.name.starts_with(&within))
-        .collect();
+    let mut files = tree::sources(folder);
+    files.retain(|file| file.name.starts_with(&within));
     let room_of = |name: &str| {
         let room = name[folder.len() + 1..].split('/').next().expect("a name");
         room.trim_end_matches(".rs").to_string()
     };
-    let mut graph: Graph = files
-        .iter()
-        .map(|file| (room_of(&file.name), BTreeMap::new()))
-        .collect();
+    let rooms = files.iter().map(|file| room_of(&file.name));
+    let mut graph: Graph = rooms.map(|room| (room, BTreeMap::new())).collect();
     graph.remove("lib");
-    let above: Vec<String> = folder[source.len()..]
-        .split('/')
-        .skip(1)
-        .map(str::to_string)
-        .collect();
+    let above = folder[source.len()..].split('/').skip(1);
+    let above: Vec<String> = above.map(str::to_string).collect();
     let mut no_rooms = BTreeSet::new();
     for file in files.iter().filter(|file| file.name != ABOVE) {
         let room = room_of(&file.name);
         for path in tree::imports(file, source) {
-            let Some(to) = path
-                .strip_prefix(above.as_slice())
-                .and_then(|inner| inner.first())
-            else {
+            let Some([to, ..]) = path.strip_prefix(above.as_slice()) else {
                 continue;
             };
-            if !graph.contains_key(&room) || *to == room {
-                continue;
-            }
-            if graph.contains_key(to) {
-                graph
-                    .get_mut(&room)
-                    .expect("a room")
-                    .insert(to.clone(), file.name.clone());
-            } else {
-                no_rooms.insert(format!("{}: {}", file.name, path.join("::")));
+            let is_room = graph.contains_key(to);
+            match graph.get_mut(&room).filter(|_| *to != room) {
+                Some(imports) if is_room => {
+                    imports.insert(to.clone(), file.name.clone());
+                }
+                Some(_) => {
+                    no_rooms.insert(format!("{}: {}", file.name, path.join("::")));
+                }
+                None => {}
             }
         }
     }
     (graph, no_rooms)
 }
 
-fn edges(graph: &Graph) -> usize {
-    graph.values().map(BTreeMap::len).sum()
-}
-
-#[test]
-fn no_circle_among_the_files_of_the_driver() {
-    let (graph, no_files) = graph("engine/src/driver", "engine/src");
-    assert!(
-        graph.len() > 10 && edges(&graph) > 25,
-        "the rule must reach files: {graph:?}"
-    );
-    assert!(
-        no_files.is_empty(),
-        "driver.rs composes, name the file instead of it: {no_files:?}"
-    );
-    let found = tree::circle(&graph);
-    assert!(
-        found.is_none(),
-        "the driver has a circle of imports:\n{}",
-        found.unwrap_or_default()
-    );
-}
-
-#[test]
-fn no_circle_among_the_files_of_a_room() {
-    let mut imports = 0;
-    for room in ROOMS {
-        let end = room.find("/src").expect("a crate") + "/src".len();
-        let (graph, _) = graph(room, &room[..end]);
-        assert!(graph.len() > 1, "{room}: the rule must reach files");
-        imports += edges(&graph);
-        let found = tree::circle(&graph);
-        assert!(
-            found.is_none(),
-            "{room} has a circle of imports:\n{}",
-            found.unwrap_or_default()
-        );
+/// Returns the number of imports among the rooms of a folder, and the names that are no room.
+fn check(folder: &str, source: &str) -> (usize, BTreeSet<String>) {
+    let (graph, no_rooms) = graph(folder, source);
+    assert!(graph.len() > 1, "{folder}: the rule must reach files");
+    if let Some(circle) = tree::circle(&graph) {
+        panic!("{folder} has a circle of imports:\n{circle}");
     }
-    assert!(imports > 40, "the rule must reach imports: {imports}");
+    (graph.values().map(BTreeMap::len).sum(), no_rooms)
 }
 
 #[test]
-fn no_circle_among_the_rooms_of_a_crate() {
+fn no_circle_of_imports() {
+    let (imports, no_files) = check("engine/src/driver", "engine/src");
+    assert!(imports > 25, "the rule must reach imports: {imports}");
+    let composes = "driver.rs composes, name the file instead of it";
+    assert!(no_files.is_empty(), "{composes}: {no_files:?}");
+    let of_room = |room: &&str| check(room, &room[..room.find("/src").expect("a crate") + 4]).0;
+    let imports: usize = ROOMS.iter().map(of_room).sum();
+    assert!(imports > 40, "the rule must reach imports: {imports}");
     for name in CRATES {
-        let (graph, _) = graph(&format!("{name}/src"), &format!("{name}/src"));
-        assert!(
-            graph.len() > 3 && edges(&graph) > 3,
-            "{name}: the rule must reach rooms and imports"
-        );
-        let found = tree::circle(&graph);
-        assert!(
-            found.is_none(),
-            "{name} has a circle of imports:\n{}",
-            found.unwrap_or_default()
-        );
+        let source = format!("{name}/src");
+        let (imports, _) = check(&source, &source);
+        assert!(imports > 3, "{name}: the rule must reach imports");
     }
 }

@@ -46,11 +46,8 @@ fn choose(world: &mut World, choice: usize) {
     if choice >= 3 * fetches {
         return world.release(choice - 3 * fetches);
     }
-    let fetch = *world
-        .pending
-        .keys()
-        .nth(choice / 3)
-        .expect("a fetch in progress");
+    let fetch = world.pending.keys().nth(choice / 3);
+    let fetch = *fetch.expect("a fetch in progress");
     match choice % 3 {
         0 => world.finish(fetch),
         1 => world.fail(fetch),
@@ -72,11 +69,9 @@ fn walk(policy: &str, depth: usize) -> u64 {
         }
         world.settle();
         world.check_idle();
-        assert_eq!(
-            world.ended.len() as u64,
-            world.next_read,
-            "a read never ended: {policy} {path:?}"
-        );
+        let ended = world.ended.len() as u64;
+        let all = world.next_read;
+        assert_eq!(ended, all, "a read never ended: {policy} {path:?}");
         count += 1;
         // The next path, like the digits of a number whose bases differ.
         let Some(step) = (0..depth).rev().find(|&s| path[s] + 1 < widths[s]) else {
@@ -89,10 +84,8 @@ fn walk(policy: &str, depth: usize) -> u64 {
 
 /// Choices in a path; more in the long run.
 fn depth() -> usize {
-    std::env::var("FOREREAD_DEPTH")
-        .ok()
-        .and_then(|d| d.parse().ok())
-        .unwrap_or(6)
+    let depth = std::env::var("FOREREAD_DEPTH").ok();
+    depth.and_then(|d| d.parse().ok()).unwrap_or(6)
 }
 
 #[test]
@@ -191,10 +184,8 @@ fn failing_readahead_fails_no_read() {
             let mut world = World::new(policy, 4096, 64 * 4096, 64 * 8192 - 700);
             scenario(&mut world, kind);
             assert!(world.ended.values().all(Result::is_ok), "{policy} {kind}");
-            assert!(
-                kind != 0 || world.machine.stats().failed_fetches > 0,
-                "nothing failed: the test tests nothing"
-            );
+            let failed = world.machine.stats().failed_fetches;
+            assert!(kind != 0 || failed > 0, "nothing failed");
             world.check_idle();
         }
     }
