@@ -167,48 +167,37 @@ mod tests {
         let late = "time goes backwards: t, record 2; sort the trace by time";
         assert_eq!(with(|r| r.start_ns = Some(9)), late);
         let many = vec![after(0); MAX_AFTER + 1];
-        for (said, what) in [
-            (with(|r| r.len = 2), "a record that ends beyond 2^63 bytes"),
-            (
-                with(|r| r.offset = u64::MAX),
-                "a record that ends beyond 2^63 bytes",
-            ),
-            (
-                with(|r| r.file = 1),
-                "a record refers to a file that was not named before",
-            ),
-            (
-                with(|r| r.end_ns = Some(9)),
-                "a record ends before it starts",
-            ),
-            (
-                with(|r| r.after = vec![after(1)]),
-                "a record waits for a later record",
-            ),
-            (
-                with(|r| r.after = many.clone()),
-                "a record waits for more than 1024 others",
-            ),
-        ] {
+        let said = [
+            with(|r| r.len = 2),
+            with(|r| r.offset = u64::MAX),
+            with(|r| r.file = 1),
+            with(|r| r.end_ns = Some(9)),
+            with(|r| r.after = vec![after(1)]),
+            with(|r| r.after = many.clone()),
+        ];
+        let whats = [
+            "that ends beyond 2^63 bytes",
+            "that ends beyond 2^63 bytes",
+            "refers to a file that was not named before",
+            "ends before it starts",
+            "waits for a later record",
+            "waits for more than 1024 others",
+        ];
+        for (said, what) in said.iter().zip(whats) {
             let damaged = "t, record 2; the file is damaged or of another format; see --format";
-            assert_eq!(said, format!("{what}: {damaged}"));
+            assert_eq!(*said, format!("a record {what}: {damaged}"));
         }
     }
 
     #[test]
     fn a_bad_file_is_named_by_the_record_that_would_follow() {
-        let bad = FileInfo {
-            name: "a\0b".to_string(),
-            size: None,
-        };
-        assert_eq!(
-            first_error(vec![Item::File(bad)]),
-            "a file name with a zero byte: t, record 1; remove it"
-        );
-        let large = FileInfo {
-            name: "a".to_string(),
-            size: Some(MAX_END + 1),
-        };
-        assert!(first_error(vec![Item::File(large)]).starts_with("a file larger than 2^63 bytes"));
+        for (name, size, what) in [
+            ("a\0b", None, "a file name with a zero byte: t, record 1; "),
+            ("a", Some(MAX_END + 1), "a file larger than 2^63 bytes"),
+        ] {
+            let name = name.to_string();
+            let said = first_error(vec![Item::File(FileInfo { name, size })]);
+            assert!(said.starts_with(what), "{said}");
+        }
     }
 }

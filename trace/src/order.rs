@@ -302,10 +302,9 @@ mod tests {
         held.done(tickets[1], |_| panic!("it has left"));
         held.done(tickets[2], |_| ());
         held.done(tickets[2], |_| panic!("done once"));
-        assert_eq!(
-            (held.next(true), held.next(true), held.next(true)),
-            (Some((2, None)), Some((3, Some(3))), None)
-        );
+        for left in [Some((2, None)), Some((3, Some(3))), None] {
+            assert_eq!(held.next(true), left);
+        }
     }
 
     #[test]
@@ -327,13 +326,9 @@ mod tests {
             end_ns: start_ns.map(|start| start + 5),
             ..Record::read(0, i as u64, 1)
         };
-        let items: Vec<Item> = starts
-            .iter()
-            .enumerate()
-            .map(record)
-            .map(Item::Record)
-            .collect();
-        let mut ordered = within(window, Box::new(items.into_iter().map(Ok)), Path::new("t"));
+        let records = starts.iter().enumerate().map(record);
+        let items = Vec::from_iter(records.map(|record| Ok(Item::Record(record))));
+        let mut ordered = within(window, Box::new(items.into_iter()), Path::new("t"));
         let (mut out, mut error) = (Vec::new(), None);
         for item in ordered.by_ref() {
             match item {
@@ -355,18 +350,9 @@ mod tests {
         let want = [(0, 4), (3, 1), (3, 2), (5, 0), (5, 5), (10, 3), (20, 6)];
         assert_eq!((out, error), (want.to_vec(), None));
         // Times before the origin of their clock come first.
-        let (out, error) = of(
-            &[i64::MAX - 5, 0, -7, i64::MIN, 3].map(|at| Some(signed(at))),
-            8,
-        );
-        let after = |at: i64| at.abs_diff(i64::MIN);
-        let want = [
-            (0, 3),
-            (after(-7), 2),
-            (after(0), 1),
-            (after(3), 4),
-            (after(i64::MAX - 5), 0),
-        ];
+        let starts = [i64::MAX - 5, 0, -7, i64::MIN, 3];
+        let (out, error) = of(&starts.map(|at| Some(signed(at))), 8);
+        let want = [3, 2, 1, 4, 0].map(|n| (starts[n].abs_diff(i64::MIN), n as u64));
         assert_eq!((out, error), (want.to_vec(), None));
     }
 
@@ -384,10 +370,8 @@ mod tests {
     #[test]
     fn a_record_without_a_start_keeps_its_place() {
         let offsets = |starts: &[Option<u64>], window| {
-            let (out, _) = of(starts, window);
-            out.into_iter()
-                .map(|(_, offset)| offset)
-                .collect::<Vec<_>>()
+            let left = of(starts, window).0.into_iter();
+            Vec::from_iter(left.map(|(_, offset)| offset))
         };
         let starts = [Some(9), None, Some(8), None, None, Some(20)];
         assert_eq!(offsets(&starts, 8), [2, 0, 1, 3, 4, 5]);

@@ -293,52 +293,35 @@ mod tests {
     };
 
     fn position(tables: &mut Tables, thread: u32, descriptor: i32) -> Option<u64> {
-        tables
-            .get(thread, descriptor)
-            .and_then(|(_, description)| description.position)
+        let found = tables.get(thread, descriptor);
+        found.and_then(|(_, description)| description.position)
     }
 
     #[test]
     fn dup_and_fork_share_a_position_and_exec_closes() {
         let mut tables = Tables::default();
+        let two = |tables: &mut Tables, first: (u32, i32), second: (u32, i32)| {
+            [first, second].map(|(thread, descriptor)| position(tables, thread, descriptor))
+        };
         tables.begin(1).expect("room");
         tables.open(1, 3, FILE, true).expect("room");
         tables.dup(1, 3, 4, false).expect("room");
         tables.fork(1, 2, false).expect("room");
         tables.get(2, 4).expect("copied").1.position = Some(7);
-        assert_eq!(
-            (position(&mut tables, 1, 3), position(&mut tables, 2, 3)),
-            (Some(7), Some(7))
-        );
+        assert_eq!(two(&mut tables, (1, 3), (2, 3)), [Some(7); 2]);
         tables.exec(2).expect("room");
-        assert_eq!(
-            (position(&mut tables, 2, 3), position(&mut tables, 2, 4)),
-            (None, Some(7))
-        );
+        assert_eq!(two(&mut tables, (2, 3), (2, 4)), [None, Some(7)]);
         // Closing in a copy affects only the copy; in a shared table it affects all threads.
         tables.close(2, 4);
         tables.fork(1, 5, true).expect("room");
         tables.close(5, 3);
-        assert_eq!(
-            (position(&mut tables, 1, 3), position(&mut tables, 1, 4)),
-            (None, Some(7))
-        );
+        assert_eq!(two(&mut tables, (1, 3), (1, 4)), [None, Some(7)]);
         tables.unshare(5).expect("room");
         tables.close_range(5, 0..=9);
-        assert_eq!(
-            (position(&mut tables, 5, 4), position(&mut tables, 1, 4)),
-            (None, Some(7))
-        );
+        assert_eq!(two(&mut tables, (5, 4), (1, 4)), [None, Some(7)]);
         [1, 2, 5].into_iter().for_each(|thread| tables.exit(thread));
-        assert_eq!(
-            (
-                tables.descriptors,
-                tables.open.len(),
-                tables.tables.len(),
-                tables.threads.len()
-            ),
-            (0, 0, 0, 0)
-        );
+        let left = [tables.open.len(), tables.tables.len(), tables.threads.len()];
+        assert_eq!((tables.descriptors, left), (0, [0; 3]));
     }
 
     #[test]
@@ -347,11 +330,8 @@ mod tests {
         for thread in 0..u32::try_from(MAX_THREADS).expect("small") {
             tables.begin(thread).expect("room");
         }
-        assert!(
-            tables
-                .begin(9999)
-                .is_err_and(|(what, _)| what.starts_with("more than 4096 threads"))
-        );
+        let (what, _) = tables.begin(9999).expect_err("full");
+        assert!(what.starts_with("more than 4096 threads"));
         assert!(tables.fork(0, 9999, true).is_err() && tables.fork(0, 9999, false).is_err());
         tables.exit(0);
         tables.begin(0).expect("room again");
@@ -359,11 +339,8 @@ mod tests {
         for descriptor in 0..most {
             tables.open(0, descriptor, FILE, false).expect("room");
         }
-        assert!(
-            tables
-                .open(0, most, FILE, false)
-                .is_err_and(|(what, _)| what.starts_with("more than 262144 descriptors"))
-        );
+        let (what, _) = tables.open(0, most, FILE, false).expect_err("full");
+        assert!(what.starts_with("more than 262144 descriptors"));
         tables.exit(1);
         assert!(tables.fork(0, 1, false).is_err());
     }

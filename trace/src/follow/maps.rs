@@ -232,34 +232,27 @@ mod tests {
 
     fn at(spaces: &mut Spaces, thread: u32, start: u64, len: u64) -> Vec<(u32, u64, u64)> {
         let pieces = spaces.pieces(thread, start * PAGE, len * PAGE);
-        pieces
-            .into_iter()
-            .map(|piece| (piece.open, piece.offset / PAGE, piece.len / PAGE))
-            .collect()
+        let in_pages = |piece: Piece| (piece.open, piece.offset / PAGE, piece.len / PAGE);
+        pieces.into_iter().map(in_pages).collect()
     }
 
     #[test]
     fn what_is_mapped_over_and_cut_is_gone_and_the_rest_is_not() {
         let mut spaces = Spaces::new(PAGE);
         spaces.begin(1);
-        spaces
-            .map(1, 100 * PAGE, 10 * PAGE, 7, 50 * PAGE)
-            .expect("room");
+        let mapped = spaces.map(1, 100 * PAGE, 10 * PAGE, 7, 50 * PAGE);
+        mapped.expect("room");
         spaces.unmap(1, 103 * PAGE, 2 * PAGE - 1);
         assert_eq!(at(&mut spaces, 1, 0, 1000), [(7, 50, 3), (7, 55, 5)]);
         spaces.map(1, 108 * PAGE, 4 * PAGE, 8, 0).expect("room");
-        assert_eq!(
-            at(&mut spaces, 1, 102, 8),
-            [(7, 52, 1), (7, 55, 3), (8, 0, 2)]
-        );
-        spaces
-            .remap(1, (108 * PAGE, 4 * PAGE), (200 * PAGE, 2 * PAGE), false)
-            .expect("room");
+        let left = [(7, 52, 1), (7, 55, 3), (8, 0, 2)];
+        assert_eq!(at(&mut spaces, 1, 102, 8), left);
+        let moved = spaces.remap(1, (108 * PAGE, 4 * PAGE), (200 * PAGE, 2 * PAGE), false);
+        moved.expect("room");
         assert_eq!(at(&mut spaces, 1, 107, 200), [(7, 57, 1), (8, 0, 2)]);
         // An unknown mapping replaces a known one.
-        spaces
-            .remap(1, (500 * PAGE, PAGE), (200 * PAGE, PAGE), false)
-            .expect("room");
+        let moved = spaces.remap(1, (500 * PAGE, PAGE), (200 * PAGE, PAGE), false);
+        moved.expect("room");
         assert_eq!(at(&mut spaces, 1, 200, 9), [(8, 1, 1)]);
         spaces.unmap(1, 0, u64::MAX);
         assert_eq!((at(&mut spaces, 1, 0, 1000).len(), spaces.mappings), (0, 0));
@@ -274,11 +267,8 @@ mod tests {
         spaces.fork(1, 3, false).expect("room");
         spaces.unmap(1, PAGE, PAGE);
         assert_eq!(
-            (
-                at(&mut spaces, 2, 1, 1).len(),
-                at(&mut spaces, 3, 1, 1).len()
-            ),
-            (0, 1)
+            [2, 3].map(|thread| at(&mut spaces, thread, 1, 1).len()),
+            [0, 1]
         );
         spaces.begin(3);
         assert_eq!((at(&mut spaces, 3, 1, 1).len(), spaces.mappings), (0, 0));
@@ -290,13 +280,9 @@ mod tests {
         spaces.fork(4, 5, false).expect("room");
         spaces.map(5, PAGE, PAGE, 7, 0).expect("room");
         assert_eq!(at(&mut spaces, 5, 1, 1).len(), 1);
-        [1, 2, 3, 4, 5]
-            .into_iter()
-            .for_each(|thread| spaces.exit(thread));
-        assert_eq!(
-            (spaces.mappings, spaces.spaces.len(), spaces.threads.len()),
-            (0, 0, 0)
-        );
+        (1..=5).for_each(|thread| spaces.exit(thread));
+        assert!(spaces.spaces.is_empty() && spaces.threads.is_empty());
+        assert_eq!(spaces.mappings, 0);
     }
 
     #[test]
@@ -308,8 +294,7 @@ mod tests {
         }
         assert_eq!(spaces.map(1, PAGE, PAGE, 7, 0), Err(MANY));
         assert_eq!(spaces.fork(1, 2, false), Err(MANY));
-        spaces
-            .map(1, 0, 2 * PAGE, 7, 0)
-            .expect("in place of another");
+        let replaced = spaces.map(1, 0, 2 * PAGE, 7, 0);
+        replaced.expect("in place of another");
     }
 }

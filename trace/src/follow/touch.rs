@@ -294,16 +294,14 @@ mod tests {
                     .map(|record| record.len / PAGE_BYTES)
             };
         // Found in the cache: the record reaches the end of the range that the kernel reports. Without a range: one page.
-        assert_eq!(
-            len(&mut touches, 35, &|t, ticket, _, _| t
-                .found(1, place, 35, 47, ticket)),
-            Some(13)
-        );
-        assert_eq!(
-            len(&mut touches, 64, &|t, ticket, _, _| t
-                .begin(1, place, 64, ticket)),
-            Some(1)
-        );
+        let found = |t: &mut Touches, ticket, _: &mut Slots, _: &mut Counts| {
+            t.found(1, place, 35, 47, ticket);
+        };
+        assert_eq!(len(&mut touches, 35, &found), Some(13));
+        let begun = |t: &mut Touches, ticket, _: &mut Slots, _: &mut Counts| {
+            t.begin(1, place, 64, ticket);
+        };
+        assert_eq!(len(&mut touches, 64, &begun), Some(1));
         // Read by the fault: to the end of its folio, or of the range that was mapped when the fault was retried.
         let brought = |t: &mut Touches, ticket, held: &mut Slots, counts: &mut Counts| {
             t.begin(1, place, 64, ticket);
@@ -311,58 +309,41 @@ mod tests {
             assert!(t.again(1, place, 64, 79, 9, held, counts));
         };
         assert_eq!(len(&mut touches, 64, &brought), Some(32));
-        assert_eq!(
-            len(&mut touches, 95, &|t, ticket, _, _| t
-                .begin(1, place, 95, ticket)),
-            Some(1)
-        );
-        assert_eq!(
-            len(&mut touches, 96, &|t, ticket, _, _| t
-                .begin(1, place, 96, ticket)),
-            Some(1),
-            "behind it"
-        );
+        let mut alone = |place, page| {
+            len(&mut touches, page, &|t, ticket, _, _| {
+                t.begin(1, place, page, ticket);
+            })
+        };
+        // In it, behind it, and elsewhere.
         let elsewhere = FileKey { dev: 1, ino: 3 };
-        assert_eq!(
-            len(&mut touches, 64, &|t, ticket, _, _| t
-                .begin(1, elsewhere, 64, ticket)),
-            Some(1)
-        );
+        let lens = [(place, 95), (place, 96), (elsewhere, 64)].map(|(at, page)| alone(at, page));
+        assert_eq!(lens, [Some(1); 3]);
+        // All are forgotten at the limit.
         (0..MAX_FOLIOS as u64).for_each(|n| touches.folio(elsewhere, 2 * n, 2));
-        assert_eq!(
-            (touches.folios.count, touches.folios.end(place, 64)),
-            (1, None),
-            "all were forgotten at the limit"
-        );
+        let left = (touches.folios.count, touches.folios.end(place, 64));
+        assert_eq!(left, (1, None));
     }
 
     #[test]
     fn the_address_identifies_the_page() {
-        let page = |address: u64, first, last| {
-            let mut touches = Touches::new(PAGE_BYTES);
-            touches.address(1, address);
-            touches.page(1, first, last)
-        };
-        assert_eq!(page(0x7f00_0000_3123, 100, 115), Some(103));
-        // Cut at the end of the mapping, and at its start.
-        assert_eq!(page(0x7f00_0000_3123, 100, 104), Some(103));
-        assert_eq!(page(0x7f00_0000_f123, 100, 104), Some(104));
-        assert_eq!(page(0x7f00_0000_c123, 100, 104), Some(101));
-        // Two pages match, so neither is chosen.
-        assert_eq!(page(0x7f00_0000_8123, 100, 111), None);
         assert_eq!(Touches::new(PAGE_BYTES).page(1, 100, 115), None);
-    }
-
-    /// A fault maps four pages of 16 KiB around it, or one page of 64 KiB.
-    #[test]
-    fn larger_pages_are_fewer_around_a_fault() {
-        let page = |page_bytes, first, last| {
-            let mut touches = Touches::new(page_bytes);
-            touches.address(1, 0x7f00_0000_c123);
-            touches.page(1, first, last)
-        };
-        assert_eq!(page(16 << 10, 100, 103), Some(103));
-        assert_eq!(page(16 << 10, 100, 101), Some(101), "cut at its start");
-        assert_eq!(page(64 << 10, 100, 100), Some(100));
+        for (kib, address, last, expected) in [
+            (4, 0x7f00_0000_3123, 115, Some(103)),
+            // Cut at the end of the mapping, and at its start.
+            (4, 0x7f00_0000_3123, 104, Some(103)),
+            (4, 0x7f00_0000_f123, 104, Some(104)),
+            (4, 0x7f00_0000_c123, 104, Some(101)),
+            // Two pages match, so neither is chosen.
+            (4, 0x7f00_0000_8123, 111, None),
+            // A fault maps four pages of 16 KiB around it, or one page of 64 KiB.
+            (16, 0x7f00_0000_c123, 103, Some(103)),
+            (16, 0x7f00_0000_c123, 101, Some(101)),
+            (64, 0x7f00_0000_c123, 100, Some(100)),
+        ] {
+            let mut touches = Touches::new(kib << 10);
+            touches.address(1, address);
+            let page = touches.page(1, 100, last);
+            assert_eq!(page, expected, "{address:x} to {last}");
+        }
     }
 }

@@ -366,47 +366,45 @@ mod tests {
         let of = |line: &str| {
             parse(line.as_bytes(), 4096).map(|(head, what)| (head.thread, head.at_ns, what))
         };
-        let read = ENTRIES
-            .iter()
-            .find(|entry| entry.name == "read")
-            .expect("there")
-            .call;
-        let (at, args) = (24_756_942_056_000, [3, 0x7ff0, 0x1000, 0, 0, 0]);
-        let ftrace = "   my [0] sh-1-5880    [000] ..... 24756.942056: sys_read(fd: 3, buf: 0x7ff0, count: 0x1000)";
-        assert_eq!(of(ftrace), Some((5880, at, Some(What::Enter(read, args)))));
-        let perf = "my sh  5880 [000] 24756.942056: syscalls:sys_enter_read: fd: 0x00000003, buf: 0x7ff0, count: 0x00001000";
-        assert_eq!(of(perf), Some((5880, at, Some(What::Enter(read, args)))));
-        let left = Some((5880, at, Some(What::Exit(read, -2))));
-        assert_eq!(
-            of("sh-5880  ( 5880) [001] ..... 24756.942056: sys_read -> 0xfffffffffffffffe"),
-            left
-        );
-        assert_eq!(
-            of("sh 5880/5880 [001] 24756.942056: syscalls:sys_exit_read: 0xfffffffffffffffe"),
-            left
-        );
+        let mut entries = ENTRIES.iter();
+        let read = entries.find(|entry| entry.name == "read");
+        let args = [3, 0x7ff0, 0x1000, 0, 0, 0];
+        let enter = What::Enter(read.expect("there").call, args);
+        let left = What::Exit(read.expect("there").call, -2);
+        let at = 24_756_942_056_000;
+        for (line, what) in [
+            (
+                "   my [0] sh-1-5880    [000] ..... 24756.942056: sys_read(fd: 3, buf: 0x7ff0, count: 0x1000)",
+                &enter,
+            ),
+            (
+                "my sh  5880 [000] 24756.942056: syscalls:sys_enter_read: fd: 0x00000003, buf: 0x7ff0, count: 0x00001000",
+                &enter,
+            ),
+            (
+                "sh-5880  ( 5880) [001] ..... 24756.942056: sys_read -> 0xfffffffffffffffe",
+                &left,
+            ),
+            (
+                "sh 5880/5880 [001] 24756.942056: syscalls:sys_exit_read: 0xfffffffffffffffe",
+                &left,
+            ),
+        ] {
+            assert_eq!(of(line), Some((5880, at, Some(*what))), "{line}");
+        }
+        let (dev, ino) = (254 << 20, 0x4fa7d);
+        let file = FileKey { dev, ino };
+        let read = Some(What::Pages(file, 1, 23));
         let pages =
             "sh-1 [000] ..... 1.0: mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=4096-98303";
-        let file = FileKey {
-            dev: 254 << 20,
-            ino: 0x4fa7d,
-        };
-        assert_eq!(
-            of(pages),
-            Some((1, 1_000_000_000, Some(What::Pages(file, 1, 23))))
-        );
         let added = "sh-1 [000] ..... 1.0: mm_filemap_add_to_page_cache: dev 254:0 ino 4fa7d pfn=0x1 ofs=8192 order=2";
-        assert_eq!(
-            of(added),
-            Some((1, 1_000_000_000, Some(What::Ahead(file, 2, 4))))
-        );
-        assert_eq!(
-            of("sh-1 [000] ..... 1.0: sched_wakeup: comm=x pid=1"),
-            Some((1, 1_000_000_000, None))
-        );
+        let other = "sh-1 [000] ..... 1.0: sched_wakeup: comm=x pid=1";
+        let whats = [pages, added, other].map(|line| of(line).expect("an event"));
+        let expected = [read, Some(What::Ahead(file, 2, 4)), None];
+        assert_eq!(whats, expected.map(|what| (1, 1_000_000_000, what)));
         for cut in 0..pages.len() - 1 {
             assert!(
-                of(&pages[..cut]).is_none_or(|(.., what)| what != Some(What::Pages(file, 1, 23))),
+                of(&pages[..cut]).is_none_or(|(.., what)| what != read),
                 "{cut}"
             );
         }

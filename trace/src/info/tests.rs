@@ -97,10 +97,9 @@ fn figures_match_a_manual_count() {
     assert_eq!((latency.p50, latency.max), (1_000_000, 8_000_000));
     // Thread 1: 2 and 2 ms; thread 2: 16 ms, then a read that overlaps.
     let think = info.think_ns.as_ref().expect("ends");
-    assert_eq!(
-        (think.number, think.p50, think.max, info.overlapping),
-        (3, 2_000_000, 16_000_000, 1)
-    );
+    let times = (think.number, think.p50, think.max);
+    assert_eq!(times, (3, 2_000_000, 16_000_000));
+    assert_eq!(info.overlapping, 1);
     assert!(info.lacks.is_empty(), "{:?}", info.lacks);
     let json: serde_json::Value = serde_json::from_str(&info.to_json()).expect("JSON");
     assert_eq!(json["sequential_share"], 0.5);
@@ -118,13 +117,9 @@ fn metadata_reads_are_counted_separately() {
         end_ns: Some(90 * ms),
         ..Record::read(1, 1 << 40, 12288)
     };
-    let items = || {
-        by_hand()
-            .into_iter()
-            .chain([file("/dev/sda"), Item::Record(own.clone())])
-            .collect()
-    };
-    let info = of(import(Header::default(), items())).expect("whole");
+    let items = by_hand().into_iter();
+    let items = items.chain([file("/dev/sda"), Item::Record(own)]);
+    let info = of(import(Header::default(), items.collect())).expect("whole");
     let plain = of(import(Header::default(), by_hand())).expect("whole");
     let metadata = Count {
         records: 1,
@@ -137,12 +132,8 @@ fn metadata_reads_are_counted_separately() {
     assert_eq!(spans, (Some(90 * ms), plain.span_bytes, plain.opens));
     let reads = |info: &Info| {
         let max = |summary: &Option<Summary>| summary.as_ref().map(|one| (one.number, one.max));
-        (
-            max(&info.read_bytes),
-            max(&info.read_latency_ns),
-            max(&info.think_ns),
-            info.overlapping,
-        )
+        let of = [&info.read_bytes, &info.read_latency_ns, &info.think_ns];
+        (of.map(max), info.overlapping)
     };
     assert_eq!(reads(&info), reads(&plain));
 }
@@ -154,11 +145,8 @@ fn missing_fields_are_named() {
         level: Level::BelowCache,
         ..Header::default()
     };
-    let info = of(import(
-        header,
-        vec![file("a"), Item::Record(Record::read(0, 0, 512))],
-    ))
-    .expect("whole");
+    let items = vec![file("a"), Item::Record(Record::read(0, 0, 512))];
+    let info = of(import(header, items)).expect("whole");
     assert_eq!((info.opens, info.threads, info.span_ns), (None, None, None));
     let text = info.lacks.join("\n");
     for words in [
@@ -197,10 +185,8 @@ fn records_of_any_size_are_counted() {
         thread: i as u32,
         ..Record::read(0, i, (i64::MAX as u64) - i)
     };
-    let items = [file("a")]
-        .into_iter()
-        .chain((0..200).map(|i| Item::Record(huge(i))))
-        .collect();
-    let info = of(import(Header::default(), items)).expect("whole");
+    let records = (0..200).map(|i| Item::Record(huge(i)));
+    let items = [file("a")].into_iter().chain(records);
+    let info = of(import(Header::default(), items.collect())).expect("whole");
     assert_eq!(info.by_op["read"].bytes, u64::MAX);
 }

@@ -27,10 +27,8 @@ fn bytes_of(items: Vec<Item>) -> Vec<u8> {
 }
 
 fn opened(bytes: &[u8]) -> Result<crate::Import, TraceError> {
-    let input = Input::of(
-        Path::new("t.frt"),
-        Box::new(std::io::Cursor::new(bytes.to_vec())),
-    )?;
+    let bytes = std::io::Cursor::new(bytes.to_vec());
+    let input = Input::of(Path::new("t.frt"), Box::new(bytes))?;
     open::read(vec![input], None)
 }
 
@@ -153,16 +151,13 @@ fn the_edges_come_back() {
         returned: Some(0),
         ..Record::read(0, 0, 0)
     };
-    let after = vec![
-        After {
-            record: 0,
-            end: true,
-            delay_ns: u64::MAX
-        };
-        1024
-    ];
+    let after = After {
+        record: 0,
+        end: true,
+        delay_ns: u64::MAX,
+    };
     let waits = Record {
-        after,
+        after: vec![after; 1024],
         flags: Flags(u16::MAX),
         ..Record::read(0, 0, 1)
     };
@@ -188,10 +183,19 @@ fn a_steady_reader_costs_little() {
 /// The position of the first block, and its head.
 fn first_block(bytes: &[u8]) -> (usize, BlockHead) {
     let at = 16 + u32::from_le_bytes(bytes[8..12].try_into().expect("four")) as usize;
-    (
-        at,
-        BlockHead::of(bytes[at..at + 20].try_into().expect("twenty")),
-    )
+    let head = bytes[at..at + 20].try_into().expect("twenty");
+    (at, BlockHead::of(head))
+}
+
+fn head(tag: [u8; 4], stored: usize, plain: usize, items: u32) -> BlockHead {
+    let (stored, plain) = (stored as u32, plain as u32);
+    BlockHead {
+        tag,
+        stored,
+        plain,
+        items,
+        crc: 0,
+    }
 }
 
 /// The header of an empty trace, then these blocks as given, then an end for `records` of 1 file.
@@ -199,18 +203,8 @@ fn forged(blocks: &[(BlockHead, Vec<u8>)], records: u64) -> Vec<u8> {
     let empty = bytes_of(Vec::new());
     let mut bytes = empty[..first_block(&empty).0].to_vec();
     let json = format!("{{\"files\":1,\"records\":{records}}}").into_bytes();
-    let len = json.len() as u32;
-    let end = (
-        BlockHead {
-            tag: DONE,
-            stored: len,
-            plain: len,
-            items: 0,
-            crc: 0,
-        },
-        json,
-    );
-    for (head, body) in blocks.iter().chain([&end]) {
+    let end = head(DONE, json.len(), json.len(), 0);
+    for (head, body) in blocks.iter().chain([&(end, json)]) {
         bytes.extend(head.sealed(body).bytes());
         bytes.extend(body);
     }
@@ -219,16 +213,7 @@ fn forged(blocks: &[(BlockHead, Vec<u8>)], records: u64) -> Vec<u8> {
 
 fn block_of(plain: &[u8], items: u32) -> (BlockHead, Vec<u8>) {
     let body = zstd::bulk::compress(plain, 1).expect("memory");
-    (
-        BlockHead {
-            tag: BLOCK,
-            stored: body.len() as u32,
-            plain: plain.len() as u32,
-            items,
-            crc: 0,
-        },
-        body,
-    )
+    (head(BLOCK, body.len(), plain.len(), items), body)
 }
 
 #[test]
@@ -237,66 +222,37 @@ fn invalid_blocks_are_refused_by_record() {
     let items = items_of(&forged(std::slice::from_ref(&sound), 0));
     assert_eq!(items.expect("the forge is sound").len(), 1);
     // A decompression bomb: a megabyte of zeros that claims to be 100 bytes, or to exceed the limit of a block.
-    let (zeros, bomb) = block_of(&vec![0; 1 << 20], 1);
-    let claim = |plain, items| {
-        (
-            BlockHead {
-                plain,
-                items,
-                ..zeros
-            },
-            bomb.clone(),
-        )
-    };
-    let small = |plain, items| {
-        (
-            BlockHead {
-                plain,
-                items,
-                ..sound.0
-            },
-            sound.1.clone(),
-        )
-    };
-    let large = format!(
-        "a block whose header states {} bytes, 2147483648 unpacked: ",
-        bomb.len()
-    );
+    let (_, bomb) = block_of(&vec![0; 1 << 20], 1);
+    let stored = bomb.len();
+    let claim = |plain, items| (head(BLOCK, stored, plain, items), bomb.clone());
+    let small = |plain, items| (head(BLOCK, sound.1.len(), plain, items), sound.1.clone());
+    let large = format!("a block whose header states {stored} bytes, 2147483648 unpacked: ");
     let long = [&[0][..], &[0xff; 9], &[2]].concat();
-    for (block, records, what) in [
-        (claim(100, 1), 0, "a block that cannot be unpacked (Dest"),
-        (claim(1 << 31, 1), 0, large.as_str()),
+    let one = |plain: &[u8]| block_of(plain, 1);
+    for (block, what) in [
+        (claim(100, 1), "a block that cannot be unpacked (Dest"),
+        (claim(1 << 31, 1), large.as_str()),
         (
             claim(1 << 20, 1 << 20),
-            0,
-            "a block whose header states 1048576 items: ",
+            "a block whose header states 1048576",
         ),
-        (small(4, 1), 0, "a block of 4 bytes unpacks to 3: "),
-        (small(3, 0), 0, "a block whose header states 0 items: "),
+        (small(4, 1), "a block of 4 bytes unpacks to 3: "),
+        (small(3, 0), "a block whose header states 0 items: "),
         (
-            block_of(&[0, 1, b'a', 0], 1),
-            0,
+            one(&[0, 1, b'a', 0]),
             "a block with bytes after its last item: ",
         ),
-        (
-            block_of(&[0, 2, b'a'], 1),
-            0,
-            "an item reaches beyond its block: ",
-        ),
-        (
-            block_of(&[0, 1, 0xff], 1),
-            0,
-            "a file name that is not UTF-8: ",
-        ),
-        (block_of(&[0x0f], 1), 0, "an item of an unknown kind: "),
-        (block_of(&[0x81, 2], 1), 0, "a record of an unknown shape: "),
-        (block_of(&long, 1), 0, "a number of more than 64 bits: "),
+        (one(&[0, 2, b'a']), "an item reaches beyond its block: "),
+        (one(&[0, 1, 0xff]), "a file name that is not UTF-8: "),
+        (one(&[0x0f]), "an item of an unknown kind: "),
+        (one(&[0x81, 2]), "a record of an unknown shape: "),
+        (one(&long), "a number of more than 64 bits: "),
         (
             sound.clone(),
-            7,
             "0 records of 1 files, but the end marker says 7 of 1: ",
         ),
     ] {
+        let records = if block == sound { 7 } else { 0 };
         let said = refusal(&forged(&[block], records));
         let place =
             "t.frt, record 1; the file is damaged: copy it again, or import the trace again";

@@ -334,22 +334,16 @@ mod tests {
     fn arguments_hold_anything() {
         let text = br#"3</a, (b)>, "x\"), 9) = 7 <9.0>\\"..., {a=[1, 2], b="}"}, 4096) = 5</c> <0.000012>"#;
         let arguments = Arguments::of(text).expect("whole");
-        assert_eq!(
-            descriptor(arguments.get(0)),
-            Some((3, Some(&b"/a, (b)"[..])))
-        );
-        assert_eq!(
-            (arguments.get(2), arguments.number(3)),
-            (&b"{a=[1, 2], b=\"}\"}"[..], Some(4096))
-        );
-        assert_eq!((arguments.get(4), arguments.get(99)), (&b""[..], &b""[..]));
+        let file = Some((3, Some(&b"/a, (b)"[..])));
+        assert_eq!(descriptor(arguments.get(0)), file);
+        assert_eq!(arguments.get(2), b"{a=[1, 2], b=\"}\"}");
+        assert_eq!(arguments.number(3), Some(4096));
+        assert_eq!([4, 99].map(|n| arguments.get(n)), [b""; 2]);
         let outcome = arguments.outcome().expect("whole");
         assert_eq!((outcome.value, outcome.took_ns), (Some(5), Some(12_000)));
         assert_eq!(outcome.descriptor(), Some((5, Some(&b"/c"[..]))));
-        assert_eq!(
-            super::outcome(b"= 3 <0.1>").and_then(|o| o.descriptor()),
-            Some((3, None))
-        );
+        let plain = super::outcome(b"= 3 <0.1>").expect("whole");
+        assert_eq!(plain.descriptor(), Some((3, None)));
         for end in 0..text.len() - 20 {
             let cut = Arguments::of(&text[..end]).and_then(|arguments| arguments.outcome());
             assert_eq!(cut, None, "{end}");
@@ -359,58 +353,52 @@ mod tests {
 
     #[test]
     fn outcomes() {
-        let of = |text: &'static [u8]| outcome(text).map(|o| (o.value, o.took_ns));
-        assert_eq!(
-            of(b" = -1 ENOENT (No such file) <0.1>"),
-            Some((Some(-1), Some(100_000_000)))
-        );
-        assert_eq!(
-            of(b"= 0x7f53e3337000 <0.000013>"),
-            Some((Some(0), Some(13_000)))
-        );
-        assert_eq!(
-            (of(b"   = ?"), of(b" = ? ERESTARTSYS (To be restarted)")),
-            (Some((None, None)), Some((None, None)))
-        );
-        assert_eq!(
-            (of(b""), of(b" ="), of(b" = x"), of(b" = -")),
-            (None, None, None, None)
-        );
-        assert_eq!(
-            descriptor(b"0</dev/pts/0<char 136:0>>"),
-            Some((0, Some(&b"/dev/pts/0<char 136:0>"[..])))
-        );
-        assert_eq!(
-            descriptor(b"3<TCP:[1.1.1.1:5->2.2.2.2:80]>"),
-            Some((3, Some(&b"TCP:[1.1.1.1:5->2.2.2.2:80]"[..])))
-        );
-        assert_eq!(
+        for (text, expected) in [
             (
-                descriptor(b"7"),
-                descriptor(b"AT_FDCWD</>"),
-                descriptor(b"3</a")
+                " = -1 ENOENT (No such file) <0.1>",
+                (Some(-1), Some(100_000_000)),
             ),
-            (Some((7, None)), None, None)
-        );
+            ("= 0x7f53e3337000 <0.000013>", (Some(0), Some(13_000))),
+            ("   = ?", (None, None)),
+            (" = ? ERESTARTSYS (To be restarted)", (None, None)),
+        ] {
+            let outcome = outcome(text.as_bytes()).expect(text);
+            assert_eq!((outcome.value, outcome.took_ns), expected, "{text}");
+        }
+        for text in ["", " =", " = x", " = -"] {
+            assert!(outcome(text.as_bytes()).is_none(), "{text}");
+        }
+        for (text, number, name) in [
+            (
+                "0</dev/pts/0<char 136:0>>",
+                0,
+                Some("/dev/pts/0<char 136:0>"),
+            ),
+            (
+                "3<TCP:[1.1.1.1:5->2.2.2.2:80]>",
+                3,
+                Some("TCP:[1.1.1.1:5->2.2.2.2:80]"),
+            ),
+            ("7", 7, None),
+        ] {
+            let expected = Some((number, name.map(str::as_bytes)));
+            assert_eq!(descriptor(text.as_bytes()), expected, "{text}");
+        }
+        for text in ["AT_FDCWD</>", "3</a"] {
+            assert_eq!(descriptor(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]
     fn vectors_brackets_and_escapes() {
         let vector = br#"[{iov_base="iov_len=9\""..., iov_len=10}, {iov_base="", iov_len=20}]"#;
         assert_eq!(vector_bytes(vector), Some(30));
-        assert_eq!(
-            (
-                vector_bytes(b"[...]"),
-                vector_bytes(b"0x7f00"),
-                vector_bytes(b"[]")
-            ),
-            (None, None, Some(0))
-        );
-        assert_eq!(vector_bytes(b"[{iov_base=\"\", iov_len=10}, ...]"), None);
-        assert_eq!(
-            (bracketed(b"[40] => [60]"), bracketed(b"NULL")),
-            (Some(40), None)
-        );
+        assert_eq!(vector_bytes(b"[]"), Some(0));
+        for text in ["[...]", "0x7f00", "[{iov_base=\"\", iov_len=10}, ...]"] {
+            assert_eq!(vector_bytes(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(bracketed(b"[40] => [60]"), Some(40));
+        assert_eq!(bracketed(b"NULL"), None);
         let mut name = Vec::new();
         unescape(br#"a\n\"\74\x3e\303\244\\"#, &mut name);
         assert_eq!(name, b"a\n\"<>\xc3\xa4\\");
