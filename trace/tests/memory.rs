@@ -14,9 +14,8 @@ const CAP_KIB: u64 = 48 << 10;
 /// The most memory that this process had so far.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
@@ -70,11 +69,8 @@ fn memory_has_a_cap() {
     };
     let done = own::export(&Header::default(), Pairs::default(), long(), output).expect("room");
     assert_eq!(done.records, RECORDS);
-    let read = open::open(std::slice::from_ref(&path), None)
-        .expect("a trace")
-        .items
-        .map(Result::unwrap)
-        .count();
+    let trace = open::open(std::slice::from_ref(&path), None).expect("a trace");
+    let read = trace.items.map(Result::unwrap).count();
     assert_eq!(read as u64, RECORDS + 1);
     let figures = info::of(open::open(&[path], None).expect("a trace")).expect("whole");
     assert_eq!(figures.by_op["read"].records, RECORDS);

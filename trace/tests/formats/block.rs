@@ -15,10 +15,8 @@ fn cpus(order: &str) -> [PathBuf; 3] {
 fn text_and_both_byte_orders_say_the_same() {
     let text_path = fixture("blkparse/text.blkparse");
     for action in ["", ":action=Q", ":action=D"] {
-        let text = read_files(
-            &format!("blkparse{action}"),
-            std::slice::from_ref(&text_path),
-        );
+        let format = format!("blkparse{action}");
+        let text = read_files(&format, std::slice::from_ref(&text_path));
         for order in ["le", "be"] {
             let mut files = cpus(order);
             files.reverse();
@@ -31,11 +29,8 @@ fn text_and_both_byte_orders_say_the_same() {
     assert_eq!(alone.records().len(), 1, "one of them is a trace as well");
     // Published traces explain themselves in comments, and part their sections by empty lines.
     let text = String::from_utf8(trace(&text_path)).expect("text");
-    let commented: String = text
-        .lines()
-        .map(|line| format!("# a comment\n\n{line}\n"))
-        .collect();
-    let commented = read_bytes("blkparse", commented).clean();
+    let commented = text.lines().map(|line| format!("# a comment\n\n{line}\n"));
+    let commented = read_bytes("blkparse", commented.collect::<String>()).clean();
     assert_eq!(commented.items, read_bytes("blkparse", text).items);
 }
 
@@ -103,10 +98,9 @@ fn binary_records_that_are_wrong_are_named() {
         refused("blktrace:action=Q", bytes, what);
     };
     // The first record is a remap with 16 bytes of payload: the second begins at 64.
-    with(
-        &|b| b[64] = 8,
-        "a blktrace file of version 8; only version 7 can be read: t, record 2 at byte 64; ",
-    );
+    let version =
+        "a blktrace file of version 8; only version 7 can be read: t, record 2 at byte 64; ";
+    with(&|b| b[64] = 8, version);
     let magic = "no magic number where a record should begin: t, record 2 at";
     with(&|b| b[65] = 0, magic);
     with(&|b| b[64..68].reverse(), magic);
@@ -117,20 +111,12 @@ fn binary_records_that_are_wrong_are_named() {
     ];
     with(&|b| b.truncate(100), &halves[0]);
     with(&|b| b.truncate(50), &halves[1]);
-    for (sector, what) in [
-        (
-            1 << 55,
-            "a sector beyond 2^63 bytes: t, record 2 at byte 64; ",
-        ),
-        (
-            1 << 54,
-            "a record that ends beyond 2^63 bytes: t, record 1; ",
-        ),
+    for (power, what) in [
+        (55, "a sector beyond 2^63 bytes: t, record 2 at byte 64; "),
+        (54, "a record that ends beyond 2^63 bytes: t, record 1; "),
     ] {
-        with(
-            &|b| b[80..88].copy_from_slice(&u64::to_le_bytes(sector)),
-            what,
-        );
+        let sector = u64::to_le_bytes(1 << power);
+        with(&|b| b[80..88].copy_from_slice(&sector), what);
     }
     let unknown = "'action=C' is not known: t; one of action=Q, D";
     refused("blktrace:action=C", bytes, unknown);
@@ -159,11 +145,8 @@ fn the_real_blkparse_merges_as_we_do() {
         events.sort_unstable();
         let mut bytes = Vec::new();
         for (number, (at, action, sector)) in events.iter().enumerate() {
-            bytes.extend(
-                [0x6561_7407, number as u32 + 1]
-                    .map(u32::to_le_bytes)
-                    .concat(),
-            );
+            let head = [0x6561_7407, number as u32 + 1];
+            bytes.extend(head.map(u32::to_le_bytes).concat());
             bytes.extend([*at, *sector].map(u64::to_le_bytes).concat());
             let rest = [4096, *action, 77, 8 << 20, cpu as u32, 0];
             bytes.extend(rest.map(u32::to_le_bytes).concat());
@@ -180,10 +163,8 @@ fn the_real_blkparse_merges_as_we_do() {
         let binary = read_files(&format!("blktrace:action={action}"), &files).clean();
         let text = format!("blkparse:action={action}");
         let text = read_bytes(&text, output.stdout.clone()).clean();
-        assert_eq!(
-            (&text.items, &text.left_out),
-            (&binary.items, &binary.left_out)
-        );
+        assert_eq!(text.items, binary.items);
+        assert_eq!(text.left_out, binary.left_out);
         let figures = said.lines().rev().find_map(|line| line.split_once(key));
         let reads = figures.and_then(|(_, text)| text.split(',').next()?.trim().parse().ok());
         let records = binary.records();

@@ -2,7 +2,7 @@
 
 use super::traces::{each_refused, read_bytes, read_files, refused, write};
 use foreread_core::event::Advice;
-use foreread_trace::{After, FileInfo, Flags, Header, Item, Lacks, Op, Record};
+use foreread_trace::{After, FileInfo, Flags, Header, Item, Op, Record};
 use std::path::Path;
 use std::process::Command;
 
@@ -24,10 +24,8 @@ fio version 3 iolog | a second log in the file: fio wrote the logs of several jo
 #[test]
 fn errors_name_their_line() {
     let number = "an offset or a length is not a number: t, line 3; fio does not allow spaces";
-    let long = format!(
-        "2 {} add | a file name longer than 255 bytes: t, line 3; ",
-        "x".repeat(256)
-    );
+    let name = "x".repeat(256);
+    let long = format!("2 {name} add | a file name longer than 255 bytes: t, line 3; ");
     for table in [ERRORS, &long] {
         let log = |rest: &str| format!("fio version 3 iolog\n1 a add\n{rest}\n");
         each_refused("fio", table, log);
@@ -41,11 +39,8 @@ fn errors_name_their_line() {
     refused("fio", wait, "a wait of more than 500 years: t, line 3; ");
     // A wait that was unknown when the header was made.
     let late = "a read 0 4096\n".repeat(6000) + "a wait 5 0\n";
-    refused(
-        "fio",
-        v2(&late),
-        "the first wait comes too late in the log: t, line 6003; ",
-    );
+    let wait = "the first wait comes too late in the log: t, line 6003; ";
+    refused("fio", v2(&late), wait);
     let unknown = "unknown key 'speed' of the format fio: t; fio has no keys";
     refused("fio:speed=2", v2(""), unknown);
 }
@@ -73,23 +68,11 @@ fn trace() -> (Header, Vec<Item>) {
     ];
     let mut items = vec![file("a"), file("8,16")];
     items.extend(records.into_iter().map(Item::Record));
-    items.extend([
-        Item::Record(write),
-        file("c"),
-        Item::Record(read(2, 9, 9, 3_000_000)),
-    ]);
-    let lacks = Lacks {
-        ends: true,
-        threads: true,
-        ..Lacks::default()
-    };
-    (
-        Header {
-            lacks,
-            ..Header::default()
-        },
-        items,
-    )
+    let last = Item::Record(read(2, 9, 9, 3_000_000));
+    items.extend([Item::Record(write), file("c"), last]);
+    let mut header = Header::default();
+    (header.lacks.ends, header.lacks.threads) = (true, true);
+    (header, items)
 }
 
 /// All but the times: those of a log that would begin at 0 are 1 us later.
@@ -124,33 +107,21 @@ fn written_values_are_read_again() {
 
 #[test]
 fn a_trace_without_times_is_a_version_2() {
-    let (header, items) = trace();
-    let untimed = Header {
-        lacks: Lacks {
-            starts: true,
-            ..header.lacks
-        },
-        ..header.clone()
-    };
-    let items: Vec<Item> = items
-        .into_iter()
-        .map(|item| match item {
-            Item::Record(r) => Item::Record(Record {
-                start_ns: None,
-                ..r
-            }),
-            other => other,
-        })
-        .collect();
+    let (header, mut items) = trace();
+    let mut untimed = header.clone();
+    untimed.lacks.starts = true;
+    for item in &mut items {
+        if let Item::Record(r) = item {
+            r.start_ns = None;
+        }
+    }
     let (bytes, _) = write("fio", &untimed, &items).expect("written");
     assert!(bytes.starts_with(b"fio version 2 iolog\n") && !bytes.windows(4).any(|w| w == b"wait"));
     let read = read_bytes("fio", bytes).clean();
     assert!(read.records().iter().all(|r| r.start_ns.is_none()));
     let error = write("fio", &header, &items).expect_err("refused");
-    assert!(
-        error.starts_with("a record without a time: out, record 1; "),
-        "{error}"
-    );
+    let what = "a record without a time: out, record 1; ";
+    assert!(error.starts_with(what), "{error}");
 }
 
 #[test]
@@ -158,10 +129,8 @@ fn records_beyond_fio_are_refused_or_counted() {
     let (header, mut items) = trace();
     for name in ["", "a b", "a\tb", "a\u{a0}b", &"x".repeat(256)] {
         let error = write("fio", &header, &[file(name)]).expect_err("refused");
-        assert!(
-            error.starts_with("a file name that fio cannot read"),
-            "{error}"
-        );
+        let what = "a file name that fio cannot read";
+        assert!(error.starts_with(what), "{error}");
     }
     let large = Item::Record(Record {
         start_ns: Some(0),
@@ -180,35 +149,20 @@ fn records_beyond_fio_are_refused_or_counted() {
         end: true,
         delay_ns: 0,
     }];
-    for record in [
-        Record {
-            op: Op::Hint(Advice::Random),
-            ..last.clone()
-        },
-        Record {
-            op: Op::Fault,
-            ..last.clone()
-        },
-        Record {
-            len: 0,
-            ..last.clone()
-        },
-        Record {
-            returned: Some(9),
-            end_ns: Some(4_000_000_001),
-            flags: Flags::DIRECT,
-            after,
-            file: 3,
-            ..last.clone()
-        },
-        Record {
-            start_ns: Some(4_000_000_001),
-            returned: Some(10),
-            ..last
-        },
-    ] {
-        items.push(Item::Record(record));
-    }
+    let mut more: [Record; 5] = std::array::from_fn(|_| last.clone());
+    more[0].op = Op::Hint(Advice::Random);
+    more[1].op = Op::Fault;
+    more[2].len = 0;
+    more[3] = Record {
+        returned: Some(9),
+        end_ns: Some(4_000_000_001),
+        flags: Flags::DIRECT,
+        after,
+        file: 3,
+        ..last
+    };
+    (more[4].start_ns, more[4].returned) = (Some(4_000_000_001), Some(10));
+    items.extend(more.map(Item::Record));
     let (bytes, left_out) = write("fio", &header, &items).expect("written");
     let expected = [
         "dependencies",
@@ -266,11 +220,7 @@ fn fio_replays_written_logs() {
             return;
         };
         let (count, bytes) = (&job["read"]["total_ios"], &job["read"]["io_bytes"]);
-        assert_eq!(
-            (count, bytes),
-            (&3.into(), &(3 * 4096 + 3).into()),
-            "{untimed}"
-        );
+        assert_eq!((count, bytes), (&3.into(), &(3 * 4096 + 3).into()));
         let took = job["job_runtime"].as_u64().expect("ms");
         assert!(took >= least_ms, "{took} ms, the gaps are {least_ms} ms");
     }
@@ -290,11 +240,8 @@ fn logs_of_fio_are_read() {
         let records = read.records().into_iter().filter(|r| r.op == op);
         let ours = records.fold((0, 0), |sum, r| (sum.0 + 1, sum.1 + r.len));
         let (count, bytes) = (&job[name]["total_ios"], &job[name]["io_bytes"]);
-        assert_eq!(
-            (count.as_u64(), bytes.as_u64()),
-            (Some(ours.0), Some(ours.1)),
-            "{name}"
-        );
+        let theirs = (count.as_u64(), bytes.as_u64());
+        assert_eq!(theirs, (Some(ours.0), Some(ours.1)), "{name}");
         assert!(ours.0 > 3);
     }
     assert!(read.records().iter().all(|r| r.start_ns.is_some()));

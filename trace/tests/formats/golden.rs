@@ -20,21 +20,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 fn header(header: &Header) -> String {
-    let l = header.lacks;
-    let lacks = [
-        (l.starts, "starts"),
-        (l.ends, "ends"),
-        (l.opens, "opens"),
-        (l.threads, "threads"),
-        (l.ops, "ops"),
-    ];
-    let lacks = lacks
-        .into_iter()
-        .filter_map(|(lacks, name)| lacks.then_some(name));
-    let lacks: Vec<&str> = lacks.collect();
-    let lacks = match lacks.as_slice() {
-        [] => "nothing".to_string(),
-        lacks => lacks.join(" "),
+    let lacks = match Vec::<String>::from(header.lacks).join(" ") {
+        lacks if lacks.is_empty() => "nothing".to_string(),
+        lacks => lacks,
     };
     let mut text = format!(
         "header: {}; time {}; offset {}; lacks {lacks}; level {:?}\n",
@@ -181,10 +169,8 @@ fn example() -> (Header, Vec<Item>) {
 
 /// The digits in the first block of the page that begins with three quotes and this word.
 fn block(page: &str, word: &str) -> Vec<u8> {
-    let text = page
-        .split(&format!("```{word}\n"))
-        .nth(1)
-        .expect("the block");
+    let begin = format!("```{word}\n");
+    let text = page.split(&begin).nth(1).expect("the block");
     hex(text.split("```").next().expect("its end"))
 }
 
@@ -196,10 +182,8 @@ fn the_page_is_right_to_the_byte() {
     assert!(bytes == trace(&fixture("foreread/v1.frt")));
     let read = read_bytes("foreread", bytes.clone()).clean();
     let (header, items) = example();
-    assert_eq!(
-        (read.header, read.items),
-        (Some(header.clone()), items.clone())
-    );
+    assert_eq!(read.header.as_ref(), Some(&header));
+    assert_eq!(read.items, items);
     // The second block of the page is what the first has packed.
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
     let at = 16 + word(8);

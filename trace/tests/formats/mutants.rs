@@ -41,10 +41,9 @@ fn of(format: &Format) -> Vec<Fixture> {
 #[test]
 fn each_fixture_is_detected_as_itself_or_refused() {
     let mut detected = 0;
-    for (format, fixture) in ALL
-        .iter()
-        .flat_map(|format| of(format).into_iter().map(move |one| (format, one)))
-    {
+    let all = ALL.iter();
+    let all = all.flat_map(|format| of(format).into_iter().map(move |one| (format, one)));
+    for (format, fixture) in all {
         let name = fixture.name;
         let mut input = input(&name, fixture.bytes);
         let head = input.head().expect("unpacks").to_vec();
@@ -106,11 +105,8 @@ fn damaged(bytes: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
             }
             4 | 5 => {
                 let what = NASTY[rng.below(NASTY.len() as u64) as usize];
-                let over = if rng.below(2) == 0 {
-                    at
-                } else {
-                    (at + what.len()).min(bytes.len())
-                };
+                let over = at + what.len() * rng.below(2) as usize;
+                let over = over.min(bytes.len());
                 bytes.splice(at..over, what.iter().copied());
             }
             _ => {

@@ -42,19 +42,14 @@ fn full() -> Vec<Item> {
     ]
 }
 
-fn again(
-    format: &str,
-    reading: &str,
-    header: &Header,
-    items: &[Item],
-) -> (Read, Vec<(&'static str, u64)>) {
-    let (bytes, left_out) = write(format, header, items).expect("written");
-    (read_bytes(reading, bytes).clean(), left_out)
+fn again(header: &Header, items: &[Item]) -> (Read, Vec<(&'static str, u64)>) {
+    let (bytes, left_out) = write("csv", header, items).expect("written");
+    (read_bytes("csv", bytes).clean(), left_out)
 }
 
 #[test]
 fn csv_round_trips() {
-    let (read, left_out) = again("csv", "csv", &Header::default(), &full());
+    let (read, left_out) = again(&Header::default(), &full());
     assert_eq!((read.items, left_out), (full(), vec![]));
     assert_eq!(read.header.expect("read").lacks, Lacks::default());
     // What the trace lacks has no column, and is lacking again.
@@ -63,18 +58,16 @@ fn csv_round_trips() {
         ..Header::default()
     };
     let items = vec![file("a", None), Item::Record(Record::read(0, 1, 2))];
-    let (read, _) = again("csv", "csv", &header, &items);
-    assert_eq!(
-        (read.items, read.header.expect("read").lacks),
-        (items, Lacks::ALL)
-    );
+    let (read, _) = again(&header, &items);
+    let lacks = read.header.expect("read").lacks;
+    assert_eq!((read.items, lacks), (items, Lacks::ALL));
 }
 
 #[test]
 fn files_of_one_name_become_one_and_are_counted() {
     let record = Item::Record(Record::read(1, 1, 2));
     let items = vec![file("a", None), file("a", None), record];
-    let (_, left_out) = again("csv", "csv", &Header::default(), &items);
+    let (_, left_out) = again(&Header::default(), &items);
     let one = "files that were merged with another file of the same name";
     assert_eq!(left_out, [(one, 1)]);
 }
@@ -83,11 +76,8 @@ fn files_of_one_name_become_one_and_are_counted() {
 fn an_overlong_line_is_named() {
     let long = vec![b'1'; MAX_LINE_BYTES + 1];
     for format in ["msr", "csv", "blkparse:action=Q"] {
-        refused(
-            format,
-            long.clone(),
-            "a line longer than 64 KiB: t, line 1; ",
-        );
+        let what = "a line longer than 64 KiB: t, line 1; ";
+        refused(format, long.clone(), what);
     }
     let [x, y] = ["x", "y"].map(|letter| letter.repeat(40 << 10));
     let quoted = format!("offset,length,file\n0,1,\"{x}\n{y}\"\n");
@@ -97,10 +87,8 @@ fn an_overlong_line_is_named() {
 /// A second is too late by more than the window allows, a whole window is not.
 #[test]
 fn time_goes_backwards_by_the_window_and_no_more() {
-    for (ahead, refused) in [
-        (MAX_RECORDS_DISORDER, false),
-        (MAX_RECORDS_DISORDER + 1, true),
-    ] {
+    for refused in [false, true] {
+        let ahead = MAX_RECORDS_DISORDER + usize::from(refused);
         let mut text = String::new();
         for i in 0..ahead {
             writeln!(text, "0,8,512,r,{}.5", i + 1).expect("memory");

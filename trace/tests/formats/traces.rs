@@ -105,9 +105,8 @@ pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, S
 }
 
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/traces")
-        .join(name)
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    traces.join(name)
 }
 
 /// The fixtures of a format, in order: those with this ending, or without it.
@@ -128,15 +127,11 @@ pub fn named(items: &str) -> Option<&str> {
 /// The bytes of digits; what follows a `#` is a comment.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits = text.lines().flat_map(|line| line.split('#').next());
-    let digits: Vec<u8> = digits
-        .flat_map(str::bytes)
-        .filter(u8::is_ascii_hexdigit)
-        .collect();
+    let digits = digits.flat_map(str::bytes).filter(u8::is_ascii_hexdigit);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits
-        .chunks(2)
-        .map(|pair| byte(pair).expect("hexadecimal"))
-        .collect()
+    let pairs = digits.collect::<Vec<u8>>();
+    let bytes = pairs.chunks(2).map(|pair| byte(pair).expect("hexadecimal"));
+    bytes.collect()
 }
 
 /// The trace in a file; `.hex` is text for [`hex`].
