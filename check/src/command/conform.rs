@@ -19,14 +19,6 @@ pub enum ConformWhat {
     Rbd,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ConformLevel {
-    /// Compare only the fetched pages and the marks
-    Pages,
-    /// Compare every decision, folio and readahead mark, and the descriptor's readahead state
-    Full,
-}
-
 /// Check foreread's decisions against the kernel's or librbd's
 ///
 /// linux: the running kernel executes random operations on a temporary loop device, and its decisions are
@@ -69,7 +61,7 @@ pub struct ConformArgs {
         default_value = "full",
         requires = "check"
     )]
-    pub level: ConformLevel,
+    pub level: Level,
     /// rbd: a ceph.conf [default: a new cluster]
     #[arg(long, value_name = "CONF", hide_short_help = true)]
     pub cluster: Option<PathBuf>,
@@ -127,11 +119,7 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
             REMEDY,
         )
     })?;
-    let level = match args.level {
-        ConformLevel::Pages => Level::Pages,
-        ConformLevel::Full => Level::Full,
-    };
-    let verdict = linux::check(recording, level, None)
+    let verdict = linux::check(recording, args.level, None)
         .map_err(|error| Fail::input(place.to_string(), error, ""))?;
     if verdict.operations == 0 {
         return Err(Fail::input(

@@ -29,10 +29,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is compared. The texts are the help of `conform linux --level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Level {
+    /// Compare only the fetched pages and the marks
     Pages,
-    /// Every decision, folio, mark and state.
+    /// Compare every decision, folio and readahead mark, and the descriptor's readahead state
     Full,
 }
 

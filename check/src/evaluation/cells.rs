@@ -27,14 +27,15 @@ use foreread_sim::rng::{Rng, mix};
 use serde::Serialize;
 use std::fmt;
 
-/// A set of cells to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A set of cells to measure. The texts are the help of `bench policies --cells`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Design {
-    /// The 290 cells.
+    /// 7 devices, 21 workloads, 2 caches, 12 opponents and an imitation of mountpoint-s3
     Baseline,
-    /// A subset of all combinations.
+    /// 12 devices, 37 workloads, each workload on 3 devices; 8 opponents
     Fractional,
-    /// Recorded programs on randomly drawn devices. No constant of a policy is chosen on them.
+    /// Recorded programs, each on 2 devices drawn at random; 24 seeds, 12 opponents
+    // No constant of a policy is chosen on them.
     Validation,
 }
 
