@@ -140,140 +140,108 @@ impl<S> Cursor<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    fn cursor(index: &Folios) -> Cursor<'_, &Folios> {
-        Cursor {
-            folios: index,
-            sight: index,
-        }
+
+    fn holes<const N: usize>(folios: &Folios, looks: [(u64, u64); N]) -> [Option<u64>; N] {
+        let kernel = Cursor {
+            folios,
+            sight: folios,
+        };
+        looks.map(|(from, limit)| kernel.hole(from, limit))
     }
 
     /// Forward: the result is as many pages too late as the probe begins after the first page of its folio (4.9).
     #[test]
     fn the_kernels_hole_is_late() {
         let index = Folios::of([(8, 3), (16, 2), (21, 0), (48, 4), (64, 1), (128, 6)]);
-        let kernel = cursor(&index);
-        assert_eq!(
-            (kernel.hole(8, 32), kernel.hole(16, 32), kernel.hole(20, 32)),
-            (Some(20), Some(20), Some(20))
-        );
-        assert_eq!(
-            (kernel.hole(9, 32), kernel.hole(11, 32), kernel.hole(17, 32)),
-            (Some(21), Some(23), Some(21))
-        );
-        assert_eq!(
-            (kernel.hole(9, 12), kernel.hole(9, 13)),
-            (None, Some(21)),
-            "the limit counts page numbers"
-        );
         // After page 64, number and slot agree, and the skipped pages 64, 65 and 66 are never seen.
-        assert_eq!(
-            (
-                kernel.hole(49, 32),
-                kernel.hole(50, 32),
-                kernel.hole(51, 32)
-            ),
-            (Some(66), Some(66), Some(67))
-        );
-        assert_eq!((kernel.hole(51, 16), kernel.hole(51, 17)), (None, Some(67)));
-        assert_eq!(
-            (kernel.is_cached(21), kernel.is_cached(20)),
-            (true, false),
-            "what is there is known exactly"
-        );
+        let looks = [8, 16, 20, 9, 11, 17, 49, 50, 51].map(|from| (from, 32));
+        let late = [20, 20, 20, 21, 23, 21, 66, 66, 67].map(Some);
+        assert_eq!(holes(&index, looks), late);
+        // The limit counts page numbers.
+        let looks = [(9, 12), (9, 13), (51, 16), (51, 17)];
+        assert_eq!(holes(&index, looks), [None, Some(21), None, Some(67)]);
+        let kernel = Cursor {
+            folios: &index,
+            sight: &index,
+        };
+        let cached = (kernel.is_cached(21), kernel.is_cached(20));
+        assert_eq!(cached, (true, false), "what is there is known exactly");
+        // A folio of 64 pages fills a leaf, so the cursor cannot be out of step.
+        assert_eq!(holes(&index, [(129, 99), (190, 99)]), [Some(192); 2]);
         // A folio that ends with its leaf: the page number crosses one page later than the slot.
         let index = Folios::of([(62, 1), (64, 1), (96, 5), (128, 5)]);
-        let at_the_edge = cursor(&index);
-        assert_eq!(
-            (
-                at_the_edge.hole(63, 32),
-                at_the_edge.hole(97, 48),
-                at_the_edge.hole(97, 64)
-            ),
-            (Some(66), None, Some(160))
-        );
-        // A folio of 64 pages fills a leaf, so the cursor cannot be out of step.
-        assert_eq!(
-            (kernel.hole(129, 99), kernel.hole(190, 99)),
-            (Some(192), Some(192))
-        );
+        let looks = [(63, 32), (97, 48), (97, 64)];
+        assert_eq!(holes(&index, looks), [Some(66), None, Some(160)]);
         // A folio of 512 pages fills eight leaves: after seven of them, the last seven pages look beyond the folio.
         let huge = Folios::of([(7168, 9)]);
-        let kernel = cursor(&huge);
-        assert_eq!(
-            (
-                kernel.hole(7678, 256),
-                kernel.hole(7673, 256),
-                kernel.hole(7672, 256)
-            ),
-            (Some(7686), Some(7681), Some(7680))
-        );
-        assert_eq!(
-            (
-                kernel.hole(7169, 600),
-                kernel.hole(7678, 8),
-                kernel.hole(7678, 9)
-            ),
-            (Some(7680), None, Some(7686))
-        );
+        let looks = [
+            (7678, 256),
+            (7673, 256),
+            (7672, 256),
+            (7169, 600),
+            (7678, 9),
+        ];
+        let late = [7686, 7681, 7680, 7680, 7686].map(Some);
+        assert_eq!(holes(&huge, looks), late);
+        assert_eq!(holes(&huge, [(7678, 8)]), [None]);
+    }
+
+    /// How many cached pages the kernel counts before `page`, and whether it sees the start of the file.
+    fn history(folios: &Folios, page: u64, limit: u64) -> (u64, bool) {
+        Cursor {
+            folios,
+            sight: folios,
+        }
+        .history(page, limit)
     }
 
     /// Backward: the folio before the miss counts as one page.
     #[test]
     fn the_kernels_history_is_short() {
         let index = Folios::of([(4, 0), (5, 0), (6, 1), (8, 3)]);
-        let kernel = cursor(&index);
-        assert_eq!(
-            (
-                kernel.history(16, 32),
-                kernel.history(15, 32),
-                kernel.history(9, 32)
-            ),
-            ((5, false), (5, false), (5, false))
-        );
-        assert_eq!(
-            (
-                kernel.history(8, 32),
-                kernel.history(6, 32),
-                kernel.history(20, 32)
-            ),
-            ((3, false), (2, false), (0, false))
-        );
-        assert_eq!(
-            (
-                kernel.history(16, 5),
-                kernel.history(16, 6),
-                kernel.history(0, 6)
-            ),
-            ((4, false), (5, false), (0, true))
-        );
+        let counts = [16, 15, 9, 8, 6, 20].map(|page| history(&index, page, 32));
+        assert_eq!(counts, [5, 5, 5, 3, 2, 0].map(|count| (count, false)));
+        let counts = [(16, 5), (16, 6), (0, 6)].map(|(page, limit)| history(&index, page, limit));
+        assert_eq!(counts, [(4, false), (5, false), (0, true)]);
+        // Before page 0 it ends; it has seen the start if it is in step.
+        for (order, page, limit, expected) in [
+            (2, 4, 32, (1, false)),
+            (2, 3, 32, (1, false)),
+            (1, 2, 32, (2, true)),
+            (1, 1, 32, (1, true)),
+            (1, 2, 2, (1, false)),
+        ] {
+            let counted = history(&Folios::of([(0, order)]), page, limit);
+            assert_eq!(counted, expected, "order {order}, page {page}");
+        }
     }
 
-    /// A folio that fills several leaves counts as one page, and the next look-up is before its first leaf.
+    /// A folio that fills several leaves counts as one page, and the next look-up is before its first leaf. Across a
+    /// multiple of 64, with one page out of step, it catches up; with more it lands 64 pages too low.
     #[test]
-    fn the_kernels_history_of_a_huge_folio() {
-        let alone = Folios::of([(128, 7)]);
-        assert_eq!(cursor(&alone).history(256, 999), (1, false));
-        // Both as recorded on 6.18.44; `alone` too.
-        assert_eq!(
-            cursor(&Folios::of([(1024, 8), (1280, 8)])).history(1536, 256),
-            (5, false)
-        );
-        assert_eq!(
-            cursor(&Folios::of([(640, 6)])).history(704, 256),
-            (64, false)
-        );
-        let filled = Folios::of([(64, 6), (128, 6)]);
-        assert_eq!(
-            cursor(&filled).history(192, 999),
-            (128, false),
-            "one leaf: in step"
-        );
-        let behind = Folios::of([(0, 6), (64, 6), (128, 7)]);
-        assert_eq!(
-            cursor(&behind).history(256, 999),
-            (3, false),
-            "255, then a leaf for each page"
-        );
+    fn the_kernels_history_over_a_leaf() {
+        let looks = [
+            // The first three as recorded on 6.18.44.
+            (vec![(128, 7)], 256, 999, 1),
+            (vec![(1024, 8), (1280, 8)], 1536, 256, 5),
+            (vec![(640, 6)], 704, 256, 64),
+            // One leaf: in step.
+            (vec![(64, 6), (128, 6)], 192, 999, 128),
+            // 255, then a leaf for each page.
+            (vec![(0, 6), (64, 6), (128, 7)], 256, 999, 3),
+            // In step from page 64 on.
+            (vec![(60, 1), (62, 1), (64, 1)], 66, 32, 6),
+            // Pages 66, 65, 64 are looked at for 130 to 128, then 63 to 60 for 127 to 124.
+            (vec![(60, 2), (64, 2), (128, 2)], 132, 32, 8),
+            (vec![(60, 2), (128, 2), (124, 2)], 132, 32, 1),
+            (vec![(64, 2), (128, 2)], 132, 32, 4),
+            // Over the next leaf it stays 64 too low.
+            (vec![(0, 5), (32, 5), (64, 2), (128, 2)], 132, 400, 68),
+        ];
+        for (folios, page, limit, count) in looks {
+            let counted = history(&Folios::of(folios.clone()), page, limit);
+            assert_eq!(counted, (count, false), "{folios:?}");
+        }
     }
 
     /// Across a multiple of 4096 it lands that much too low (both recorded on 6.18.44).
@@ -281,63 +249,13 @@ mod tests {
     fn the_kernels_history_over_a_node() {
         let mut index = Folios::of([(4138, 1), (4140, 2)]);
         index.extend((4000..4138).map(|first| (first, 0)));
-        assert_eq!(
-            cursor(&index).history(4144, 256),
-            (45, false),
-            "page 2 is looked at for page 4098"
-        );
+        // Page 2 is looked at for page 4098.
+        assert_eq!(history(&index, 4144, 256), (45, false));
         index.extend([(2, 0)]);
-        assert_eq!(cursor(&index).history(4144, 256), (46, false));
+        assert_eq!(history(&index, 4144, 256), (46, false));
         let mut index = Folios::default();
         index.extend((28_000..28_800).map(|first| (first, 0)));
         index.extend((28_800..28_928).step_by(4).map(|first| (first, 2)));
-        assert_eq!(cursor(&index).history(28_928, 256), (192, false));
-    }
-
-    /// Across a multiple of 64: with one page out of step it catches up; with more it lands 64 pages too low, and
-    /// before page 0 it ends without having seen the start.
-    #[test]
-    fn the_kernels_history_over_a_leaf() {
-        let one = Folios::of([(60, 1), (62, 1), (64, 1)]);
-        assert_eq!(
-            cursor(&one).history(66, 32),
-            (6, false),
-            "in step from page 64 on"
-        );
-        let low = Folios::of([(60, 2), (64, 2), (128, 2)]);
-        assert_eq!(
-            cursor(&low).history(132, 32),
-            (8, false),
-            "66, 65, 64 for 130 to 128, then 63 to 60 for 127 to 124"
-        );
-        let low = Folios::of([(60, 2), (128, 2), (124, 2)]);
-        assert_eq!(
-            cursor(&low).history(132, 32),
-            (1, false),
-            "page 66 is not there, and looked at for page 130"
-        );
-        let low = Folios::of([(64, 2), (128, 2)]);
-        assert_eq!(
-            cursor(&low).history(132, 32),
-            (4, false),
-            "pages 66, 65 and 64 for 130, 129 and 128"
-        );
-        let low = Folios::of([(0, 5), (32, 5), (64, 2), (128, 2)]);
-        assert_eq!(
-            cursor(&low).history(132, 400),
-            (68, false),
-            "over the next leaf it stays 64 too low"
-        );
-        let start = Folios::of([(0, 2)]);
-        assert_eq!(
-            (cursor(&start).history(4, 32), cursor(&start).history(3, 32)),
-            ((1, false), (1, false))
-        );
-        let start = Folios::of([(0, 1)]);
-        assert_eq!(
-            (cursor(&start).history(2, 32), cursor(&start).history(1, 32)),
-            ((2, true), (1, true))
-        );
-        assert_eq!(cursor(&start).history(2, 2), (1, false));
+        assert_eq!(history(&index, 28_928, 256), (192, false));
     }
 }

@@ -427,10 +427,8 @@ mod tests {
             extents: vec![(1, 2), (3, 4)],
             counted: (2, 6),
         };
-        assert_eq!(
-            differ(&one, &other).as_deref(),
-            Some("request 2: ours none, librbd's 3~4")
-        );
+        let told = "request 2: ours none, librbd's 3~4";
+        assert_eq!(differ(&one, &other).as_deref(), Some(told));
         let miscounted = DecisionLog {
             counted: (1, 3),
             ..one.clone()
@@ -445,32 +443,20 @@ mod tests {
         let cases = published();
         let t1 = cases.iter().find(|case| case.name == "T1").expect("T1");
         let decided = ours(t1);
-        assert_eq!(
-            (decided.extents.len(), decided.counted),
-            (11, (11, 20_930_560))
-        );
+        let counts = (decided.extents.len(), decided.counted);
+        assert_eq!(counts, (11, (11, 20_930_560)));
         assert_eq!(decided.extents[0], (40960, 40960));
     }
-}
-
-#[cfg(test)]
-mod tests_of_rbd_cases {
-    use super::*;
 
     #[test]
     fn every_published_case_that_can_be_asked_is_there() {
         let cases = published();
-        assert_eq!(
-            cases.len(),
-            TABLE.matches("\ncase ").count() - 2,
-            "two have a smallest request"
-        );
+        // Two have a smallest request.
+        assert_eq!(cases.len(), TABLE.matches("\ncase ").count() - 2);
         assert!(cases.iter().all(|case| !case.reads.is_empty()));
         let t7 = cases.iter().find(|case| case.name == "T7").expect("T7");
-        assert_eq!(
-            (t7.value("stripe-unit"), t7.value("max"), t7.reads.len()),
-            (64 << 10, 512 << 10, 600)
-        );
+        let values = (t7.value("stripe-unit"), t7.value("max"), t7.reads.len());
+        assert_eq!(values, (64 << 10, 512 << 10, 600));
     }
 
     #[test]
@@ -479,9 +465,8 @@ mod tests_of_rbd_cases {
         assert_ne!(random(1, 2).reads, random(1, 3).reads);
         for nth in 0..100 {
             let case = random(7, nth);
-            assert!(
-                case.reads.len() >= 60 && case.reads.iter().all(|(offset, _)| *offset < case.size)
-            );
+            assert!(case.reads.len() >= 60);
+            assert!(case.reads.iter().all(|(offset, _)| *offset < case.size));
         }
     }
 }

@@ -169,7 +169,10 @@ impl Device for ChangingDevice {
 mod tests {
     use super::*;
 
-    fn times(device: &mut dyn Device) -> Vec<u64> {
+    /// When each of so many commands ends that are all submitted at 0.
+    fn times(name: &str, count: u64, total_bytes: u64) -> Vec<u64> {
+        let mut device = find(name).expect("a device").build(1, total_bytes);
+        (0..count).for_each(|id| device.submit(0, Command::new(id, 0, id << 20, 4096)));
         let (mut times, mut out) = (Vec::new(), Vec::new());
         while let Some(at) = device.next_time() {
             device.advance(at, &mut out);
@@ -178,48 +181,22 @@ mod tests {
         times
     }
 
-    fn submit(device: &mut dyn Device, count: u64) {
-        (0..count).for_each(|id| {
-            device.submit(
-                0,
-                Command {
-                    id,
-                    file: 0,
-                    start: id << 20,
-                    len: 4096,
-                },
-            )
-        });
-    }
-
     #[test]
     fn latency_steps_after_half_of_the_bytes() {
-        let mut device = find("step").expect("a device").build(1, 8 * 4096);
-        submit(device.as_mut(), 8);
-        let times = times(device.as_mut());
-        assert!(
-            times[..4].iter().all(|t| (MS..2 * MS).contains(t)),
-            "{times:?}"
-        );
-        assert!(
-            times[4..].iter().all(|t| (100 * MS..101 * MS).contains(t)),
-            "{times:?}"
-        );
+        let times = times("step", 8, 8 * 4096);
+        let ms = Vec::from_iter(times.iter().map(|time| time / MS));
+        assert_eq!(ms, [[1; 4], [100; 4]].concat(), "{times:?}");
     }
 
     /// 50 requests at once, and then one every 10 ms.
     #[test]
     fn a_throttle_lets_a_burst_through_and_then_its_rate() {
-        let mut device = find("throttle").expect("a device").build(1, 0);
-        submit(device.as_mut(), 60);
-        let times = times(device.as_mut());
+        let times = times("throttle", 60, 0);
         assert_eq!(times.len(), 60);
         assert!(times[50] < 40 * MS && times[59] >= 90 * MS, "{times:?}");
-        let gaps: Vec<u64> = times[52..].windows(2).map(|w| w[1] - w[0]).collect();
-        assert!(
-            gaps.iter().all(|gap| (9 * MS..=11 * MS).contains(gap)),
-            "{gaps:?}"
-        );
+        let mut gaps = times[52..].windows(2).map(|w| w[1] - w[0]);
+        let is_even = gaps.all(|gap| (9 * MS..=11 * MS).contains(&gap));
+        assert!(is_even, "{times:?}");
     }
 
     #[test]

@@ -183,12 +183,9 @@ mod tests {
             assert_eq!(workload.name, *name);
             for job in &workload.jobs {
                 let size = workload.files[job.file as usize];
-                assert!(
-                    job.requests
-                        .iter()
-                        .all(|r| r.len > 0 && r.offset + r.len <= size),
-                    "{name}"
-                );
+                let mut reads = job.requests.iter();
+                let inside = reads.all(|r| r.len > 0 && r.offset + r.len <= size);
+                assert!(inside, "{name}");
             }
             assert_eq!(workload, build(name, 3).expect(name));
         }
@@ -197,10 +194,7 @@ mod tests {
 
     #[test]
     fn a_stick_is_too_small_for_a_disk_image() {
-        assert!(
-            !fits("grep-ide", "usb-cruzer")
-                && fits("grep-ide", "rbd")
-                && fits("cursors", "usb-cruzer")
-        );
+        assert!(!fits("grep-ide", "usb-cruzer"));
+        assert!(fits("grep-ide", "rbd") && fits("cursors", "usb-cruzer"));
     }
 }

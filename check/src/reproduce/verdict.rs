@@ -225,16 +225,11 @@ mod tests {
             ("effect 0.5", "2.0", 1.5, 1.3),
         ] {
             assert!(holds(target, printed, met), "{target} of {printed}: {met}");
-            assert!(
-                !holds(target, printed, missed),
-                "{target} of {printed}: {missed}"
-            );
+            let is_met = holds(target, printed, missed);
+            assert!(!is_met, "{target} of {printed}: {missed}");
         }
         assert!(!holds("effect 0.5", "1.0", 1.0), "no effect was published");
-        assert_eq!(
-            (Target::parse("effect"), Target::parse("nearly")),
-            (None, None)
-        );
+        assert_eq!(["effect", "nearly"].map(Target::parse), [None, None]);
         assert!(!Target::Side.is_met("1.3", None, None));
     }
 }

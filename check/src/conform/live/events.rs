@@ -115,15 +115,13 @@ fn field<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn event(line: &str) -> Event {
-        parse(line).expect("well formed").expect("not empty").event
+    fn parsed(line: &str) -> TracedEvent {
+        parse(line).expect("well formed").expect("not empty")
     }
 
     /// Events as Linux 6.18 formats them.
     #[test]
     fn every_event_is_read() {
-        let head = "           <...>-28338   [001] .....  4711.123456: ";
-        let sync = "page_cache_sync_ra: dev=7:1 ino=c index=5 req_count=4 order=2 size=8 async_size=3 ra_pages=32 mmap_miss=1 prev_pos=-1";
         let pre = Pre {
             order: 2,
             size: 8,
@@ -132,55 +130,62 @@ mod tests {
             mmap_miss: 1,
             prev_pos: -1,
         };
-        let line = parse(&format!("{head}{sync}"))
-            .expect("well formed")
-            .expect("not empty");
-        assert_eq!((line.pid, line.inode), (28338, 12));
-        assert_eq!(
-            line.event,
-            Event::Decided(Call::Sync {
-                index: 5,
-                req: 4,
-                pre: Some(pre)
-            })
-        );
-        let order =
-            "page_cache_ra_order: dev=7:1 ino=c index=0 order=1 size=4 async_size=3 ra_pages=32";
+        let sync = Call::Sync {
+            index: 5,
+            req: 4,
+            pre: Some(pre),
+        };
         let window = Call::Window {
             start: 0,
             order: 1,
             size: 4,
             async_size: 3,
         };
-        assert_eq!(event(&format!("{head}{order}")), Event::Decided(window));
-        let raw = "page_cache_ra_unbounded: dev=7:1 ino=c index=9 nr_to_read=3 lookahead_size=1";
-        assert_eq!(
-            event(&format!("{head}{raw}")),
-            Event::Decided(Call::Raw {
-                index: 9,
-                nr: 3,
-                lookahead: 1
-            })
-        );
-        let add = "mm_filemap_add_to_page_cache: dev 7:1 ino c pfn=0x1a2b ofs=65536 order=4";
-        assert_eq!(event(&format!("{head}{add}")), Event::Added(0x1a2b, 16, 4));
-        let gone = "mm_filemap_delete_from_page_cache: dev 7:1 ino c pfn=0x1a2b ofs=65536 order=4";
-        assert_eq!(event(&format!("{head}{gone}")), Event::Deleted(16, 4));
-        assert_eq!(event("CPU:1 [LOST 12 EVENTS]"), Event::Lost);
+        let raw = Call::Raw {
+            index: 9,
+            nr: 3,
+            lookahead: 1,
+        };
+        for (text, event) in [
+            (
+                "page_cache_sync_ra: dev=7:1 ino=c index=5 req_count=4 order=2 size=8 async_size=3 ra_pages=32 mmap_miss=1 prev_pos=-1",
+                Event::Decided(sync),
+            ),
+            (
+                "page_cache_ra_order: dev=7:1 ino=c index=0 order=1 size=4 async_size=3 ra_pages=32",
+                Event::Decided(window),
+            ),
+            (
+                "page_cache_ra_unbounded: dev=7:1 ino=c index=9 nr_to_read=3 lookahead_size=1",
+                Event::Decided(raw),
+            ),
+            (
+                "mm_filemap_add_to_page_cache: dev 7:1 ino c pfn=0x1a2b ofs=65536 order=4",
+                Event::Added(0x1a2b, 16, 4),
+            ),
+            (
+                "mm_filemap_delete_from_page_cache: dev 7:1 ino c pfn=0x1a2b ofs=65536 order=4",
+                Event::Deleted(16, 4),
+            ),
+        ] {
+            let head = "           <...>-28338   [001] .....  4711.123456: ";
+            let expected = TracedEvent {
+                pid: 28338,
+                inode: 12,
+                event,
+            };
+            assert_eq!(parsed(&format!("{head}{text}")), expected);
+        }
+        assert_eq!(parsed("CPU:1 [LOST 12 EVENTS]").event, Event::Lost);
     }
 
     /// A command may have any name, and a line with an unknown format is an error.
     #[test]
     fn odd_lines() {
         let line = " a-b [1] c: d-77  [000] d..2.  1.5: mm_filemap_delete_from_page_cache: dev 7:1 ino 1f pfn=0x1 ofs=0 order=0";
-        assert_eq!(
-            parse(line),
-            Ok(Some(TracedEvent {
-                pid: 77,
-                inode: 31,
-                event: Event::Deleted(0, 0)
-            }))
-        );
+        let odd = parsed(line);
+        assert_eq!((odd.pid, odd.inode), (77, 31));
+        assert_eq!(odd.event, Event::Deleted(0, 0));
         assert_eq!(parse("\n"), Ok(None));
         for line in [
             "what?",
