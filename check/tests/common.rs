@@ -17,24 +17,18 @@ pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
 pub fn lacks(events: &str) -> Option<&'static str> {
     let there = |path: &str| Path::new(path).exists();
     let output = |program: &str, argument: &str| Command::new(program).arg(argument).output();
+    let is_root = output("id", "-u").is_ok_and(|out| out.stdout == b"0\n");
+    let events = there(&format!("/sys/kernel/tracing/events/{events}"));
     let wants = [
-        (
-            output("id", "-u").is_ok_and(|out| out.stdout == b"0\n"),
-            "root",
-        ),
+        (is_root, "root"),
         (there("/dev/loop-control"), "loop devices"),
-        (
-            there(&format!("/sys/kernel/tracing/events/{events}")),
-            "tracefs and a kernel with the tracepoints",
-        ),
+        (events, "tracefs and a kernel with the tracepoints"),
         (output("losetup", "-V").is_ok(), "losetup (mount)"),
         (output("mkfs.ext4", "-V").is_ok(), "mkfs.ext4 (e2fsprogs)"),
         (output("mkfs.xfs", "-V").is_ok(), "mkfs.xfs (xfsprogs)"),
     ];
-    let lack = wants
-        .into_iter()
-        .find(|(has, _)| !has)
-        .map(|(_, what)| what);
+    let lack = wants.into_iter().find(|(has, _)| !has);
+    let lack = lack.map(|(_, what)| what);
     if let Some(what) = lack {
         println!("skipped: needs {what}");
     }

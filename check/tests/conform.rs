@@ -209,88 +209,53 @@ fn wrong_input_is_reported_with_its_line() {
     let header = |from: &str, to: &str| HEADER.replace(from, to);
     let episode = |from: &str, to: &str| format!("{HEADER}\n{}\n", EPISODE.replace(from, to));
     let touch = r#"{"t":"op","i":1,"op":"touch","page":1}"#;
+    let ra_pages = format!("\"ra_pages\":{huge}");
+    let folios = "\"large_folios\":true";
+    let no_folios = more(r#""added":[[0,1]]"#).replace(folios, "\"large_folios\":false");
+    let no_mmap = map(r#""npages":1"#).replace("\"mmap\":true", "\"mmap\":false");
     let cases = [
-        (String::new(), "line 1: the header is missing"),
-        (HEADER[..40].to_string(), "line 1: EOF"),
-        ("\u{0}\u{1}\n".to_string(), "line 1: "),
-        (header("\"v\":1", "\"v\":2"), "line 1: version 2"),
+        (1, String::new(), "the header is missing"),
+        (1, HEADER[..40].to_string(), "EOF"),
+        (1, "\u{0}\u{1}\n".to_string(), ""),
+        (1, header("\"v\":1", "\"v\":2"), "version 2"),
+        (1, header("\"ra_pages\":32", &ra_pages), "ra_pages"),
+        (1, header("\":9", "\":64"), "folios of order"),
         (
-            header("\"ra_pages\":32", &format!("\"ra_pages\":{huge}")),
-            "line 1: ra_pages",
-        ),
-        (
-            header("\"max_order\":9", "\"max_order\":64"),
-            "line 1: folios of order",
-        ),
-        (
+            1,
             header("\"min_order\":0", "\"min_order\":10"),
-            "line 1: folios of order",
+            "folios of",
         ),
-        (format!("{HEADER}\n{HEADER}\n"), "line 2: a second header"),
-        (format!("{EPISODE}\n"), "line 1: an episode before"),
-        (format!("{op}\n"), "line 1: an operation before the header"),
+        (2, format!("{HEADER}\n{HEADER}\n"), "a second header"),
+        (1, format!("{EPISODE}\n"), "an episode before"),
+        (1, format!("{op}\n"), "an operation before the header"),
+        (2, format!("{HEADER}\n{op}\n"), "an operation before an "),
+        (2, episode("16384000", &huge.to_string()), "a file of"),
+        (2, episode("\":1}", "\":5000}"), "5000 descriptors"),
+        (3, op_with("\"fd\":0", "\"fd\":1"), "descriptor 1 of 1"),
+        (3, op_with("off\":0", &format!("off\":{huge}")), "1 bytes"),
+        (3, op_with("\":1}", &format!("\":{}}}", u64::MAX)), ""),
+        (3, op_with("\"off\":0", "\"off\":-1"), "invalid value"),
+        (3, op_with("pread", "pwrite"), "operation 'pwrite'"),
+        (3, more(r#""added":[[0,10]]"#), "a folio of order 10"),
+        (3, more(r#""evicted":[[0,200]]"#), "a folio of order 200"),
+        (3, more(r#""evicted":[[1,1]]"#), "of order 1 at page 1"),
+        (3, more(&format!("\"evicted\":[[{huge},1]]")), "at page"),
+        (3, more(r#""calls":[{"t":"other"}]"#), "unknown variant"),
+        (3, own(touch), "a touch without a mapping"),
+        (3, map(r#""pgoff":1,"npages":18446744073709551615"#), "a m"),
+        (3, map(r#""npages":1,"advice":3"#), "operation 'mmap'"),
         (
-            format!("{HEADER}\n{op}\n"),
-            "line 2: an operation before an episode",
+            4,
+            map(r#""npages":1"#) + touch + "\n",
+            "page 1 of a mapping",
         ),
-        (episode("16384000", &huge.to_string()), "line 2: a file of"),
-        (
-            episode("\"fds\":1", "\"fds\":5000"),
-            "line 2: 5000 descriptors",
-        ),
-        (op_with("\"fd\":0", "\"fd\":1"), "line 3: descriptor 1 of 1"),
-        (
-            op_with("\"off\":0", &format!("\"off\":{huge}")),
-            "line 3: 1 bytes from",
-        ),
-        (
-            op_with("\"len\":1", &format!("\"len\":{}", u64::MAX)),
-            "line 3",
-        ),
-        (op_with("\"off\":0", "\"off\":-1"), "line 3: invalid value"),
-        (op_with("pread", "pwrite"), "line 3: operation 'pwrite'"),
-        (more(r#""added":[[0,10]]"#), "line 3: a folio of order 10"),
-        (
-            more(r#""evicted":[[0,200]]"#),
-            "line 3: a folio of order 200",
-        ),
-        (
-            more(r#""evicted":[[1,1]]"#),
-            "line 3: a folio of order 1 at page 1",
-        ),
-        (
-            more(&format!("\"evicted\":[[{huge},1]]")),
-            "line 3: a folio of order 1 at page",
-        ),
-        (
-            more(r#""calls":[{"t":"other"}]"#),
-            "line 3: unknown variant",
-        ),
-        (own(touch), "line 3: a touch without a mapping"),
-        (
-            map(r#""pgoff":1,"npages":18446744073709551615"#),
-            "line 3: a mapping of",
-        ),
-        (
-            map(r#""pgoff":1,"npages":1,"advice":3"#),
-            "line 3: operation 'mmap'",
-        ),
-        (
-            map(r#""pgoff":1,"npages":1"#) + touch + "\n",
-            "line 4: page 1 of a mapping of 1",
-        ),
-        (
-            map(r#""npages":1"#).replace("\"mmap\":true", "\"mmap\":false"),
-            "line 3: operation 'mmap', but",
-        ),
-        (
-            more(r#""added":[[0,1]]"#).replace("\"large_folios\":true", "\"large_folios\":false"),
-            "line 3: a folio of order 1",
-        ),
-        (own(&op[..op.len() - 9]), "line 3: EOF"),
+        (3, no_mmap, "operation 'mmap', but"),
+        (3, no_folios, "a folio of order 1"),
+        (3, own(&op[..op.len() - 9]), "EOF"),
     ];
-    for (recording, part) in cases {
-        says(&refused(&recording).to_string(), &[part, "; "]);
+    for (line, recording, part) in cases {
+        let line = format!("line {line}");
+        says(&refused(&recording).to_string(), &[&line, part, "; "]);
     }
     let error = check(HEADER.as_bytes(), Level::Pages, None).expect_err("a level");
     says(&error.to_string(), &["line 1", "use the level 'full'"]);
