@@ -5,12 +5,13 @@
 //!   STATE/                 0700, best on a tmpfs
 //!     vmodels-bb02.../     one folder for each volume that is mounted
 //!       aws, hf, key.json  0600, if the Secret has such a key
-//!       mount              0600: "source=bb021c3315a8cc0b keys=yes metrics=127.0.0.1:41233"
+//!       mount              0600: {"has_keys":true,"metrics":"127.0.0.1:41233","source":13475...}
 //! ```
 //! If these files are lost, an existing mount is still served, published and unmounted as before.
 
 use crate::secrets::{KeyFile, SecretKeys};
 use foreread_os::open::read_small_text;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{ErrorKind, Result, Write};
@@ -25,13 +26,12 @@ const NOTE: &str = "mount";
 const NEW: &str = "new";
 /// Maximum bytes of a file of keys. The keys of a Secret have at most 64 KiB.
 const MAX_KEYS: u64 = 128 << 10;
-/// Maximum bytes of a note.
 const MAX_NOTE: u64 = 4096;
 
 #[derive(Clone, Debug)]
 pub struct StateFolder(PathBuf);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct MountNote {
     /// Whether its keys come from a request's secrets.
     pub has_keys: bool,
@@ -87,31 +87,16 @@ impl StateFolder {
     }
 
     pub fn keep_note(&self, name: &str, note: MountNote) -> Result<()> {
-        let keys = if note.has_keys { "yes" } else { "no" };
-        let metrics = note.metrics.map(|address| format!(" metrics={address}"));
-        let source = note.source.map(|number| format!("source={number:x} "));
-        let (source, metrics) = (source.unwrap_or_default(), metrics.unwrap_or_default());
-        let text = format!("{source}keys={keys}{metrics}\n");
+        let text = serde_json::to_string(&note)?;
         private_file(&self.0.join(name).join(NOTE), &text)
     }
 
-    /// Reads the stored note about a mount (source, keys, metrics address). If the note is missing or damaged, returns
-    /// an empty note.
     pub fn note(&self, name: &str) -> MountNote {
         let path = self.0.join(name).join(NOTE);
         let text = read_small_text(&path, MAX_NOTE).unwrap_or_default();
-        let value = |key: &str| {
-            let mut words = text.split_ascii_whitespace();
-            words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
-        };
-        MountNote {
-            has_keys: value("keys") == Some("yes"),
-            metrics: value("metrics").and_then(|address| address.parse().ok()),
-            source: value("source").and_then(|number| u64::from_str_radix(number, 16).ok()),
-        }
+        serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Returns the names of all volumes that have a state folder.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -120,7 +105,6 @@ impl StateFolder {
         names
     }
 
-    /// Removes a volume's state.
     pub fn forget(&self, name: &str) -> Result<()> {
         let folder = self.0.join(name);
         for file in SecretKeys::FILES.into_iter().chain([NEW, NOTE]) {
