@@ -41,34 +41,32 @@ enum Form {
     Size,
 }
 
-/// A setting, with its name as an attribute and as an option of `foreread mount`.
-struct Setting {
-    attribute: &'static str,
-    option: &'static str,
-    form: Form,
-}
-
-const fn setting(attribute: &'static str, option: &'static str, form: Form) -> Setting {
-    Setting {
-        attribute,
-        option,
-        form,
-    }
-}
-
-const SETTINGS: [Setting; 11] = [
-    setting("cache", "cache", Form::Size),
-    setting("policy", "policy", Form::Text),
-    setting("maxOverfetch", "max-overfetch", Form::Text),
-    setting("hint", "hint", Form::Text),
-    setting("attrTtl", "attr-ttl", Form::Text),
-    setting("region", "region", Form::Text),
-    setting("endpointUrl", "endpoint-url", Form::Text),
-    setting("requesterPays", "requester-pays", Form::Flag),
-    setting("noSignRequest", "no-sign-request", Form::Flag),
-    setting("diskCacheNames", "disk-cache-names", Form::Text),
-    setting("appending", "appending", Form::Flag),
+/// Attributes for which `foreread mount` has an option, and the notation of their values.
+const SETTINGS: [(&str, Form); 11] = [
+    ("cache", Form::Size),
+    ("policy", Form::Text),
+    ("maxOverfetch", Form::Text),
+    ("hint", Form::Text),
+    ("attrTtl", Form::Text),
+    ("region", Form::Text),
+    ("endpointUrl", Form::Text),
+    ("requesterPays", Form::Flag),
+    ("noSignRequest", Form::Flag),
+    ("diskCacheNames", Form::Text),
+    ("appending", Form::Flag),
 ];
+
+/// The option of an attribute: `max-overfetch` of `maxOverfetch`.
+fn option_of(attribute: &str) -> String {
+    let mut option = String::new();
+    for letter in attribute.chars() {
+        if letter.is_ascii_uppercase() {
+            option.push('-');
+        }
+        option.push(letter.to_ascii_lowercase());
+    }
+    option
+}
 
 /// Mount options that every volume already has.
 const NOTHING_NEW: [&str; 8] = [
@@ -122,20 +120,15 @@ pub fn file_name(id: &str, is_inline: bool) -> String {
     format!("{kind}{begin}-{number:016x}")
 }
 
-/// Checks the identifier of a volume.
 pub fn checked_id(id: &str) -> Result<(), Status> {
     if id.is_empty() {
-        return Err(invalid(
-            "there is no volume_id",
-            "name a volume (volumeHandle)",
-        ));
+        let remedy = "name a volume (volumeHandle)";
+        return Err(invalid("there is no volume_id", remedy));
     }
     if id.len() > MAX_ID || id.contains(char::is_control) {
+        let what = "the volume_id is too long or has control characters";
         let remedy = "write a volumeHandle of at most 1024 letters";
-        return Err(invalid(
-            "the volume_id is too long or has control characters",
-            remedy,
-        ));
+        return Err(invalid(what, remedy));
     }
     Ok(())
 }
@@ -190,21 +183,23 @@ impl VolumeSpec {
         } else {
             arguments.max_cache
         };
-        for (setting, value) in attributes.settings() {
-            match setting.form {
-                Form::Size => cache = Some(sized(setting.attribute, value, max_cache)?),
-                Form::Flag if is_on(setting.attribute, value)? => {
-                    volume.options.push(format!("--{}", setting.option));
-                }
+        for (name, form) in SETTINGS {
+            let Some(value) = attributes.text(name) else {
+                continue;
+            };
+            let option = option_of(name);
+            match form {
+                Form::Size => cache = Some(sized(name, value, max_cache)?),
+                Form::Flag if is_on(name, value)? => volume.options.push(format!("--{option}")),
                 Form::Flag => {}
                 Form::Text => {
-                    let is_url = setting.attribute == "endpointUrl";
+                    let is_url = name == "endpointUrl";
                     if secrets::has_some(value) || is_url && value.contains(['@', '?', '#']) {
-                        let what = format!("{} has credentials or a query", setting.attribute);
+                        let what = format!("{name} has credentials or a query");
                         let remedy = "credentials are keys of a Secret (nodeStageSecretRef)";
                         return Err(invalid(&what, remedy));
                     }
-                    volume.options.push(format!("--{}={value}", setting.option));
+                    volume.options.push(format!("--{option}={value}"));
                 }
             }
         }
@@ -225,11 +220,9 @@ impl VolumeSpec {
         let is_asked = asked.map(|value| is_on("diskCache", value)).transpose()?;
         let size = attributes.text("diskCacheSize");
         if is_asked != Some(true) {
+            let remedy = "write diskCache: \"true\"";
             return match size {
-                Some(_) => Err(invalid(
-                    "diskCacheSize needs a disk cache",
-                    "write diskCache: \"true\"",
-                )),
+                Some(_) => Err(invalid("diskCacheSize needs a disk cache", remedy)),
                 None => Ok(()),
             };
         }
@@ -272,10 +265,9 @@ impl VolumeSpec {
             let allowed = allow_http().map(|name| (name, "true".to_string()));
             self.variables.extend(allowed);
         }
-        if let Some(account) = attributes.text("storageAccount") {
-            self.variables
-                .push(("AZURE_STORAGE_ACCOUNT", account.to_string()));
-        }
+        let account = attributes.text("storageAccount");
+        let account = account.map(|account| ("AZURE_STORAGE_ACCOUNT", account.to_string()));
+        self.variables.extend(account);
         if request.is_inline || !keys.is_empty() {
             self.withheld.extend(CREDENTIALS);
         }
@@ -290,10 +282,8 @@ impl VolumeSpec {
         if request.is_inline {
             let variables = OF_NO_MACHINE.map(|(name, value)| (name, value.to_string()));
             self.variables.extend(variables);
-            let scheme = scheme(&self.source)
-                .unwrap_or_default()
-                .to_ascii_lowercase();
-            let is_public = !keys.has_credentials_of(&scheme);
+            let scheme = scheme(&self.source).unwrap_or_default();
+            let is_public = !keys.has_credentials_of(&scheme.to_ascii_lowercase());
             let said = "--no-sign-request".to_string();
             if is_public && !self.options.contains(&said) {
                 self.options.push(said);
@@ -323,38 +313,31 @@ const OTHERS: [&str; 8] = [
 impl<'a> Attributes<'a> {
     fn checked(request: &VolumeRequest<'a>) -> Result<Attributes<'a>, Status> {
         if request.attributes.len() > MAX_ATTRIBUTES {
-            return Err(invalid(
-                "there are more than 64 volumeAttributes",
-                "remove some",
-            ));
+            let what = "there are more than 64 volumeAttributes";
+            return Err(invalid(what, "remove some"));
         }
-        let mut all = Attributes {
-            given: HashMap::new(),
-        };
+        let given = HashMap::new();
+        let mut all = Attributes { given };
         let mut given: Vec<_> = request.attributes.iter().collect();
         given.sort();
         for (name, value) in given {
-            let of_kubernetes =
-                name.starts_with(OF_KUBERNETES) || name.starts_with("storage.kubernetes.io/");
-            if of_kubernetes {
+            if name.starts_with(OF_KUBERNETES) || name.starts_with("storage.kubernetes.io/") {
                 continue;
             }
-            let known = OTHERS
-                .iter()
-                .chain(SETTINGS.iter().map(|setting| &setting.attribute));
-            if !known.into_iter().any(|known| known == name) {
+            let is_known =
+                OTHERS.contains(&name.as_str()) || SETTINGS.iter().any(|(known, _)| known == name);
+            if !is_known {
                 let what = format!("there is no volumeAttribute '{name}'");
                 return Err(invalid(&what, "docs/kubernetes.md lists them"));
             }
             all.insert(name, value)?;
         }
-        let flags = request
-            .capability
-            .and_then(|capability| match &capability.access_type {
-                Some(AccessType::Mount(mount)) => Some(mount.mount_flags.iter()),
-                _ => None,
-            });
-        let flags = flags.into_iter().flatten().map(String::as_str);
+        let access = request.capability.and_then(|one| one.access_type.as_ref());
+        let flags = match access {
+            Some(AccessType::Mount(mount)) => &mount.mount_flags[..],
+            _ => &[],
+        };
+        let flags = flags.iter().map(String::as_str);
         let options = all.given.remove("mountOptions").unwrap_or_default();
         for flag in flags.chain(options.split(',')) {
             all.option(flag.trim())?;
@@ -387,12 +370,10 @@ impl<'a> Attributes<'a> {
         if name.is_empty() || (value.is_none() && NOTHING_NEW.contains(&name.as_str())) {
             return Ok(());
         }
-        let setting = SETTINGS.iter().find(|setting| setting.option == name);
-        match (setting, value) {
-            (Some(setting), None) if setting.form == Form::Flag => {
-                self.insert(setting.attribute, "true")
-            }
-            (Some(setting), Some(value)) => self.insert(setting.attribute, value),
+        let mut settings = SETTINGS.into_iter();
+        match (settings.find(|(known, _)| option_of(known) == name), value) {
+            (Some((known, Form::Flag)), None) => self.insert(known, "true"),
+            (Some((known, _)), Some(value)) => self.insert(known, value),
             _ => {
                 let what = format!("there is no mount option '{}'", one_line(&name));
                 Err(invalid(&what, "docs/kubernetes.md lists them"))
@@ -409,12 +390,6 @@ impl<'a> Attributes<'a> {
             .map_or(Ok(false), |value| is_on(name, value))
     }
 
-    /// The given settings, in the order of the table.
-    fn settings(&self) -> impl Iterator<Item = (&'static Setting, &'a str)> + '_ {
-        let given = |setting: &'static Setting| Some((setting, self.text(setting.attribute)?));
-        const { &SETTINGS }.iter().filter_map(given)
-    }
-
     fn source(&self, is_inline: bool, arguments: &Arguments) -> Result<String, Status> {
         let bucket = self.text("bucketName");
         let source = match (self.text("source"), bucket, self.text("prefix")) {
@@ -425,16 +400,12 @@ impl<'a> Attributes<'a> {
                 format!("s3://{bucket}/{prefix}{slash}")
             }
             (None, None, _) => {
-                return Err(invalid(
-                    "the volume has no source",
-                    "write volumeAttributes: source: s3://BUCKET/PREFIX/",
-                ));
+                let remedy = "write volumeAttributes: source: s3://BUCKET/PREFIX/";
+                return Err(invalid("the volume has no source", remedy));
             }
             _ => {
-                return Err(invalid(
-                    "the volume has several sources",
-                    "write source, or bucketName and prefix",
-                ));
+                let remedy = "write source, or bucketName and prefix";
+                return Err(invalid("the volume has several sources", remedy));
             }
         };
         let Some(scheme) = scheme(&source) else {
@@ -443,10 +414,8 @@ impl<'a> Attributes<'a> {
         let scheme = &scheme.to_ascii_lowercase();
         let Some(store) = store_of(scheme) else {
             let what = format!("'{}' is not a source of a volume", one_line(&source));
-            return Err(invalid(
-                &what,
-                "write s3://, gs://, az://, abfss://, hf:// or https:// (docs/stores.md)",
-            ));
+            let remedy = "write s3://, gs://, az://, abfss://, hf:// or https:// (docs/stores.md)";
+            return Err(invalid(&what, remedy));
         };
         if is_inline && store.asks_machine {
             let what = "an inline volume cannot use Azure";
@@ -479,10 +448,8 @@ fn local(source: &str, is_inline: bool, arguments: &Arguments) -> Result<String,
     let is_plain =
         path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
     let allowed = |path: &Path| {
-        arguments
-            .local
-            .iter()
-            .any(|folder| path.starts_with(folder))
+        let mut folders = arguments.local.iter();
+        folders.any(|folder| path.starts_with(folder))
     };
     // Symbolic links are followed, so their target is checked too.
     let real = path.canonicalize();
@@ -492,20 +459,18 @@ fn local(source: &str, is_inline: bool, arguments: &Arguments) -> Result<String,
         return Ok(source.to_string());
     }
     let what = format!("'{}' is not a source of a volume", one_line(source));
-    Err(invalid(
-        &what,
-        "write s3://BUCKET/PREFIX/ or another of docs/stores.md",
-    ))
+    let remedy = "write s3://BUCKET/PREFIX/ or another of docs/stores.md";
+    Err(invalid(&what, remedy))
 }
 
 fn is_on(name: &str, value: &str) -> Result<bool, Status> {
     match value {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(invalid(
-            &format!("{name} is neither true nor false"),
-            "write \"true\"",
-        )),
+        _ => {
+            let what = format!("{name} is neither true nor false");
+            Err(invalid(&what, "write \"true\""))
+        }
     }
 }
 
