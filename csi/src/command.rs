@@ -50,11 +50,9 @@ impl MountCommand {
         if done.is_err() {
             let _ = self.state.forget(name);
             // The server of a staged mount has ended, and the next pod mounts it again.
-            if before.source.is_some() {
+            if before.source.is_some() && self.state.begin(name).is_ok() {
                 let metrics = None;
-                let kept = self.state.begin(name);
-                let _ =
-                    kept.and_then(|()| self.state.keep_note(name, MountNote { metrics, ..before }));
+                let _ = self.state.keep_note(name, MountNote { metrics, ..before });
             }
         }
         done
@@ -105,9 +103,8 @@ impl MountCommand {
     pub fn renew(&self, name: &str, keys: &SecretKeys) -> Result<(), Status> {
         for file in keys.delivered().files {
             if self.state.renew_keys(name, &file).map_err(cannot)? {
-                eprintln!(
-                    "foreread-csi: {name}: its Secret has changed; the mount uses the new keys"
-                );
+                let what = "its Secret has changed; the mount uses the new keys";
+                eprintln!("foreread-csi: {name}: {what}");
             }
         }
         Ok(())
@@ -118,11 +115,8 @@ impl MountCommand {
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let mut child = child.map_err(|error| {
             let what = format!("cannot start {}: {error}", self.program.display());
-            refused(
-                Code::Internal,
-                &what,
-                "give the path of the command with --foreread",
-            )
+            let remedy = "give the path of the command with --foreread";
+            refused(Code::Internal, &what, remedy)
         })?;
         let group = child.id();
         match tokio::time::timeout(self.timeout, ended(&mut child)).await {
@@ -180,25 +174,6 @@ fn address(said: &str) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn command(program: &Path, state: &Path) -> MountCommand {
-        MountCommand {
-            program: program.to_path_buf(),
-            timeout: Duration::from_millis(300),
-            state: StateFolder::open(state).expect("made"),
-            has_metrics: false,
-        }
-    }
-
-    fn volume() -> VolumeSpec {
-        VolumeSpec {
-            source: "s3://b/".to_string(),
-            options: Vec::new(),
-            variables: Vec::new(),
-            withheld: vec!["HF_TOKEN"],
-            disk_cache: None,
-        }
-    }
-
     fn script(dir: &Path, text: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let path = dir.join("foreread");
@@ -210,12 +185,23 @@ mod tests {
 
     fn run(text: &str) -> Status {
         let dir = tempfile::tempdir().expect("a folder");
-        let command = command(&script(dir.path(), text), &dir.path().join("state"));
+        let command = MountCommand {
+            program: script(dir.path(), text),
+            timeout: Duration::from_millis(300),
+            state: StateFolder::open(&dir.path().join("state")).expect("made"),
+            has_metrics: false,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .expect("a runtime");
-        let volume = volume();
+        let volume = VolumeSpec {
+            source: "s3://b/".to_string(),
+            options: Vec::new(),
+            variables: Vec::new(),
+            withheld: vec!["HF_TOKEN"],
+            disk_cache: None,
+        };
         let keys = SecretKeys::default();
         let mounting = command.mount("v", &volume, &keys, Path::new("/nowhere"));
         let failed = runtime.block_on(mounting).expect_err("failed");

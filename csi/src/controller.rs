@@ -43,10 +43,8 @@ impl ControllerService {
             return Err(invalid("there are no volume_capabilities", "add one"));
         }
         if request.volume_content_source.is_some() {
-            return Err(invalid(
-                "a volume of foreread cannot be a copy of another",
-                "remove dataSource",
-            ));
+            let what = "a volume of foreread cannot be a copy of another";
+            return Err(invalid(what, "remove dataSource"));
         }
         let own = |name: &String| !name.starts_with(OF_KUBERNETES);
         let parameters = request.parameters.into_iter();

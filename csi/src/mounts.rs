@@ -8,7 +8,7 @@
 //! A system call on a hung mount may never return. Therefore each call runs on a separate thread, which is abandoned
 //! after a time limit. While an abandoned thread still works on a path, no second thread is started for this path.
 
-use crate::refusal::{one_line, refused};
+use crate::refusal::{invalid, one_line, refused};
 use crate::state::Claims;
 use foreread_os::host::{FOREREAD_MOUNT, Host, Mount, last_at};
 use foreread_os::threads::Task;
@@ -169,12 +169,10 @@ impl MountTable {
                 let what = format!("{} is a mount of {}", place.display(), mount.kind);
                 return Err(refused(Code::FailedPrecondition, &what, "use 'umount'"));
             }
-            let flags = UnmountFlags::NOFOLLOW
-                | if lazily {
-                    UnmountFlags::DETACH
-                } else {
-                    UnmountFlags::empty()
-                };
+            let flags = match lazily {
+                true => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+                false => UnmountFlags::NOFOLLOW,
+            };
             let own = place.to_path_buf();
             let done = within(CHANGE_TIMEOUT, move || rustix::mount::unmount(&own, flags)).await;
             changed("cannot unmount", place, done)?;
@@ -197,11 +195,7 @@ pub fn resolved(place: &str) -> Result<PathBuf, Status> {
         .filter(|_| path.is_absolute() && place.len() < 4096);
     let (Some(name), Some(above)) = (name, path.parent()) else {
         let what = format!("'{}' is not the absolute path of a folder", one_line(place));
-        return Err(refused(
-            Code::InvalidArgument,
-            &what,
-            "use a path below the kubelet's folder",
-        ));
+        return Err(invalid(&what, "use a path below the kubelet's folder"));
     };
     Ok(above
         .canonicalize()
@@ -248,30 +242,21 @@ async fn within<T: Send + 'static>(
 }
 
 fn changed(what: &str, place: &Path, done: Option<rustix::io::Result<()>>) -> Result<(), Status> {
-    let place = place.display();
-    match done {
-        Some(Ok(())) => Ok(()),
+    let log = "see the log of the node";
+    let (code, why, remedy) = match done {
+        Some(Ok(())) => return Ok(()),
         Some(Err(rustix::io::Errno::BUSY)) => {
-            let what = format!("{what} {place}: it is in use");
-            Err(refused(
-                Code::Internal,
-                &what,
-                "end the programs that have its files open",
-            ))
+            let remedy = "end the programs that have its files open";
+            (Code::Internal, "it is in use".to_string(), remedy)
         }
-        Some(Err(error)) => {
-            let what = format!("{what} {place}: {}", Error::from(error));
-            Err(refused(Code::Internal, &what, "see the log of the node"))
-        }
+        Some(Err(error)) => (Code::Internal, Error::from(error).to_string(), log),
         None => {
-            let what = format!("{what} {place}: the system call did not return in time");
-            Err(refused(
-                Code::DeadlineExceeded,
-                &what,
-                "see the log of the node",
-            ))
+            let why = "the system call did not return in time";
+            (Code::DeadlineExceeded, why.to_string(), log)
         }
-    }
+    };
+    let what = format!("{what} {}: {why}", place.display());
+    Err(refused(code, &what, remedy))
 }
 
 #[cfg(test)]

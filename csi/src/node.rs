@@ -138,7 +138,6 @@ impl NodeParts {
         })
     }
 
-    /// Checks the node's limits on volumes.
     fn room(&self, name: &str) -> Result<(), Status> {
         let full = |what: String, setting: &str| {
             let remedy = format!("use another node, or set {setting} of the chart");
@@ -153,10 +152,8 @@ impl NodeParts {
         let most = self.arguments.max_inline;
         let inline = others.iter().filter(|known| is_inline_name(known)).count();
         if is_inline_name(name) && inline >= most as usize {
-            return full(
-                format!("this node has {most} inline volumes"),
-                "inline.maxVolumes",
-            );
+            let what = format!("this node has {most} inline volumes");
+            return full(what, "inline.maxVolumes");
         }
         Ok(())
     }
@@ -168,51 +165,34 @@ impl NodeParts {
         checked_id(&request.volume_id)?;
         let target = named("target_path", &request.target_path)?;
         let is_inline = is_inline(&request.volume_context);
-        checked_capability(
-            request.volume_capability.as_ref(),
-            is_inline,
-            &self.arguments,
-        )?;
+        let capability = request.volume_capability.as_ref();
+        checked_capability(capability, is_inline, &self.arguments)?;
         if is_inline {
             return self.publish_inline(&request, &target).await;
         }
+        let not_staged =
+            |what: &str| refused(Code::FailedPrecondition, what, "call NodeStageVolume first");
         if request.staging_target_path.is_empty() {
-            let what = "there is no staging_target_path";
-            return Err(refused(
-                Code::FailedPrecondition,
-                what,
-                "call NodeStageVolume first",
-            ));
+            return Err(not_staged("there is no staging_target_path"));
         }
         let staged = resolved(&request.staging_target_path)?;
         let _turn = self.turn(&request.volume_id)?;
-        let mount = self.mounts.at(&staged);
-        let state = &self.command.state;
-        let was_staged = || {
-            state
-                .note(&file_name(&request.volume_id, false))
-                .source
-                .is_some()
-        };
-        let answer = match &mount {
+        let name = file_name(&request.volume_id, false);
+        let was_staged = || self.command.state.note(&name).source.is_some();
+        let answer = match &self.mounts.at(&staged) {
             Some(mount) if is_ours(mount) => Some(self.mounts.asked(&staged).await),
             // The server had ended and the volume could not be mounted again.
             None if was_staged() => None,
             _ => {
                 let what = format!("there is no foreread mount at {}", staged.display());
-                return Err(refused(
-                    Code::FailedPrecondition,
-                    &what,
-                    "call NodeStageVolume first",
-                ));
+                return Err(not_staged(&what));
             }
         };
         match answer {
             // The kubelet publishes again from time to time (requiresRepublish), with the current Secret.
             Some(MountAnswer::Answers(_)) => {
                 let keys = SecretKeys::checked(&request.secrets)?;
-                self.command
-                    .renew(&file_name(&request.volume_id, false), &keys)?;
+                self.command.renew(&name, &keys)?;
             }
             Some(MountAnswer::Silent) => return Err(silent(&staged)),
             Some(MountAnswer::Failed(_)) | None => self.mount_again(&request, &staged).await?,
@@ -227,11 +207,8 @@ impl NodeParts {
             }
             let MountAnswer::Failed(_) = self.mounts.asked(&target).await else {
                 let what = format!("{} shows another volume", target.display());
-                return Err(refused(
-                    Code::AlreadyExists,
-                    &what,
-                    "call NodeUnpublishVolume first",
-                ));
+                let remedy = "call NodeUnpublishVolume first";
+                return Err(refused(Code::AlreadyExists, &what, remedy));
             };
             self.mounts.unmount(&target, true).await?;
         }
@@ -243,7 +220,6 @@ impl NodeParts {
         bound.map(|()| NodePublishVolumeResponse {})
     }
 
-    /// The volume requested by a pod.
     fn published(
         &self,
         request: &NodePublishVolumeRequest,
@@ -293,10 +269,8 @@ impl NodeParts {
         let name = file_name(&request.volume_id, true);
         let done = self.mount(&name, &volume, &keys, target).await;
         // The kubelet retries if the code is Unavailable.
-        if done
-            .as_ref()
-            .is_err_and(|status| status.code() != Code::Unavailable)
-        {
+        let is_final = |status: &Status| status.code() != Code::Unavailable;
+        if done.as_ref().is_err_and(is_final) {
             let _ = remove_folder(target);
         }
         done.map(|()| NodePublishVolumeResponse {})
@@ -403,11 +377,8 @@ fn other(place: &Path, kind: &str) -> Status {
 
 fn silent(place: &Path) -> Status {
     let what = format!("the mount at {} does not answer", place.display());
-    refused(
-        Code::Unavailable,
-        &what,
-        "check the store; the kubelet retries the call",
-    )
+    let remedy = "check the store; the kubelet retries the call";
+    refused(Code::Unavailable, &what, remedy)
 }
 
 impl NodeService {
@@ -424,19 +395,12 @@ impl NodeService {
     ) -> Result<Response<T>, Status> {
         let timer = self.0.counts.begin(method);
         let done = tokio::spawn(work).await;
-        let done = done.unwrap_or_else(|_| {
-            Err(Status::internal(
-                "internal error in the plugin: please report it",
-            ))
-        });
-        let code = done
-            .as_ref()
-            .map_or_else(|status| status.code(), |_| Code::Ok);
+        let bug = || Status::internal("internal error in the plugin: please report it");
+        let done = done.unwrap_or_else(|_| Err(bug()));
+        let status = done.as_ref().err();
+        let code = status.map_or(Code::Ok, Status::code);
         let seconds = self.0.counts.end(timer, code);
-        let said = done
-            .as_ref()
-            .err()
-            .map(|status| format!(": {}", one_line(status.message())));
+        let said = status.map(|status| format!(": {}", one_line(status.message())));
         // The kubelet asks each minute, for each volume of each pod.
         if method != "NodeGetVolumeStats" || said.is_some() {
             let (id, said) = (one_line(id), said.unwrap_or_default());

@@ -3,7 +3,6 @@
 use foreread_os::secrets;
 use tonic::{Code, Status};
 
-/// Maximum bytes of a line.
 const MAX_LINE: usize = 1024;
 
 /// Converts text from users and other programs to one line without control characters, and removes secrets from the

@@ -144,6 +144,13 @@ impl SecretKeys {
     /// Converts the secrets to files and environment variables for the process that mounts.
     pub fn delivered(&self) -> KeyDelivery {
         let mut files = Vec::new();
+        let mut file = |name, variable, content| {
+            files.push(KeyFile {
+                name,
+                variable,
+                content,
+            });
+        };
         let mut variables = self.values.clone();
         // Keys of other S3 servers may contain any character, but a profile can only contain words.
         let is_word = |text: &str| {
@@ -157,37 +164,22 @@ impl SecretKeys {
             let content = format!("[{PROFILE}]\n{}", lines.collect::<String>());
             variables.retain(|(name, _)| OF_PROFILE.iter().all(|(known, _)| known != name));
             variables.push(("AWS_PROFILE", PROFILE.to_string()));
-            files.push(KeyFile {
-                name: AWS,
-                variable: "AWS_SHARED_CREDENTIALS_FILE",
-                content,
-            });
+            file(AWS, "AWS_SHARED_CREDENTIALS_FILE", content);
         }
         if let Some(token) = self.value("HF_TOKEN") {
-            let content = token.to_string();
             variables.retain(|(name, _)| *name != "HF_TOKEN");
-            files.push(KeyFile {
-                name: HF,
-                variable: "HF_TOKEN_PATH",
-                content,
-            });
+            file(HF, "HF_TOKEN_PATH", token.to_string());
         }
         if let Some(content) = self.key_file.clone() {
-            files.push(KeyFile {
-                name: GOOGLE,
-                variable: KEY_FILE,
-                content,
-            });
+            file(GOOGLE, KEY_FILE, content);
         }
         KeyDelivery { variables, files }
     }
 
     pub fn checked(secrets: &HashMap<String, String>) -> Result<SecretKeys, Status> {
         let mut keys = SecretKeys::default();
-        let mut given: Vec<_> = secrets
-            .iter()
-            .filter(|(name, _)| !name.starts_with(OF_KUBERNETES))
-            .collect();
+        let mut given: Vec<_> = secrets.iter().collect();
+        given.retain(|(name, _)| !name.starts_with(OF_KUBERNETES));
         given.sort();
         if given.iter().map(|(_, value)| value.len()).sum::<usize>() > MAX_BYTES {
             let what = "the secrets are larger than 64 KiB";
@@ -208,10 +200,8 @@ impl SecretKeys {
             }
             if value.trim().is_empty() || value.trim().contains(char::is_control) {
                 let what = format!("the key '{name}' of the Secret is empty or not one line");
-                return Err(invalid(
-                    &what,
-                    "write only its value (kubectl create secret)",
-                ));
+                let remedy = "write only its value (kubectl create secret)";
+                return Err(invalid(&what, remedy));
             }
             if keys.value(variable).is_some() {
                 return Err(twice());
@@ -289,11 +279,8 @@ mod tests {
         for text in [elsewhere.as_str(), external, "{}", "", "[1]"] {
             let refused = SecretKeys::checked(&secrets(&[("key.json", text)]));
             let line = refused.err().expect("refused");
-            assert!(
-                line.message()
-                    .contains("not a key of a Google service account"),
-                "{text}"
-            );
+            let says = "not a key of a Google service account";
+            assert!(line.message().contains(says), "{text}");
         }
     }
 
@@ -323,20 +310,14 @@ mod tests {
         };
         let s3 = [("key_id", "k"), ("access_key", "s/+="), ("region", "r")];
         let profile = "[foreread]\naws_access_key_id = k\naws_secret_access_key = s/+=\n";
-        assert_eq!(
-            delivered(&s3),
-            (vec!["AWS_REGION", "AWS_PROFILE"], vec![profile.to_string()])
-        );
-        assert_eq!(
-            delivered(&[("token", "t\n")]),
-            (vec![], vec!["t".to_string()])
-        );
+        let own = (vec!["AWS_REGION", "AWS_PROFILE"], vec![profile.to_string()]);
+        assert_eq!(delivered(&s3), own);
+        let token = (vec![], vec!["t".to_string()]);
+        assert_eq!(delivered(&[("token", "t\n")]), token);
         for odd in ["a b", "a#b", "\u{e4}"] {
             let (names, files) = delivered(&[("key_id", "k"), ("access_key", odd)]);
-            assert!(
-                names.len() == 2 && files.is_empty(),
-                "{odd} is no word of a profile"
-            );
+            let is_plain = names.len() == 2 && files.is_empty();
+            assert!(is_plain, "{odd} is no word of a profile");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::spec::node_server::NodeServer;
 use crate::state::{Claims, StateFolder};
 use foreread_os::failure::Failure;
 use std::fs::Permissions;
-use std::io::{Error, ErrorKind};
+use std::io::Error;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -38,13 +38,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let cannot = |error| {
-        Failure::cannot(
-            "cannot start to serve",
-            error,
-            "allow more threads and descriptors",
-        )
-    };
+    let remedy = "allow more threads and descriptors";
+    let cannot = |error| Failure::cannot("cannot start to serve", error, remedy);
     let runtime = runtime.map_err(cannot)?;
     let served = runtime.block_on(serve(arguments));
     // Threads blocked on hung mounts are not waited for.
@@ -57,33 +52,24 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         let remedy = "give the name of the node, of at most 256 letters";
         return Err(Failure::input("invalid node name", "--node-id", remedy));
     }
+    let on_disk = (arguments.disk_cache_size, arguments.max_disk_cache);
     let limits = [
-        ("cache", arguments.cache, arguments.max_cache),
-        (
-            "disk-cache-size",
-            arguments.disk_cache_size,
-            arguments.max_disk_cache,
-        ),
+        ("cache", (arguments.cache, arguments.max_cache)),
+        ("disk-cache-size", on_disk),
     ];
-    for (option, usual, most) in limits {
+    for (option, (usual, most)) in limits {
         if usual > most {
             let place = format!("--{option} is {usual} bytes, more than the maximum of {most}");
+            let what = "the default size is larger than the maximum";
             let remedy = "reduce it, or raise the maximum";
-            return Err(Failure::input(
-                "the default size is larger than the maximum",
-                place,
-                remedy,
-            ));
+            return Err(Failure::input(what, place, remedy));
         }
     }
     let socket = socket(&arguments.endpoint)?;
     let state = StateFolder::open(&arguments.state).map_err(|error| {
         let place = format!("{}: {error}", arguments.state.display());
-        Failure::input(
-            "cannot make the folder of the state",
-            place,
-            "use another folder with --state",
-        )
+        let what = "cannot make the folder of the state";
+        Failure::input(what, place, "use another folder with --state")
     })?;
     let program = program(arguments.foreread.as_deref());
     let parts = Arc::new(NodeParts {
@@ -104,11 +90,8 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     if let Some(address) = arguments.metrics {
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            Failure::input(
-                "cannot serve metrics",
-                format!("{address}: {error}"),
-                "use another port",
-            )
+            let place = format!("{address}: {error}");
+            Failure::input("cannot serve metrics", place, "use another port")
         })?;
         let address = listener.local_addr().unwrap_or(address);
         eprintln!("foreread-csi: metrics at http://{address}/metrics");
@@ -128,11 +111,8 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
             _ = interrupt.recv() => {}
         }
     };
-    eprintln!(
-        "foreread-csi: {} at {}",
-        arguments.driver_name,
-        socket.display()
-    );
+    let name = &arguments.driver_name;
+    eprintln!("foreread-csi: {name} at {}", socket.display());
     let served = Server::builder()
         .concurrency_limit_per_connection(MAX_CALLS)
         .add_service(IdentityServer::new(identity).max_decoding_message_size(MAX_MESSAGE))
@@ -153,11 +133,8 @@ fn socket(endpoint: &str) -> Result<PathBuf, Failure> {
     if path.starts_with('/') {
         return Ok(PathBuf::from(path));
     }
-    Err(Failure::input(
-        "no unix socket",
-        endpoint,
-        "write unix:///csi/csi.sock",
-    ))
+    let remedy = "write unix:///csi/csi.sock";
+    Err(Failure::input("no unix socket", endpoint, remedy))
 }
 
 /// Listens with access for this user only. A stale socket of an earlier plugin is replaced; a socket in use is not.
@@ -168,16 +145,10 @@ fn listening(path: &Path) -> Result<UnixListener, Failure> {
     };
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {
-            return Err(fail(Error::new(
-                ErrorKind::AlreadyExists,
-                "it is not a socket",
-            )));
+            return Err(fail(Error::other("it is not a socket")));
         }
         Ok(_) if UnixStream::connect(path).is_ok() => {
-            return Err(fail(Error::new(
-                ErrorKind::AddrInUse,
-                "another plugin serves it",
-            )));
+            return Err(fail(Error::other("another plugin serves it")));
         }
         Ok(_) => std::fs::remove_file(path).map_err(fail)?,
         Err(_) => {}
@@ -275,10 +246,8 @@ async fn pages(parts: &NodeParts) -> String {
     let mut asked = Vec::new();
     for name in state.names() {
         if let Some(address) = state.note(&name).metrics {
-            asked.push((
-                name,
-                tokio::spawn(time::timeout(MOUNT_TIMEOUT, fetched(address))),
-            ));
+            let page = time::timeout(MOUNT_TIMEOUT, fetched(address));
+            asked.push((name, tokio::spawn(page)));
         }
     }
     let mut pages = Vec::new();
@@ -307,12 +276,9 @@ mod tests {
 
     #[test]
     fn endpoints_are_unix_sockets() {
-        for endpoint in [
-            "unix:///csi/csi.sock",
-            "unix:/csi/csi.sock",
-            "/csi/csi.sock",
-        ] {
-            assert_eq!(socket(endpoint).expect("good"), Path::new("/csi/csi.sock"));
+        for before in ["unix://", "unix:", ""] {
+            let found = socket(&format!("{before}/csi/csi.sock")).expect("good");
+            assert_eq!(found, Path::new("/csi/csi.sock"));
         }
         for endpoint in ["", "unix:", "tcp://127.0.0.1:1", "csi.sock"] {
             assert!(socket(endpoint).is_err(), "{endpoint}");
