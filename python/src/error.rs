@@ -28,38 +28,11 @@ pub fn invalid(text: impl Into<String>) -> PyErr {
     PyValueError::new_err(text.into())
 }
 
-/// The kinds of Python exceptions.
-#[derive(Clone, Copy, PartialEq)]
-enum Exception {
-    /// `OSError`; Python chooses the subclass by errno.
-    Os,
-    /// `ValueError`.
-    Value,
-}
-
-/// The exception of each kind of error. If a kind has no row, the code does not compile.
-const EXCEPTIONS: [(ErrorKind, Exception); ErrorKind::ALL.len()] = [
-    (ErrorKind::InvalidOption, Exception::Value),
-    (ErrorKind::Refused, Exception::Os),
-    (ErrorKind::NotFound, Exception::Os),
-    (ErrorKind::PermissionDenied, Exception::Os),
-    (ErrorKind::ReadOnly, Exception::Os),
-    (ErrorKind::Unsupported, Exception::Os),
-    (ErrorKind::Changed, Exception::Os),
-    (ErrorKind::Storage, Exception::Os),
-    (ErrorKind::TooLarge, Exception::Os),
-    (ErrorKind::TooManyReaders, Exception::Os),
-    (ErrorKind::TooManyReads, Exception::Os),
-    (ErrorKind::NoMemory, Exception::Os),
-    (ErrorKind::BeyondEnd, Exception::Os),
-    (ErrorKind::Stopped, Exception::Os),
-];
-
+/// `ValueError` for an invalid option, and otherwise `OSError`, whose subclass Python chooses by errno.
 fn raised(kind: ErrorKind, errno: i32, text: &str, name: &str) -> PyErr {
-    if EXCEPTIONS.contains(&(kind, Exception::Value)) {
-        invalid(text)
-    } else {
-        of_errno(errno, text, Some(name))
+    match kind {
+        ErrorKind::InvalidOption => invalid(text),
+        _ => of_errno(errno, text, Some(name)),
     }
 }
 
