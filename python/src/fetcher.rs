@@ -75,12 +75,10 @@ impl Fetcher {
 
     /// Returns the exception that the function raised for bytes of this range.
     pub fn failure(&self, py: Python<'_>, bytes: &Range<u64>) -> Option<PyErr> {
+        let failed = self.failed();
         let overlaps = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
-        self.failed()
-            .iter()
-            .rev()
-            .find(|(range, _)| overlaps(range))
-            .map(|(_, error)| PyErr::from_value(error.bind(py).clone().into_any()))
+        let (_, error) = failed.iter().rev().find(|(range, _)| overlaps(range))?;
+        Some(PyErr::from_value(error.bind(py).clone().into_any()))
     }
 
     fn failed(&self) -> MutexGuard<'_, FetchExceptions> {
@@ -115,32 +113,23 @@ impl Fetcher {
             Ok(bytes) => bytes,
             // bytearray, memoryview, an array: anything that `bytes` accepts, except a number.
             Err(other) => {
-                let view = py
-                    .import("builtins")?
-                    .getattr("memoryview")?
-                    .call1((other.into_inner(),))?;
+                let view = py.import("builtins")?.getattr("memoryview")?;
+                let view = view.call1((other.into_inner(),))?;
                 view.call_method0("tobytes")?.cast_into::<PyBytes>()?
             }
         };
         let bytes = answer.as_bytes();
+        let (name, got, at) = (&self.name, bytes.len() as u64, range.start);
         let wanted = range.end - range.start;
-        if bytes.len() as u64 > wanted {
-            let what = format!(
-                "{}: the function returned {} bytes instead of {wanted} at {}",
-                self.name,
-                bytes.len(),
-                range.start
-            );
-            return Ok(Err(SourceError::Io {
-                errno: libc::EIO,
-                what,
-            }));
+        if got > wanted {
+            let what =
+                format!("{name}: the function returned {got} bytes instead of {wanted} at {at}");
+            let errno = libc::EIO;
+            return Ok(Err(SourceError::Io { errno, what }));
         }
-        if (bytes.len() as u64) < wanted {
-            return Ok(Err(SourceError::Short {
-                at: range.start + bytes.len() as u64,
-                size: self.size,
-            }));
+        if got < wanted {
+            let (at, size) = (at + got, self.size);
+            return Ok(Err(SourceError::Short { at, size }));
         }
         Ok(Ok(py.detach(|| copy(bytes, bufs))))
     }

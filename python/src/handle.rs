@@ -33,9 +33,14 @@ impl Handle {
         &self.slot.shown
     }
 
-    fn open(py: Python<'_>, origin: Origin, shown: String, settings: Settings) -> PyResult<Handle> {
+    fn open(
+        py: Python<'_>,
+        origin: Origin,
+        shown: String,
+        settings: EngineChoice,
+    ) -> PyResult<Handle> {
         Ok(Handle {
-            slot: Slot::open(py, origin, shown, settings)?,
+            slot: Slot::open(py, origin, shown, or_default(settings))?,
             position: Position::default(),
         })
     }
@@ -81,10 +86,8 @@ impl Handle {
                 // Ends at the end of the file, including appended data: if a read claimed bytes beyond the end, other readers would
                 // skip data.
                 let (got, value) = read(start, room)?;
-                if self
-                    .position
-                    .move_from(start, start.saturating_add(got as u64))
-                {
+                let end = start.saturating_add(got as u64);
+                if self.position.move_from(start, end) {
                     return Ok(value);
                 }
             } else if let Some(claim) = self.position.claim(start, room as u64) {
@@ -122,12 +125,11 @@ impl Handle {
         guarded(|| {
             let name = SourceName::from(name);
             if name.is_empty() {
-                return Err(invalid(
-                    "the name is empty; write a path, or a source such as s3://bucket/key",
-                ));
+                let what = "the name is empty; write a path, or a source such as s3://bucket/key";
+                return Err(invalid(what));
             }
             let shown = name.to_string();
-            Handle::open(py, Origin::Name(name, account), shown, or_default(settings))
+            Handle::open(py, Origin::Name(name, account), shown, settings)
         })
     }
 
@@ -146,21 +148,15 @@ impl Handle {
         guarded(|| {
             let size = bytes(size, "size")?;
             let (requests, largest) = calls;
-            let kind = format!("python {kind} {requests}");
-            let asked = Arc::default();
-            Handle::open(
-                py,
-                Origin::Function {
-                    fetch,
-                    size,
-                    kind,
-                    requests,
-                    largest,
-                    asked,
-                },
-                name,
-                or_default(settings),
-            )
+            let origin = Origin::Function {
+                fetch,
+                size,
+                kind: format!("python {kind} {requests}"),
+                requests,
+                largest,
+                asked: Arc::default(),
+            };
+            Handle::open(py, origin, name, settings)
         })
     }
 
@@ -174,10 +170,9 @@ impl Handle {
         guarded(|| {
             let (offset, length) = (bytes(offset, "offset")?, bytes(length, "length")?);
             let lent = self.lend(py)?;
-            Ok(new_bytes(py, lent.room(py, offset, length), |buf| {
-                self.fill(py, &lent, buf, offset)
-            })?
-            .1)
+            let room = lent.room(py, offset, length);
+            let read = new_bytes(py, room, |buf| self.fill(py, &lent, buf, offset))?;
+            Ok(read.1)
         })
     }
 
@@ -240,12 +235,8 @@ impl Handle {
                 py.detach(|| ahead.next())
                     .map_err(|error| lent.error(py, &error, self.shown()))?;
                 let room = usize::try_from(lent.there(py, offset, length)).unwrap_or(usize::MAX);
-                list.push(
-                    new_bytes(py, room, |buf| {
-                        self.fill_by(py, &lent, planned, buf, offset)
-                    })?
-                    .1,
-                );
+                let fill = |buf: &mut [u8]| self.fill_by(py, &lent, planned, buf, offset);
+                list.push(new_bytes(py, room, fill)?.1);
             }
             PyList::new(py, list)
         })
@@ -263,9 +254,8 @@ impl Handle {
             let lent = self.lend(py)?;
             let planned = lent.planned(py, self.shown())?;
             let there = ranges::clipped(&ranges, lent.size(py));
-            let needed = there
-                .iter()
-                .fold(0_u64, |sum, range| sum.saturating_add(range.1));
+            let lengths = there.iter().map(|range| range.1);
+            let needed = lengths.fold(0_u64, u64::saturating_add);
             let mut rest = filling.bytes();
             if needed > rest.len() as u64 {
                 return Err(invalid(format!(
@@ -291,17 +281,12 @@ impl Handle {
     fn prefetch(&self, py: Python<'_>, ranges: Vec<(i64, i64)>) -> PyResult<()> {
         guarded(|| {
             let (ranges, lent) = (pairs(ranges)?, self.lend(py)?);
-            let all = || {
-                let reader = lent.reader();
-                ranges
-                    .iter()
-                    .try_for_each(|&(offset, length)| match length {
-                        0 => Ok(()),
-                        _ => reader.prefetch(offset..offset.saturating_add(length)),
-                    })
-            };
-            py.detach(all)
-                .map_err(|error| lent.error(py, &error, self.shown()))
+            let reader = lent.reader();
+            let mut some = ranges.iter().filter(|(_, length)| *length > 0);
+            py.detach(|| {
+                some.try_for_each(|(at, length)| reader.prefetch(*at..at.saturating_add(*length)))
+            })
+            .map_err(|error| lent.error(py, &error, self.shown()))
         })
     }
 

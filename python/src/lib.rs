@@ -24,7 +24,6 @@ mod wait;
 
 use pyo3::prelude::*;
 
-/// The module.
 // docs/decisions/0245-python-threads-forks-and-signals.md explains thread safety without a GIL.
 #[pymodule(name = "_native", gil_used = false)]
 mod native {
@@ -40,7 +39,6 @@ mod native {
     #[pymodule_export]
     use super::tasks::Tasks;
 
-    /// The version of foreread.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -106,11 +106,8 @@ impl LentReader {
     pub fn stats(&self, py: Python<'_>) -> Vec<Stats> {
         py.detach(|| {
             let planned = self.readers().planned.get();
-            [Some(self.reader()), planned]
-                .into_iter()
-                .flatten()
-                .map(Reader::own_stats)
-                .collect()
+            let readers = std::iter::once(self.reader()).chain(planned);
+            readers.map(Reader::own_stats).collect()
         })
     }
 
@@ -138,19 +135,15 @@ impl LentReader {
     /// Creates the Python exception for a failed read: the exception that the source's Python function raised or, if there is none, an
     /// `OSError`.
     pub fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
-        let place = match error {
-            ReadError::Io { place, .. } => {
-                Some(place.offset..place.offset.saturating_add(place.len as u64))
+        let opened = self.opened.as_ref();
+        let fetcher = opened.and_then(|opened| opened.fetcher.as_ref());
+        let raised = match (error, fetcher) {
+            (ReadError::Io { place, .. }, Some(fetcher)) => {
+                let end = place.offset.saturating_add(place.len as u64);
+                fetcher.failure(py, &(place.offset..end))
             }
             _ => None,
         };
-        let fetcher = self
-            .opened
-            .as_ref()
-            .and_then(|opened| opened.fetcher.as_ref());
-        let raised = place
-            .zip(fetcher)
-            .and_then(|(bytes, fetcher)| fetcher.failure(py, &bytes));
         raised.unwrap_or_else(|| of_read(error, shown))
     }
 }
@@ -165,16 +158,11 @@ impl Drop for LentReader {
 
 /// Drops a reader with the interpreter released, because the last one may wait for a fetch.
 fn close(opened: OpenSource) {
-    let OpenSource {
-        readers,
-        generation,
-        ..
-    } = opened;
-    if generation != process::generation() {
+    if opened.generation != process::generation() {
         // These readers are from before the fork.
-        return std::mem::forget(readers);
+        return std::mem::forget(opened.readers);
     }
-    if let Some(last) = Arc::into_inner(readers) {
+    if let Some(last) = Arc::into_inner(opened.readers) {
         wait::drop_released(last);
     }
 }
@@ -229,10 +217,10 @@ impl Slot {
             }
         };
         old.into_iter().for_each(close);
-        lent.map(|opened| LentReader {
-            opened: Some(opened),
-        })
-        .ok_or_else(|| invalid(CLOSED))
+        match lent {
+            None => Err(invalid(CLOSED)),
+            opened => Ok(LentReader { opened }),
+        }
     }
 
     /// Closes the file. Reads that other threads have started continue.
@@ -266,12 +254,11 @@ impl Slot {
 /// Returns how many of `length` bytes to request: the `there` bytes that are known to exist or, if there are none, at most
 /// `BEYOND_BYTES`, because the source may have grown.
 pub fn room(there: u64, length: u64) -> usize {
-    usize::try_from(if there == 0 {
-        length.min(BEYOND_BYTES)
-    } else {
-        there
-    })
-    .unwrap_or(usize::MAX)
+    let bytes = match there {
+        0 => length.min(BEYOND_BYTES),
+        _ => there,
+    };
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 const CLOSED: &str = "I/O operation on closed file";
@@ -290,14 +277,9 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
             ..
         } => {
             let (fetch, asked) = (fetch.clone_ref(py), Arc::clone(asked));
-            Some(Arc::new(Fetcher::new(
-                fetch,
-                *size,
-                shown.to_string(),
-                *requests,
-                *largest,
-                asked,
-            )))
+            let name = shown.to_string();
+            let fetcher = Fetcher::new(fetch, *size, name, *requests, *largest, asked);
+            Some(Arc::new(fetcher))
         }
     };
     let (source, kind): (Arc<dyn Source>, &str) = match (origin, &fetcher) {

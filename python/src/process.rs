@@ -143,11 +143,8 @@ pub fn engine(
         if let Some(made) = state.find(kind, settings) {
             return Ok(made);
         }
-        let budget = Arc::clone(
-            state
-                .budget
-                .get_or_insert_with(|| Budget::new(BudgetLimits::default())),
-        );
+        let new = || Budget::new(BudgetLimits::default());
+        let budget = Arc::clone(state.budget.get_or_insert_with(new));
         (state.engines.len() >= MAX_ENGINES, budget)
     };
     if full {
@@ -189,11 +186,8 @@ impl State {
 
     /// Drops engines stopped by an internal error, because each later open would fail.
     fn take_stopped(&mut self) -> Vec<ProcessEngine> {
-        let (stopped, kept) = std::mem::take(&mut self.engines)
-            .into_iter()
-            .partition(|made| made.engine.is_stopped());
-        self.engines = kept;
-        stopped
+        let is_stopped = |made: &mut ProcessEngine| made.engine.is_stopped();
+        self.engines.extract_if(.., is_stopped).collect()
     }
 }
 
@@ -219,27 +213,18 @@ fn new_engine(
 fn drop_idle(py: Python<'_>) {
     let mut idle = state().engines.clone();
     py.detach(|| idle.retain(|made| made.engine.gauges().files == 0));
-    let gone = {
-        let mut state = state();
-        let of = |made: &ProcessEngine| {
-            idle.iter()
-                .any(|one| made.kind == one.kind && made.settings == one.settings)
-        };
-        let (gone, kept): (Vec<ProcessEngine>, Vec<ProcessEngine>) =
-            std::mem::take(&mut state.engines).into_iter().partition(of);
-        state.engines = kept;
-        gone
+    let is_idle = |made: &mut ProcessEngine| {
+        let is_same = |one: &ProcessEngine| made.kind == one.kind && made.settings == one.settings;
+        idle.iter().any(is_same)
     };
+    let gone: Vec<ProcessEngine> = state().engines.extract_if(.., is_idle).collect();
     py.detach(|| drop((idle, gone)));
 }
 
 /// Returns all engines of this process, each with its kind of storage.
 pub fn engines() -> Vec<(String, Engine)> {
-    state()
-        .engines
-        .iter()
-        .map(|made| (made.kind.clone(), made.engine.clone()))
-        .collect()
+    let both = |made: &ProcessEngine| (made.kind.clone(), made.engine.clone());
+    state().engines.iter().map(both).collect()
 }
 
 /// How long the end of a process waits for writes to disk caches.

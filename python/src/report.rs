@@ -110,15 +110,15 @@ fn reads(text: &mut String, stats: &Stats) {
 fn measured(text: &mut String, tuning: &Tuning, was_ahead: bool) {
     let latency = tuning.latency_ns as f64 / 1e6;
     let rate = tuning.rate as f64 / 1e6;
-    let known = match (tuning.latency_ns, tuning.rate) {
-        (0, 0) => None,
-        (_, 0) => Some(format!("answers after {latency:.1} ms")),
-        (0, _) => Some(format!("delivers {rate:.0} MB/s")),
-        _ => Some(format!(
-            "answers after {latency:.1} ms, and delivers {rate:.0} MB/s"
-        )),
-    };
-    if let Some(known) = known {
+    let mut known = Vec::new();
+    if tuning.latency_ns > 0 {
+        known.push(format!("answers after {latency:.1} ms"));
+    }
+    if tuning.rate > 0 {
+        known.push(format!("delivers {rate:.0} MB/s"));
+    }
+    if !known.is_empty() {
+        let known = known.join(", and ");
         let _ = writeln!(text, "measured: the storage {known}");
     }
     if was_ahead && tuning.limit != Limit::Idle {

@@ -54,7 +54,6 @@ impl Wake for WakeOne {
     }
 }
 
-/// A pending read.
 struct PendingRead {
     read: Pin<Box<dyn Future<Output = ReadEnd> + Send>>,
     waker: Waker,
@@ -89,14 +88,13 @@ fn finish<'py>(
 impl Tasks {
     #[new]
     fn new() -> PyResult<Tasks> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(std::io::Error::from)?;
-        let woken = Arc::new(ReadyReads {
-            bell,
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let woken = ReadyReads {
+            bell: eventfd(0, flags).map_err(std::io::Error::from)?,
             numbers: Mutex::default(),
-        });
+        };
         Ok(Tasks {
-            woken,
+            woken: Arc::new(woken),
             waiting: Mutex::default(),
         })
     }
@@ -128,26 +126,20 @@ impl Tasks {
                 waiting.0 += 1;
                 waiting.0
             };
-            let waker = Waker::from(Arc::new(WakeOne {
-                woken: Arc::clone(&self.woken),
-                number,
-            }));
-            if let Poll::Ready(ended) =
-                py.detach(|| read.as_mut().poll(&mut Context::from_waker(&waker)))
-            {
+            let woken = Arc::clone(&self.woken);
+            let waker = Waker::from(Arc::new(WakeOne { woken, number }));
+            let poll = py.detach(|| read.as_mut().poll(&mut Context::from_waker(&waker)));
+            if let Poll::Ready(ended) = poll {
                 return finish(py, ended, handle.shown());
             }
-            let shown = handle.shown().to_string();
             // If it was woken meanwhile, nothing is lost: this is the loop's thread, which calls `run` later.
-            lock(&self.waiting).1.insert(
-                number,
-                PendingRead {
-                    read,
-                    waker,
-                    future,
-                    shown,
-                },
-            );
+            let pending = PendingRead {
+                read,
+                waker,
+                future,
+                shown: handle.shown().to_string(),
+            };
+            lock(&self.waiting).1.insert(number, pending);
             Ok(number.into_pyobject(py)?.into_any())
         })
     }
