@@ -33,7 +33,6 @@ const MAX_FETCH_BYTES: u64 = 4 << 20;
 /// A task that the decision core gives to the caller: to wait for the bytes of a program's read, or to read ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Identifies the job in the answer.
     pub fetch: FetchId,
     pub file: FileId,
     /// The bytes to wait for or to read ahead.
@@ -42,7 +41,6 @@ pub struct Job {
     pub is_demand: bool,
 }
 
-/// The result of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All bytes were in the cache before it began.
@@ -61,7 +59,6 @@ pub struct Advisor {
 
 impl Advisor {
     /// Creates an advisor for one storage device. The readahead of the advisor may fill at most `room_bytes` of the page cache.
-    #[must_use]
     pub fn new(policy: PolicySpec, room_bytes: u64) -> Advisor {
         // The kernel reads whole pages of the machine. A policy that is defined on smaller pages has several in each.
         let page = policy.info.page_bytes.unwrap_or_else(crate::page_bytes);
@@ -82,7 +79,6 @@ impl Advisor {
     }
 
     /// Returns whether `file` is a number that the decision core accepts.
-    #[must_use]
     pub fn takes(file: FileId) -> bool {
         file.0 < MAX_IDS
     }
@@ -90,24 +86,13 @@ impl Advisor {
     /// Records that the program has opened a file. The decision core gets one open file description for each file, with the same
     /// number as the file.
     pub fn open(&mut self, now: Nanos, file: FileId, size: u64) {
-        self.handle(
-            now,
-            Event::Open {
-                open: OpenId(file.0),
-                file,
-                size,
-            },
-        );
+        let open = OpenId(file.0);
+        self.handle(now, Event::Open { open, file, size });
     }
 
-    /// Records that the program no longer uses a file.
     pub fn close(&mut self, now: Nanos, file: FileId) {
-        self.handle(
-            now,
-            Event::Close {
-                open: OpenId(file.0),
-            },
-        );
+        let open = OpenId(file.0);
+        self.handle(now, Event::Close { open });
     }
 
     /// Records that a folder listing contains this file, directly after the file `after`.
@@ -123,7 +108,6 @@ impl Advisor {
         );
     }
 
-    /// Records that a file has grown to a new size.
     pub fn grew(&mut self, now: Nanos, file: FileId, size: u64) {
         self.handle(now, Event::Grown { file, size });
     }
@@ -143,37 +127,24 @@ impl Advisor {
         );
     }
 
-    /// Records that a job has ended.
     pub fn done(&mut self, now: Nanos, job: &Job, outcome: Outcome) {
         let (fetch, bytes) = (job.fetch, job.range.end - job.range.start);
-        match outcome {
-            Outcome::AtHand => {
-                self.handle(now, Event::AtHand { fetch });
-                self.handle(now, Event::Done { fetch, bytes });
-            }
-            Outcome::Arrived => self.handle(now, Event::Done { fetch, bytes }),
-            // If a demand job fails, the program's own read goes on: treat the bytes as arrived.
-            Outcome::Failed if job.is_demand => {
-                self.handle(now, Event::AtHand { fetch });
-                self.handle(now, Event::Done { fetch, bytes });
-            }
-            Outcome::Failed => self.handle(
-                now,
-                Event::Failed {
-                    fetch,
-                    error: Error::Io(0),
-                },
-            ),
+        if outcome == Outcome::Failed && !job.is_demand {
+            let error = Error::Io(0);
+            return self.handle(now, Event::Failed { fetch, error });
         }
+        // If a demand job fails, the program's own read goes on: treat the bytes as arrived.
+        if outcome != Outcome::Arrived {
+            self.handle(now, Event::AtHand { fetch });
+        }
+        self.handle(now, Event::Done { fetch, bytes });
     }
 
-    /// Removes the next job from the queue and returns it.
     pub fn next_job(&mut self) -> Option<Job> {
         self.jobs.pop_front()
     }
 
     /// Returns the decision core's counters; the number of reads from the source includes the program's own reads.
-    #[must_use]
     pub fn stats(&self) -> Stats {
         self.machine.stats()
     }
@@ -189,12 +160,11 @@ impl Advisor {
                     range,
                     class,
                 } => {
-                    let is_demand = class == Class::Demand;
                     self.jobs.push_back(Job {
                         fetch,
                         file,
                         range: range.start()..range.end(),
-                        is_demand,
+                        is_demand: class == Class::Demand,
                     });
                 }
                 Action::Serve { lease, .. } => self.machine.handle(now, Event::Release { lease }),

@@ -30,16 +30,11 @@ struct Handle {
 }
 
 /// Returns whether files on this file system can be opened by inode number.
-#[must_use]
 pub fn is_supported(mount: impl AsFd) -> bool {
     fstatfs(mount).is_ok_and(|fs| fs.f_type == EXT4)
 }
 
 /// Opens the regular file with this inode for reading; its access time is not changed.
-///
-/// # Errors
-/// Returns an error if there is no such file, if the caller lacks the permission, or if the file system cannot open a file by its inode
-/// number alone.
 pub fn open(mount: impl AsFd, inode: u64) -> io::Result<File> {
     let inode = u32::try_from(inode).map_err(|_| io::ErrorKind::InvalidInput)?;
     if !is_supported(&mount) {

@@ -48,13 +48,10 @@ extern "C" fn look() {
 /// Makes `command` start with the same ignored and blocked signals with which this process started.
 #[allow(unsafe_code)] // A closure between fork and exec.
 pub fn keep(command: &mut Command) {
-    let Some(InheritedSignals {
-        ignores_pipe,
-        blocked,
-    }) = INHERITED.get().copied()
-    else {
+    let Some(inherited) = INHERITED.get().copied() else {
         return;
     };
+    let (ignores_pipe, blocked) = (inherited.ignores_pipe, inherited.blocked);
     // SAFETY: the system has filled in the mask.
     let blocks =
         unsafe { (1..=64).any(|signal| libc::sigismember(&raw const blocked, signal) == 1) };

@@ -25,14 +25,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Dropping(Mutex<BTreeMap<u64, bool>>);
 
 impl Dropping {
-    #[must_use]
     pub const fn new() -> Dropping {
         Dropping(Mutex::new(BTreeMap::new()))
     }
 
     /// Returns whether a test has shown that the file system with this device number drops the cached pages of a file when the file
     /// is opened.
-    #[must_use]
     pub fn is(&self, dev: u64) -> bool {
         self.known().get(&dev) == Some(&true)
     }
@@ -68,9 +66,8 @@ fn is_dropped(file: &File, read: &Range<u64>) -> Option<bool> {
     Some(resident::cached(file, read).ok().flatten()? == 0)
 }
 
-/// Returns whether opening this file drops its cached pages. Returns `None` if the kernel does not report cached pages, or if the file is
-/// empty. This function waits until one byte of the file is read.
-#[must_use]
+/// Whether opening this file drops its cached pages; `None` if the kernel does not report cached pages, or if the file is
+/// empty. Waits until one byte of the file is read.
 pub fn is_dropped_by_open(file: &File) -> Option<bool> {
     if !is_on_fuse(file) {
         return Some(false);
@@ -79,14 +76,11 @@ pub fn is_dropped_by_open(file: &File) -> Option<bool> {
     if file.read_at(&mut byte, 0).ok()? == 0 {
         return None;
     }
-    let first = 0..byte.len() as u64;
-    let cached = || resident::cached(file, &first).ok().flatten();
+    let cached = || resident::cached(file, &(0..1)).ok().flatten();
     // If a byte is not cached after it was read, reads bypass the page cache.
     if cached()? == 0 {
         return Some(true);
     }
-    let again = File::open(descriptor_path(file)).ok()?;
-    let is_there = cached()? > 0;
-    drop(again);
-    Some(!is_there)
+    let _again = File::open(descriptor_path(file)).ok()?;
+    Some(cached()? == 0)
 }

@@ -27,7 +27,6 @@ pub mod resident;
 pub use foreread_os::host::memory::page_bytes;
 
 /// Returns the smallest range of whole pages that contains `range`.
-#[must_use]
 pub fn whole_pages(range: &std::ops::Range<u64>) -> std::ops::Range<u64> {
     let page = page_bytes();
     let end = range

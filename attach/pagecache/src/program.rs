@@ -20,7 +20,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 /// Creates the error for a command called `name` that could not be started.
-#[must_use]
 pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
     let (kind, remedy) = match error.kind() {
         ErrorKind::NotFound => (FailureKind::NoCommand, "check the name of the command"),
@@ -42,7 +41,6 @@ const OWN: &str = "/proc/self/exe";
 /// How the command `foreread` is started from a process in which foreread is only a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The program and its first arguments.
     pub start: Vec<OsString>,
     /// The executable or library file that contains foreread.
     pub file: PathBuf,
@@ -57,7 +55,6 @@ pub fn set(program: Program) {
 
 /// Prepares a command that the user gave: it gets the ignored and blocked signals with which this process was started.
 /// If foreread is a library in another program, the command gets the defaults of Rust's std instead.
-#[must_use]
 pub fn command(name: &OsStr) -> Command {
     let mut command = Command::new(name);
     if SET.get().is_none() {
@@ -66,10 +63,6 @@ pub fn command(name: &OsStr) -> Command {
     command
 }
 
-/// Starts a command that the user gave, by its name and its arguments.
-///
-/// # Errors
-/// Returns an error if the command does not exist or cannot be run.
 pub fn begin(name: &OsStr, arguments: &[OsString]) -> Result<Child, Failure> {
     let begun = command(name).args(arguments).spawn();
     begun.map_err(|error| not_begun(name, &error))
@@ -83,7 +76,6 @@ pub fn send(pid: u32, signal: i32) {
     }
 }
 
-/// Returns a command that starts this program again.
 pub fn again() -> Command {
     let start = SET.get().map_or(&[][..], |program| &program.start);
     let Some((first, more)) = start.split_first() else {
@@ -117,7 +109,6 @@ pub fn tune_heap() {
     }
 }
 
-/// Does nothing, because this program does not use glibc's allocator.
 #[cfg(not(target_env = "gnu"))]
 pub fn tune_heap() {}
 

@@ -21,7 +21,6 @@ use std::os::fd::{AsFd, AsRawFd};
 pub const DEFAULT_PIECE_BYTES: u64 = 128 << 10;
 
 /// Returns the largest number of bytes that one call of readahead(2) reads from a file on this device.
-#[must_use]
 pub fn piece_of(device: &Device) -> u64 {
     let page = crate::page_bytes();
     let piece = device.read_ahead.max(device.max_request).unwrap_or(0);
@@ -34,7 +33,6 @@ pub fn piece_of(device: &Device) -> u64 {
 }
 
 /// Returns the largest number of bytes that one call of readahead(2) reads from `file`.
-#[must_use]
 pub fn piece_bytes(file: impl AsFd) -> u64 {
     let device = Host::here().device_of_file(file);
     device.map_or(DEFAULT_PIECE_BYTES, |device| piece_of(&device))
@@ -42,10 +40,6 @@ pub fn piece_bytes(file: impl AsFd) -> u64 {
 
 /// Starts to read `range`, with calls of readahead(2) for at most `piece` bytes each ([`piece_bytes`]). Returns the number of calls of
 /// readahead(2).
-///
-/// # Errors
-/// Returns an error if the file is not open for reading, or if its file system has no page cache (EINVAL for a pipe, a socket and some
-/// pseudo files).
 #[allow(unsafe_code)] // rustix has no readahead.
 pub fn start(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<u64> {
     let (file, piece) = (file.as_fd().as_raw_fd(), piece.max(crate::page_bytes()));
@@ -74,18 +68,12 @@ const LOOK_BYTES: u64 = 1 << 20;
 
 /// Switches the kernel's own readahead off for this open file, so that [`wait`] reads no more than the bytes that it
 /// checks.
-///
-/// # Errors
-/// See fadvise(2).
 pub fn only_as_asked(file: impl AsFd) -> io::Result<()> {
     Ok(fadvise(file, 0, None, Advice::Random)?)
 }
 
 /// Waits until `range`, which [`start`] has begun to read, has arrived, by reading one byte in each MiB and the last byte. Bytes that are
-/// not cached (because they were evicted or never requested) are read by this call.
-///
-/// # Errors
-/// Returns an error if the storage fails. It is not an error if the file ends within the range.
+/// not cached (because they were evicted or never requested) are read by this call. It is not an error if the file ends within the range.
 pub fn wait(file: impl AsFd, range: &Range<u64>) -> io::Result<()> {
     let mut byte = [0];
     let mut at = range.start;

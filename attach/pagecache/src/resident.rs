@@ -38,9 +38,6 @@ struct AskedRange {
 }
 
 /// Returns how many pages of a range are in the page cache, including pages that are being read.
-///
-/// # Errors
-/// Returns ENOSYS on a kernel before 6.5, and EPERM if the file belongs to another user and the caller may not write it.
 #[allow(unsafe_code)] // No crate has cachestat.
 pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
     let mut counts = CacheCounts::default();
@@ -72,36 +69,28 @@ pub fn cached_pages(file: impl AsFd, range: &Range<u64>) -> io::Result<u64> {
 
 /// Returns how many bytes of `range` are in the page cache, or `None` if the kernel does not report this. The result is the whole length
 /// only if every page is cached; a page that is only partly in the range may be counted with all its bytes.
-///
-/// # Errors
-/// Returns an error if the kernel cannot be queried about this file at all.
 pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
     let len = range.end.saturating_sub(range.start);
     let pages = crate::whole_pages(range);
-    match cached_pages(&file, &pages) {
-        Ok(there) => Ok(Some(bytes_of(there, &pages, len))),
+    let there = match cached_pages(&file, &pages) {
+        Ok(there) => there,
         Err(error) => match error.raw_os_error() {
-            Some(libc::EPERM) => Ok(None),
+            Some(libc::EPERM) => return Ok(None),
             // ENOSYS on old kernels, and EOPNOTSUPP for files on huge pages.
             Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(&file) => {
                 let there = self::pages(&file, &pages)?;
-                let there = there.into_iter().filter(|there| *there).count() as u64;
-                Ok(Some(bytes_of(there, &pages, len)))
+                there.into_iter().filter(|there| *there).count() as u64
             }
-            Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(None),
-            _ => Err(error),
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) => return Ok(None),
+            _ => return Err(error),
         },
-    }
-}
-
-/// Bytes of a range of length `len` with the pages `pages`, of which `there` are cached.
-fn bytes_of(there: u64, pages: &Range<u64>, len: u64) -> u64 {
+    };
     let bytes = there * crate::page_bytes();
-    if bytes >= pages.end - pages.start {
-        len
-    } else {
-        bytes.min(len.saturating_sub(1))
-    }
+    let is_whole = bytes >= pages.end - pages.start;
+    Ok(Some(match is_whole {
+        true => len,
+        false => bytes.min(len.saturating_sub(1)),
+    }))
 }
 
 /// Whether mincore(2) answers for this file instead of claiming that everything is cached.
@@ -112,7 +101,6 @@ fn may_ask(file: impl AsFd) -> bool {
 }
 
 /// Returns whether the byte at the offset `at` is in memory, or `None` if the kernel does not report this.
-#[must_use]
 pub fn is_there(file: impl AsFd, at: u64) -> Option<bool> {
     let pages = may_ask(&file).then(|| pages(&file, &(at..at + 1)))?;
     pages.ok()?.first().copied()
@@ -121,9 +109,6 @@ pub fn is_there(file: impl AsFd, at: u64) -> Option<bool> {
 /// Returns, for each page of `range`, whether its bytes are in memory, by mincore(2) on a private mapping. For files that the caller
 /// neither owns nor may write, the kernel claims that all pages are in memory. The mapped bytes are never accessed, so if another
 /// program truncates the file, this process is not killed.
-///
-/// # Errors
-/// Returns an error if the file cannot be mapped, or if the range is too long for this machine.
 #[allow(unsafe_code)] // rustix has no mincore.
 pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
     let range = crate::whole_pages(range);
@@ -151,23 +136,17 @@ pub fn pages(file: impl AsFd, range: &Range<u64>) -> io::Result<Vec<bool>> {
 
 /// Starts to read the parts of `range` that are not in the page cache, in calls of at most `piece` bytes. Returns the parts that were not
 /// cached.
-///
-/// # Errors
-/// Returns an error in the same cases as [`absent`] and [`crate::readahead::start`].
 pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<Vec<Range<u64>>> {
     let parts = absent(&file, range)?;
-    parts
-        .iter()
-        .try_for_each(|part| crate::readahead::start(&file, part.clone(), piece).map(|_| ()))?;
+    for part in &parts {
+        crate::readahead::start(&file, part.clone(), piece)?;
+    }
     Ok(parts)
 }
 
 /// Returns the parts of `range` that are not in the page cache, found by bisection: a part that is completely cached or absent costs one
 /// call. A part of [`MIN_SPLIT`] bytes is returned as a whole if any of its pages is absent. If the kernel does not report cached pages,
 /// the result is the whole range. The parts consist of whole pages, and are in the order of the file.
-///
-/// # Errors
-/// Returns an error if the kernel cannot be queried about this file at all.
 pub fn absent(file: impl AsFd, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut parts = vec![crate::whole_pages(&range)];
@@ -184,13 +163,10 @@ pub fn absent(file: impl AsFd, range: Range<u64>) -> io::Result<Vec<Range<u64>>>
             }
             continue;
         }
-        let middle = (part.start + len / 2)
-            .next_multiple_of(MIN_SPLIT)
-            .min(part.end);
-        let middle = if middle == part.end {
-            part.start + MIN_SPLIT / 2
-        } else {
-            middle
+        let middle = (part.start + len / 2).next_multiple_of(MIN_SPLIT);
+        let middle = match middle < part.end {
+            true => middle,
+            false => part.start + MIN_SPLIT / 2,
         };
         parts.push(middle..part.end);
         parts.push(part.start..middle);

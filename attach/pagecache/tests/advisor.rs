@@ -14,7 +14,6 @@ struct World {
     advisor: Advisor,
     now: u64,
     flying: VecDeque<(u64, Job)>,
-    /// Bytes that were read ahead.
     ahead: u64,
 }
 
@@ -89,11 +88,8 @@ fn reads_at_random_cost_few_bytes_more() {
 #[test]
 fn the_next_files_of_a_folder_are_read_ahead() {
     let mut world = World::new(12 << 10);
-    for n in 1..200 {
-        world
-            .advisor
-            .list(Nanos(0), FileId(n), 12 << 10, Some(FileId(n - 1)));
-    }
+    let advisor = &mut world.advisor;
+    (1..200).for_each(|n| advisor.list(Nanos(0), FileId(n), 12 << 10, Some(FileId(n - 1))));
     world.read(FILE, 0, 12 << 10);
     for n in 1..200 {
         world.advisor.open(Nanos(world.now), FileId(n), 12 << 10);
@@ -115,24 +111,15 @@ fn what_is_at_hand_or_fails_is_answered() {
     while let Some(job) = world.advisor.next_job() {
         jobs += 1;
         assert!(jobs < 100);
-        let outcome = if job.is_demand {
-            Outcome::AtHand
-        } else {
-            Outcome::Failed
+        let outcome = match job.is_demand {
+            true => Outcome::AtHand,
+            false => Outcome::Failed,
         };
         world.advisor.done(Nanos(5), &job, outcome);
     }
     world.advisor.read(Nanos(10), FILE, 0..4096);
-    assert_eq!(
-        world.advisor.next_job(),
-        None,
-        "the first page is known to be there"
-    );
-    assert_eq!(
-        (
-            world.advisor.stats().demand_reads,
-            world.advisor.stats().failed_reads
-        ),
-        (2, 0)
-    );
+    let job = world.advisor.next_job();
+    assert_eq!(job, None, "the first page is known to be there");
+    let stats = world.advisor.stats();
+    assert_eq!((stats.demand_reads, stats.failed_reads), (2, 0));
 }

@@ -6,6 +6,7 @@ use foreread_pagecache::{page_bytes, readahead, resident, whole_pages};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use tempfile::NamedTempFile;
 
@@ -13,7 +14,7 @@ const MIB: u64 = 1 << 20;
 
 /// A file of `len` bytes with no page in the cache; nothing where its file system keeps all pages (tmpfs), and in an emulator: the kernel
 /// below has pages of another size, and mincore(2) writes a byte for each of them.
-pub fn cold(len: u64) -> Option<(NamedTempFile, File)> {
+fn cold(len: u64) -> Option<(NamedTempFile, File)> {
     if std::env::var_os("FOREREAD_EMULATED").is_some() {
         eprintln!("skipped: needs a kernel of this machine (FOREREAD_EMULATED is set)");
         return None;
@@ -33,16 +34,18 @@ pub fn cold(len: u64) -> Option<(NamedTempFile, File)> {
     Some((file, reader))
 }
 
-fn has_cachestat(file: &File) -> bool {
-    let has = resident::cached_pages(file, &(0..1)).is_ok();
+/// Like [`cold`], for a test that needs cachestat(2).
+fn cold_and_counted(len: u64) -> Option<(NamedTempFile, File)> {
+    let (file, reader) = cold(len)?;
+    let has = resident::cached_pages(&reader, &(0..1)).is_ok();
     if !has {
         eprintln!("skipped: no cachestat(2) here");
     }
-    has
+    has.then_some((file, reader))
 }
 
 /// Drops what is cached of a file.
-pub fn forget(file: &File) {
+fn forget(file: &File) {
     fadvise(file, 0, None, Advice::DontNeed).expect("dropped");
 }
 
@@ -52,100 +55,72 @@ fn bring(file: &File, at: u64, bytes: u64) {
     file.read_exact_at(&mut buffer, at).expect("read");
 }
 
+fn cached(file: &File, range: Range<u64>) -> Option<u64> {
+    resident::cached(file, &range).expect("asked")
+}
+
+fn absent(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
+    resident::absent(file, range).expect("asked")
+}
+
 #[test]
 fn a_range_longer_than_a_piece_is_read_whole() {
-    let Some((_kept, file)) = cold(24 * MIB) else {
+    let Some((_kept, file)) = cold_and_counted(24 * MIB) else {
         return;
     };
-    if !has_cachestat(&file) {
-        return;
-    }
     let piece = readahead::piece_bytes(&file);
     let calls = readahead::start(&file, MIB..23 * MIB, piece).expect("readahead");
     assert_eq!(calls, (22 * MIB).div_ceil(piece));
-    assert_eq!(
-        resident::cached(&file, &(MIB..23 * MIB)).expect("asked"),
-        Some(22 * MIB)
-    );
+    assert_eq!(cached(&file, MIB..23 * MIB), Some(22 * MIB));
     readahead::wait(&file, &(MIB..23 * MIB)).expect("it arrives");
     forget(&file);
-    assert_eq!(
-        resident::cached(&file, &(0..24 * MIB)).expect("asked"),
-        Some(0)
-    );
+    assert_eq!(cached(&file, 0..24 * MIB), Some(0));
 }
 
 #[test]
 fn one_call_for_more_than_a_piece_caches_a_part() {
-    let Some((_kept, file)) = cold(64 * MIB) else {
+    let Some((_kept, file)) = cold_and_counted(64 * MIB) else {
         return;
     };
     let piece = readahead::piece_bytes(&file);
-    if !has_cachestat(&file) || piece >= 64 * MIB {
+    if piece >= 64 * MIB {
         return;
     }
     // The reason for pieces: remove this test when the kernel reads what it is asked for.
     readahead::start(&file, 0..64 * MIB, u64::MAX).expect("readahead");
-    let there = resident::cached(&file, &(0..64 * MIB))
-        .expect("asked")
-        .expect("a figure");
-    assert_eq!(
-        there, piece,
-        "one call reads the piece that the device takes"
-    );
+    let there = cached(&file, 0..64 * MIB);
+    assert_eq!(there, Some(piece), "the piece that the device takes");
 }
 
 #[test]
 fn what_is_absent_is_found() {
-    let Some((_kept, file)) = cold(8 * MIB) else {
+    let Some((_kept, file)) = cold_and_counted(8 * MIB) else {
         return;
     };
-    if !has_cachestat(&file) {
-        return;
-    }
-    let whole = std::slice::from_ref(&(0..8 * MIB)).to_vec();
-    assert_eq!(resident::absent(&file, 0..8 * MIB).expect("asked"), whole);
+    assert_eq!(absent(&file, 0..8 * MIB), Vec::from_iter([0..8 * MIB]));
     // readahead(2) reads exactly what it is asked for, a fault may read around it.
     readahead::start(&file, 2 * MIB..3 * MIB, MIB).expect("readahead");
     readahead::start(&file, 5 * MIB..5 * MIB + page_bytes(), MIB).expect("readahead");
-    let found = resident::absent(&file, 0..8 * MIB).expect("asked");
     // 128 KiB of which one page is there are asked for whole.
+    let found = absent(&file, 0..8 * MIB);
     assert_eq!(found, [0..2 * MIB, 3 * MIB..8 * MIB]);
-    assert_eq!(
-        resident::absent(&file, 2 * MIB..3 * MIB).expect("asked"),
-        []
-    );
+    assert_eq!(absent(&file, 2 * MIB..3 * MIB), []);
     bring(&file, 0, 8 * MIB);
-    assert_eq!(
-        resident::absent(&file, 100..8 * MIB - 100).expect("asked"),
-        Vec::<std::ops::Range<u64>>::new()
-    );
+    assert_eq!(absent(&file, 100..8 * MIB - 100), []);
 }
 
 #[test]
 fn a_part_of_a_page_is_cached_when_the_page_is() {
-    let Some((_kept, file)) = cold(MIB) else {
+    let Some((_kept, file)) = cold_and_counted(MIB) else {
         return;
     };
-    if !has_cachestat(&file) {
-        return;
-    }
     let page = page_bytes();
     assert_eq!(whole_pages(&(page - 1..page + 1)), 0..2 * page);
-    assert_eq!(
-        resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"),
-        Some(0)
-    );
+    assert_eq!(cached(&file, page - 1..2 * page - 1), Some(0));
     bring(&file, 0, MIB);
-    assert_eq!(
-        resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"),
-        Some(page)
-    );
-    assert_eq!(
-        resident::cached_pages(&file, &(0..0)).expect("asked"),
-        0,
-        "an empty range is not the whole file"
-    );
+    assert_eq!(cached(&file, page - 1..2 * page - 1), Some(page));
+    let none = resident::cached_pages(&file, &(0..0)).expect("asked");
+    assert_eq!(none, 0, "an empty range is not the whole file");
 }
 
 #[test]
@@ -167,39 +142,26 @@ fn what_has_no_pages_is_an_error() {
         return;
     };
     let (pipe, _other) = rustix::pipe::pipe().expect("a pipe");
-    assert!(
-        readahead::start(&pipe, 0..MIB, MIB).is_err(),
-        "a pipe has no pages"
-    );
-    assert!(
-        readahead::start(&file, u64::MAX - 5..u64::MAX, MIB).is_err(),
-        "an offset larger than any file"
-    );
+    let of_pipe = readahead::start(&pipe, 0..MIB, MIB);
+    assert!(of_pipe.is_err(), "a pipe has no pages");
+    let far = readahead::start(&file, u64::MAX - 5..u64::MAX, MIB);
+    assert!(far.is_err(), "an offset larger than any file");
 }
 
 // The largest piece of a device, by settings of the test's and by this machine's.
 
-fn piece(read_ahead: Option<u64>, max_request: Option<u64>) -> u64 {
-    piece_of(&Device {
-        read_ahead,
-        max_request,
-        ..Device::default()
-    })
-}
-
 #[test]
-fn the_larger_of_both_settings_counts() {
-    assert_eq!(
-        piece(Some(128 << 10), Some(1280 << 10)),
-        1280 << 10,
-        "the larger of the two"
-    );
+fn the_larger_of_both_settings_is_the_piece() {
+    let piece = |read_ahead, max_request| {
+        piece_of(&Device {
+            read_ahead,
+            max_request,
+            ..Device::default()
+        })
+    };
+    assert_eq!(piece(Some(128 << 10), Some(1280 << 10)), 1280 << 10);
     assert_eq!(piece(Some(16 << 20), None), 16 << 20);
     assert_eq!(piece(None, None), DEFAULT_PIECE_BYTES);
-}
-
-#[test]
-fn settings_out_of_range_give_a_piece_that_works() {
     assert_eq!(piece(Some(0), None), DEFAULT_PIECE_BYTES);
     assert!(piece(Some(u64::MAX), None) > 1 << 40);
 }
