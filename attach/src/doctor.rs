@@ -20,7 +20,7 @@ use foreread_lab::probe::today;
 use foreread_lab::verdict::Standing;
 use foreread_lab::verdict::disk::{DiskLook, SettingLimits};
 use foreread_os::failure::Failure;
-use foreread_os::host::{DiskCounters, Host, KernelVersion, MemoryPressure};
+use foreread_os::host::{DiskCounters, Host, KernelVersion};
 use foreread_report::number::{percent, size};
 use look::DeviceFacts;
 use measure::{Measurement, measure};
@@ -45,7 +45,6 @@ const MAX_MEASURED: usize = 4;
 /// The latest start of a measurement, if no disk was named: then the whole takes three seconds.
 const LAST_MEASURED: Duration = Duration::from_millis(500);
 
-/// The user's options for `foreread doctor`.
 #[derive(Clone, Debug, Default)]
 pub struct DoctorOptions {
     /// Names of devices, or nodes, or paths of files on them; empty for all devices.
@@ -58,17 +57,12 @@ pub struct DoctorOptions {
     pub to: Option<u64>,
 }
 
-/// A device with everything known about it.
 struct ExaminedDevice {
     facts: DeviceFacts,
     pin: Option<Pin>,
     verdict: DeviceVerdict,
 }
 
-/// Examines a host.
-///
-/// # Errors
-/// Returns an error if there is no sysfs, or if a device that the user named does not exist.
 pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Failure> {
     let mut notes = Vec::new();
     let kernel = host.kernel_release();
@@ -152,9 +146,6 @@ fn examine_devices(
 }
 
 /// Sets the advised readahead for the named devices, or for all devices with a suspicious value.
-///
-/// # Errors
-/// Returns an error in the same cases as [`examine`] and [`fix::fix`].
 pub fn set(
     host: &Host,
     options: &DoctorOptions,
@@ -306,41 +297,26 @@ impl FaultCounters {
     }
 }
 
-/// For each disk, the part of its bytes that page faults read in a moment.
-type SharesNow = BTreeMap<String, f64>;
-
-fn shares_now(
-    host: &Host,
-    devices: &[DeviceFacts],
-    since_start: &FaultCounters,
-    counted_for: Duration,
-) -> SharesNow {
-    if counted_for == Duration::ZERO {
-        return SharesNow::new();
-    }
-    std::thread::sleep(counted_for);
-    let now = FaultCounters::now(host, devices);
-    let share = |facts: &DeviceFacts| {
-        Some((
-            facts.device.name.clone(),
-            now.share_since(since_start, facts)?,
-        ))
-    };
-    devices.iter().filter_map(share).collect()
-}
-
 fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> PressureFacts {
     let since_start = FaultCounters::now(host, devices);
-    let now = shares_now(host, devices, &since_start, counted_for);
+    let mut at_present = String::new();
+    if counted_for > Duration::ZERO {
+        std::thread::sleep(counted_for);
+        let now = FaultCounters::now(host, devices);
+        for facts in devices {
+            let part = now.share_since(&since_start, facts);
+            if let Some(part) = part.filter(|part| *part >= MANY_FAULTS) {
+                at_present += &format!(
+                    " At present, page faults are {} % of the reads from {}; 'foreread tune --pid PID' finds the readahead for a program.",
+                    percent(part),
+                    facts.device.name
+                );
+            }
+        }
+    }
     let pressure = host.memory_pressure();
-    let MemoryPressure {
-        major_faults,
-        refaults,
-        stalled_percent,
-        memory_bytes,
-    } = pressure;
     let faults_of_reads = since_start.share(devices);
-    let stalls = match stalled_percent {
+    let stalls = match pressure.stalled_percent {
         Some(percent) if percent >= STALLED_PERCENT => {
             format!(
                 "Memory is short: programs waited for memory in {percent:.1} % of the last minute"
@@ -362,11 +338,11 @@ fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> Pres
         )
     });
     PressureFacts {
-        major_faults,
-        refaulted_pages: refaults,
+        major_faults: pressure.major_faults,
+        refaulted_pages: pressure.refaults,
         faults_of_reads,
-        stalled_percent,
-        memory_bytes,
+        stalled_percent: pressure.stalled_percent,
+        memory_bytes: pressure.memory_bytes,
         words: format!(
             "{stalls}{}{}{}.{}",
             refaulted.as_deref().unwrap_or_default(),
@@ -376,13 +352,7 @@ fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> Pres
             } else {
                 ""
             },
-            now.iter()
-                .filter(|(_, part)| **part >= MANY_FAULTS)
-                .map(|(name, part)| format!(
-                    " At present, page faults are {} % of the reads from {name}; 'foreread tune --pid PID' finds the readahead for a program.",
-                    percent(*part)
-                ))
-                .collect::<String>()
+            at_present
         ),
     }
 }

@@ -29,7 +29,6 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The file with foreread's udev rules.
 pub const RULES_FILE: &str = "/etc/udev/rules.d/61-foreread-readahead.rules";
 const FOLDER: &str = "/etc/udev/rules.d";
 const LOCK_FILE: &str = "/run/foreread-doctor.lock";
@@ -55,7 +54,6 @@ pub struct FixedDisk {
 pub struct FixOutcome {
     /// The new text of the file; `None` if the file is deleted.
     pub text: Option<String>,
-    /// What to print, a sentence each.
     pub lines: Vec<String>,
 }
 
@@ -63,18 +61,13 @@ pub struct FixOutcome {
 #[derive(Clone, Copy, Debug)]
 pub struct DiskToFix<'a> {
     pub device: &'a BackingDevice,
-    /// The advised value in bytes.
     pub advised: Option<u64>,
     /// Why no value is advised, if so.
     pub reason: &'a str,
     pub pin: Option<&'a Pin>,
 }
 
-/// Sets the advised readahead of these disks. If `is_dry` is true, changes nothing and only returns what it would change.
-///
-/// # Errors
-/// Returns an error if the readahead of one of the disks must not be set, or if the file of udev rules cannot be written. If the function
-/// returns one of these two errors, it has changed nothing.
+/// Sets the advised readahead of these disks. If `is_dry` is true, or if the rules cannot be written, changes nothing.
 pub fn fix(
     host: &Host,
     disks: &[DiskToFix<'_>],
@@ -128,9 +121,6 @@ pub fn fix(
 }
 
 /// Restores the values that [`fix`] replaced, for these disks, or for all disks if `names` is empty.
-///
-/// # Errors
-/// Returns an error if foreread has set no value, or if a value or the file of udev rules cannot be written.
 pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, Failure> {
     let path = host.path(RULES_FILE);
     let _lock = if is_dry { None } else { Some(lock(host)?) };
@@ -150,23 +140,18 @@ pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, F
     let mut outcome = FixOutcome::default();
     let devices = host.backing_devices();
     for disk in &undone {
-        let FixedDisk {
-            name,
-            before_kib,
-            kib,
-            ..
-        } = disk;
+        let (name, before_kib, kib) = (&disk.name, disk.before_kib, disk.kib);
         let device = devices.iter().find(|device| device.name == *name);
         let now = device.and_then(|device| read_setting(&device.setting).ok());
         let line = match (device, now) {
-            (Some(device), Some(now)) if now == *kib => {
+            (Some(device), Some(now)) if now == kib => {
                 if !is_dry {
-                    write_setting(&device.setting, *before_kib)
+                    write_setting(&device.setting, before_kib)
                         .map_err(|error| not_set(&device.setting, error))?;
                 }
                 format!("{name}: read_ahead_kb {kib} -> {before_kib}.")
             }
-            (Some(_), Some(now)) if now == *before_kib => {
+            (Some(_), Some(now)) if now == before_kib => {
                 format!("{name}: read_ahead_kb is {now} already.")
             }
             (Some(_), Some(now)) => {
@@ -287,24 +272,14 @@ fn edited(before: &str, disks: &[FixedDisk], date: &str) -> String {
 }
 
 fn entry_text(disk: &FixedDisk) -> String {
-    let FixedDisk {
-        name,
-        before_kib,
-        kib,
-        rule,
-    } = disk;
-    let rule = if rule.is_empty() {
-        String::new()
-    } else {
-        format!("{rule}\n")
-    };
-    format!("{STATE}{name} {before_kib} {kib}\n{rule}")
+    let end = if disk.rule.is_empty() { "" } else { "\n" };
+    let state = format!("{STATE}{} {} {}", disk.name, disk.before_kib, disk.kib);
+    format!("{state}\n{}{end}", disk.rule)
 }
 
 enum Part<'a> {
     Header,
     Disk(FixedDisk),
-    /// A line that foreread did not write.
     Foreign(&'a str),
 }
 
@@ -460,13 +435,11 @@ const ATTRIBUTES: [&str; 3] = ["loop/backing_file", "md/uuid", "bcache/backing_d
 const LINKS: [&str; 2] = ["zvol/", "rbd/"];
 
 /// Returns the condition of a udev rule that matches only this disk, or `None` if the disk has no permanent identity except its name.
-#[must_use]
 pub fn condition(host: &Host, device: &BackingDevice) -> Option<String> {
-    let own = host.sys_device(&format!("block/{}", device.name));
     let record = device.number.and_then(|number| host.udev_record(number));
     let UdevRecord { properties, links } = record.unwrap_or_default();
     let attribute = ATTRIBUTES.iter().find_map(|key| {
-        let value = own.as_ref()?.attribute(key)?;
+        let value = host.disk_attribute(&device.name, key)?;
         (!value.is_empty()).then(|| format!("ATTR{{{key}}}==\"{}\"", pattern(&value)))
     });
     let of_md = || {
@@ -494,7 +467,6 @@ pub fn condition(host: &Host, device: &BackingDevice) -> Option<String> {
 }
 
 /// Converts a text to a udev pattern that matches it: each special character becomes `?`.
-#[must_use]
 pub fn pattern(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/+ ,@!=#".contains(letter);
     text.chars()

@@ -15,7 +15,6 @@ const LARGE_OPTIMAL_BYTES: u64 = 2 << 20;
 const MAX_ZVOL_BYTES: u64 = 128 << 10;
 
 /// Returns the assumed costs of reads from a device that was not measured, by its class; only the orders of magnitude are right.
-#[must_use]
 pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
     let is_nvme = facts.device.driver.as_deref() == Some("nvme");
     let turns = facts.device.rotates == Some(true) && facts.is_virtual.is_none();
@@ -36,8 +35,6 @@ pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
     }
 }
 
-/// Rates a device.
-#[must_use]
 pub fn judge(
     facts: &DeviceFacts,
     rule: Option<&RuleValue>,
@@ -199,7 +196,6 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// A few words.
     fn in_words(&self) -> String {
         match self {
             Origin::SetBy(pin) => format!("set by {pin}"),
@@ -211,7 +207,6 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// A sentence.
     fn reason(&self) -> String {
         match self {
             Origin::Rule(rule) => {

@@ -16,9 +16,7 @@ pub enum StorageKind {
     Loop,
     /// Made by the device mapper: LVM, LUKS, multipath.
     Mapped,
-    /// An MD array.
     Md,
-    /// A ZFS volume.
     Zvol,
     /// Memory: zram, brd.
     Memory,
@@ -33,8 +31,6 @@ pub enum StorageKind {
 }
 
 impl StorageKind {
-    /// Returns whether the device is a mount of a network file system.
-    #[must_use]
     pub fn is_network(self) -> bool {
         matches!(
             self,
@@ -74,8 +70,6 @@ const VIRTUAL_MODELS: [(&str, &str); 12] = [
     ("VIRTUAL", "a virtual disk"),
 ];
 
-/// Returns all backing devices of a host.
-#[must_use]
 pub fn look(host: &Host) -> Vec<DeviceFacts> {
     let devices = host.backing_devices();
     let mut facts: Vec<DeviceFacts> = devices
@@ -161,20 +155,16 @@ fn virtual_by_itself(device: &BackingDevice) -> Option<&'static str> {
 impl DeviceFacts {
     /// Returns whether anything can be read from the device: a loop device without a file and a card reader without a card have no
     /// bytes.
-    #[must_use]
     pub fn has_bytes(&self) -> bool {
         !self.device.is_disk || self.device.size.is_some_and(|size| size > 0)
     }
 
     /// Returns whether the device's own readahead setting has no effect on files, because files are only on devices that are built on it
     /// (such as LVM volumes).
-    #[must_use]
     pub fn is_hidden(&self) -> bool {
         !self.used_by.is_empty() && self.device.mounts.is_empty() && !self.device.is_swap
     }
 
-    /// Returns whether the device is a virtual disk that claims to be rotational.
-    #[must_use]
     pub fn claims_to_rotate(&self) -> bool {
         self.device.rotates == Some(true) && self.is_virtual.is_some()
     }

@@ -36,14 +36,11 @@ pub enum Measurement {
     Look(DiskLook),
     /// The disk is in heavy use, or other programs disturbed the measurement.
     Busy,
-    /// The error that occurred while reading.
     Failed(String),
     /// Its kind or its size does not permit it, or this user may read nothing on it.
     Not,
 }
 
-/// Measures one device.
-#[must_use]
 pub fn measure(host: &Host, facts: &DeviceFacts, limits: SettingLimits) -> Measurement {
     let is_for_it = matches!(
         facts.kind,

@@ -37,21 +37,16 @@ const MAX_STARS: usize = 3;
 pub struct Pin {
     pub path: PathBuf,
     pub line: usize,
-    /// The value in KiB, if the line has it.
     pub kib: Option<u64>,
     /// Whether the line has the device's name and the value.
     pub is_certain: bool,
 }
 
 impl Pin {
-    /// Returns whether this line gives a readahead of this size.
-    #[must_use]
     pub fn gives(&self, bytes: u64) -> bool {
         self.kib.and_then(|kib| kib.checked_mul(1024)) == Some(bytes)
     }
 
-    /// Returns whether the line is in another file than foreread's.
-    #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.path != Path::new(RULES_FILE)
     }
@@ -63,7 +58,6 @@ impl fmt::Display for Pin {
     }
 }
 
-/// The lines of a machine's configuration files that set readahead.
 pub struct Settings {
     lines: Vec<SettingLine>,
     /// Links to device nodes, and the nodes.
@@ -78,7 +72,6 @@ struct SettingLine {
 }
 
 impl Settings {
-    #[must_use]
     pub fn read(host: &Host) -> Settings {
         let files = host.readahead_settings();
         let lines: Vec<SettingLine> = files.iter().flat_map(setting_lines).collect();
@@ -90,7 +83,6 @@ impl Settings {
     }
 
     /// Returns the line that sets the readahead of a device, or `None` if no line sets it.
-    #[must_use]
     pub fn pin(&self, host: &Host, facts: &DeviceFacts) -> Option<Pin> {
         if self.lines.is_empty() {
             return None;

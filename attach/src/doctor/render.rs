@@ -8,7 +8,6 @@ use foreread_lab::verdict::disk::ratios;
 use foreread_report::block::Block;
 use foreread_report::number::{plural, size_in_words as size, three};
 
-/// Most names in one line.
 const MAX_NAMES: usize = 6;
 /// Notes on the first screen; the most important notes come first.
 const MAX_NOTES: usize = 1;
@@ -58,7 +57,6 @@ impl<'a> Sorted<'a> {
 }
 
 /// Formats the report of `doctor` as text blocks that fit on one screen.
-#[must_use]
 pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     let Sorted {
         bad,
@@ -137,7 +135,6 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
 }
 
 /// Formats the reasons for the rating of each device as text blocks, for `--why`.
-#[must_use]
 pub fn reasons(report: &DoctorReport) -> Vec<Block> {
     let sorted = Sorted::of(report);
     let mut blocks = Vec::new();
@@ -227,7 +224,6 @@ fn reason(device: &DeviceVerdict) -> String {
 }
 
 /// Formats the rating of one device as one line, for a log.
-#[must_use]
 pub fn line(device: &DeviceVerdict) -> String {
     let verdict = &device.verdict;
     let value = verdict.has_bytes;
@@ -313,7 +309,6 @@ fn alike(devices: &[&DeviceVerdict]) -> Vec<Block> {
 
 type GaugeValue = fn(&DeviceVerdict) -> Option<u64>;
 
-/// Gauges with their descriptions.
 const GAUGES: [(&str, &str, GaugeValue); 4] = [
     (
         "foreread_doctor_readahead_bytes",
@@ -338,7 +333,6 @@ const GAUGES: [(&str, &str, GaugeValue); 4] = [
 ];
 
 /// Returns the text of the metrics file for the Prometheus node exporter.
-#[must_use]
 pub fn metrics(report: &DoctorReport) -> String {
     let mut text = String::new();
     for (name, help, value) in GAUGES {

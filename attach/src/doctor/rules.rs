@@ -20,7 +20,6 @@ const NFS_REQUESTS: u64 = 15;
 /// How the value follows from the properties of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    /// 128 KiB.
     Default,
     /// At most 128 KiB: the server of the mount may request less.
     AtMostDefault,
@@ -32,7 +31,6 @@ enum Choice {
     Btrfs,
     /// One page: ZFS reads ahead by itself.
     Page,
-    /// 15 x rsize of the mount.
     NfsRequests,
     /// 8 MiB, or the value of the mount option rasize.
     Ceph,
@@ -120,7 +118,6 @@ pub struct RuleValue {
     /// The rule as text: `2 x max_sectors`.
     pub words: String,
     pub source: &'static str,
-    /// The first version with this rule.
     pub since: KernelVersion,
     /// Whether the rule belongs to a newer kernel.
     pub is_newer: bool,
@@ -131,7 +128,6 @@ const RECENT: KernelVersion = KernelVersion(5, 4);
 
 impl RuleValue {
     /// Returns a description of the rule, such as `default since Linux 6.17`.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let KernelVersion(major, minor) = self.since;
         if self.is_newer {
@@ -143,7 +139,6 @@ impl RuleValue {
         "the kernel's default".to_string()
     }
 
-    #[must_use]
     pub fn explains(&self, bytes: u64) -> bool {
         bytes == self.bytes || self.is_most && bytes < self.bytes
     }
@@ -151,7 +146,6 @@ impl RuleValue {
 
 /// Returns the rule of this kernel version, or the rule of a newer version if only the newer rule gives the value
 /// that the device has.
-#[must_use]
 pub fn rule(version: KernelVersion, facts: &DeviceFacts) -> Option<RuleValue> {
     let rows = || RULES.iter().filter(|row| row.kinds.contains(&facts.kind));
     let ours = rows()
@@ -212,7 +206,6 @@ fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue
 
 /// Returns a sentence that says when the kernel overwrites a readahead that was set manually for this device, or `None` if the kernel never
 /// does.
-#[must_use]
 pub fn fate_of_a_set_value(version: KernelVersion) -> Option<&'static str> {
     match version {
         _ if version >= ONLY_RAISED => Some(

@@ -11,13 +11,10 @@ pub const SCHEMA: &str = "foreread.doctor/1";
 pub struct DoctorReport {
     pub schema: &'static str,
     pub foreread: &'static str,
-    /// The kernel release.
     pub kernel: Option<String>,
-    /// The worst rating of all devices.
     pub standing: Standing,
     pub devices: Vec<DeviceVerdict>,
     pub pressure: PressureFacts,
-    /// Notes about the result, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -51,7 +48,6 @@ pub struct DeviceVerdict {
     /// True if the machine was too busy to measure the device. No value is advised then.
     pub is_busy: bool,
     pub costs: StorageCosts,
-    /// With the present setting.
     pub now: Option<SizeCosts>,
     /// With the advised setting, if there is one.
     pub advised: Option<SizeCosts>,
@@ -60,7 +56,6 @@ pub struct DeviceVerdict {
 impl DeviceVerdict {
     /// The verdict if the machine is too busy to measure the device: no value is advised. A value that is suspicious whatever the device
     /// costs stays so.
-    #[must_use]
     pub fn busy(mut self) -> DeviceVerdict {
         (self.is_busy, self.advised) = (true, None);
         self.verdict.should_bytes = None;
@@ -83,6 +78,5 @@ pub struct PressureFacts {
     /// Percentage of the last minute with memory stalls.
     pub stalled_percent: Option<f64>,
     pub memory_bytes: u64,
-    /// A description of these facts.
     pub words: String,
 }

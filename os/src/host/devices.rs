@@ -14,7 +14,6 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a sector, as sysfs counts them.
 const SECTOR_BYTES: u64 = 512;
 
 /// The device on which a file is: a whole disk, or a mount that is not on a single disk.
@@ -33,7 +32,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// Returns the path of the device's `read_ahead_kb`.
     pub fn setting(&self) -> String {
         self.name
             .as_deref()
@@ -122,16 +120,13 @@ impl Host {
                 .as_ref()
                 .and_then(|disk| DeviceNumber::parse(&text(&disk.join("dev"))?))
                 .unwrap_or(of),
-            name: disk
-                .as_ref()
-                .and_then(|disk| Some(disk.file_name()?.to_string_lossy().into_owned())),
+            name: disk.as_deref().and_then(last),
             read_ahead: read_ahead.map(kib),
             max_request: queue("max_sectors_kb").map(kib),
             rotates: queue("rotational").map(|flag| flag == 1),
         }
     }
 
-    /// Returns all disks and partitions.
     pub fn block_nodes(&self) -> Vec<BlockNode> {
         let node = |folder: PathBuf| {
             let uevent = text(&folder.join("uevent"))?;
@@ -139,7 +134,7 @@ impl Host {
                 .lines()
                 .find_map(|line| line.strip_prefix("DEVNAME="))?;
             Some(BlockNode {
-                number: DeviceNumber::parse(folder.file_name()?.to_str()?)?,
+                number: DeviceNumber::parse(&last(&folder)?)?,
                 path: Path::new("/dev").join(name),
                 size: number(&folder.join("size"))?.saturating_mul(SECTOR_BYTES),
             })
@@ -151,7 +146,7 @@ impl Host {
 
     pub fn loop_devices(&self) -> Vec<LoopDevice> {
         let device = |folder: PathBuf| {
-            let name = folder.file_name()?.to_str()?.to_string();
+            let name = last(&folder)?;
             name.starts_with("loop").then(|| LoopDevice {
                 name,
                 file: text(&folder.join("loop/backing_file")),
@@ -175,39 +170,23 @@ pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 const MAX_ATTRIBUTE_BYTES: u64 = 64 << 10;
 
-#[derive(Clone, Debug)]
-pub struct SysDevice {
-    folder: PathBuf,
-}
-
 impl Host {
-    /// Returns the device with this folder below `/sys`, such as `block/sda`.
-    pub fn sys_device(&self, folder: &str) -> Option<SysDevice> {
-        let folder = std::fs::canonicalize(self.sys.join(folder)).ok()?;
-        Some(SysDevice { folder })
+    /// Returns the value of an attribute of a disk, without trailing blanks.
+    pub fn disk_attribute(&self, disk: &str, name: &str) -> Option<String> {
+        let path = self.sys.join("block").join(disk).join(name);
+        let bytes = read_small(&path, MAX_ATTRIBUTE_BYTES).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim_end().to_string())
     }
 
-    /// Returns the names of a disk's partitions.
     pub fn partitions(&self, disk: &str) -> Vec<String> {
         let folders = entries(&self.sys.join("block").join(disk));
         let partitions = folders.filter(|folder| folder.join("partition").exists());
-        partitions.map(|folder| last(&folder)).collect()
+        partitions.filter_map(|folder| last(&folder)).collect()
     }
 }
 
-impl SysDevice {
-    /// Returns the value of an attribute, without trailing blanks.
-    pub fn attribute(&self, name: &str) -> Option<String> {
-        let bytes = read_small(&self.folder.join(name), MAX_ATTRIBUTE_BYTES).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim_end().to_string())
-    }
-}
-
-fn last(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+pub(super) fn last(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_str()?.to_string())
 }
 
 #[cfg(test)]
@@ -277,11 +256,8 @@ mod tests {
     #[test]
     fn nodes_and_loop_devices_are_listed() {
         let (root, host) = machine();
-        write(
-            root.path(),
-            "block/sda/uevent",
-            "MAJOR=8\nMINOR=0\nDEVNAME=sda\n",
-        );
+        let uevent = "MAJOR=8\nMINOR=0\nDEVNAME=sda\n";
+        write(root.path(), "block/sda/uevent", uevent);
         write(root.path(), "block/sda/size", "16\n");
         let node = BlockNode {
             number: at("8:0"),
@@ -289,11 +265,8 @@ mod tests {
             size: 8192,
         };
         assert_eq!(host.block_nodes(), [node]);
-        write(
-            root.path(),
-            "block/loop3/loop/backing_file",
-            "/tmp/a (deleted)\n",
-        );
+        let file = "block/loop3/loop/backing_file";
+        write(root.path(), file, "/tmp/a (deleted)\n");
         let device = LoopDevice {
             name: "loop3".into(),
             file: Some("/tmp/a (deleted)".into()),
