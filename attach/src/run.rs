@@ -52,7 +52,6 @@ use look::Waits;
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     pub target: Target,
-    /// The policy that decides.
     pub policy: PolicySpec,
     /// How reads are observed; by default by tracepoints if that is permitted, otherwise by samples.
     pub by: Option<WatchBy>,
@@ -60,17 +59,13 @@ pub struct RunOptions {
 
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct RunReport {
-    /// How reads were observed.
     pub by: WatchBy,
-    /// Seconds from the start to the end of the command.
     pub seconds: f64,
-    /// Files that were watched.
     pub files: u64,
     /// Files that could not be found while they were read.
     pub unknown_files: u64,
     /// Bytes requested from storage ahead of the command.
     pub ahead_bytes: u64,
-    /// Number of these requests.
     pub ahead_jobs: u64,
     /// Bytes read ahead that the command was observed to read. `ahead_bytes` is the sum of `used_bytes`, `guessed_bytes` and
     /// `unused_bytes`: bytes that the kernel had read in the meantime are in none of them.
@@ -91,15 +86,12 @@ pub struct RunReport {
     pub waited_seconds: f64,
     /// Time in which at least one thread of the command waited, in seconds.
     pub waiting_seconds: f64,
-    /// Events that were processed.
     pub events: u64,
-    /// Number of gaps in which events were lost.
     pub lost_events: u64,
     /// How often watching was paused because there was nothing to gain.
     pub sleeps: u64,
     /// Waiting time of a read on the storage that was waited for most: the shortest, or the mean if foreread did not read ahead there.
     pub latency_seconds: f64,
-    /// How much the kernel reads ahead on that storage.
     pub kernel_bytes: u64,
     /// Why reads could not be watched, if the kernel refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,36 +156,21 @@ impl RunReport {
         }
     }
 
-    /// Returns whether readahead gained nothing in this run because no policy can predict the command's next read. If the result is true, a
-    /// plan made from a recorded run can still help.
-    #[must_use]
-    pub fn has_no_pattern(&self) -> bool {
-        self.nothing() == Some(NO_PATTERN)
-    }
-
-    /// Returns the type of the file system if readahead gained nothing in this run because the file system drops the pages that were read
-    /// ahead. A foreread mount of the same data may keep such pages.
-    #[must_use]
-    pub fn is_dropped_by(&self) -> Option<&str> {
-        let is_dropped = self.nothing() == Some(DROPPED);
-        self.dropped_by.as_deref().filter(|_| is_dropped)
-    }
-
     /// Returns the next step that is advised for the command. `command` must be quoted for a shell; it is empty for a process that has
     /// ended.
-    #[must_use]
     pub fn verdict(&self, command: &str) -> Verdict {
-        let step = match self.is_dropped_by() {
-            Some(kind) => {
+        let nothing = self.nothing();
+        let step = match self.dropped_by.as_deref() {
+            Some(kind) if nothing == Some(DROPPED) => {
                 let why = "mount the source of the file system with foreread instead, for example:";
                 Some(Step::new(Means::Policy, why, mount_behind(kind, "")))
             }
-            None if command.is_empty() => None,
-            None if self.has_no_pattern() => {
+            _ if command.is_empty() => None,
+            _ if nothing == Some(NO_PATTERN) => {
                 let why = "if the command reads the same data each time, a plan of one run can help the next:";
                 Some(Step::new(Means::Plan, why, record_lines(command)))
             }
-            None => {
+            _ => {
                 let why =
                     "to see what a kernel setting and other steps would gain for this command:";
                 Some(Step::new(
@@ -204,7 +181,7 @@ impl RunReport {
             }
         };
         Verdict {
-            why: self.nothing().unwrap_or_default().to_string(),
+            why: nothing.unwrap_or_default().to_string(),
             confidence: Confidence::Measured,
             steps: step.into_iter().collect(),
             ..Verdict::default()
@@ -212,7 +189,6 @@ impl RunReport {
     }
 
     /// Returns in a few words that the run gained nothing or little, and why.
-    #[must_use]
     pub fn finding(&self) -> Option<String> {
         let reason = self.nothing()?;
         Some(match &self.refused {
@@ -224,7 +200,6 @@ impl RunReport {
 
     /// Returns why the run gained nothing, that is, why almost no byte was cached before the command requested it; `None` if it gained
     /// something.
-    #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
         let is_mostly_used = self.reason.is_none() || self.in_time_bytes >= self.unused_bytes;
         if self.refused.is_none() && self.in_time_bytes > 0 && is_mostly_used {
@@ -273,20 +248,12 @@ mod tests {
             });
             let mut report = RunReport::default();
             report.add(&stats, &gain, Waits::default(), guessed * KIB);
-            let RunReport {
-                used_bytes,
-                guessed_bytes,
-                in_time_bytes,
-                late_bytes,
-                unused_bytes,
-                ..
-            } = report;
             let uses = [
-                used_bytes,
-                guessed_bytes,
-                in_time_bytes,
-                late_bytes,
-                unused_bytes,
+                report.used_bytes,
+                report.guessed_bytes,
+                report.in_time_bytes,
+                report.late_bytes,
+                report.unused_bytes,
             ];
             assert_eq!(uses, expected.map(|kib| kib * KIB));
         }
@@ -301,52 +268,32 @@ mod tests {
             ahead_bytes: 9,
             ..RunReport::default()
         };
-        let says = |report: &RunReport, words: &str| {
+        let says = |change: &dyn Fn(&mut RunReport), words: &str| {
+            let mut report = report.clone();
+            change(&mut report);
             let finding = report.finding().unwrap_or_default();
             assert!(finding.contains(words), "{finding}");
         };
-        says(
-            &RunReport {
-                is_watched: false,
-                ..report.clone()
-            },
-            "nothing to gain: the command ended before its reads",
-        );
-        says(
-            &RunReport {
-                refused: Some("no tracefs".to_string()),
-                ..report.clone()
-            },
-            "nothing was read ahead: no tracefs",
-        );
-        says(
-            &RunReport {
-                unused_bytes: 5,
-                used_bytes: 4,
-                ..report.clone()
-            },
-            "no pattern",
-        );
-        says(
-            &RunReport {
-                unused_bytes: 4,
-                used_bytes: 5,
-                ..report.clone()
-            },
-            "before they could be read ahead",
-        );
+        let unused = |unused: u64, used: u64| {
+            move |run: &mut RunReport| (run.unused_bytes, run.used_bytes) = (unused, used)
+        };
+        let ended = "nothing to gain: the command ended before its reads";
+        says(&|run| run.is_watched = false, ended);
+        let refused = |run: &mut RunReport| run.refused = Some("no tracefs".to_string());
+        says(&refused, "nothing was read ahead: no tracefs");
+        says(&unused(5, 4), "no pattern");
+        says(&unused(4, 5), "before they could be read ahead");
+        let fast = |run: &mut RunReport| {
+            unused(6, 0)(run);
+            (run.in_time_bytes, run.reason) = (5, Some(Reason::Fast));
+        };
+        let little = "little to gain: the storage answers before another process";
+        says(&fast, little);
         let gained = RunReport {
             in_time_bytes: 5,
             unused_bytes: 6,
-            ..report
+            ..report.clone()
         };
         assert_eq!(gained.nothing(), None);
-        says(
-            &RunReport {
-                reason: Some(Reason::Fast),
-                ..gained
-            },
-            "little to gain: the storage answers before another process",
-        );
     }
 }

@@ -11,10 +11,9 @@
 //! This module never waits for storage.
 
 use super::RunReport;
-use super::files::{Files, NextListed, State, WatchedFile};
-use super::files::{SearchKind, Seeker, SoughtFile};
+use super::files::{Files, NextListed, Seeker, SoughtFile, State, WatchedFile, seeker};
 use super::gain::{Gain, JobTimes, Judgement, Reason};
-use super::jobs::{FinishedJob, JobKind, Jobs, Task, is_there};
+use super::jobs::{FinishedJob, Jobs, Task, is_there, jobs};
 use super::look::{WaitUnion, Waits};
 use super::progress::ListingProgress;
 use super::walk::Lister;
@@ -25,7 +24,7 @@ use foreread_observe::sample::{bytes_read_by, process_of};
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs;
 use foreread_os::host::{DeviceNumber, Host};
-use foreread_pagecache::advisor::{Advisor, Job, Outcome};
+use foreread_pagecache::advisor::{Advisor, Outcome};
 use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
 use foreread_trace::follow::call::FileKey;
 use std::collections::HashMap;
@@ -46,7 +45,6 @@ const UNKNOWN_BYTES: u64 = 64 << 20;
 struct Storage {
     advisor: Advisor,
     gain: Gain,
-    /// Waits of the command.
     waiting: WaitUnion,
     piece: u64,
 }
@@ -91,35 +89,27 @@ impl Ahead {
         wake: &Arc<OwnedFd>,
         began: Instant,
     ) -> Ahead {
-        let (jobs, lister) = (
-            Jobs::new(JobKind, Arc::clone(wake)),
-            Lister::new(Arc::clone(wake)),
-        );
-        let seeker = Seeker::new(SearchKind::default(), Arc::clone(wake));
-        let (files, storages) = (Files::default(), HashMap::new());
         Ahead {
             policy,
             pid,
-            jobs,
-            lister,
-            seeker,
-            files,
+            jobs: jobs(Arc::clone(wake)),
+            lister: Lister::new(Arc::clone(wake)),
+            seeker: seeker(Arc::clone(wake)),
+            files: Files::default(),
             kept: HashMap::new(),
             sees_hits,
             progress: ListingProgress::default(),
-            storages,
+            storages: HashMap::new(),
             dropping: Vec::new(),
             began,
             opened: 0,
         }
     }
 
-    /// A time in the core's clock.
     fn nanos(&self, at: Instant) -> Nanos {
         Nanos(at.saturating_duration_since(self.began).as_nanos() as u64)
     }
 
-    /// Records that a page of a file was not in the page cache.
     pub fn missed(&mut self, key: FileKey) {
         self.files.missed(key);
     }
@@ -205,7 +195,6 @@ impl Ahead {
         self.collect(touch.file.dev, now, asked_ns);
     }
 
-    /// Stores a read of a file that is being searched for, until it is found.
     fn seek(&mut self, touch: &Touch, is_mapped: bool, state: State) {
         let key = touch.file;
         if state == State::Unknown {
@@ -228,7 +217,6 @@ impl Ahead {
         }
     }
 
-    /// Processes files that were found since the last call.
     fn found(&mut self) {
         for search in self.seeker.ended() {
             let key = search.key;
@@ -256,15 +244,10 @@ impl Ahead {
         let between = self.files.listed_before(number);
         let bytes = between.iter().map(|listed| listed.size).sum();
         let thread = touch.thread;
-        let process = self
-            .progress
-            .process_of(thread)
-            .or_else(|| process_of(thread));
-        let is_read = self.progress.seen(thread, process, read_bytes, size, bytes);
-        if is_read {
-            between
-                .into_iter()
-                .for_each(|listed| self.has_read(&listed));
+        let known = self.progress.process_of(thread);
+        let process = known.or_else(|| process_of(thread));
+        if self.progress.seen(thread, process, read_bytes, size, bytes) {
+            between.iter().for_each(|listed| self.has_read(listed));
         }
         self.files.pass_listed(number);
     }
@@ -303,8 +286,7 @@ impl Ahead {
     /// Adds a file that is new to the core.
     fn open(&mut self, key: FileKey, file: FileId, size: u64) {
         let now = self.nanos(Instant::now());
-        let (policy, pid) = (&self.policy, self.pid);
-        let sees_hits = self.sees_hits;
+        let (policy, pid, sees_hits) = (&self.policy, self.pid, self.sees_hits);
         let storage = self.storages.entry(key.dev).or_insert_with(|| {
             let host = Host::here();
             let room = host.memory_room_of(pid).or_else(|| host.memory_room());
@@ -314,13 +296,9 @@ impl Ahead {
             let device = host.device(DeviceNumber { major, minor });
             let piece = piece_of(&device);
             let kernel = device.read_ahead.unwrap_or(DEFAULT_PIECE_BYTES);
-            let (advisor, gain) = (
-                Advisor::new(policy.clone(), room),
-                Gain::new(kernel, sees_hits, Instant::now()),
-            );
             Storage {
-                advisor,
-                gain,
+                advisor: Advisor::new(policy.clone(), room),
+                gain: Gain::new(kernel, sees_hits, Instant::now()),
                 waiting: WaitUnion::default(),
                 piece,
             }
@@ -336,8 +314,8 @@ impl Ahead {
             return;
         };
         let since_ns = tracefs::now_ns().saturating_sub(asked_ns);
-        let mut later = Vec::new();
-        let mut opened = None;
+        let (mut later, mut opened) = (Vec::new(), None);
+        let piece = storage.piece;
         while let Some(job) = storage.advisor.next_job() {
             let mut at_hand = job.is_demand && is_local(dev);
             if at_hand {
@@ -346,9 +324,9 @@ impl Ahead {
                     _ => self.files.access(job.file).open(),
                 };
                 let last = job.range.end.min(self.files.size(job.file)) - 1;
-                let is_there =
+                let is_whole =
                     |file: &File| is_there(file, job.range.start) && is_there(file, last);
-                at_hand = file.as_ref().is_some_and(is_there);
+                at_hand = file.as_ref().is_some_and(is_whole);
                 opened = Some((job.file, file));
             }
             if at_hand {
@@ -358,29 +336,23 @@ impl Ahead {
                 later.push(job);
             }
         }
-        later.into_iter().for_each(|job| self.give(dev, job, now));
+        // These wait for a thread, which gets them when all events have been processed.
+        for job in later {
+            self.jobs.add(Task {
+                dev,
+                access: self.files.access(job.file),
+                job,
+                piece,
+                since: now,
+            });
+        }
     }
 
     /// Passes new jobs of the decision core to the threads.
     pub fn start_jobs(&mut self) {
-        let devices: Vec<u32> = self.storages.keys().copied().collect();
-        devices
-            .into_iter()
-            .for_each(|dev| self.collect(dev, Instant::now(), 0));
-    }
-
-    fn give(&mut self, dev: u32, job: Job, since: Instant) {
-        let Some(storage) = self.storages.get(&dev) else {
-            return;
-        };
-        let access = self.files.access(job.file);
-        self.jobs.add(Task {
-            dev,
-            job,
-            access,
-            piece: storage.piece,
-            since,
-        });
+        for dev in Vec::from_iter(self.storages.keys().copied()) {
+            self.collect(dev, Instant::now(), 0);
+        }
     }
 
     fn ended(&mut self, ended: &FinishedJob) {
@@ -390,16 +362,16 @@ impl Ahead {
         let (asked, at) = (self.nanos(*since), self.nanos(ended.at));
         if let Some(storage) = self.storages.get_mut(dev) {
             let times = JobTimes {
-                first: ended.first.saturating_duration_since(*since),
+                first: ended.result.first.saturating_duration_since(*since),
                 all: ended.at.saturating_duration_since(*since),
             };
-            if job.is_demand && ended.outcome == Outcome::Arrived {
+            let outcome = ended.result.outcome;
+            if job.is_demand && outcome == Outcome::Arrived {
                 storage.waiting.add(asked.0, at.0);
             }
-            storage
-                .gain
-                .ended(job.is_demand, ended.outcome, times, ended.asked);
-            storage.advisor.done(at, job, ended.outcome);
+            let bytes = ended.result.asked;
+            storage.gain.ended(job.is_demand, outcome, times, bytes);
+            storage.advisor.done(at, job, outcome);
         }
     }
 
@@ -427,7 +399,6 @@ impl Ahead {
         judged.collect()
     }
 
-    /// Starts to read ahead from a storage device, for the first time or again.
     pub fn begin(&mut self, dev: u32, now: Instant) {
         if let Some(storage) = self.storages.get_mut(&dev) {
             storage.gain.begin(now);

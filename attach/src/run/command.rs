@@ -52,26 +52,18 @@ const GRACE: Duration = Duration::from_millis(20);
 /// Most devices in the kernel's event filter.
 const MAX_FILTERED: usize = 64;
 
-/// Why a program cannot be sampled.
 const HIDDEN: &str =
     "the program may not be inspected (setuid, PR_SET_DUMPABLE, or Yama): run it as root";
-/// Why a run has no report.
 const NO_ANSWER: &str = "a file system that the command reads does not answer";
 
-/// A running command.
 pub struct RunningCommand {
     target: Followed,
     stop: Arc<OwnedFd>,
     watcher: Task<RunReport>,
     began: Instant,
-    /// Seconds from its start to its end.
     seconds: f64,
 }
 
-/// Starts the command.
-///
-/// # Errors
-/// Returns an error if the user is not root, there is no tracefs, the kernel lacks the tracepoints, or the command cannot be run.
 pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let root = tracing(options.by)?;
     let is_sampled = root.is_none();
@@ -164,25 +156,21 @@ fn watch(
         Ok(tap) => tap,
         Err(error) => return refused(error),
     };
-    let report = match tap.prepare(pid, || is_written(stop, Duration::ZERO)) {
-        Err(error) => refused(error),
-        // The command has ended in the meantime.
-        Ok(()) if tap.level().is_none() => RunReport::default(),
-        Ok(()) => {
-            let mut run = Run::new(Watcher::Trace(tap), policy, pid, wake, began);
-            let report = run.watch(stop);
-            run.watcher.leave();
-            return report;
-        }
-    };
+    let prepared = tap.prepare(pid, || is_written(stop, Duration::ZERO));
+    // Without a level, the command has ended in the meantime.
+    if prepared.is_err() || tap.level().is_none() {
+        tap.leave();
+        return prepared.map_or_else(refused, |()| RunReport::default());
+    }
+    let mut run = Run::new(Watcher::Trace(tap), policy, pid, wake, began);
+    let report = run.watch(stop);
     // Remove the instance before tracefs, which may be foreread's own mount.
-    tap.leave();
+    run.watcher.leave();
     report
 }
 
 impl RunningCommand {
     /// Returns the command's process; `None` for a process that foreread did not start.
-    #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match &self.target {
             Followed::Begun(child) => Some(child.id()),
@@ -192,9 +180,6 @@ impl RunningCommand {
 
     /// Waits until the command ends. For a process that foreread did not start, and whose exit code is therefore unknown, the wait also
     /// ends when the flag `enough` is set.
-    ///
-    /// # Errors
-    /// Returns an error if the system does not report how the command ended.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
         let status = self.target.wait(enough)?;
         self.seconds = self.began.elapsed().as_secs_f64();
@@ -202,7 +187,6 @@ impl RunningCommand {
     }
 
     /// Stops watching. This function waits at most 1.5 s for a file system that does not answer.
-    #[must_use]
     pub fn finish(self) -> RunReport {
         // The write cannot fail: nothing else writes to it.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
@@ -266,7 +250,6 @@ impl Run {
         }
     }
 
-    /// Watches until the command has ended.
     fn watch(&mut self, stop: &OwnedFd) -> RunReport {
         let is_over = || is_written(stop, Duration::ZERO);
         let mut touches = Vec::new();
@@ -324,7 +307,7 @@ impl Run {
                 }
             }
         }
-        self.report.events = self.watcher.seen().events;
+        self.report.events = self.watcher.seen().0;
         if self.devices.wake(now) {
             self.filter();
             if self.watcher.level() == Some(Level::Nothing) {
@@ -333,7 +316,6 @@ impl Run {
         }
     }
 
-    /// Ignores storage that drops what is read ahead.
     fn leave_dropping(&mut self, now: Instant) {
         let dropping = self.ahead.dropping();
         for dev in &dropping {
@@ -355,10 +337,8 @@ impl Run {
         // A read is recorded before the misses that it causes.
         let misses = touches.iter().filter(|touch| touch.kind == TouchKind::Miss);
         misses.for_each(|touch| self.ahead.missed(touch.file));
-        if touches
-            .iter()
-            .any(|touch| !self.devices.is_passed_over(touch.file.dev))
-        {
+        let is_of_use = |touch: &Touch| !self.devices.is_passed_over(touch.file.dev);
+        if touches.iter().any(is_of_use) {
             // Events are ordered only within a CPU, and a thread may have moved between CPUs.
             touches.sort_by_key(|touch| touch.at_ns);
         }
@@ -461,7 +441,6 @@ impl Run {
         }
     }
 
-    /// Has the kernel filter out events of ignored storage.
     fn filter(&mut self) {
         let passed_over: Vec<u32> = self.devices.passed_over().take(MAX_FILTERED).collect();
         self.watcher.pass_over(passed_over);
@@ -469,22 +448,16 @@ impl Run {
 
     fn told(&mut self) -> RunReport {
         let mut report = std::mem::take(&mut self.report);
-        let Run {
-            ahead,
-            devices,
-            watcher,
-            ..
-        } = self;
-        ahead.report(&mut report, Instant::now(), watcher);
-        devices
-            .all()
-            .for_each(|device| report.look(device.waits, device.reason));
+        self.ahead
+            .report(&mut report, Instant::now(), &self.watcher);
+        let devices = self.devices.all();
+        devices.for_each(|device| report.look(device.waits, device.reason));
         // The sampler has seen a part of it.
-        if let Some(waited) = watcher.waited(None) {
+        if let Some(waited) = self.watcher.waited(None) {
             report.waited_seconds = seconds(waited.threads_ns);
             report.waiting_seconds = seconds(waited.time_ns);
         }
-        report.lost_events = watcher.seen().gaps;
+        report.lost_events = self.watcher.seen().1;
         report
     }
 }

@@ -28,14 +28,12 @@ enum Watch {
     PassedOver(Instant),
 }
 
-/// A storage device and its state.
 pub struct Device {
     watch: Watch,
     /// How often in a row it was ignored.
     slept: usize,
     /// Waits observed by examinations.
     pub waits: Waits,
-    /// Why it was ignored.
     pub reason: Option<Reason>,
 }
 
@@ -53,17 +51,14 @@ impl Devices {
         self.0.entry(dev).or_insert(new)
     }
 
-    /// Adds observed waits of threads for a storage device that is being examined.
     pub fn waited(&mut self, dev: u32, waits: Waits) {
         self.device(dev).waits.add(waits);
     }
 
-    /// Records that readahead from the storage device starts.
     pub fn begin(&mut self, dev: u32) {
         self.device(dev).watch = Watch::Active;
     }
 
-    /// Records that readahead from the storage device has helped.
     pub fn helped(&mut self, dev: u32) {
         let device = self.device(dev);
         (device.slept, device.reason) = (0, None);
@@ -90,7 +85,6 @@ impl Devices {
         self.0.get(&dev).is_some_and(|one| what(one.watch))
     }
 
-    /// Returns whether foreread reads ahead from the storage device.
     pub fn is_active(&self, dev: u32) -> bool {
         self.is(dev, |watch| watch == Watch::Active)
     }
@@ -100,7 +94,6 @@ impl Devices {
         !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
     }
 
-    /// Returns whether the storage device is ignored.
     pub fn is_passed_over(&self, dev: u32) -> bool {
         self.is(dev, |watch| matches!(watch, Watch::PassedOver(_)))
     }
@@ -112,12 +105,10 @@ impl Devices {
             .map(|(dev, _)| *dev)
     }
 
-    /// Returns whether foreread reads ahead from any storage device.
     pub fn has_active(&self) -> bool {
         self.0.values().any(|one| one.watch == Watch::Active)
     }
 
-    /// Returns the time at which the next ignored device must be examined again.
     pub fn next_look(&self) -> Option<Instant> {
         let until = |one: &Device| {
             if let Watch::PassedOver(until) = one.watch {

@@ -12,7 +12,7 @@
 
 use super::find::{Finder, FoundFile, Way};
 use super::jobs::Access;
-use super::tasks::{TaskKind, Tasks};
+use super::tasks::Tasks;
 use super::walk::ListedFile;
 use foreread_core::units::FileId;
 use foreread_pagecache::advisor::Advisor;
@@ -21,6 +21,7 @@ use foreread_trace::follow::call::FileKey;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,13 +38,9 @@ const NOT_FOUND: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is known about it.
     Unknown,
-    /// It is ignored.
     Ignored,
-    /// A search for it is running.
     Sought,
-    /// The core knows it.
     Known(FileId),
     /// A folder listing has it: its number, its size, its position in the listing. From now on it is known.
     Listed(FileId, u64, u64),
@@ -59,7 +56,6 @@ enum Entry {
     File(FileId),
 }
 
-/// A file for which readahead starts.
 pub struct WatchedFile {
     pub file: FileId,
     pub size: u64,
@@ -74,12 +70,22 @@ pub struct NextListed {
 }
 
 struct FileEntry {
-    key: FileKey,
+    access: Access,
     size: u64,
-    way: Arc<Way>,
     /// Its position in the listing, until it is read.
     number: Option<u64>,
     is_open: bool,
+}
+
+impl FileEntry {
+    /// The file, if it is in a listing and the command has not read it yet.
+    fn next(&self) -> Option<NextListed> {
+        Some(NextListed {
+            key: self.access.key,
+            size: self.size,
+            number: self.number?,
+        })
+    }
 }
 
 #[derive(Default)]
@@ -96,15 +102,14 @@ pub struct Files {
 }
 
 /// The size of a file; `None` if it has no name any more. No server is queried, so the size may be slightly out of date.
-fn size_of(way: &Way, key: FileKey) -> Option<u64> {
-    let file = way.open(key)?;
+fn size_of(access: &Access) -> Option<u64> {
+    let file = access.open()?;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = statx(file, "", flags, StatxFlags::BASIC_STATS).ok()?;
     (stat.stx_nlink > 0).then_some(stat.stx_size)
 }
 
 impl Files {
-    /// Returns the state of a file that is being read.
     pub fn look(&mut self, key: FileKey, now: Instant) -> State {
         match self.entries.get(&key) {
             None => State::Unknown,
@@ -122,7 +127,6 @@ impl Files {
         }
     }
 
-    /// Records that a search for the file has started.
     pub fn seek(&mut self, key: FileKey) {
         let times = match self.entries.get(&key) {
             Some(Entry::Ignored { times, .. }) => *times,
@@ -136,6 +140,7 @@ impl Files {
         let FinishedSearch {
             key,
             found,
+            is_cached,
             is_dropping,
         } = search;
         let times = match self.entries.get(&key) {
@@ -144,50 +149,30 @@ impl Files {
             Some(Entry::File(_)) => return None,
             _ => 0,
         };
-        let Some(SearchedFile {
-            size,
-            path,
-            way,
-            is_cached,
-        }) = found
-        else {
+        let mut ignore = |until, times| {
+            self.entries.insert(key, Entry::Ignored { until, times });
+        };
+        let Some(FoundFile { size, path, way }) = found else {
             self.unknown += u64::from(times == 0 && !is_dropping);
-            let until = now + NOT_FOUND * 4_u32.saturating_pow(times.min(8));
-            self.entries.insert(
-                key,
-                Entry::Ignored {
-                    until,
-                    times: times + 1,
-                },
+            ignore(
+                now + NOT_FOUND * 4_u32.saturating_pow(times.min(8)),
+                times + 1,
             );
             return None;
         };
         if is_cached && !self.cold.contains(&key) {
-            self.entries.insert(
-                key,
-                Entry::Ignored {
-                    until: now + IGNORED,
-                    times: 0,
-                },
-            );
+            ignore(now + IGNORED, 0);
             return None;
         }
-        let known = FileEntry {
-            key,
+        let file = self.add(FileEntry {
+            access: Access::new(key, way),
             size,
-            way: Arc::new(way),
             number: None,
             is_open: true,
-        };
-        let id = self.add(known)?;
-        Some(WatchedFile {
-            file: id,
-            size,
-            path,
-        })
+        })?;
+        Some(WatchedFile { file, size, path })
     }
 
-    /// Records that a page of a file was not in the page cache.
     pub fn missed(&mut self, key: FileKey) {
         if self.cold.len() < MAX_COLD
             && self.cold.insert(key)
@@ -197,36 +182,24 @@ impl Files {
         }
     }
 
-    /// Adds a file of a folder listing and returns its number.
     pub fn list(&mut self, listed: ListedFile) -> Option<FileId> {
-        let ListedFile {
-            key,
-            size,
-            path,
-            number,
-            ..
-        } = listed;
-        if let Some(Entry::File(file)) = self.entries.get(&key) {
+        if let Some(Entry::File(file)) = self.entries.get(&listed.key) {
             return Some(*file);
         }
         let id = self.add(FileEntry {
-            key,
-            size,
-            way: Arc::new(Way::Places(vec![path])),
-            number: Some(number),
+            access: Access::new(listed.key, Way::Places(vec![listed.path])),
+            size: listed.size,
+            number: Some(listed.number),
             is_open: false,
         })?;
         self.listed.push_back(id);
         Some(id)
     }
 
-    /// Returns the next file of the listing that the command has not read yet.
     pub fn next_listed(&mut self) -> Option<NextListed> {
         while let Some(file) = self.listed.front() {
-            let known = &self.known[file.0 as usize];
-            if let Some(number) = known.number {
-                let (key, size) = (known.key, known.size);
-                return Some(NextListed { key, size, number });
+            if let Some(next) = self.known[file.0 as usize].next() {
+                return Some(next);
             }
             self.listed.pop_front();
         }
@@ -236,13 +209,7 @@ impl Files {
     /// Returns the files before the position `number` of the listing that the command has not read yet.
     pub fn listed_before(&self, number: u64) -> Vec<NextListed> {
         let known = self.listed.iter().map(|file| &self.known[file.0 as usize]);
-        let open = known.filter_map(|known| {
-            Some(NextListed {
-                key: known.key,
-                size: known.size,
-                number: known.number?,
-            })
-        });
+        let open = known.filter_map(FileEntry::next);
         open.take_while(|listed| listed.number < number).collect()
     }
 
@@ -262,12 +229,11 @@ impl Files {
         if !Advisor::takes(id) {
             return None;
         }
-        self.entries.insert(known.key, Entry::File(id));
+        self.entries.insert(known.access.key, Entry::File(id));
         self.known.push(known);
         Some(id)
     }
 
-    /// Returns the number that the decision core uses for a file.
     pub fn id(&self, key: FileKey) -> Option<FileId> {
         match self.entries.get(&key)? {
             Entry::File(file) => Some(*file),
@@ -286,19 +252,14 @@ impl Files {
         if end < known.size.saturating_add(4096) {
             return None;
         }
-        let size = size_of(&known.way, known.key)?;
+        let size = size_of(&known.access)?;
         let has_grown = size > known.size;
         known.size = known.size.max(size);
         has_grown.then_some(size)
     }
 
-    /// Returns how to open the file, and the device and inode numbers that the opened file must have.
     pub fn access(&self, file: FileId) -> Access {
-        let known = &self.known[file.0 as usize];
-        Access {
-            way: Arc::clone(&known.way),
-            key: known.key,
-        }
+        self.known[file.0 as usize].access.clone()
     }
 
     /// Records that the command has read a file up to `end`. Returns a file that is no longer needed, if there is one.
@@ -316,7 +277,6 @@ impl Files {
         Some(done)
     }
 
-    /// Returns the number of files for which a search failed.
     pub fn unknown(&self) -> u64 {
         self.unknown
     }
@@ -329,8 +289,6 @@ impl Files {
 // ```
 // The thread that runs the main loop never waits for these threads.
 
-/// A file to search for.
-#[derive(Clone)]
 pub struct SoughtFile {
     pub key: FileKey,
     /// The thread that reads it, and how.
@@ -340,68 +298,47 @@ pub struct SoughtFile {
     pub read: Option<Range<u64>>,
 }
 
-/// A file that was found, and closed again.
-pub struct SearchedFile {
-    pub size: u64,
-    /// Its path, which leads to the files next to it.
-    pub path: Option<PathBuf>,
-    pub way: Way,
-    /// Whether the whole file is in the page cache.
-    pub is_cached: bool,
-}
-
-/// The result of a search.
 pub struct FinishedSearch {
     pub key: FileKey,
-    pub found: Option<SearchedFile>,
+    /// The file, which is closed again.
+    pub found: Option<FoundFile>,
+    pub is_cached: bool,
     /// Whether its file system drops the cached pages of a file when it is opened: then nothing can be read ahead for
     /// another program.
     pub is_dropping: bool,
 }
 
 /// Searches for files on threads. If no thread can be started, no file is found.
-pub type Seeker = Tasks<SearchKind>;
+pub type Seeker = Tasks<SoughtFile, FinishedSearch>;
 
-#[derive(Default)]
-pub struct SearchKind(Finder);
+/// Threads that wait for a file system that does not answer are lost for the run.
+const MAX_SEARCHES: usize = 4;
 
-impl TaskKind for SearchKind {
-    type Task = SoughtFile;
-    type Ended = FinishedSearch;
+pub fn seeker(wake: Arc<OwnedFd>) -> Seeker {
+    let finder = Finder::default();
+    Tasks::new("foreread-find", MAX_SEARCHES, wake, move |task| {
+        search(&finder, &task)
+    })
+}
 
-    const NAME: &'static str = "foreread-find";
-    /// Threads that wait for a file system that does not answer are lost for the run.
-    const MAX_THREADS: usize = 4;
-
-    fn carry_out(&self, task: SoughtFile) -> FinishedSearch {
-        let key = task.key;
-        let mut search = FinishedSearch {
-            key,
-            found: None,
-            is_dropping: self.0.is_dropping(key),
-        };
-        // Do not open the file again: that would drop what the command has read.
-        if search.is_dropping {
-            return search;
-        }
-        if let Some(found) = self.0.find(task.thread, key, task.is_mapped) {
-            search.is_dropping = self.0.look(key, &found.file, task.read.as_ref());
-            let FoundFile {
-                file,
-                size,
-                path,
-                way,
-            } = found;
-            let cached = resident::cached(&file, &(0..size)).ok().flatten();
-            search.found = (!search.is_dropping).then_some(SearchedFile {
-                size,
-                path,
-                way,
-                is_cached: cached.is_some_and(|bytes| bytes >= size),
-            });
-        }
-        search
+fn search(finder: &Finder, task: &SoughtFile) -> FinishedSearch {
+    let key = task.key;
+    let mut search = FinishedSearch {
+        key,
+        found: None,
+        is_cached: false,
+        is_dropping: finder.is_dropping(key),
+    };
+    // If it drops its pages, do not open the file again: that would drop what the command has read.
+    if !search.is_dropping
+        && let Some((file, found)) = finder.find(task.thread, key, task.is_mapped)
+    {
+        search.is_dropping = finder.look(key, &file, task.read.as_ref());
+        let cached = resident::cached(&file, &(0..found.size)).ok().flatten();
+        search.is_cached = cached.is_some_and(|bytes| bytes >= found.size);
+        search.found = (!search.is_dropping).then_some(found);
     }
+    search
 }
 
 #[cfg(test)]

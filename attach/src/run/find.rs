@@ -39,15 +39,12 @@ const MAX_FOLDERS_LOOKED: usize = 32;
 const MAX_ENTRIES_LOOKED: usize = 4096;
 
 pub struct FoundFile {
-    /// foreread's own open file.
-    pub file: File,
     pub size: u64,
     /// Its path, which leads to the files next to it.
     pub path: Option<PathBuf>,
     pub way: Way,
 }
 
-/// How a file can be opened again.
 #[derive(Clone, Debug)]
 pub enum Way {
     /// By its inode, on the file system mounted here.
@@ -114,8 +111,8 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Finds the file that this thread reads. This function may wait for a file system that does not respond.
-    pub fn find(&self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<FoundFile> {
+    /// Finds the file that this thread reads, and opens it. This function may wait for a file system that does not respond.
+    pub fn find(&self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<(File, FoundFile)> {
         let folder = PathBuf::from(format!("/proc/{thread}"));
         let by_descriptor = || in_folder(&folder.join("fd"), wanted);
         let by_mapping = || mapped(&folder, wanted);
@@ -141,19 +138,14 @@ impl Finder {
         self.dropping.look(u64::from(of.dev), file, read)
     }
 
-    fn by_inode(&self, wanted: FileKey) -> Option<FoundFile> {
+    fn by_inode(&self, wanted: FileKey) -> Option<(File, FoundFile)> {
         let way = Way::Inode(self.mount(wanted)?);
         let file = way.open(wanted)?;
         let (_, size) = key_of(&file)?;
         let path = fs::read_link(descriptor_path(&file)).ok();
         // A memory file without a name has the path of the root.
         let path = path.filter(|path| path.parent().is_some());
-        Some(FoundFile {
-            file,
-            size,
-            path,
-            way,
-        })
+        Some((file, FoundFile { size, path, way }))
     }
 
     /// The mount point of this file's file system. The lock is not held, because the query may wait.
@@ -177,7 +169,6 @@ fn mount_of(wanted: FileKey) -> Option<PathBuf> {
     handle::is_supported(&folder).then_some(mount.point)
 }
 
-/// The mount point of the file system of a file.
 fn folder_of(mount: &Path, of: FileKey) -> Option<File> {
     let place = look(mount).ok()?;
     let meta = place.meta();
@@ -186,7 +177,7 @@ fn folder_of(mount: &Path, of: FileKey) -> Option<File> {
     place.open(OFlags::RDONLY | OFlags::DIRECTORY).ok()
 }
 
-fn in_folder(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
+fn in_folder(folder: &Path, wanted: FileKey) -> Option<(File, FoundFile)> {
     fs::read_dir(folder)
         .ok()?
         .flatten()
@@ -196,7 +187,7 @@ fn in_folder(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
 
 /// The file in a folder that the thread has open, as programs that walk through folders do, or in its working
 /// directory.
-fn beside(process: &Path, wanted: FileKey) -> Option<FoundFile> {
+fn beside(process: &Path, wanted: FileKey) -> Option<(File, FoundFile)> {
     let open = fs::read_dir(process.join("fd"))
         .ok()?
         .flatten()
@@ -216,16 +207,14 @@ fn beside(process: &Path, wanted: FileKey) -> Option<FoundFile> {
             .map(|entry| entry.file_name())
             .next()?;
         let path = fs::read_link(&folder).ok()?.join(name);
-        let found = taken(&path, wanted)?;
-        Some(FoundFile {
-            path: Some(path),
-            ..found
-        })
+        let (file, mut found) = taken(&path, wanted)?;
+        found.path = Some(path);
+        Some((file, found))
     })
 }
 
 /// The file at a link in /proc, if it is the right one.
-fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
+fn taken(link: &Path, wanted: FileKey) -> Option<(File, FoundFile)> {
     // A pipe or a terminal must not be opened.
     let looked = look(link)
         .and_then(UnopenedFile::regular)
@@ -235,15 +224,11 @@ fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
     let (key, size) = key_of(&file)?;
     let path = fs::read_link(link).ok().filter(|path| path.is_absolute());
     let places = path.iter().cloned().chain([link.to_path_buf()]).collect();
-    (key == wanted).then_some(FoundFile {
-        file,
-        size,
-        path,
-        way: Way::Places(places),
-    })
+    let way = Way::Places(places);
+    (key == wanted).then_some((file, FoundFile { size, path, way }))
 }
 
-fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
+fn mapped(folder: &Path, wanted: FileKey) -> Option<(File, FoundFile)> {
     let maps = fs::read(folder.join("maps")).ok()?;
     // A name may not be valid UTF-8.
     let maps = String::from_utf8_lossy(&maps);
@@ -271,7 +256,6 @@ fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
 /// opens files continuously.
 const SERVES: u32 = 10;
 
-/// A list, and how long it may be used.
 struct LeaseList {
     inodes: BTreeSet<u64>,
     until: Instant,
@@ -313,33 +297,19 @@ mod tests {
         let me = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let finder = Finder::default();
         let find = |thread, key, is_mapped| finder.find(thread, key, is_mapped);
-        let found = find(me, key, false).expect("it is open");
+        let (open, found) = find(me, key, false).expect("it is open");
         assert_eq!((found.size, found.path.as_deref()), (10, Some(file.path())));
-        assert!(
-            find(
-                me,
-                FileKey {
-                    ino: key.ino,
-                    dev: key.dev + 1
-                },
-                false
-            )
-            .is_none(),
-            "of another device"
-        );
+        let dev = key.dev + 1;
+        let other = find(me, FileKey { dev, ..key }, false);
+        assert!(other.is_none(), "of another device");
         let way = found.way;
-        drop(found.file);
+        drop(open);
         assert!(way.open(key).is_some(), "it is there");
         drop(file);
         assert!(way.open(key).is_none(), "deleted");
         assert!(find(me, key, false).is_none(), "closed");
         assert!(find(u32::MAX, key, true).is_none(), "no such thread");
     }
-}
-
-#[cfg(test)]
-mod tests_of_leases {
-    use super::*;
 
     #[test]
     fn a_list_serves_for_a_few_times_what_it_took() {

@@ -23,7 +23,6 @@ pub const MIN_LATENCY: Duration = Duration::from_micros(400);
 const MAX_LATE_NS: u64 = 1_000_000;
 /// The number of reads after which foreread decides whether the storage is fast: it is fast if at most one of these reads waits.
 pub const MIN_WAITS: usize = 8;
-/// Number of latencies that are kept.
 const SAMPLES: usize = 32;
 /// The rate from which a disk is treated as fast.
 pub const FAST_BYTES_PER_NS: u64 = 1;
@@ -45,9 +44,7 @@ pub enum Judgement {
     Open,
     /// No read has waited since the last check.
     Quiet,
-    /// Readahead helps.
     Worth,
-    /// Readahead cannot help.
     Vain,
 }
 
@@ -56,7 +53,6 @@ pub enum Judgement {
 pub enum Reason {
     /// The storage answers before foreread observes the read.
     Fast,
-    /// The command hardly waited.
     Busy,
     /// Almost nothing that was read ahead was used.
     Random,
@@ -99,7 +95,6 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Creates the state for a storage device with a kernel readahead of `kernel_bytes`.
     pub fn new(kernel_bytes: u64, sees_hits: bool, now: Instant) -> Gain {
         Gain {
             kernel_bytes,
@@ -157,7 +152,6 @@ impl Gain {
         }
     }
 
-    /// Records that a read of the command waited this long for the storage.
     pub fn waited_for(&mut self, time: Duration) {
         (self.waits, self.waited) = (self.waits + 1, self.waited + time);
         self.sample(time);
@@ -181,33 +175,20 @@ impl Gain {
     /// lowest latency of foreread's own requests: they are in flight together and delay each other, so only the lowest latency is
     /// meaningful.
     pub fn latency(&self) -> Duration {
-        let waited = self
-            .samples
-            .iter()
-            .copied()
-            .filter(|one| !one.is_zero())
-            .min();
-        waited
-            .or_else(|| self.fetches.iter().copied().min())
-            .unwrap_or_default()
+        let waited = self.samples.iter().filter(|one| !one.is_zero()).min();
+        let latency = waited.or_else(|| self.fetches.iter().min());
+        latency.copied().unwrap_or_default()
     }
 
     /// Whether almost no read waited long enough, or a quarter of foreread's own requests were answered as fast. A smaller part
     /// may have found pages that the kernel had already requested.
     fn is_fast(&self, is_used: bool) -> bool {
-        let slow = self
-            .samples
-            .iter()
-            .filter(|one| **one >= MIN_LATENCY)
-            .count();
+        let is_slow = |one: &&Duration| **one >= MIN_LATENCY;
+        let slow = self.samples.iter().filter(is_slow).count();
         if !is_used && self.samples.len() >= MIN_WAITS && slow * MIN_WAITS <= self.samples.len() {
             return true;
         }
-        let quick = self
-            .fetches
-            .iter()
-            .filter(|one| **one < MIN_LATENCY)
-            .count();
+        let quick = self.fetches.len() - self.fetches.iter().filter(is_slow).count();
         self.fetches.len() >= MIN_WAITS && 4 * quick >= self.fetches.len()
     }
 
@@ -265,8 +246,21 @@ mod tests {
         (Gain::new(128 << 10, true, now), now)
     }
 
-    fn at_once(all: Duration) -> JobTimes {
-        JobTimes { first: all, all }
+    fn ended(gain: &mut Gain, is_demand: bool, all: Duration, asked: u64) {
+        let times = JobTimes { first: all, all };
+        gain.ended(is_demand, Outcome::Arrived, times, asked);
+    }
+
+    fn waits(gain: &mut Gain, count: u64) {
+        (0..count).for_each(|_| ended(gain, true, Duration::from_millis(1), 0));
+    }
+
+    fn fetches(gain: &mut Gain, all_us: u64, bytes: u64) {
+        (0..8).for_each(|_| ended(gain, false, Duration::from_micros(all_us), bytes));
+    }
+
+    fn used(bytes: u64) -> Stats {
+        Stats::of(|stats| stats.used_bytes = bytes)
     }
 
     /// 1.3 ms away, and more than 1 GB/s: the first bytes show it.
@@ -286,52 +280,30 @@ mod tests {
         assert_eq!(gain.judge(&used(0), now), Judgement::Quiet);
     }
 
-    fn used(bytes: u64) -> Stats {
-        Stats::of(|stats| stats.used_bytes = bytes)
-    }
-
     #[test]
     fn a_storage_that_answers_at_once_is_not_worth_it() {
         let (mut gain, now) = gain();
-        assert_eq!(gain.judge(&used(0), now), Judgement::Quiet);
+        let judged =
+            |gain: &mut Gain, bytes| (gain.judge(&used(bytes), now), gain.reason().is_some());
+        assert_eq!(judged(&mut gain, 0), (Judgement::Quiet, false));
         (0..8).for_each(|_| gain.at_hand(100_000));
-        assert_eq!(
-            (gain.judge(&used(0), now), gain.reason()),
-            (Judgement::Vain, Some(Reason::Fast))
-        );
+        assert_eq!(judged(&mut gain, 0), (Judgement::Vain, true));
+        assert_eq!(gain.reason(), Some(Reason::Fast));
         gain.begin(now);
         // Late looks say nothing.
         (0..100).for_each(|_| gain.at_hand(5_000_000));
-        assert_eq!(
-            (gain.judge(&used(0), now), gain.reason()),
-            (Judgement::Quiet, None)
-        );
+        assert_eq!(judged(&mut gain, 0), (Judgement::Quiet, false));
         // Our own requests, of 1 MiB in 1.1 ms, are used, and come at once.
-        (0..8).for_each(|_| {
-            gain.ended(
-                false,
-                Outcome::Arrived,
-                at_once(Duration::from_micros(1100)),
-                1 << 20,
-            )
-        });
-        assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Vain);
+        fetches(&mut gain, 1100, 1 << 20);
+        assert_eq!(judged(&mut gain, 1 << 20).0, Judgement::Vain);
     }
 
     #[test]
     fn a_slow_storage_is_worth_it_as_long_as_readahead_is_used() {
         let (mut gain, now) = gain();
-        (0..8)
-            .for_each(|_| gain.ended(true, Outcome::Arrived, at_once(Duration::from_millis(1)), 0));
+        waits(&mut gain, 8);
         assert_eq!(gain.judge(&used(0), now), Judgement::Worth);
-        (0..8).for_each(|_| {
-            gain.ended(
-                false,
-                Outcome::Arrived,
-                at_once(Duration::from_millis(2)),
-                128 << 10,
-            )
-        });
+        fetches(&mut gain, 2000, 128 << 10);
         // Reads that find their bytes at once find what we have read ahead.
         (0..16).for_each(|_| gain.at_hand(100_000));
         assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Worth);
@@ -346,75 +318,45 @@ mod tests {
     #[test]
     fn the_latency_of_requests_at_once_is_that_of_the_first() {
         let (mut gain, _) = gain();
-        (0..16).for_each(|n| {
-            gain.ended(
-                false,
-                Outcome::Arrived,
-                at_once(Duration::from_micros(1000 + 200 * n)),
-                4096,
-            )
-        });
-        assert!(
-            gain.latency() < Duration::from_millis(1),
-            "{:?}",
-            gain.latency()
-        );
+        let all = |n| Duration::from_micros(1000 + 200 * n);
+        (0..16).for_each(|n| ended(&mut gain, false, all(n), 4096));
+        let latency = gain.latency();
+        assert!(latency < Duration::from_millis(1), "{latency:?}");
     }
 
     /// A program that reads at random waits for each page, and a page that was read ahead for it is used by chance alone.
     #[test]
     fn random_reads_are_not_worth_it() {
-        let ms = Duration::from_millis;
         let (mut gain, now) = gain();
-        let wait = |gain: &mut Gain, n: u64| {
-            (0..n).for_each(|_| gain.ended(true, Outcome::Arrived, at_once(ms(1)), 0))
+        let judge = |gain: &mut Gain, pages: u64, ms| {
+            gain.judge(&used(pages * page_bytes()), now + Duration::from_millis(ms))
         };
-        wait(&mut gain, 63);
-        assert_eq!(
-            gain.judge(&used(0), now + ms(100)),
-            Judgement::Worth,
-            "too few"
-        );
-        wait(&mut gain, 1);
-        assert_eq!(
-            gain.judge(&used(7 * page_bytes()), now + ms(99)),
-            Judgement::Worth,
-            "too soon"
-        );
-        assert_eq!(
-            gain.judge(&used(8 * page_bytes()), now + ms(100)),
-            Judgement::Worth,
-            "one in eight"
-        );
-        assert_eq!(
-            gain.judge(&used(7 * page_bytes()), now + ms(100)),
-            Judgement::Vain
-        );
+        waits(&mut gain, 63);
+        assert_eq!(judge(&mut gain, 0, 100), Judgement::Worth, "too few");
+        waits(&mut gain, 1);
+        assert_eq!(judge(&mut gain, 7, 99), Judgement::Worth, "too soon");
+        assert_eq!(judge(&mut gain, 8, 100), Judgement::Worth, "one in eight");
+        assert_eq!(judge(&mut gain, 7, 100), Judgement::Vain);
         assert_eq!(gain.reason(), Some(Reason::Random));
         // What was used before says nothing of the next look. A stream that is late has been seen.
         gain.begin(now);
-        wait(&mut gain, 64);
-        assert_eq!(
-            gain.judge(&used(14 * page_bytes()), now + ms(100)),
-            Judgement::Vain
-        );
+        waits(&mut gain, 64);
+        assert_eq!(judge(&mut gain, 14, 100), Judgement::Vain);
         gain.begin(now);
-        wait(&mut gain, 64);
+        waits(&mut gain, 64);
         let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 1 << 20));
-        assert_eq!(gain.judge(&late, now + ms(100)), Judgement::Worth);
+        let after = now + Duration::from_millis(100);
+        assert_eq!(gain.judge(&late, after), Judgement::Worth);
     }
 
     #[test]
     fn a_command_that_hardly_waits_is_not_worth_it() {
         let (mut gain, now) = gain();
-        gain.ended(true, Outcome::Arrived, at_once(Duration::from_millis(1)), 0);
+        waits(&mut gain, 1);
+        let mut judge = |ms| gain.judge(&used(0), now + Duration::from_millis(ms));
         assert_eq!(
-            gain.judge(&used(0), now + Duration::from_millis(50)),
-            Judgement::Open
-        );
-        assert_eq!(
-            gain.judge(&used(0), now + Duration::from_millis(500)),
-            Judgement::Vain
+            [50, 500].map(&mut judge),
+            [Judgement::Open, Judgement::Vain]
         );
         assert_eq!(gain.reason(), Some(Reason::Busy));
     }

@@ -10,7 +10,7 @@
 //! threads as jobs in flight, up to a limit; each thread is started when it is first needed.
 
 use super::find::{Way, key_of};
-use super::tasks::{TaskKind, Tasks};
+use super::tasks::Tasks;
 use foreread_pagecache::advisor::{Job, Outcome};
 use foreread_pagecache::resident;
 use foreread_trace::follow::call::FileKey;
@@ -18,6 +18,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,12 +44,16 @@ pub struct Access {
 }
 
 impl Access {
+    pub fn new(key: FileKey, way: Way) -> Access {
+        let way = Arc::new(way);
+        Access { way, key }
+    }
+
     pub fn open(&self) -> Option<File> {
         self.way.open(self.key)
     }
 }
 
-/// A file that is open for a moment.
 struct OpenedFile<'a> {
     access: &'a Access,
     file: Option<File>,
@@ -57,15 +62,13 @@ struct OpenedFile<'a> {
 
 impl OpenedFile<'_> {
     fn of(access: &Access) -> Option<OpenedFile<'_>> {
-        let file = Some(access.open()?);
         Some(OpenedFile {
             access,
-            file,
+            file: Some(access.open()?),
             since: Instant::now(),
         })
     }
 
-    /// Waits until the byte at `at` is cached.
     fn wait(&mut self, at: u64) -> bool {
         let began = Instant::now();
         let mut pause = FIRST_PAUSE;
@@ -100,7 +103,6 @@ impl OpenedFile<'_> {
 }
 
 /// A readahead job of the decision core, and how to open its file.
-#[derive(Clone)]
 pub struct Task {
     /// The storage whose advisor has created it.
     pub dev: u32,
@@ -112,32 +114,39 @@ pub struct Task {
     pub since: Instant,
 }
 
-/// A job that has ended.
 pub struct FinishedJob {
     pub task: Task,
-    pub outcome: Outcome,
-    /// When its first bytes had arrived, and when all had.
-    pub first: Instant,
+    pub result: JobResult,
+    /// When all its bytes had arrived.
     pub at: Instant,
+}
+
+pub struct JobResult {
+    pub outcome: Outcome,
     /// Bytes that were requested from the storage.
     pub asked: u64,
+    /// When the first bytes had arrived.
+    pub first: Instant,
+}
+
+impl JobResult {
+    /// The result of a job that has requested nothing.
+    fn none(outcome: Outcome) -> JobResult {
+        JobResult {
+            outcome,
+            asked: 0,
+            first: Instant::now(),
+        }
+    }
 }
 
 /// The jobs of a run, and the threads that carry them out. If no thread can be started, foreread reads nothing ahead.
-pub type Jobs = Tasks<JobKind>;
+pub type Jobs = Tasks<Task, FinishedJob>;
 
-pub struct JobKind;
+const MAX_THREADS: usize = 96;
 
-impl TaskKind for JobKind {
-    type Task = Task;
-    type Ended = FinishedJob;
-
-    const NAME: &'static str = "foreread-ahead";
-    const MAX_THREADS: usize = 96;
-
-    fn carry_out(&self, task: Task) -> FinishedJob {
-        carry_out(task)
-    }
+pub fn jobs(wake: Arc<OwnedFd>) -> Jobs {
+    Tasks::new("foreread-ahead", MAX_THREADS, wake, carry_out)
 }
 
 fn carry_out(task: Task) -> FinishedJob {
@@ -146,32 +155,20 @@ fn carry_out(task: Task) -> FinishedJob {
     let opened = file.as_ref().and_then(|opened| opened.file.as_ref());
     let size = opened.and_then(key_of).map_or(0, |(_, size)| size);
     let range = task.job.range.start..task.job.range.end.min(size);
-    let done = |outcome| JobResult {
-        outcome,
-        asked: 0,
-        first: Instant::now(),
-    };
-    let JobResult {
-        outcome,
-        asked,
-        first,
-    } = match &mut file {
-        None => done(Outcome::Failed),
-        Some(_) if range.is_empty() => done(Outcome::Failed),
-        Some(file) if task.job.is_demand => done(wait_for(file, &range)),
+    let result = match &mut file {
+        Some(_) if range.is_empty() => JobResult::none(Outcome::Failed),
+        Some(file) if task.job.is_demand => JobResult::none(wait_for(file, &range)),
         Some(file) => ahead(file, range, task.piece),
+        None => JobResult::none(Outcome::Failed),
     };
     drop(file);
     FinishedJob {
         task,
-        outcome,
-        first,
+        result,
         at: Instant::now(),
-        asked,
     }
 }
 
-/// Waits until the bytes that the command reads have arrived.
 fn wait_for(opened: &mut OpenedFile<'_>, range: &Range<u64>) -> Outcome {
     let (first, last) = (range.start, range.end - 1);
     if let Some(file) = &opened.file
@@ -187,30 +184,18 @@ fn wait_for(opened: &mut OpenedFile<'_>, range: &Range<u64>) -> Outcome {
     }
 }
 
-/// The result of a job.
-struct JobResult {
-    outcome: Outcome,
-    asked: u64,
-    first: Instant,
-}
-
 /// Reads the missing bytes, and waits for them.
 fn ahead(opened: &mut OpenedFile<'_>, range: Range<u64>, piece: u64) -> JobResult {
     let began = Instant::now();
-    let done = |outcome, asked, first| JobResult {
-        outcome,
-        asked,
-        first,
-    };
     let Some(file) = &opened.file else {
-        return done(Outcome::Failed, 0, began);
+        return JobResult::none(Outcome::Failed);
     };
     let says = resident::cached(file, &range).is_ok_and(|cached| cached.is_some());
     let Ok(absent) = resident::fetch_absent(file, range.clone(), piece) else {
-        return done(Outcome::Failed, 0, began);
+        return JobResult::none(Outcome::Failed);
     };
     if absent.is_empty() && is_there(file, range.end - 1) {
-        return done(Outcome::AtHand, 0, began);
+        return JobResult::none(Outcome::AtHand);
     }
     let mut came = absent.first().is_none_or(|part| opened.wait(part.start));
     let first = Instant::now();
@@ -221,14 +206,17 @@ fn ahead(opened: &mut OpenedFile<'_>, range: Range<u64>, piece: u64) -> JobResul
         && opened.wait(range.end - 1);
     let asked: u64 = absent.iter().map(|part| part.end - part.start).sum();
     if came && !says && was_cached(began.elapsed(), asked) {
-        return done(Outcome::AtHand, 0, first);
+        return JobResult::none(Outcome::AtHand);
     }
-    let outcome = if came {
-        Outcome::Arrived
-    } else {
-        Outcome::Failed
+    let outcome = match came {
+        true => Outcome::Arrived,
+        false => Outcome::Failed,
     };
-    done(outcome, asked, first)
+    JobResult {
+        outcome,
+        asked,
+        first,
+    }
 }
 
 /// Whether bytes came too fast for any storage: for a file of another user the kernel does not report what is cached.
@@ -236,7 +224,6 @@ fn was_cached(after: Duration, bytes: u64) -> bool {
     after < CACHED_TIME + Duration::from_nanos(bytes / CACHED_BYTES_PER_NS)
 }
 
-/// Returns whether the byte at the offset `at` can be read without waiting.
 pub fn is_there(file: &File, at: u64) -> bool {
     look(file, at) == Ok(1)
 }

@@ -44,7 +44,6 @@ struct PendingMiss {
     file: FileKey,
     /// The page of a fault. For a read, the pages are known only at its end.
     asked: Option<u64>,
-    /// First and last missed page.
     missed: Option<(u64, u64)>,
     bytes: u64,
     /// When the last page was allocated: then the request is submitted.
@@ -53,10 +52,8 @@ struct PendingMiss {
     queued_bytes: u64,
 }
 
-/// A storage device under examination.
 #[derive(Default)]
 struct Look {
-    /// The time of the first miss.
     began_ns: Option<u64>,
     /// Bytes for which threads wait, and bytes that have arrived.
     queued_bytes: u64,
@@ -95,7 +92,6 @@ impl PendingMiss {
             .saturating_sub(2 * bytes / FAST_BYTES_PER_NS)
     }
 
-    /// Whether one of these pages was missed.
     fn has_missed(&self, first: u64, last: u64) -> bool {
         self.missed
             .is_some_and(|(from, to)| from <= last && first <= to)
@@ -197,12 +193,10 @@ impl Looks {
             let is_of = |one: &&PendingMiss| {
                 one.file.dev == dev && one.asked.is_none_or(|page| one.has_missed(page, page))
             };
-            let waiting = self
-                .threads
-                .values()
-                .filter(is_of)
-                .filter(|one| one.missed.is_some());
-            let still = waiting.filter(|one| is_slow(one.latency_ns(now_ns, look.queued_bytes)));
+            let waiting = self.threads.values().filter(is_of);
+            let still = waiting.filter(|one| {
+                one.missed.is_some() && is_slow(one.latency_ns(now_ns, look.queued_bytes))
+            });
             look.is_fast(now_ns, still.count() as u64)
         };
         let ready: Vec<(u32, bool)> = self
@@ -212,21 +206,20 @@ impl Looks {
             .collect();
         let taken = ready.into_iter().filter_map(|(dev, is_fast)| {
             let Look { kept, waits, .. } = self.devices.remove(&dev)?;
-            let verdict = if is_fast {
-                Verdict::Fast
-            } else {
-                Verdict::Slow(kept)
+            let verdict = match is_fast {
+                true => Verdict::Fast,
+                false => Verdict::Slow(kept),
             };
+            let waits = waits.sum;
             Some(StorageVerdict {
                 dev,
                 verdict,
-                waits: waits.sum,
+                waits,
             })
         });
         taken.collect()
     }
 
-    /// Returns whether a read missed the page cache on any storage device that is being examined.
     pub fn has_misses(&self) -> bool {
         self.devices.values().any(|look| look.began_ns.is_some())
     }
@@ -249,13 +242,10 @@ impl Look {
     }
 }
 
-// How long threads wait for storage: the sum over all threads, and the time in which at least one waits.
-
 /// How long threads waited for a storage device: the sum over all threads, and the time in which at least one thread waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     pub waits: u64,
-    /// Sum over all threads.
     pub threads_ns: u64,
     /// Time in which at least one thread waited.
     pub time_ns: u64,
@@ -317,10 +307,9 @@ mod tests {
     }
 
     fn verdict(looks: &mut Looks, at_us: u64) -> Option<Verdict> {
-        looks.verdicts(at_us * US).pop().map(|one| {
-            assert_eq!(one.dev, FILE.dev);
-            one.verdict
-        })
+        let one = looks.verdicts(at_us * US).pop()?;
+        assert_eq!(one.dev, FILE.dev);
+        Some(one.verdict)
     }
 
     #[test]
@@ -418,11 +407,6 @@ mod tests {
             Some(Verdict::Slow(Vec::new()))
         );
     }
-}
-
-#[cfg(test)]
-mod tests_of_waits {
-    use super::*;
 
     /// 16 threads wait for the same 2 s, and one of them goes on.
     #[test]

@@ -29,7 +29,6 @@ const BUFFER_KB: &str = "1024";
 /// Folios have fewer pages than 2 to the power of this.
 const MAX_ORDER: u64 = 32;
 
-/// The events, and the fields of each.
 const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
     (
         "filemap/mm_filemap_get_pages",
@@ -58,7 +57,6 @@ pub const NEEDED: [&str; 2] = [EVENTS[0].0, EVENTS[3].0];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Trace every read and fault.
     All,
     /// Trace only whether anything is read from storage.
     Misses,
@@ -78,20 +76,14 @@ pub struct Tap {
     instance: Instance,
     known: Vec<TapEvent>,
     level: Option<Level>,
-    /// Devices whose events are filtered out.
     passed_over: Vec<u32>,
     page: Vec<u8>,
-    /// Number of processed events.
     pub events: u64,
-    /// Number of gaps in which events were lost.
     pub gaps: u64,
 }
 
 impl Tap {
     /// Creates a tap, which will observe reads through tracepoints; it observes nothing before [`Tap::prepare`] is called.
-    ///
-    /// # Errors
-    /// Returns an error if the tracefs instance for the tap cannot be created.
     pub fn create(root: &Root) -> Result<Tap, Failure> {
         let instance = Instance::create_without_clock(root)?;
         let (rings, known, page) = (Vec::new(), Vec::new(), empty_page());
@@ -109,9 +101,6 @@ impl Tap {
 
     /// Prepares the tracing instance and traces the running command `pid`, but stops early if `is_over` reports that the command has ended.
     /// This function is slow: it waits several times for the kernel to synchronise all CPUs, about 20 ms each time.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel rejects a setting of the instance.
     pub fn prepare(&mut self, pid: u32, is_over: impl Fn() -> bool) -> Result<(), Failure> {
         let instance = &self.instance;
         instance.set_clock()?;
@@ -156,15 +145,10 @@ impl Tap {
         instance.leave();
     }
 
-    #[must_use]
     pub fn level(&self) -> Option<Level> {
         self.level
     }
 
-    /// Ignores the events of these storage devices from now on.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel rejects the new event filter.
     pub fn pass_over(&mut self, mut devices: Vec<u32>) -> Result<(), Failure> {
         devices.sort_unstable();
         // With each filter the kernel waits for all CPUs.
@@ -188,10 +172,6 @@ impl Tap {
         })
     }
 
-    /// Sets which events are observed from now on.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel rejects the change.
     pub fn set_level(&mut self, level: Level) -> Result<(), Failure> {
         let switch = |event: &str, on: bool| {
             self.instance.set(
@@ -222,10 +202,6 @@ impl Tap {
         readable(&all, Duration::from_nanos(wait_ns));
     }
 
-    /// Adds the reads in the recorded events to `touches`.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel's ring buffers cannot be read.
     pub fn take(&mut self, touches: &mut Vec<Touch>) -> std::io::Result<()> {
         let Tap {
             rings,

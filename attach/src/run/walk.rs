@@ -16,12 +16,12 @@
 use foreread_observe::record::names::file_key;
 use foreread_os::threads;
 use foreread_trace::follow::call::FileKey;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Most files that are listed ahead of the one that the command has reached.
 const MAX_LEAD: u64 = 512;
@@ -29,19 +29,15 @@ const MAX_LEAD: u64 = 512;
 const MAX_LISTED: u64 = 1 << 19;
 /// Most entries of one folder that are kept; the rest of a larger one is not read ahead.
 const MAX_ENTRIES: usize = 1 << 18;
-/// Number of files that are passed on together.
 const BATCH: usize = 16;
 /// Most levels above the first folder that are walked through.
 const MAX_ABOVE: u32 = 6;
-/// Most nested folders.
 const MAX_DEPTH: usize = 64;
 
-/// A file that a folder listing contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
     pub key: FileKey,
     pub size: u64,
-    /// Its path.
     pub path: PathBuf,
     /// The file before it, if it is in the same listing.
     pub after: Option<FileKey>,
@@ -53,7 +49,6 @@ pub struct ListedFile {
 struct WalkState {
     /// A file at which a listing is to start, if none is running.
     begin: Option<PathBuf>,
-    /// The highest position that the command has reached.
     reached: u64,
     listed: Vec<ListedFile>,
     is_over: bool,
@@ -78,7 +73,6 @@ impl Lister {
         }
     }
 
-    /// Records that the command has read a file that is in no listing.
     pub fn read(&mut self, path: &Path) {
         let Some(folder) = path.parent() else { return };
         let is_known = self.recent.iter().any(|known| known == folder);
@@ -95,28 +89,19 @@ impl Lister {
         }
     }
 
-    /// Records that the command has reached the file at this position of the listing.
     pub fn reached(&self, number: u64) {
         self.with(|shared| shared.reached = shared.reached.max(number));
     }
 
-    /// Returns the files that were listed since the last call.
     pub fn listed(&self) -> Vec<ListedFile> {
         if !self.is_running {
             return Vec::new();
         }
-        std::mem::take(
-            &mut self
-                .shared
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .listed,
-        )
+        std::mem::take(&mut lock(&self.shared).listed)
     }
 
     fn with(&self, change: impl FnOnce(&mut WalkState)) {
-        change(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.shared));
         self.shared.1.notify_one();
     }
 }
@@ -127,7 +112,10 @@ impl Drop for Lister {
     }
 }
 
-/// A folder in the walk.
+fn lock(shared: &(Mutex<WalkState>, Condvar)) -> MutexGuard<'_, WalkState> {
+    shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Level {
     path: PathBuf,
     /// The remaining entries in reverse order.
@@ -147,16 +135,15 @@ struct Walker {
 
 impl Walker {
     fn new(shared: Arc<(Mutex<WalkState>, Condvar)>, wake: Arc<OwnedFd>) -> Walker {
-        let (levels, batch) = (Vec::new(), Vec::new());
         Walker {
             shared,
             wake,
-            levels,
+            levels: Vec::new(),
             dev: 0,
             above: 0,
             last: None,
             number: 0,
-            batch,
+            batch: Vec::new(),
         }
     }
 
@@ -179,8 +166,7 @@ impl Walker {
     /// Waits until there is something to list; returns false at the end.
     fn may_go_on(&mut self) -> bool {
         loop {
-            let (lock, changed) = &*self.shared;
-            let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = lock(&self.shared);
             if shared.is_over {
                 return false;
             }
@@ -193,7 +179,8 @@ impl Walker {
                 return true;
             }
             if self.batch.is_empty() {
-                drop(changed.wait(shared).unwrap_or_else(PoisonError::into_inner));
+                let woken = self.shared.1.wait(shared);
+                drop(woken.unwrap_or_else(PoisonError::into_inner));
             } else {
                 drop(shared);
                 self.send();
@@ -201,7 +188,6 @@ impl Walker {
         }
     }
 
-    /// Starts a new listing at this file.
     fn begin(&mut self, path: &Path) {
         self.send();
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -212,16 +198,8 @@ impl Walker {
         };
         (self.dev, self.above, self.last) = (meta.dev(), 0, Some(file_key(meta.dev(), meta.ino())));
         self.levels.clear();
-        let reached = {
-            let mut shared = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.reached = self.number;
-            self.number
-        };
-        self.number = reached;
-        if let Some(mut level) = list(folder) {
-            cut(&mut level, name);
-            self.levels.push(level);
-        }
+        lock(&self.shared).reached = self.number;
+        self.levels.extend(list_after(folder, name));
     }
 
     /// Processes the next entry; returns false when the listing has ended.
@@ -258,7 +236,6 @@ impl Walker {
         true
     }
 
-    /// Continues with the parent folder.
     fn leave(&mut self) -> bool {
         let Some(done) = self.levels.pop() else {
             return false;
@@ -274,21 +251,15 @@ impl Walker {
         if self.above > MAX_ABOVE || !fs::symlink_metadata(above).is_ok_and(|meta| same(&meta)) {
             return false;
         }
-        let Some(mut level) = list(above) else {
-            return false;
-        };
-        cut(&mut level, name);
-        self.levels.push(level);
-        true
+        self.levels.extend(list_after(above, name));
+        !self.levels.is_empty()
     }
 
     fn send(&mut self) {
         if self.batch.is_empty() {
             return;
         }
-        let mut shared = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.listed.append(&mut self.batch);
-        drop(shared);
+        lock(&self.shared).listed.append(&mut self.batch);
         // A full counter also wakes the run.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
     }
@@ -312,11 +283,12 @@ fn list(path: &Path) -> Option<Level> {
     })
 }
 
-/// Keeps only the entries after `name`.
-fn cut(level: &mut Level, name: &std::ffi::OsStr) {
+fn list_after(path: &Path, name: &OsStr) -> Option<Level> {
+    let mut level = list(path)?;
     if let Some(at) = level.entries.iter().position(|(entry, _)| entry == name) {
         level.entries.truncate(at);
     }
+    Some(level)
 }
 
 #[cfg(test)]
@@ -325,10 +297,8 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
 
     fn below(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder)
-            .expect("a folder")
-            .map(|entry| entry.expect("an entry"))
-        {
+        let entries = fs::read_dir(folder).expect("a folder");
+        for entry in entries.map(|entry| entry.expect("an entry")) {
             let kind = entry.file_type().expect("a type");
             if kind.is_dir() {
                 below(&entry.path(), found);
@@ -353,33 +323,21 @@ mod tests {
         below(root.path(), &mut all);
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).expect("an event descriptor"));
         let mut lister = Lister::new(wake);
-        let second = (0..all.len())
-            .find(|n| all[n + 1].parent() == all[*n].parent())
-            .expect("one")
-            + 1;
+        let is_second = |n: &usize| all[*n].parent() == all[n - 1].parent();
+        let second = (1..all.len()).find(is_second).expect("one");
         lister.read(&all[second - 1]);
-        assert!(
-            lister.listed().is_empty(),
-            "one file of a folder is no walk"
-        );
+        let listed = lister.listed();
+        assert!(listed.is_empty(), "one file of a folder is no walk");
         lister.read(&all[second]);
         let expected = &all[second + 1..];
         let mut listed = Vec::new();
         while listed.len() < expected.len() {
             listed.extend(lister.listed());
         }
-        let paths: Vec<&Path> = listed.iter().map(|one| one.path.as_path()).collect();
-        assert_eq!(
-            paths[..expected.len()],
-            expected.iter().map(PathBuf::as_path).collect::<Vec<_>>()
-        );
-        let afters: Vec<Option<FileKey>> = listed.iter().skip(1).map(|one| one.after).collect();
-        assert_eq!(
-            afters,
-            listed[..listed.len() - 1]
-                .iter()
-                .map(|one| Some(one.key))
-                .collect::<Vec<_>>()
-        );
+        let paths = listed.iter().map(|one| &one.path).take(expected.len());
+        assert!(paths.eq(expected), "{listed:?}");
+        let afters = listed.iter().skip(1).filter_map(|one| one.after);
+        let before = listed[..listed.len() - 1].iter().map(|one| one.key);
+        assert!(afters.eq(before), "{listed:?}");
     }
 }

@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 /// The pause between samples that only check whether anything is read from storage.
 const QUIET_PAUSE: Duration = Duration::from_millis(10);
 
-/// How reads are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchBy {
@@ -59,9 +58,7 @@ impl SampleTap {
             next: Instant::now(),
         }
     }
-}
 
-impl SampleTap {
     fn pause(&self) -> Duration {
         match self.level {
             Level::Misses => QUIET_PAUSE.max(self.sampler.interval()),
@@ -94,7 +91,6 @@ impl Watcher {
         }
     }
 
-    /// Ignores these storage devices from now on.
     pub fn pass_over(&mut self, devices: Vec<u32>) {
         if let Watcher::Trace(tap) = self {
             let _ = tap.pass_over(devices);
@@ -118,10 +114,6 @@ impl Watcher {
         readable(others.iter().copied(), pause);
     }
 
-    /// Adds the reads observed since the last call to `touches`.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel's ring buffers cannot be read.
     pub fn take(&mut self, touches: &mut Vec<Touch>, devices: &Devices) -> std::io::Result<()> {
         let sample = match self {
             Watcher::Trace(tap) => return tap.take(touches),
@@ -133,13 +125,11 @@ impl Watcher {
         match sample.level {
             Level::Nothing => return Ok(()),
             Level::All => {
-                let windows = &sample.windows;
-                let usage = |dev| usage(devices, windows, dev);
+                let usage = |dev| usage(devices, &sample.windows, dev);
                 sample.sampler.look(touches, &usage);
             }
             Level::Misses => {
-                let windows = &sample.windows;
-                let usage = |dev| StorageUse::Looked(window(windows, dev));
+                let usage = |dev| StorageUse::Looked(window(&sample.windows, dev));
                 sample.sampler.look(touches, &usage);
                 touches.retain(|touch| touch.kind == TouchKind::Miss);
             }
@@ -177,16 +167,10 @@ impl Watcher {
     }
 
     /// Returns the number of observed events, and the number of gaps in which events were lost.
-    pub fn seen(&self) -> SeenEvents {
+    pub fn seen(&self) -> (u64, u64) {
         match self {
-            Watcher::Trace(tap) => SeenEvents {
-                events: tap.events,
-                gaps: tap.gaps,
-            },
-            Watcher::Sample(sample) => SeenEvents {
-                events: sample.events,
-                gaps: 0,
-            },
+            Watcher::Trace(tap) => (tap.events, tap.gaps),
+            Watcher::Sample(sample) => (sample.events, 0),
         }
     }
 
@@ -196,12 +180,6 @@ impl Watcher {
             tap.leave();
         }
     }
-}
-
-/// Returns the number of observed events, and the number of gaps in which events were lost.
-pub struct SeenEvents {
-    pub events: u64,
-    pub gaps: u64,
 }
 
 fn usage(devices: &Devices, windows: &RefCell<HashMap<u32, u64>>, dev: u32) -> StorageUse {
