@@ -32,7 +32,6 @@ const SAMPLED_GAP_BYTES: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub struct PlanReport {
     pub plan: Plan,
-    /// Files that are left out.
     pub left_out: Vec<LeftOut>,
     /// Reads beyond the limit of a plan.
     pub dropped: u64,
@@ -41,35 +40,27 @@ pub struct PlanReport {
 }
 
 /// Makes a plan from recorded runs of a program. Each of the traces contains one run of the program.
-///
-/// # Errors
-/// Returns an error if a trace cannot be read.
 pub fn of_traces(
     traces: &[PathBuf],
     format: Option<&str>,
     selection: &Selection,
 ) -> Result<PlanReport, TraceError> {
     let mut making = PlanBuilder::default();
-    let mut made_from = Vec::new();
     for trace in traces {
-        making.run(
-            foreread_trace::open(std::slice::from_ref(trace), format)?,
-            trace,
-        )?;
-        made_from.push(trace.display().to_string());
+        let import = foreread_trace::open(std::slice::from_ref(trace), format)?;
+        making.run(import, trace)?;
     }
     let dropped = making.runs.dropped;
-    let left_out = LeftOut::named(std::mem::take(&mut making.bad).into_iter().map(
-        |(path, why)| LeftOut {
-            path: path.into(),
-            why,
-        },
-    ));
-    let mut plan = std::mem::take(&mut making.runs).plan(selection);
-    plan.made_from = made_from;
+    let bad = making.bad.into_iter().map(|(path, why)| LeftOut {
+        path: path.into(),
+        why,
+    });
+    let mut plan = making.runs.plan(selection);
+    let made_from = traces.iter().map(|trace| trace.display().to_string());
+    plan.made_from = made_from.collect();
     Ok(PlanReport {
         plan,
-        left_out,
+        left_out: LeftOut::named(bad),
         dropped,
         incomplete: making.incomplete,
     })
@@ -78,7 +69,6 @@ pub fn of_traces(
 #[derive(Default)]
 struct PlanBuilder {
     runs: Runs,
-    /// Numbers of files by name.
     numbers: HashMap<String, u32>,
     bad: HashMap<String, String>,
     incomplete: Vec<LeftOut>,
@@ -107,15 +97,10 @@ impl PlanBuilder {
             match item? {
                 Item::File(file) => {
                     let number = self.file(&file.name, file.size, written_ns, is_remote);
-                    let number = number.map_err(|full| {
-                        TraceError::new(
-                            trace,
-                            TracePosition::Whole,
-                            full.to_string(),
-                            "plan fewer recordings",
-                        )
-                    })?;
-                    numbers.push(number);
+                    numbers.push(number.map_err(|full| {
+                        let (place, remedy) = (TracePosition::Whole, "plan fewer recordings");
+                        TraceError::new(trace, place, full.to_string(), remedy)
+                    })?);
                 }
                 Item::Record(record) => {
                     order += 1;
@@ -174,26 +159,24 @@ impl PlanBuilder {
         if self.bad.contains_key(name) {
             return Ok(None);
         }
-        let file = if is_remote {
-            remote(name, size)
-        } else {
-            local(name, size, written_ns)
+        let file = match is_remote {
+            true => remote(name, size),
+            false => local(name, size, written_ns),
         };
         match file {
             Ok(Some(file)) => {
                 // The name is stored twice: here, and as a path of the plan.
-                self.account
-                    .take::<(PlanFile, String, u32)>(2 * name.len())?;
-                let Some(number) = self.runs.file(file) else {
-                    return Ok(None);
-                };
-                self.numbers.insert(name.to_string(), number);
-                Ok(Some(number))
+                let account = &mut self.account;
+                account.take::<(PlanFile, String, u32)>(2 * name.len())?;
+                let number = self.runs.file(file);
+                self.numbers
+                    .extend(number.map(|number| (name.to_string(), number)));
+                Ok(number)
             }
             Ok(None) => Ok(None),
             Err(why) => {
-                self.account
-                    .take::<(String, String)>(name.len() + why.len())?;
+                let account = &mut self.account;
+                account.take::<(String, String)>(name.len() + why.len())?;
                 self.bad.insert(name.to_string(), why);
                 Ok(None)
             }
@@ -258,24 +241,20 @@ mod tests {
                 sampled_ns,
                 ..Header::default()
             };
-            let mut making = PlanBuilder::default();
             let import = Import {
                 header,
                 items: Box::new(items),
                 left_out: foreread_trace::LeftOut::default(),
             };
+            let mut making = PlanBuilder::default();
             making.run(import, &path).expect("a run");
             let plan = making.runs.plan(&Selection::default());
-            let ranges = plan.ranges.iter();
-            ranges.map(|range| range.len).collect::<Vec<u64>>()
+            Vec::from_iter(plan.ranges.iter().map(|range| range.len))
         };
         let pages = planned(None);
         assert!(pages.iter().all(|&len| len <= 4096), "{pages:?}");
+        // The first three, with what is between, and one alone.
         let sampled: u64 = planned(Some(1)).iter().sum();
-        assert_eq!(
-            sampled,
-            (256 << 10) + 2 * 4096,
-            "the first three, with what is between, and one alone"
-        );
+        assert_eq!(sampled, (256 << 10) + 2 * 4096);
     }
 }

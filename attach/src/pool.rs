@@ -18,7 +18,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 const STACK_BYTES: usize = 256 << 10;
 
 pub enum Next<T> {
-    /// Do this task.
     Task(T),
     /// Wait until the queue has changed.
     Wait,
@@ -28,7 +27,6 @@ pub enum Next<T> {
 pub trait Work: Send + Sync + 'static {
     /// The tasks that are left and the results so far, protected by the lock.
     type Queue: Send;
-    /// A unit of work for one thread.
     type Task;
     type Ended;
 
@@ -41,7 +39,6 @@ pub trait Work: Send + Sync + 'static {
     fn ended(&self, queue: &mut Self::Queue, ended: Self::Ended) -> bool;
 }
 
-/// A pool of threads and their queue of tasks.
 pub struct Pool<W: Work> {
     shared: Arc<PoolShared<W>>,
     name: &'static str,
@@ -55,25 +52,23 @@ struct PoolShared<W: Work> {
 
 struct State<Q> {
     queue: Q,
-    /// Number of threads that have not ended.
     threads: usize,
-    /// Threads that wait for a task.
     idle: usize,
 }
 
 impl<W: Work> Pool<W> {
     /// Creates a pool that has no threads yet; threads that are started later get the name `name`.
     pub fn new(name: &'static str, work: W, queue: W::Queue) -> Pool<W> {
-        let state = Mutex::new(State {
-            queue,
-            threads: 0,
-            idle: 0,
+        let shared = Arc::new(PoolShared {
+            work,
+            state: Mutex::new(State {
+                queue,
+                threads: 0,
+                idle: 0,
+            }),
+            wake: Condvar::new(),
         });
-        let wake = Condvar::new();
-        Pool {
-            shared: Arc::new(PoolShared { work, state, wake }),
-            name,
-        }
+        Pool { shared, name }
     }
 
     pub fn work(&self) -> &W {
@@ -105,15 +100,10 @@ impl<W: Work> Pool<W> {
         }
     }
 
-    /// Returns the number of threads that have not ended.
     pub fn threads(&self) -> usize {
         self.shared.lock().threads
     }
 
-    /// Starts another thread.
-    ///
-    /// # Errors
-    /// Returns an error if the system refuses to start the thread.
     pub fn add_thread(&self) -> std::io::Result<()> {
         self.shared.lock().threads += 1;
         let thread = Thread(Arc::clone(&self.shared));
@@ -183,7 +173,6 @@ impl<W: Work> PoolShared<W> {
 mod tests {
     use super::*;
 
-    /// Doubles numbers.
     struct DoublingWork;
 
     #[derive(Default)]

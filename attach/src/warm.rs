@@ -34,10 +34,8 @@ pub use judge::{FetchUse, judge};
 /// Maximum number of left-out files that are listed by name.
 pub const MAX_LEFT_OUT: usize = 1000;
 
-/// A file or folder that is not read, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The file or folder.
     pub path: PathBuf,
     pub why: String,
 }

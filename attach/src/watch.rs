@@ -82,9 +82,6 @@ pub struct Watcher {
 
 impl Watcher {
     /// Starts watching and examines the disks. `options` are the options of `doctor`.
-    ///
-    /// # Errors
-    /// Returns an error in the same cases as [`doctor::examine`], and if no disk is visible here.
     pub fn new(host: Host, options: DoctorOptions) -> Result<Watcher, Failure> {
         let verdicts = doctor::examine(&host, &options)?.devices;
         let before = Counters::now(&host, &host.backing_devices());
@@ -102,9 +99,6 @@ impl Watcher {
     }
 
     /// Takes a sample: returns what was read from each disk since the last call.
-    ///
-    /// # Errors
-    /// Returns an error in the same cases as [`doctor::examine`], and if a disk that the user named no longer exists.
     pub fn sample(&mut self) -> Result<WatchSample, Failure> {
         let devices = self.host.backing_devices();
         let is_same = |verdict: &DeviceVerdict| {

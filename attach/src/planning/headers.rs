@@ -22,31 +22,42 @@ fn remedy(error: &LayoutError) -> &'static str {
     }
 }
 
-/// Makes a plan from the headers of these files.
-///
-/// # Errors
-/// Returns an error if a header cannot be read, or if it lists no part with one of these names.
 pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, Failure> {
     let mut making = HeaderPlanBuilder::default();
     for path in paths {
         let name = SourceName::from(path.as_path());
-        if source::is_remote(&name) {
-            making.remote(&name, format, names)?;
-            continue;
-        }
+        let is_remote = source::is_remote(&name);
+        // A remote name is stored as it is displayed, so that a plan contains no secrets.
+        let place = match is_remote {
+            true => name.to_string(),
+            false => path.display().to_string(),
+        };
         let bad = |error: LayoutError| Failure {
-            place: path.display().to_string(),
+            place: place.clone(),
             remedy: remedy(&error).to_string(),
             ..Failure::of(FailureKind::Input, error)
         };
-        making.plan.made_from.push(path.display().to_string());
-        let looked = look(path).and_then(foreread_os::open::UnopenedFile::regular);
-        let looked = looked.map_err(|error| bad(error.into()))?;
-        let file = looked.for_reading().map_err(|error| bad(error.into()))?;
-        let parts = layout::parts(format, &file, names).map_err(bad)?;
-        let path = std::path::absolute(path).map_err(|error| bad(error.into()))?;
-        let file = PlanFile::of(path, looked.meta());
-        making.add(file, &joined(parts)).map_err(bad)?;
+        let (file, parts) = if is_remote {
+            let source = source::open(&name).map_err(|error| {
+                Failure::new(FailureKind::Input, error.why, error.what, error.remedy)
+            })?;
+            let file = PlanFile {
+                path: place.clone().into(),
+                size: source.size(),
+                mtime_ns: None,
+            };
+            (file, layout::parts(format, &RemoteFile(source), names))
+        } else {
+            let looked = look(path).and_then(foreread_os::open::UnopenedFile::regular);
+            let looked = looked.map_err(|error| bad(error.into()))?;
+            let file = looked.for_reading().map_err(|error| bad(error.into()))?;
+            let path = std::path::absolute(path).map_err(|error| bad(error.into()))?;
+            let planned = PlanFile::of(path, looked.meta());
+            (planned, layout::parts(format, &file, names))
+        };
+        let ranges = joined(parts.map_err(bad)?);
+        making.add(file, &ranges).map_err(bad)?;
+        making.plan.made_from.push(place);
     }
     Ok(making.plan)
 }
@@ -87,7 +98,6 @@ impl layout::ReadAt for RemoteFile {
     }
 }
 
-/// The plan under construction.
 #[derive(Default)]
 struct HeaderPlanBuilder {
     plan: Plan,
@@ -95,27 +105,6 @@ struct HeaderPlanBuilder {
 }
 
 impl HeaderPlanBuilder {
-    /// Adds a source. Its name is stored as it is displayed, so that a plan contains no secrets.
-    fn remote(&mut self, name: &SourceName, format: Format, names: &Names) -> Result<(), Failure> {
-        let bad = |error: LayoutError| Failure {
-            place: name.to_string(),
-            remedy: remedy(&error).to_string(),
-            ..Failure::of(FailureKind::Input, error)
-        };
-        let source = source::open(name).map_err(|error| {
-            Failure::new(FailureKind::Input, error.why, error.what, error.remedy)
-        })?;
-        let file = RemoteFile(source);
-        let parts = layout::parts(format, &file, names).map_err(bad)?;
-        self.plan.made_from.push(name.to_string());
-        let file = PlanFile {
-            path: name.to_string().into(),
-            size: file.0.size(),
-            mtime_ns: None,
-        };
-        self.add(file, &joined(parts)).map_err(bad)
-    }
-
     fn add(&mut self, file: PlanFile, ranges: &[Range<u64>]) -> Result<(), LayoutError> {
         let HeaderPlanBuilder { plan, account } = self;
         if plan.files.len() >= MAX_FILES || plan.ranges.len() + ranges.len() > MAX_RANGES {

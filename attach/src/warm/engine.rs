@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes of one request.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Divisor of the cache size: this part holds data that the plan has fetched and no client has read. Chosen so that other
 /// clients keep the rest.
@@ -24,7 +23,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Returns the plan's ranges for a source with one of these names and this size, or `None` if no file of the plan matches. If the plan has
 /// only one file, this file matches every name.
-#[must_use]
 pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u64>>> {
     let is_it =
         |path: &Path| plan.files.len() == 1 || names.iter().any(|name| path == Path::new(name));
@@ -47,9 +45,6 @@ pub struct PlanFollower {
 
 impl PlanFollower {
     /// Starts to read a plan into the engine's cache. `cache_bytes` is the size of the engine's cache.
-    ///
-    /// # Errors
-    /// Returns an error if the thread cannot be started.
     pub fn start(
         reader: Reader,
         ranges: Vec<Range<u64>>,

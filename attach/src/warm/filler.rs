@@ -24,10 +24,8 @@ use std::time::{Duration, Instant};
 /// How often to check whether the program has reached the first range for which memory had no room.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How a plan is read into the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct FillSettings {
-    /// Bytes that may be fetched.
     pub budget: Budget,
     /// If a program reads the same data: when the budget is used up, wait until the program has used that much.
     /// Otherwise the fill ends.
@@ -36,7 +34,6 @@ pub struct FillSettings {
     pub keeps_times: bool,
 }
 
-/// The result of reading a plan into the cache.
 #[derive(Clone, Debug)]
 pub struct FillReport {
     pub plan: Arc<Plan>,
@@ -60,13 +57,11 @@ pub struct FillReport {
 
 impl FillReport {
     /// Returns whether every file of the plan is missing or has been replaced.
-    #[must_use]
     pub fn has_nothing(&self) -> bool {
         self.counts.planned_bytes > 0 && self.counts.left_out_bytes == self.counts.planned_bytes
     }
 }
 
-/// Reads a plan into the page cache in the background.
 pub struct Filler {
     pool: Pool<FillContext>,
 }
@@ -76,17 +71,11 @@ struct FillContext {
     plan: Arc<Plan>,
     settings: FillSettings,
     since: Instant,
-    /// Whether the caller has stopped it.
     is_stopped: AtomicBool,
-    /// The largest piece for each device.
     pieces: Mutex<HashMap<u64, u64>>,
 }
 
 impl Filler {
-    /// Starts to read a plan into the page cache.
-    ///
-    /// # Errors
-    /// Returns an error if no thread can be started.
     pub fn start(plan: Arc<Plan>, settings: FillSettings) -> std::io::Result<Filler> {
         let state = FillState::new(&plan, settings.budget);
         let lens = plan.ranges.iter().map(|range| range.len);
@@ -110,14 +99,10 @@ impl Filler {
         Ok(Filler { pool })
     }
 
-    /// Returns the counters of what was fetched so far.
-    #[must_use]
     pub fn counts(&self) -> FillCounts {
         self.pool.look(|state| state.counts)
     }
 
-    /// Returns whether no more bytes will be fetched.
-    #[must_use]
     pub fn is_done(&self) -> bool {
         self.pool.threads() == 0
     }
@@ -131,7 +116,6 @@ impl Filler {
 
     /// Waits until the whole plan is read. After [`Filler::stop`], this function waits only for the pieces in flight,
     /// and at most 1.5 s after a thread last made progress.
-    #[must_use]
     pub fn end(&self) -> FillReport {
         let filling = self.pool.work();
         self.pool.join(|| filling.is_stopped());
@@ -217,7 +201,7 @@ impl FillContext {
             rate: state.meter.rate(),
             seconds: state.last.as_secs_f64(),
             fetches: std::mem::take(&mut state.fetches),
-            given_up: state.in_flight(),
+            given_up: state.in_flight,
         }
     }
 
@@ -242,33 +226,31 @@ impl FillContext {
     fn fetch(&self, piece: &Piece) -> FillOutcome {
         let mut done = FillOutcome::default();
         let since = Instant::now();
-        let mut run = || -> Result<(), String> {
-            let (file, dev) = open_as_planned(&self.plan.files[piece.file as usize])?;
-            let most = self.piece_bytes(dev, &file);
-            let text = |error: std::io::Error| error.to_string();
-            let absent = resident::fetch_absent(&file, piece.range.clone(), most).map_err(text)?;
+        let mut fetch = |file: &File, most: u64| -> std::io::Result<()> {
+            let wait = |parts: &[Range<u64>]| {
+                let mut parts = parts.iter();
+                parts.try_for_each(|part| readahead::wait(file, part))
+            };
+            let absent = resident::fetch_absent(file, piece.range.clone(), most)?;
             if let Some(first) = absent.first() {
-                done.is_unknown = resident::cached(&file, first).map_err(text)?.is_none();
-                readahead::wait(&file, &(first.start..first.start + 1)).map_err(text)?;
+                done.is_unknown = resident::cached(file, first)?.is_none();
+                readahead::wait(file, &(first.start..first.start + 1))?;
                 done.first_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
             }
-            absent
-                .iter()
-                .try_for_each(|part| readahead::wait(&file, part))
-                .map_err(text)?;
+            wait(&absent)?;
             // The kernel skips pages for which it finds no memory at once.
             if !absent.is_empty() && !done.is_unknown {
-                let again =
-                    resident::fetch_absent(&file, piece.range.clone(), most).map_err(text)?;
-                again
-                    .iter()
-                    .try_for_each(|part| readahead::wait(&file, part))
-                    .map_err(text)?;
+                wait(&resident::fetch_absent(file, piece.range.clone(), most)?)?;
             }
             done.fetched = absent;
             Ok(())
         };
-        done.failed = run().err();
+        let opened = open_as_planned(&self.plan.files[piece.file as usize]);
+        let fetched = opened.and_then(|(file, dev)| {
+            let most = self.piece_bytes(dev, &file);
+            fetch(&file, most).map_err(|error| error.to_string())
+        });
+        done.failed = fetched.err();
         done
     }
 

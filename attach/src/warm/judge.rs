@@ -14,16 +14,15 @@ use foreread_plan::runs::Intervals;
 use foreread_trace::{Flags, Item, Items, Op, TraceError};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::Path;
 
 /// How many of the fetched bytes the program used in time, how many it needed before they arrived, and how many it did not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FetchUse {
-    /// Bytes that the program read.
     pub used_bytes: u64,
     /// Used bytes that the program read before they had arrived.
     pub late_bytes: u64,
-    /// Bytes that the program did not read.
     pub unused_bytes: u64,
     /// Metadata of file systems, for which it is unknown whether it was used: counted neither as used nor as unused.
     pub metadata_bytes: u64,
@@ -35,9 +34,6 @@ pub struct FetchUse {
 type Pieces = BTreeMap<u64, (u64, u64)>;
 
 /// Compares the fetched ranges with the reads in a recording of the run for which they were fetched.
-///
-/// # Errors
-/// Returns an error if the recording cannot be read.
 pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> {
     let plan = &filled.plan;
     let mut pieces: HashMap<u32, Pieces> = HashMap::new();
@@ -49,10 +45,8 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
             continue;
         }
         let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        pieces
-            .entry(*file)
-            .or_default()
-            .insert(range.start, (range.end, at));
+        let pieces = pieces.entry(*file).or_default();
+        pieces.insert(range.start, (range.end, at));
     }
     let by_path: HashMap<&Path, u32> = (0..)
         .zip(&plan.files)
@@ -78,14 +72,14 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
         let Some(file) = names.get(record.file as usize).copied().flatten() else {
             continue;
         };
-        let pages = foreread_pagecache::whole_pages(
-            &(record.offset
-                ..record
-                    .offset
-                    .saturating_add(record.returned.unwrap_or(record.len))),
-        );
+        let len = record.returned.unwrap_or(record.len);
+        let read = record.offset..record.offset.saturating_add(len);
+        let pages = foreread_pagecache::whole_pages(&read);
+        let Some(fetched) = pieces.get(&file) else {
+            continue;
+        };
         for new in seen.entry(file).or_default().add(&pages) {
-            for (part, arrived) in shared(pieces.get(&file), &new) {
+            for (part, arrived) in shared(fetched, &new) {
                 let bytes = part.end - part.start;
                 judged.used_bytes += bytes;
                 if arrived > at {
@@ -103,17 +97,9 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
 }
 
 /// The parts of `range` that overlap with pieces, each with the value of its piece.
-fn shared(
-    pieces: Option<&Pieces>,
-    range: &std::ops::Range<u64>,
-) -> Vec<(std::ops::Range<u64>, u64)> {
-    let Some(pieces) = pieces else {
-        return Vec::new();
-    };
+fn shared(pieces: &Pieces, range: &Range<u64>) -> Vec<(Range<u64>, u64)> {
     let before = pieces.range(..range.start).next_back();
-    let all = before
-        .into_iter()
-        .chain(pieces.range(range.start..range.end));
+    let all = before.into_iter().chain(pieces.range(range.clone()));
     let parts =
         all.map(|(start, (end, value))| (range.start.max(*start)..range.end.min(*end), *value));
     parts.filter(|(part, _)| !part.is_empty()).collect()
@@ -171,38 +157,27 @@ mod tests {
     /// A recording of reads: file (1 is `a`, 2 is `b`), bytes from its start on, when. One of another file begins it, at 0.
     fn recording(reads: &[(u32, u64, u64)]) -> Items {
         let file = |name: &str| {
-            Item::File(FileInfo {
-                name: name.to_string(),
-                size: None,
-            })
+            let (name, size) = (name.to_string(), None);
+            Item::File(FileInfo { name, size })
         };
         let read = |&(file, len, at): &(u32, u64, u64)| {
-            let record = Record::read(file, 0, len);
-            Ok(Item::Record(Record {
+            Item::Record(Record {
                 start_ns: Some(100 * MS + at),
                 end_ns: Some(100 * MS + at + 7),
-                ..record
-            }))
+                ..Record::read(file, 0, len)
+            })
         };
-        let records: Vec<_> = std::iter::once(&(0, 10, 0))
-            .chain(reads)
-            .map(read)
-            .collect();
-        Box::new(
-            ["other", "a", "b"]
-                .map(|name| Ok(file(name)))
-                .into_iter()
-                .chain(records),
-        )
+        let reads = [(0, 10, 0)].iter().chain(reads).map(read);
+        let items = ["other", "a", "b"].map(file).into_iter().chain(reads);
+        Box::new(Vec::from_iter(items).into_iter().map(Ok))
+    }
+
+    fn judged(reads: &[(u32, u64, u64)]) -> FetchUse {
+        judge(&filled(), recording(reads)).expect("a recording")
     }
 
     #[test]
     fn what_is_read_in_time_late_and_never() {
-        let judged = judge(
-            &filled(),
-            recording(&[(1, 1 << 20, 7 * MS), (2, 64 << 10, 8 * MS)]),
-        )
-        .expect("a recording");
         let want = FetchUse {
             used_bytes: (1 << 20) + (64 << 10),
             late_bytes: 64 << 10,
@@ -210,30 +185,22 @@ mod tests {
             metadata_bytes: 0,
             waited_ns: 3 * 7,
         };
-        assert_eq!(judged, want);
+        let reads = [(1, 1 << 20, 7 * MS), (2, 64 << 10, 8 * MS)];
+        assert_eq!(judged(&reads), want);
     }
 
     #[test]
     fn bytes_that_are_read_twice_count_once() {
         let half = 512 << 10;
-        let judged = judge(
-            &filled(),
-            recording(&[(1, half, 7 * MS), (1, half, 8 * MS)]),
-        )
-        .expect("a recording");
-        assert_eq!((judged.used_bytes, judged.late_bytes), (half, 0));
-        let nothing = judge(&filled(), recording(&[])).expect("a recording");
-        assert_eq!(nothing.used_bytes, 0);
+        let twice = judged(&[(1, half, 7 * MS), (1, half, 8 * MS)]);
+        assert_eq!((twice.used_bytes, twice.late_bytes), (half, 0));
+        assert_eq!(judged(&[]).used_bytes, 0);
     }
 
     #[test]
     fn a_recording_that_ends_in_an_error_gives_it() {
-        let error = TraceError::new(
-            Path::new("a.frt"),
-            TracePosition::Record(1),
-            "torn",
-            "record it again",
-        );
+        let place = TracePosition::Record(1);
+        let error = TraceError::new(Path::new("a.frt"), place, "torn", "record it again");
         let broken: Items = Box::new(std::iter::once(Err(error)));
         assert!(judge(&filled(), broken).is_err());
     }

@@ -27,7 +27,6 @@ pub const MAX_IN_FLIGHT: u32 = 64;
 const MIN_IN_FLIGHT: u32 = 16;
 /// Bytes in flight before the meter has measured; also the least.
 const MIN_BYTES: u64 = 2 << 20;
-/// Most bytes in flight.
 const MAX_BYTES: u64 = 64 << 20;
 /// If not all of a plan fits into memory, storage that answers faster than this is left to the kernel's own readahead: otherwise the
 /// program pays for the reclaim of pages that the kernel would have read in time (`bench/plan-in-a-group`).
@@ -35,12 +34,9 @@ const MIN_LATENCY_NS: u64 = 500_000;
 /// Bytes that are fetched before a storage is judged by that latency.
 const JUDGED_BYTES: u64 = 8 << 20;
 
-/// Counters of how much of a plan was read into the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FillCounts {
-    /// Bytes in the plan.
     pub planned_bytes: u64,
-    /// Bytes that have been processed.
     pub done_bytes: u64,
     /// Processed bytes that were already cached.
     pub cached_bytes: u64,
@@ -48,7 +44,6 @@ pub struct FillCounts {
     pub fetched_bytes: u64,
     /// Processed bytes of files that are left out, or that the storage failed to read.
     pub left_out_bytes: u64,
-    /// Ranges in the plan.
     pub planned_ranges: u64,
 }
 
@@ -65,7 +60,7 @@ pub struct FillState {
     /// The next range, and how much of it has been submitted.
     next: usize,
     within: u64,
-    in_flight: u32,
+    pub in_flight: u32,
     in_flight_bytes: u64,
     pub meter: Meter,
     pub budget: Budget,
@@ -80,7 +75,6 @@ pub struct FillState {
     pub fetches: Vec<Fetch>,
 }
 
-/// A piece that is being fetched.
 pub struct Piece {
     pub file: u32,
     pub range: Range<u64>,
@@ -102,24 +96,16 @@ pub enum FillTask {
 }
 
 impl FillState {
-    /// Creates the state before the first fetch of a plan.
     pub fn new(plan: &Plan, budget: Budget) -> FillState {
-        let (planned_bytes, planned_ranges) = (plan.bytes(), plan.ranges.len() as u64);
-        let counts = FillCounts {
-            planned_bytes,
-            planned_ranges,
-            ..FillCounts::default()
-        };
         FillState {
             budget,
-            counts,
+            counts: FillCounts {
+                planned_bytes: plan.bytes(),
+                planned_ranges: plan.ranges.len() as u64,
+                ..FillCounts::default()
+            },
             ..FillState::default()
         }
-    }
-
-    /// Returns the number of pieces that are being fetched.
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
     }
 
     /// Bytes in flight that fill the link while a read of the program waits at most one round trip.
@@ -131,7 +117,6 @@ impl FillState {
             .clamp(MIN_BYTES, MAX_BYTES)
     }
 
-    /// Whether a fetch of `len` bytes may be added to those in flight.
     fn has_depth(&self, len: u64) -> bool {
         self.in_flight == 0
             || self.in_flight_bytes + len <= self.target()
@@ -250,12 +235,9 @@ impl FillState {
         if let Some(why) = done.failed {
             self.counts.left_out_bytes += len;
             // If a million files of a plan are missing, only the first are listed by name.
-            let why = if self.bad.len() < MAX_LEFT_OUT {
-                why
-            } else {
-                String::new()
-            };
-            self.bad.insert(piece.file, why);
+            let is_listed = self.bad.len() < MAX_LEFT_OUT;
+            self.bad
+                .insert(piece.file, if is_listed { why } else { String::new() });
         } else {
             self.counts.cached_bytes += len - bytes;
         }
@@ -284,16 +266,9 @@ mod tests {
 
     /// A state after lone fetches that took this long, of a plan of 1 GiB.
     fn state(latency_us: u64, fetched_bytes: u64, budget: u64) -> FillState {
-        let counts = FillCounts {
-            planned_bytes: 1 << 30,
-            fetched_bytes,
-            ..FillCounts::default()
-        };
-        let mut state = FillState {
-            budget: Budget::bytes(budget),
-            counts,
-            ..FillState::default()
-        };
+        let mut state = FillState::new(&Plan::default(), Budget::bytes(budget));
+        state.counts.planned_bytes = 1 << 30;
+        state.counts.fetched_bytes = fetched_bytes;
         for _ in 0..16 {
             let mut sent = state.meter.sent(0, 4096);
             state.meter.arrived(&mut sent, 4096, latency_us * 1000);
@@ -308,10 +283,8 @@ mod tests {
         let is_left =
             |latency_us, fetched, budget| state(latency_us, fetched, budget).is_better_alone();
         assert!(is_left(80, JUDGED_BYTES, 1 << 29));
-        assert!(
-            !is_left(1000, JUDGED_BYTES, 1 << 29),
-            "a slow storage is read ahead of in turns"
-        );
+        let is_slow_left = is_left(1000, JUDGED_BYTES, 1 << 29);
+        assert!(!is_slow_left, "a slow storage is read ahead of in turns");
         assert!(!is_left(80, JUDGED_BYTES, 1 << 30), "it fits");
         assert!(!is_left(80, JUDGED_BYTES - 1, 1 << 29), "not judged yet");
     }
