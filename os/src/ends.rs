@@ -15,7 +15,6 @@ use std::time::Duration;
 /// Time from the start of a step to the first line, and minimum time between two lines.
 const FIRST_LINE: Duration = Duration::from_secs(2);
 
-#[derive(Default)]
 struct EndState {
     step: Option<String>,
     /// The number of the current step.
@@ -28,14 +27,7 @@ struct End {
     changed: Condvar,
 }
 
-static END: End = End {
-    state: Mutex::new(EndState {
-        step: None,
-        number: 0,
-        has_thread: false,
-    }),
-    changed: Condvar::new(),
-};
+static END: End = End::new();
 static SAY: OnceLock<fn(&str)> = OnceLock::new();
 
 /// Sets the function that prints the lines about the shutdown. Only the first call of this function has an effect.
@@ -43,7 +35,6 @@ pub fn say_by(say: fn(&str)) {
     let _ = SAY.set(say);
 }
 
-/// Sets the text that says what the shutdown waits for now.
 pub fn waits_for(what: &str) {
     END.begin(what, FIRST_LINE, |line| {
         if let Some(say) = SAY.get() {
@@ -52,7 +43,6 @@ pub fn waits_for(what: &str) {
     });
 }
 
-/// Reports that the shutdown is complete.
 pub fn is_over() {
     let mut state = END.lock();
     (state.step, state.number) = (None, state.number + 1);
@@ -60,6 +50,17 @@ pub fn is_over() {
 }
 
 impl End {
+    const fn new() -> End {
+        End {
+            state: Mutex::new(EndState {
+                step: None,
+                number: 0,
+                has_thread: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, EndState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,10 +81,8 @@ impl End {
         let (mut number, mut waited) = (state.number, Duration::ZERO);
         loop {
             if state.step.is_none() {
-                state = self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                let woken = self.changed.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             if state.number != number {
@@ -114,14 +113,7 @@ mod tests {
     /// A step that takes longer is reported with its name, and the timing restarts with each step.
     #[test]
     fn a_slow_step_is_reported() {
-        static OWN: End = End {
-            state: Mutex::new(EndState {
-                step: None,
-                number: 0,
-                has_thread: false,
-            }),
-            changed: Condvar::new(),
-        };
+        static OWN: End = End::new();
         static LINES: Mutex<Option<Sender<String>>> = Mutex::new(None);
         let (lines, said) = channel();
         *LINES.lock().expect("no panic") = Some(lines);

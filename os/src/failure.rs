@@ -20,7 +20,6 @@ pub enum FailureKind {
     Check,
     /// This machine, this user or this build cannot do it.
     Cannot,
-    /// The user's command does not exist.
     NoCommand,
     /// The user's command exists but does not start.
     CommandNotRun,
@@ -43,7 +42,6 @@ pub struct Failure {
     pub what: String,
     pub place: String,
     pub why: String,
-    /// What to do about it.
     pub remedy: String,
     pub source: Option<Arc<dyn Error + Send + Sync>>,
 }
@@ -112,7 +110,6 @@ impl Failure {
         Failure { what, ..self }
     }
 
-    /// Adds the reason to the error.
     pub fn because(self, why: impl Display) -> Failure {
         let why = why.to_string();
         Failure { why, ..self }
@@ -154,16 +151,12 @@ mod tests {
     #[test]
     fn a_line_has_the_parts_that_there_are() {
         let whole = Failure::input("bad model file", "disk.toml", "check the path");
-        assert_eq!(
-            whole.to_string(),
-            "bad model file: disk.toml; check the path"
-        );
+        let line = "bad model file: disk.toml; check the path";
+        assert_eq!(whole.to_string(), line);
         let error = std::io::Error::other("it is a folder");
         let caused = whole.caused_by(error);
-        assert_eq!(
-            caused.to_string(),
-            "bad model file: disk.toml: it is a folder; check the path"
-        );
+        let line = "bad model file: disk.toml: it is a folder; check the path";
+        assert_eq!(caused.to_string(), line);
         let source = caused.source().expect("the error behind it");
         assert_eq!(source.to_string(), "it is a folder");
         let sentence = Failure::of(FailureKind::Check, caused.clone());

@@ -57,15 +57,11 @@ pub struct UnopenedFile {
 /// Checks the type of the file at `path`; symbolic links are followed. Returns an error if the file does not exist, or if a folder above it
 /// may not be entered.
 pub fn look(path: &Path) -> Result<UnopenedFile> {
-    let file = File::from(rustix::fs::open(
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?);
-    let meta = file.metadata()?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     Ok(UnopenedFile {
+        meta: file.metadata()?,
         file,
-        meta,
         path: path.to_path_buf(),
     })
 }
@@ -82,10 +78,9 @@ impl UnopenedFile {
 
     /// Returns an error if the file is not a regular file.
     pub fn regular(self) -> Result<UnopenedFile> {
-        if self.meta.is_file() {
-            Ok(self)
-        } else {
-            Err(no_regular_file(self.meta.file_type()))
+        match self.meta.is_file() {
+            true => Ok(self),
+            false => Err(no_regular_file(self.meta.file_type())),
         }
     }
 
@@ -110,17 +105,12 @@ impl UnopenedFile {
     }
 
     fn open_by_name(&self, flags: OFlags) -> Result<File> {
-        let opened = File::from(rustix::fs::open(
-            &self.path,
-            flags | OFlags::NONBLOCK,
-            Mode::empty(),
-        )?);
+        let flags = flags | OFlags::NONBLOCK;
+        let opened = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
         let now = opened.metadata()?;
-        let is_same = (now.dev(), now.ino()) == (self.meta.dev(), self.meta.ino());
-        if is_same {
-            Ok(opened)
-        } else {
-            Err(Error::other("the path refers to another file now"))
+        match (now.dev(), now.ino()) == (self.meta.dev(), self.meta.ino()) {
+            true => Ok(opened),
+            false => Err(Error::other("the path refers to another file now")),
         }
     }
 }
@@ -157,23 +147,18 @@ pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
 /// All bytes of an open file from its position on, if they are at most `max_bytes`. The reported size is not trusted: the file may grow
 /// meanwhile, and some file systems report 0.
 fn read_whole(file: &File, max_bytes: u64) -> Result<Vec<u8>> {
-    let too_long = || {
-        Error::new(
-            ErrorKind::FileTooLarge,
-            format!("it has more than {max_bytes} bytes"),
-        )
-    };
-    if file.metadata()?.len() > max_bytes {
-        return Err(too_long());
-    }
     let mut bytes = Vec::new();
-    file.take(max_bytes.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max_bytes {
-        Err(too_long())
-    } else {
-        Ok(bytes)
+    let mut is_too_long = file.metadata()?.len() > max_bytes;
+    if !is_too_long {
+        let mut start = file.take(max_bytes.saturating_add(1));
+        start.read_to_end(&mut bytes)?;
+        is_too_long = bytes.len() as u64 > max_bytes;
     }
+    if is_too_long {
+        let why = format!("it has more than {max_bytes} bytes");
+        return Err(Error::new(ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 pub(crate) fn no_regular_file(kind: FileType) -> Error {
@@ -199,8 +184,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn said(result: Result<Vec<u8>>) -> String {
-        result.expect_err("refused").to_string()
+    fn fifo(path: &Path) {
+        let (kind, mode) = (rustix::fs::FileType::Fifo, Mode::from(0o600));
+        rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("made");
     }
 
     /// No case waits, fills memory or starts a device: the FIFO has no writer here, and /dev/zero has no end.
@@ -209,66 +195,31 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let path = |name: &str| dir.path().join(name);
         std::fs::write(path("file"), [7; 100]).expect("room");
+        std::fs::write(path("binary"), [0xff]).expect("room");
         symlink(path("file"), path("link")).expect("made");
         symlink("/dev/zero", path("zero")).expect("made");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            path("fifo"),
-            rustix::fs::FileType::Fifo,
-            Mode::from(0o600),
-            0,
-        )
-        .expect("made");
+        fifo(&path("fifo"));
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("made");
-        assert_eq!(
-            read_small(&path("file"), 100).expect("within the limit"),
-            [7; 100]
-        );
-        assert_eq!(
-            read_small(&path("link"), 100).expect("links are followed"),
-            [7; 100]
-        );
-        assert_eq!(
-            said(read_small(&path("file"), 99)),
-            "it has more than 99 bytes"
-        );
-        assert_eq!(
-            said(read_small(&path("fifo"), 99)),
-            "it is a FIFO, not a regular file"
-        );
-        assert_eq!(
-            said(read_small(&path("zero"), 99)),
-            "it is a device, not a regular file"
-        );
-        assert_eq!(
-            said(read_small(&path("socket"), 99)),
-            "it is a socket, not a regular file"
-        );
-        assert_eq!(
-            said(read_small(dir.path(), 99)),
-            "it is a folder, not a regular file"
-        );
-        assert_eq!(
-            read_small(&path("none"), 99).expect_err("refused").kind(),
-            ErrorKind::NotFound
-        );
+        for name in ["file", "link"] {
+            assert_eq!(read_small(&path(name), 100).expect("read"), [7; 100]);
+        }
         // The kernel reports a size of 0 bytes.
-        assert!(
-            read_small_text(Path::new("/proc/self/status"), 1 << 20)
-                .expect("text")
-                .contains("Pid:")
-        );
-        assert_eq!(
-            said(read_small(Path::new("/proc/self/status"), 10)),
-            "it has more than 10 bytes"
-        );
-        std::fs::write(path("file"), [0xff]).expect("room");
-        assert!(
-            read_small_text(&path("file"), 9)
-                .expect_err("refused")
-                .to_string()
-                .contains("UTF-8")
-        );
+        let status = Path::new("/proc/self/status");
+        let text = read_small_text(status, 1 << 20).expect("text");
+        assert!(text.contains("Pid:"));
+        for (path, limit, said) in [
+            (path("file"), 99, "it has more than 99 bytes"),
+            (path("fifo"), 99, "it is a FIFO, not a regular file"),
+            (path("zero"), 99, "it is a device, not a regular file"),
+            (path("socket"), 99, "it is a socket, not a regular file"),
+            (path(""), 99, "it is a folder, not a regular file"),
+            (path("none"), 99, "No such file or directory (os error 2)"),
+            (path("binary"), 9, "it is not UTF-8 text"),
+            (status.to_path_buf(), 10, "it has more than 10 bytes"),
+        ] {
+            let refused = read_small_text(&path, limit).expect_err("refused");
+            assert_eq!(refused.to_string(), said);
+        }
     }
 
     /// The opened file is the checked file, even if another file has the name by then.
@@ -277,28 +228,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let path = dir.path().join("file");
         std::fs::write(&path, "seen").expect("room");
-        let looked = look(&path)
-            .and_then(UnopenedFile::regular)
-            .expect("a regular file");
+        let looked = look(&path).and_then(UnopenedFile::regular);
+        let looked = looked.expect("a regular file");
         std::fs::remove_file(&path).expect("removed");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &path,
-            rustix::fs::FileType::Fifo,
-            Mode::from(0o600),
-            0,
-        )
-        .expect("made");
-        assert_eq!(
-            read_whole(&looked.open(OFlags::RDONLY).expect("opened"), 9).expect("read"),
-            b"seen"
-        );
-        assert!(
-            looked
-                .open_by_name(OFlags::RDONLY)
-                .expect_err("another")
-                .to_string()
-                .contains("another file")
-        );
+        fifo(&path);
+        let opened = looked.open(OFlags::RDONLY).expect("opened");
+        assert_eq!(read_whole(&opened, 9).expect("read"), b"seen");
+        let other = looked.open_by_name(OFlags::RDONLY).expect_err("another");
+        assert!(other.to_string().contains("another file"));
     }
 }

@@ -18,13 +18,12 @@
 
 use crate::open::kind_in_words;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use std::fs::{File, FileType, Metadata, Permissions, symlink_metadata};
+use std::fs::{File, Metadata, Permissions, symlink_metadata};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file that is being written.
 pub struct AtomicFile {
     file: File,
     path: PathBuf,
@@ -47,28 +46,10 @@ impl AtomicFile {
     /// the system refuses.
     pub fn create(path: &Path, force: bool) -> Result<AtomicFile> {
         let there = place(path, force)?;
-        if matches!(there, Place::Stream) {
-            let (file, path) = (open_stream(path)?, path.to_path_buf());
-            return Ok(AtomicFile {
-                file,
-                path,
-                force,
-                kind: Destination::Direct,
-            });
-        }
-        let path = path.to_path_buf();
-        let (file, kind) =
-            match rustix::fs::openat(CWD, folder(&path), unnamed(), Mode::from(0o666)) {
-                Ok(file) => (OwnedFd::into(file), Destination::Unnamed),
-                // The fallback of open(2) for systems without O_TMPFILE.
-                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-                    let (file, name) = tempfile::Builder::new()
-                        .tempfile_in(folder(&path))?
-                        .into_parts();
-                    (file, Destination::Named(name))
-                }
-                Err(error) => return Err(error.into()),
-            };
+        let (file, kind) = match there {
+            Place::Stream => (open_stream(path)?, Destination::Direct),
+            _ => new_file(folder(path))?,
+        };
         if let Place::File(before) = there {
             // Only root can keep the owner; others may replace a file if the folder permits it.
             let is_given =
@@ -78,7 +59,7 @@ impl AtomicFile {
         }
         Ok(AtomicFile {
             file,
-            path,
+            path: path.to_path_buf(),
             force,
             kind,
         })
@@ -101,10 +82,9 @@ impl AtomicFile {
             Destination::Direct => return Ok(()),
             Destination::Named(name) => {
                 file.sync_all()?;
-                let kept = if force {
-                    name.persist(&path)
-                } else {
-                    name.persist_noclobber(&path)
+                let kept = match force {
+                    true => name.persist(&path),
+                    false => name.persist_noclobber(&path),
                 };
                 return kept.map_err(|error| error.error);
             }
@@ -112,13 +92,8 @@ impl AtomicFile {
         }
         let link = |to: &Path| -> Result<()> {
             let from = crate::open::descriptor_path(&file);
-            Ok(rustix::fs::linkat(
-                CWD,
-                from,
-                CWD,
-                to,
-                AtFlags::SYMLINK_FOLLOW,
-            )?)
+            let flags = AtFlags::SYMLINK_FOLLOW;
+            Ok(rustix::fs::linkat(CWD, from, CWD, to, flags)?)
         };
         match link(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists && force => {
@@ -140,10 +115,9 @@ impl AtomicFile {
 /// Checks whether [`AtomicFile::create`] would accept `path`. If the path is a FIFO, it is not opened for this check, because its
 /// reader would then see an end of file. Returns the same errors as [`AtomicFile::create`].
 pub fn check(path: &Path, force: bool) -> Result<()> {
-    if matches!(place(path, force)?, Place::Stream) {
-        Ok(())
-    } else {
-        AtomicFile::create(path, force).map(drop)
+    match place(path, force)? {
+        Place::Stream => Ok(()),
+        _ => AtomicFile::create(path, force).map(drop),
     }
 }
 
@@ -194,10 +168,8 @@ pub fn own_file(path: &Path) -> Result<File> {
     }
     // With a hard link, the other file would be changed.
     if meta.nlink() > 1 {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            "it has several hard links",
-        ));
+        let why = "it has several hard links";
+        return Err(Error::new(ErrorKind::InvalidInput, why));
     }
     if meta.mode() & 0o7777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -243,7 +215,10 @@ fn place(path: &Path, force: bool) -> Result<Place> {
     let kind = meta.file_type();
     match kind {
         _ if kind.is_fifo() || kind.is_char_device() => Ok(Place::Stream),
-        _ if !kind.is_file() && !kind.is_symlink() => Err(no_output(kind)),
+        _ if !kind.is_file() && !kind.is_symlink() => {
+            let why = format!("it is {}", kind_in_words(kind));
+            Err(Error::new(ErrorKind::InvalidInput, why))
+        }
         _ if !force => Err(exists()),
         _ if kind.is_symlink() => Ok(Place::Link),
         _ => {
@@ -265,24 +240,26 @@ fn is_own_descriptor(path: &Path) -> bool {
 }
 
 fn open_stream(path: &Path) -> Result<File> {
-    let follows = if is_own_descriptor(path) {
-        OFlags::empty()
-    } else {
-        OFlags::NOFOLLOW
+    let follows = match is_own_descriptor(path) {
+        true => OFlags::empty(),
+        false => OFlags::NOFOLLOW,
     };
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY | follows;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-fn no_output(kind: FileType) -> Error {
-    Error::new(
-        ErrorKind::InvalidInput,
-        format!("it is {}", kind_in_words(kind)),
-    )
-}
-
-fn unnamed() -> OFlags {
-    OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC
+/// A file that gets its name when it is complete.
+fn new_file(folder: &Path) -> Result<(File, Destination)> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::openat(CWD, folder, flags, Mode::from(0o666)) {
+        Ok(file) => Ok((OwnedFd::into(file), Destination::Unnamed)),
+        // The fallback of open(2) for systems without O_TMPFILE.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
+            let (file, name) = tempfile::NamedTempFile::new_in(folder)?.into_parts();
+            Ok((file, Destination::Named(name)))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn exists() -> Error {
@@ -302,13 +279,15 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn names(folder: &Path) -> Vec<String> {
-        let name = |entry: Result<std::fs::DirEntry>| {
-            entry.expect("readable").file_name().display().to_string()
-        };
-        std::fs::read_dir(folder)
-            .expect("readable")
-            .map(name)
+        let entries = std::fs::read_dir(folder).expect("readable").flatten();
+        entries
+            .map(|entry| entry.file_name().display().to_string())
             .collect()
+    }
+
+    fn fill(whole: &AtomicFile, bytes: &[u8]) {
+        let mut writer = whole.writer().expect("open");
+        writer.write_all(bytes).expect("room");
     }
 
     #[test]
@@ -367,24 +346,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
         let whole = AtomicFile::create(&path, false).expect("new");
-        whole
-            .writer()
-            .expect("open")
-            .write_all(b"one")
-            .expect("room");
+        fill(&whole, b"one");
         assert!(!path.exists());
         drop(whole);
-        assert!(
-            names(folder.path()).is_empty(),
-            "{:?}",
-            names(folder.path())
-        );
+        assert_eq!(names(folder.path()), [""; 0]);
         let whole = AtomicFile::create(&path, false).expect("new");
-        whole
-            .writer()
-            .expect("open")
-            .write_all(b"two")
-            .expect("room");
+        fill(&whole, b"two");
         whole.keep().expect("kept");
         assert_eq!(std::fs::read(&path).expect("there"), b"two");
     }
@@ -407,11 +374,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         }
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
-        forced
-            .writer()
-            .expect("open")
-            .write_all(b"new")
-            .expect("room");
+        fill(&forced, b"new");
         forced.keep().expect("kept");
         assert_eq!(std::fs::read(&path).expect("there"), b"new");
         assert_eq!(names(folder.path()), ["a"]);
@@ -432,20 +395,14 @@ mod tests {
                 },
             ] {
                 symlink(target, &path).expect("made");
-                assert_eq!(
-                    make(&path, false).expect_err("refused").kind(),
-                    ErrorKind::AlreadyExists
-                );
-                assert_eq!(
-                    check(&path, false).expect_err("refused").kind(),
-                    ErrorKind::AlreadyExists
-                );
+                for done in [make(&path, false), check(&path, false)] {
+                    let refused = done.expect_err("refused");
+                    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+                }
                 check(&path, true).expect("it may be replaced");
                 make(&path, true).expect("replaced");
-                assert!(
-                    symlink_metadata(&path).expect("there").is_file(),
-                    "the link is gone"
-                );
+                let is_file = symlink_metadata(&path).expect("there").is_file();
+                assert!(is_file, "the link is gone");
                 assert_eq!(std::fs::read(&path).expect("there"), b"new");
                 assert_eq!(std::fs::read(&other).expect("there"), b"kept");
                 assert!(!folder.path().join("none").exists());
@@ -460,34 +417,27 @@ mod tests {
         let path = folder.path().join("a");
         std::fs::write(&path, "old").expect("room");
         std::fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("allowed");
-        assert_eq!(
-            growing(&path, false).expect_err("refused").kind(),
-            ErrorKind::AlreadyExists
-        );
+        let refused = growing(&path, false).expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
         write(&path, b"new", true).expect("replaced");
-        assert_eq!(
-            symlink_metadata(&path).expect("there").permissions().mode() & 0o777,
-            0o640
-        );
+        let mode = symlink_metadata(&path).expect("there").mode();
+        assert_eq!(mode & 0o777, 0o640);
         write(Path::new("/dev/null"), b"gone", false).expect("a device that takes all");
         let own = File::options().append(true).open(&path).expect("open");
-        for name in [
-            format!("/dev/fd/{}", own.as_raw_fd()),
-            format!("/proc/self/fd/{}", own.as_raw_fd()),
-        ] {
-            check(Path::new(&name), false).expect("open");
-            write(Path::new(&name), b"+", false).expect("what the descriptor is");
+        for descriptors in ["/dev/fd", "/proc/self/fd"] {
+            let name = Path::new(descriptors).join(own.as_raw_fd().to_string());
+            check(&name, false).expect("open");
+            write(&name, b"+", false).expect("what the descriptor is");
         }
         assert_eq!(std::fs::read(&path).expect("there"), b"new++");
-        assert_eq!(
-            check(folder.path(), true).expect_err("refused").to_string(),
-            "it is a folder"
-        );
         let socket = folder.path().join("socket");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).expect("made");
-        assert_eq!(
-            check(&socket, true).expect_err("refused").to_string(),
-            "it is a socket"
-        );
+        for (path, said) in [
+            (folder.path(), "it is a folder"),
+            (&socket, "it is a socket"),
+        ] {
+            let refused = check(path, true).expect_err("refused");
+            assert_eq!(refused.to_string(), said);
+        }
     }
 }

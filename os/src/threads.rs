@@ -30,7 +30,6 @@ pub fn waited_for_processor() -> Option<Duration> {
     Some(Duration::from_nanos(nanoseconds))
 }
 
-/// Starts a thread.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -44,27 +43,17 @@ pub fn spawn_with_stack<T: Send + 'static>(
     stack_bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
-    begun(
-        name,
-        Builder::new()
-            .name(name.to_string())
-            .stack_size(stack_bytes)
-            .spawn(work),
-    )
+    let builder = Builder::new().name(name.to_string());
+    begun(name, builder.stack_size(stack_bytes).spawn(work))
 }
 
-/// Starts a scoped thread.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
-    begun(
-        name,
-        Builder::new()
-            .name(name.to_string())
-            .spawn_scoped(scope, work),
-    )
+    let builder = Builder::new().name(name.to_string());
+    begun(name, builder.spawn_scoped(scope, work))
 }
 
 /// Calls `measure` for all items on at most `threads` threads, and passes each result to `each`, in the order in which they
@@ -90,10 +79,8 @@ pub fn for_each_on<K: Sync, T, E: Send>(
                 }
                 Err(error) => {
                     next.store(items.len(), Ordering::Relaxed);
-                    failed
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .get_or_insert(error);
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.get_or_insert(error);
                 }
             }
         }
@@ -113,10 +100,8 @@ pub fn for_each_on<K: Sync, T, E: Send>(
 fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
     thread.map_err(|error| {
         let remedy = "allow more (ulimit -u, or pids.max of the control group)";
-        Error::new(
-            error.kind(),
-            format!("the system refuses the thread {name}: {error}; {remedy}"),
-        )
+        let what = format!("the system refuses the thread {name}: {error}; {remedy}");
+        Error::new(error.kind(), what)
     })
 }
 
@@ -198,11 +183,8 @@ mod tests {
         let (hold, held) = channel::<()>();
         let never = Task::start("never", move || held.recv().is_ok()).expect("a thread");
         assert_eq!(never.within(Duration::ZERO), None);
-        assert_eq!(
-            never.while_moving(Duration::from_millis(1), || 7),
-            None,
-            "it does not move"
-        );
+        let moved = never.while_moving(Duration::from_millis(1), || 7);
+        assert_eq!(moved, None, "it does not move");
         let looks = AtomicU64::new(0);
         // It makes progress as long as the test says so, and ends after three checks.
         let ended = never.while_moving(Duration::from_millis(1), || {
@@ -216,12 +198,8 @@ mod tests {
         let panics =
             Task::<()>::start("panics", || std::panic::panic_any("a bug")).expect("a thread");
         assert_eq!(panics.within(Duration::from_secs(60)), None);
-        assert_eq!(
-            Task::start("ends", || 5)
-                .expect("a thread")
-                .within(Duration::from_secs(60)),
-            Some(5)
-        );
+        let ends = Task::start("ends", || 5).expect("a thread");
+        assert_eq!(ends.within(Duration::from_secs(60)), Some(5));
     }
 
     #[test]
@@ -230,10 +208,8 @@ mod tests {
         let refused = spawn_with_stack("large", usize::MAX / 4, || ())
             .expect_err("refused")
             .to_string();
-        assert!(
-            refused.contains("the thread large") && refused.contains("ulimit -u"),
-            "{refused}"
-        );
+        let has = |part| refused.contains(part);
+        assert!(has("the thread large") && has("ulimit -u"), "{refused}");
         rehearse("some", 8).expect("eight threads");
     }
 }

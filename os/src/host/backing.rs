@@ -7,7 +7,7 @@
 //! ```
 //! This module opens no device. A value that is not a number is treated as absent.
 
-use super::devices::entries;
+use super::devices::{entries, last};
 use super::{DeviceNumber, Host, Mount, number, text};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,6 @@ pub struct BackingDevice {
     pub number: Option<DeviceNumber>,
     /// Whether it is a disk with a queue; if not, it is a mount.
     pub is_disk: bool,
-    /// The path of its `read_ahead_kb`.
     pub setting: PathBuf,
     /// `read_ahead_kb`, in bytes.
     pub read_ahead: Option<u64>,
@@ -59,12 +58,9 @@ impl Host {
             .collect();
         disks.sort_by_key(|device| natural(&device.name));
         for disk in &mut disks {
-            let numbers: Vec<DeviceNumber> = disk
-                .number
-                .into_iter()
-                .chain(disk.partitions.clone())
-                .collect();
-            let is_its = |mount: &&Mount| numbers.contains(&mount.number);
+            let is_its = |mount: &&Mount| {
+                Some(mount.number) == disk.number || disk.partitions.contains(&mount.number)
+            };
             disk.mounts = mounts.iter().filter(is_its).cloned().collect();
             disk.is_swap = swaps.iter().any(|swap| is_part(&disk.name, swap));
         }
@@ -130,10 +126,8 @@ fn disk(folder: &Path) -> Option<BackingDevice> {
         driver: driver(folder),
         model: model(&device),
         mapped_name: clean(&folder.join("dm/name")),
-        mapped_kind: clean(&folder.join("dm/uuid")).and_then(|uuid| {
-            let kind = uuid.split('-').next()?;
-            Some(kind.to_string())
-        }),
+        mapped_kind: clean(&folder.join("dm/uuid"))
+            .and_then(|uuid| Some(uuid.split('-').next()?.to_string())),
         raid_level: clean(&folder.join("md/level")),
         file: clean(&folder.join("loop/backing_file")),
         below: below.collect(),
@@ -151,22 +145,17 @@ fn mount(folder: &Path, mounts: &[Mount]) -> Option<BackingDevice> {
         .and_then(|(number, _)| DeviceNumber::parse(number));
     let number = DeviceNumber::parse(&name).or(of_disk);
     let its: Vec<Mount> = match number {
-        Some(number) => mounts
-            .iter()
-            .filter(|mount| mount.number == number)
-            .cloned()
-            .collect(),
+        Some(number) => {
+            let is_its = |mount: &&Mount| mount.number == number;
+            mounts.iter().filter(is_its).cloned().collect()
+        }
         // The kernel numbers the mounts of a kind, but does not report which number belongs to which mount.
         None => {
-            let kind = name
-                .rsplit_once('-')
-                .map_or(name.as_str(), |(kind, _)| kind);
-            let of_kind: Vec<&Mount> = mounts.iter().filter(|mount| mount.kind == kind).collect();
-            let is_one = of_kind
-                .iter()
-                .all(|mount| mount.device == of_kind[0].device);
-            let its = of_kind.into_iter().filter(|_| is_one);
-            its.cloned().collect()
+            let kind = name.rsplit_once('-').map_or(&*name, |(kind, _)| kind);
+            let mut its = mounts.to_vec();
+            its.retain(|mount| mount.kind == kind);
+            let is_one = its.iter().all(|mount| mount.device == its[0].device);
+            its.into_iter().filter(|_| is_one).collect()
         }
     };
     let setting = folder.join("read_ahead_kb");
@@ -220,8 +209,4 @@ fn clean(path: &Path) -> Option<String> {
     let kept: String = kept.take(MAX_NAME_CHARS).collect();
     let kept = kept.trim();
     (!kept.is_empty()).then(|| kept.to_string())
-}
-
-fn last(path: &Path) -> Option<String> {
-    Some(path.file_name()?.to_str()?.to_string())
 }

@@ -82,7 +82,7 @@ impl Host {
     /// Returns the mounts of process 1 if it has another root folder; otherwise the mounts of this process.
     pub fn mounts_of_root(&self) -> Vec<Mount> {
         let first = match self.path("").as_path() {
-            root if root == std::path::Path::new("/") => Vec::new(),
+            root if root == Path::new("/") => Vec::new(),
             _ => self.mounts_of("1"),
         };
         if first.is_empty() {
@@ -114,40 +114,20 @@ impl Host {
 }
 
 /// A line of the list of locks: `1: LEASE  ACTIVE    WRITE 811 00:2b:257 0 EOF`; `1: -> FLOCK ...` waits for the one before it.
-struct LockLine<'a> {
-    kind: &'a str,
-    access: &'a str,
-    inode: u64,
-}
-
-impl LockLine<'_> {
-    fn parse(line: &str) -> Option<LockLine<'_>> {
-        let mut words = line
-            .split_ascii_whitespace()
-            .skip(1)
-            .skip_while(|word| *word == "->");
-        let (kind, access) = (words.next()?, words.nth(1)?);
-        let inode = words.nth(1)?.rsplit(':').next()?.parse().ok()?;
-        Some(LockLine {
-            kind,
-            access,
-            inode,
-        })
-    }
-}
-
 fn write_leases(locks: &str) -> BTreeSet<u64> {
-    let locks = locks.lines().filter_map(LockLine::parse);
-    locks
-        .filter(|lock| (lock.kind, lock.access) == ("LEASE", "WRITE"))
-        .map(|lock| lock.inode)
-        .collect()
+    let inode = |line: &str| {
+        let words = line.split_ascii_whitespace().skip(1);
+        let mut words = words.skip_while(|word| *word == "->");
+        let is_lease = (words.next()?, words.nth(1)?) == ("LEASE", "WRITE");
+        let inode = words.nth(1)?.rsplit(':').next()?.parse().ok()?;
+        is_lease.then_some(inode)
+    };
+    locks.lines().filter_map(inode).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn mounts_are_read_and_other_lines_passed_over() {
@@ -159,17 +139,12 @@ mod tests {
         std::fs::write(own.join("mountinfo"), mounts).expect("room");
         let host = Host::below(root.path());
         let mounts = host.mounts();
-        let numbers: Vec<String> = mounts
-            .iter()
-            .map(|mount| mount.number.to_string())
-            .collect();
-        assert_eq!(numbers, ["254:0", "0:45"]);
+        let numbers = mounts.iter().map(|mount| mount.number.to_string());
+        assert_eq!(Vec::from_iter(numbers), ["254:0", "0:45"]);
         assert_eq!(mounts[1].point, Path::new("/mnt a\\b"));
         assert_eq!(mounts[1].root, Path::new("/a"));
-        assert_eq!(
-            (mounts[1].kind.as_str(), mounts[1].options.as_str()),
-            ("nfs", "rw,vers=4")
-        );
+        let Mount { kind, options, .. } = &mounts[1];
+        assert_eq!((kind.as_str(), options.as_str()), ("nfs", "rw,vers=4"));
         assert!(Host::here().mounts().len() > 1, "this machine has some");
     }
 

@@ -120,10 +120,8 @@ impl Host {
                 mounts.extend(its.iter().map(|mount| (mount.id, mount.number)));
                 is_looked_up = true;
             }
-            if mounts
-                .get(&id)
-                .is_some_and(|number| numbers.contains(number))
-            {
+            let number = mounts.get(&id);
+            if number.is_some_and(|number| numbers.contains(number)) {
                 return true;
             }
         }
@@ -151,19 +149,13 @@ mod tests {
         };
         // Numbers from 4000000 on: no real process has such a number.
         write("4000001/comm", "opens\n");
-        write(
-            "4000001/fdinfo/3",
-            "pos:\t0\nflags:\t0100000\nmnt_id:\t27\n",
-        );
-        write(
-            "4000001/mountinfo",
-            "27 1 254:0 / / rw - ext4 /dev/vda rw\n",
-        );
+        let info = "pos:\t0\nflags:\t0100000\nmnt_id:\t27\n";
+        write("4000001/fdinfo/3", info);
+        let mount = "27 1 254:0 / / rw - ext4 /dev/vda rw\n";
+        write("4000001/mountinfo", mount);
         write("4000002/comm", "maps\n");
-        write(
-            "4000002/maps",
-            "7f00-7f01 r--p 00000000 fe:00 12 /usr/lib/libc.so.6\n",
-        );
+        let mapping = "7f00-7f01 r--p 00000000 fe:00 12 /usr/lib/libc.so.6\n";
+        write("4000002/maps", mapping);
         write("4000003/comm", "neither\n");
         write("4000003/maps", "7f00-7f01 r--p\n7f00-7f01 r--p 0 zz:00 0\n");
         write("4000003/fdinfo/0", "mnt_id:\tx\n");

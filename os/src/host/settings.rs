@@ -45,7 +45,6 @@ const MARKS: [&str; 6] = [
     "readahead",
 ];
 
-/// A file that may set readahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingFile {
     /// The path on the host: `/etc/udev/rules.d/60-disk.rules`.
@@ -64,13 +63,9 @@ pub struct UdevRecord {
 impl Host {
     /// Returns all files that may set readahead, in the order in which they apply at boot. Each script follows the file that names it.
     pub fn readahead_settings(&self) -> Vec<SettingFile> {
-        let drop_ins = LAYERS.iter().flat_map(|layer| {
-            let folders = files(&self.path(layer).join("systemd/system"), "d");
-            folders
-                .into_iter()
-                .flat_map(|folder| files(&folder, "conf"))
-        });
-        let single = |path: &&str| self.path(path);
+        let units = LAYERS.map(|layer| self.path(layer).join("systemd/system"));
+        let drop_ins = units.iter().flat_map(|units| files(units, "d"));
+        let drop_ins = drop_ins.flat_map(|folder| files(&folder, "conf"));
         let mut paths = self.layered("udev/rules.d", "rules");
         paths.extend(self.layered("tmpfiles.d", "conf"));
         paths.push(self.path("etc/sysfs.conf"));
@@ -82,7 +77,7 @@ impl Host {
         paths.extend(all_files(&self.path("etc/cron.d")));
         paths.extend(all_files(&self.path("etc/init.d")));
         paths.extend(files(&self.path("etc/local.d"), "start"));
-        paths.extend(SINGLE.iter().map(single));
+        paths.extend(SINGLE.map(|path| self.path(path)));
         let mut found: Vec<SettingFile> = Vec::new();
         for path in paths {
             let Some(text) = text_of(&path) else { continue };
@@ -142,8 +137,7 @@ impl Host {
 
     /// The files of tuned's active profiles, each after the profiles that it includes.
     fn tuned_profiles(&self) -> Vec<PathBuf> {
-        let active = self.path("etc/tuned/active_profile");
-        let active = text_of(&active).unwrap_or_default();
+        let active = text_of(&self.path("etc/tuned/active_profile")).unwrap_or_default();
         let mut found = Vec::new();
         for name in active.split_whitespace() {
             self.add_profile(name, &mut found, MAX_PROFILES);
@@ -188,17 +182,18 @@ impl Host {
     pub fn udev_record(&self, number: DeviceNumber) -> Option<UdevRecord> {
         let path = self.path("run/udev/data").join(format!("b{number}"));
         let text = text_of(&path)?;
-        let of = |begin: &'static str| {
-            text.lines()
-                .filter_map(move |line| line.strip_prefix(begin))
-        };
-        let pairs = of("E:").filter_map(|line| line.split_once('='));
-        Some(UdevRecord {
-            properties: pairs
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
-            links: of("S:").map(str::to_string).collect(),
-        })
+        let mut record = UdevRecord::default();
+        for line in text.lines() {
+            let property = line
+                .strip_prefix("E:")
+                .and_then(|line| line.split_once('='));
+            let property = property.map(|(key, value)| (key.to_string(), value.to_string()));
+            record.properties.extend(property);
+            record
+                .links
+                .extend(line.strip_prefix("S:").map(str::to_string));
+        }
+        Some(record)
     }
 
     /// Returns the symbolic links to devices in `/dev/disk` and `/dev/mapper`: the path below `/dev` and the target of each link.
@@ -273,56 +268,54 @@ mod tests {
     #[test]
     fn the_files_that_set_readahead_are_found_in_their_order() {
         let root = tempfile::tempdir().expect("a folder for temporary files");
-        let write = |file: &str, text: &str| {
+        let rule = "KERNEL==\"sda\", ATTR{queue/read_ahead_kb}=\"128\"\n";
+        for (file, text) in [
+            ("lib/udev/rules.d/60-a.rules", rule),
+            ("lib/udev/rules.d/61-b.rules", rule),
+            // This file replaces the system's file.
+            ("etc/udev/rules.d/60-a.rules", "# nothing\n"),
+            ("etc/tuned/active_profile", "mine\n"),
+            ("etc/tuned/mine/tuned.conf", "include=base\nreadahead=1\n"),
+            (
+                "usr/lib/tuned/base/tuned.conf",
+                "include=mine\nreadahead=>4096\n",
+            ),
+            (
+                "usr/lib/systemd/system/a.service",
+                "ExecStart=blockdev --setra 512 /dev/sda\n",
+            ),
+            (
+                "usr/lib/systemd/system/b.service",
+                "ExecStart=-/opt/ra.sh sda\n",
+            ),
+            ("opt/ra.sh", "#!/bin/sh\nblockdev --setra 512 /dev/$1\n"),
+            (
+                "etc/systemd/system/b.service",
+                "ExecStart=/opt/other.sh sda\n",
+            ),
+            ("opt/other.sh", "#!/bin/sh\necho hello\n"),
+            (
+                "etc/systemd/system/c.service.d/ra.conf",
+                "ExecStartPost=/opt/ra.sh sdb\n",
+            ),
+            (
+                "usr/lib/systemd/system/d.service",
+                "# ExecStart=/opt/no.sh\n",
+            ),
+            ("opt/no.sh", "#!/bin/sh\nblockdev --setra 1 /dev/$1\n"),
+            (
+                "usr/lib/tmpfiles.d/ra.conf",
+                "w /sys/block/sda/queue/read_ahead_kb - - - - 1\n",
+            ),
+            ("etc/sysfs.d/ra.conf", "block/sda/queue/read_ahead_kb = 1\n"),
+            ("etc/rc.local", "blockdev --setra 8 /dev/sda\n"),
+            ("etc/rc.d/rc.local", "blockdev --setra 8 /dev/sda\n"),
+            ("run/udev/data/b8:0", "S:disk/by-id/x\nE:ID_SERIAL=X=1\n"),
+        ] {
             let path = root.path().join(file);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(path, text).expect("written");
-        };
-        let rule = "KERNEL==\"sda\", ATTR{queue/read_ahead_kb}=\"128\"\n";
-        write("lib/udev/rules.d/60-a.rules", rule);
-        write("lib/udev/rules.d/61-b.rules", rule);
-        // This file replaces the system's file.
-        write("etc/udev/rules.d/60-a.rules", "# nothing\n");
-        write("etc/tuned/active_profile", "mine\n");
-        write(
-            "etc/tuned/mine/tuned.conf",
-            "[main]\ninclude=base\n[disk]\nreadahead=1\n",
-        );
-        write(
-            "usr/lib/tuned/base/tuned.conf",
-            "[main]\ninclude=mine\n[disk]\nreadahead=>4096\n",
-        );
-        write(
-            "usr/lib/systemd/system/a.service",
-            "ExecStart=blockdev --setra 512 /dev/sda\n",
-        );
-        write(
-            "usr/lib/systemd/system/b.service",
-            "ExecStart=-/opt/ra.sh sda\n",
-        );
-        write("opt/ra.sh", "#!/bin/sh\nblockdev --setra 512 /dev/$1\n");
-        write(
-            "etc/systemd/system/b.service",
-            "ExecStart=/opt/other.sh sda\n",
-        );
-        write("opt/other.sh", "#!/bin/sh\necho hello\n");
-        write(
-            "etc/systemd/system/c.service.d/ra.conf",
-            "ExecStartPost=/opt/ra.sh sdb\n",
-        );
-        write(
-            "usr/lib/systemd/system/d.service",
-            "# ExecStart=/opt/no.sh\n",
-        );
-        write("opt/no.sh", "#!/bin/sh\nblockdev --setra 1 /dev/$1\n");
-        write(
-            "usr/lib/tmpfiles.d/ra.conf",
-            "w /sys/block/sda/queue/read_ahead_kb - - - - 1\n",
-        );
-        write("etc/sysfs.d/ra.conf", "block/sda/queue/read_ahead_kb = 1\n");
-        write("etc/rc.local", "blockdev --setra 8 /dev/sda\n");
-        write("etc/rc.d/rc.local", "blockdev --setra 8 /dev/sda\n");
-        write("run/udev/data/b8:0", "S:disk/by-id/x\nE:ID_SERIAL=X=1\n");
+        }
         let host = Host::below(root.path());
         let found = host.readahead_settings();
         let paths: Vec<&str> = found.iter().filter_map(|file| file.path.to_str()).collect();
