@@ -10,11 +10,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     Runs,
-    /// It is blocked, but not in a system call.
     Faults,
     /// It is blocked in a call that reads a descriptor.
     Reads(ReadCall),
-    /// It is blocked in another call.
     Other,
 }
 
@@ -27,61 +25,22 @@ pub struct ReadCall {
     pub bytes: Option<u64>,
 }
 
-struct CallShape {
-    number: i64,
-    /// Index of a pointer to the offset, whose target cannot be seen; a null pointer means the position.
-    pointer: Option<usize>,
-    descriptor: usize,
-    offset: Option<usize>,
-    bytes: Option<usize>,
-}
+/// Its numbers on `x86_64` and on other architectures for which foreread is built, and which arguments are the descriptor, a pointer to
+/// the offset (whose target cannot be seen; a null pointer means the position), the offset, and the length.
+type ReadShape = ([i64; 2], usize, Option<usize>, Option<usize>, Option<usize>);
 
-const fn shape(
-    number: i64,
-    descriptor: usize,
-    offset: Option<usize>,
-    bytes: Option<usize>,
-) -> CallShape {
-    // sendfile has its pointer third, the other two second.
-    let pointer = match number {
-        40 | 71 => Some(2),
-        326 | 285 | 275 | 76 => Some(1),
-        _ => None,
-    };
-    CallShape {
-        number,
-        pointer,
-        descriptor,
-        offset,
-        bytes,
-    }
-}
-
-/// read, pread64, readv, preadv, preadv2, sendfile, `copy_file_range`, splice. The last three have a pointer to their offset.
-#[cfg(target_arch = "x86_64")]
-const READS: [CallShape; 8] = [
-    shape(0, 0, None, Some(2)),
-    shape(17, 0, Some(3), Some(2)),
-    shape(19, 0, None, None),
-    shape(295, 0, Some(3), None),
-    shape(327, 0, Some(3), None),
-    shape(40, 1, None, Some(3)),
-    shape(326, 0, None, Some(4)),
-    shape(275, 0, None, Some(4)),
+/// read, pread64, readv, preadv, preadv2, sendfile, `copy_file_range`, splice.
+const READS: [ReadShape; 8] = [
+    ([0, 63], 0, None, None, Some(2)),
+    ([17, 67], 0, None, Some(3), Some(2)),
+    ([19, 65], 0, None, None, None),
+    ([295, 69], 0, None, Some(3), None),
+    ([327, 286], 0, None, Some(3), None),
+    ([40, 71], 1, Some(2), None, Some(3)),
+    ([326, 285], 0, Some(1), None, Some(4)),
+    ([275, 76], 0, Some(1), None, Some(4)),
 ];
-
-/// The numbers on other architectures for which foreread is built: the generic table.
-#[cfg(not(target_arch = "x86_64"))]
-const READS: [CallShape; 8] = [
-    shape(63, 0, None, Some(2)),
-    shape(67, 0, Some(3), Some(2)),
-    shape(65, 0, None, None),
-    shape(69, 0, Some(3), None),
-    shape(286, 0, Some(3), None),
-    shape(71, 1, None, Some(3)),
-    shape(285, 0, None, Some(4)),
-    shape(76, 0, None, Some(4)),
-];
+const ARCHITECTURE: usize = if cfg!(target_arch = "x86_64") { 0 } else { 1 };
 
 /// Parses a line of `/proc/PID/task/TID/syscall`, or returns `None` if the line is malformed.
 pub fn parse(line: &str) -> Option<Doing> {
@@ -100,23 +59,26 @@ pub fn parse(line: &str) -> Option<Doing> {
             Doing::Other
         });
     }
-    let Some(shape) = READS.iter().find(|shape| shape.number == number) else {
+    let shape = READS
+        .iter()
+        .find(|(numbers, ..)| numbers[ARCHITECTURE] == number);
+    let Some((_, descriptor, pointer, offset, bytes)) = shape else {
         return Some(Doing::Other);
     };
     let mut arguments = [0; 6];
     for (argument, word) in arguments.iter_mut().zip(words) {
         *argument = u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()?;
     }
-    if shape.pointer.is_some_and(|place| arguments[place] != 0) {
+    if pointer.is_some_and(|place| arguments[place] != 0) {
         return Some(Doing::Other);
     }
-    let offset = shape.offset.map(|place| arguments[place]);
+    let offset = offset.map(|place| arguments[place]);
     Some(Doing::Reads(ReadCall {
         // The register has 64 bits, the descriptor only 32.
-        descriptor: arguments[shape.descriptor] as u32,
+        descriptor: arguments[*descriptor] as u32,
         // preadv2(2): -1 means the position.
         offset: offset.filter(|offset| *offset <= i64::MAX as u64),
-        bytes: shape.bytes.map(|place| arguments[place]),
+        bytes: bytes.map(|place| arguments[place]),
     }))
 }
 
