@@ -59,7 +59,7 @@ pub fn with_other_ways(error: Failure) -> Failure {
 }
 
 /// A thread that existed before the recording, with its open descriptors at that time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Before {
     pub thread: u32,
     pub descriptors: Vec<OpenBefore>,
@@ -91,13 +91,12 @@ pub struct Capture {
     pub lost: Stats,
     /// What another program switched off before the end, if anything.
     pub off: Option<SwitchedOff>,
-    /// Seconds from the start to the end of the command.
     pub seconds: f64,
     /// Processor time of the thread that took the events during this time.
     pub drain_cpu_seconds: f64,
 }
 
-/// Returns the note for a trace during which another program switched the recording off.
+/// Another program has switched the recording off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchedOff {
     /// The file of the instance that shows it.
@@ -116,16 +115,12 @@ impl std::fmt::Display for SwitchedOff {
     }
 }
 
-/// A trace that is ready to be written.
 pub struct Understood {
     pub header: Header,
-    /// Files and records.
     pub items: Items,
-    /// What was left out; complete when the items have ended.
     pub left_out: LeftOut,
     pub counts: Counts,
     pub files: u64,
-    /// Number of files without a name.
     pub nameless: u64,
     pub events: u64,
     pub event_bytes: u64,
@@ -188,12 +183,10 @@ impl Capture {
     /// end.
     fn find(&mut self, ran: Vec<PathBuf>, wanted: &[FileKey]) -> u64 {
         let roots = std::mem::take(&mut self.roots);
-        let own = wanted.to_vec();
-        self.answers = self.answers
-            && self
-                .finder
-                .search_while_answered(own, roots, ran, self.until_unix_ns);
-        self.finder.nameless(wanted) as u64
+        let (own, until) = (wanted.to_vec(), self.until_unix_ns);
+        let finder = &self.finder;
+        self.answers = self.answers && finder.search_while_answered(own, roots, ran, until);
+        finder.nameless(wanted) as u64
     }
 
     fn info(&self, place: FileKey) -> FileInfo {
@@ -211,24 +204,19 @@ impl Capture {
     ) -> Result<Events, TraceError> {
         let mut follow = Follow::new(page_bytes(), known, names, left_out);
         follow.settled(self.settled_ns);
-        let many = |(what, remedy): (&str, &str)| {
-            TraceError::new(path, TracePosition::Whole, what, remedy)
-        };
         for one in &self.before {
-            match one.shares {
-                Some(leader) => follow.share(leader, one.thread).map_err(many)?,
-                None => follow
-                    .inherit(one.thread, &one.descriptors, one.ignored)
-                    .map_err(many)?,
-            }
+            let known = match one.shares {
+                Some(leader) => follow.share(leader, one.thread),
+                None => follow.inherit(one.thread, &one.descriptors, one.ignored),
+            };
+            known.map_err(|(what, remedy)| {
+                TraceError::new(path, TracePosition::Whole, what, remedy)
+            })?;
         }
-        let merge = self
-            .spill
-            .events()
-            .map_err(|error| TraceError::io(path, TracePosition::Whole, &error))?;
+        let merge = self.spill.events();
         Ok(Events {
             follow,
-            merge,
+            merge: merge.map_err(|error| TraceError::io(path, TracePosition::Whole, &error))?,
             decoder: Arc::clone(&self.decoder),
             path: path.to_path_buf(),
             number: 0,

@@ -16,6 +16,7 @@ use foreread_trace::format::{ExportReport, Output};
 use foreread_trace::order::{MAX_RECORDS_DISORDER, Sorter, TooLate};
 use foreread_trace::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record, own};
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -69,21 +70,15 @@ impl Recorder {
         let write = move || {
             let left_out = LeftOut::default();
             let taken = TraceAssembly::new(queue, since, left_out.clone());
-            match own::write(&header, Box::new(taken), &left_out, output) {
-                Ok(ExportReport { records, .. }) => Ok(RecordingCounts {
-                    records,
-                    left_out: left_out.so_far(),
-                }),
-                Err(error) => {
-                    broken(&error);
-                    Err(error)
-                }
-            }
+            let written = own::write(&header, Box::new(taken), &left_out, output);
+            let written = written.inspect_err(|error| broken(error));
+            written.map(|ExportReport { records, .. }| RecordingCounts {
+                records,
+                left_out: left_out.so_far(),
+            })
         };
-        let thread = std::thread::Builder::new()
-            .name("foreread-record".into())
-            .spawn(write);
-        let writer = thread.map_err(|error| TraceError::not_written(&path, &error))?;
+        let writer = foreread_os::threads::spawn("foreread-record", write)
+            .map_err(|error| TraceError::not_written(&path, &error))?;
         Ok(Recorder {
             told,
             writer: Mutex::new(Some(writer)),
@@ -94,22 +89,13 @@ impl Recorder {
     pub fn finish(&self) -> Result<RecordingCounts, TraceError> {
         // An error here means that the writer has ended; it returns its own error.
         let _ = self.told.send(ClientEvent::End);
-        let writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let ended = || {
-            TraceError::new(
-                std::path::Path::new("the trace"),
-                TracePosition::Whole,
-                "it has ended",
-                "record anew",
-            )
-        };
-        writer
-            .and_then(|writer| writer.join().ok())
-            .ok_or_else(ended)?
+        let writer = self.writer.lock();
+        let writer = writer.unwrap_or_else(PoisonError::into_inner).take();
+        let written = writer.and_then(|writer| writer.join().ok());
+        written.ok_or_else(|| {
+            let (path, place) = (Path::new("the trace"), TracePosition::Whole);
+            TraceError::new(path, place, "it has ended", "record anew")
+        })?
     }
 
     fn tell(&self, told: ClientEvent) {
@@ -379,20 +365,14 @@ mod tests {
             }
             recorder.passed(0, &read(since, 4096, 4096, (kept + 20, kept + 21)));
         });
-        assert_eq!(
-            done,
-            RecordingCounts {
-                records: kept + 1,
-                left_out: vec![(TOO_MANY_FILES, 10)]
-            }
-        );
-        assert_eq!(
-            items
-                .iter()
-                .filter(|item| matches!(item, Item::File(_)))
-                .count() as u64,
-            kept
-        );
+        let (records, left_out) = (kept + 1, vec![(TOO_MANY_FILES, 10)]);
+        assert_eq!(done, RecordingCounts { records, left_out });
+        assert_eq!(files(&items).len() as u64, kept);
+    }
+
+    fn files(items: &[Item]) -> Vec<&Item> {
+        let is_file = |item: &&Item| matches!(item, Item::File(_));
+        items.iter().filter(is_file).collect()
     }
 
     fn reads(items: &[Item]) -> Vec<(u32, u32, u64)> {
@@ -413,32 +393,17 @@ mod tests {
             recorder.passed(7, &read(since, 1, 1, (20, 50)));
             recorder.closed(7);
             recorder.opened(7, "a", 100);
-            recorder.passed(
-                7,
-                &PassedRequest {
-                    returned: 3,
-                    ..read(since, 3, 5, (60, 61))
-                },
-            );
+            let mut short = read(since, 3, 5, (60, 61));
+            short.returned = 3;
+            recorder.passed(7, &short);
         });
-        assert_eq!(
-            done,
-            RecordingCounts {
-                records: 3,
-                left_out: Vec::new()
-            }
-        );
-        let files: Vec<&Item> = items
-            .iter()
-            .filter(|item| matches!(item, Item::File(_)))
-            .collect();
+        let (records, left_out) = (3, Vec::new());
+        assert_eq!(done, RecordingCounts { records, left_out });
         let file = |name: &str, size| {
-            Item::File(FileInfo {
-                name: name.to_string(),
-                size: Some(size),
-            })
+            let (name, size) = (name.to_string(), Some(size));
+            Item::File(FileInfo { name, size })
         };
-        assert_eq!(files, [&file("a", 100), &file("b?c", 50)]);
+        assert_eq!(files(&items), [&file("a", 100), &file("b?c", 50)]);
         assert_eq!(reads(&items), [(0, 0, 1), (1, 1, 2), (0, 2, 3)]);
         let Some(Item::Record(last)) = items.last() else {
             panic!("a record")
@@ -455,20 +420,11 @@ mod tests {
     fn omitted_records_are_counted() {
         let (done, items) = recorded(|recorder, since| {
             recorder.opened(1, "a", 100);
-            recorder.passed(
-                1,
-                &PassedRequest {
-                    done: false,
-                    ..read(since, 0, 1, (0, 1))
-                },
-            );
-            recorder.passed(
-                1,
-                &PassedRequest {
-                    asked: RequestKind::Flush,
-                    ..read(since, 0, 0, (0, 1))
-                },
-            );
+            let (mut failed, mut flush) = [read(since, 0, 1, (0, 1)); 2].into();
+            failed.done = false;
+            flush.asked = RequestKind::Flush;
+            recorder.passed(1, &failed);
+            recorder.passed(1, &flush);
             // The first one began so long ago that more than can be held began and ended meanwhile.
             (2..MAX_RECORDS_DISORDER as u64 + 4)
                 .for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));

@@ -45,7 +45,6 @@ const IDLE_PAUSE: u32 = 100;
 const FAMILY_EVERY_NS: u64 = 5_000_000;
 const MAX_FAMILY_EVERY_NS: u64 = 40_000_000;
 const FAMILY_PAUSE: u64 = 30;
-/// Most threads that are sampled.
 const MAX_THREADS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +75,7 @@ pub struct SampledWait {
     pub time_ns: u64,
 }
 
+#[derive(Default)]
 pub struct Sampler {
     pid: u32,
     threads: HashMap<u32, SampledThread>,
@@ -92,7 +92,6 @@ pub struct Sampler {
     is_waiting: bool,
     /// When a new wait was last seen.
     changed_ns: u64,
-    /// Number of samples of all threads.
     pub looks: u64,
     pub waits: HashMap<u32, SampledWait>,
     /// Bytes that were reported as read although no sample saw them, by threads that have ended.
@@ -105,26 +104,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Creates a sampler for the program `pid` and its children.
     pub fn new(pid: u32) -> Sampler {
         Sampler {
             pid,
-            threads: HashMap::new(),
-            processes: HashMap::new(),
-            family_at_ns: None,
             family_every_ns: FAMILY_EVERY_NS,
-            looked_at_ns: 0,
-            family_cost_ns: 0,
-            cost: Duration::ZERO,
             interval: MIN_INTERVAL,
             is_waiting: true,
-            changed_ns: 0,
-            looks: 0,
-            waits: HashMap::new(),
-            guessed: HashMap::new(),
-            hidden: HashSet::new(),
-            has_hidden: false,
-            ended: None,
+            ..Sampler::default()
         }
     }
 
@@ -133,24 +119,20 @@ impl Sampler {
         self.ended = Some(Vec::new());
     }
 
-    /// Returns each wait that ended since the last call.
     pub fn ended_waits(&mut self) -> impl Iterator<Item = EndedWait> + use<> {
         let ended = self.ended.as_mut().map(std::mem::take);
         ended.unwrap_or_default().into_iter()
     }
 
-    /// Returns the time to wait before the next sample.
     pub fn interval(&self) -> Duration {
         let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
     }
 
-    /// Returns whether there was ever a thread that this user may not inspect.
     pub fn has_hidden(&self) -> bool {
         self.has_hidden
     }
 
-    /// Returns whether this user may inspect no thread of the program.
     pub fn is_blind(&self) -> bool {
         self.threads.is_empty() && !self.hidden.is_empty()
     }
@@ -159,15 +141,10 @@ impl Sampler {
     /// kernel's byte counter.
     pub fn guessed(&self, dev: u32) -> u64 {
         let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
-        of_ended
-            + self
-                .threads
-                .values()
-                .map(|one| one.guessed(dev))
-                .sum::<u64>()
+        let living = self.threads.values().map(|one| one.guessed(dev));
+        of_ended + living.sum::<u64>()
     }
 
-    /// Samples all threads once.
     pub fn look(&mut self, touches: &mut Vec<Touch>, usage: &dyn Fn(u32) -> StorageUse) {
         let began_ns = now_ns();
         let since_look_ns = began_ns.saturating_sub(self.looked_at_ns.max(1));
@@ -211,10 +188,8 @@ impl Sampler {
             }
         }
         for (pid, waiting) in waits_for_faults {
-            let files = self
-                .processes
-                .entry(pid)
-                .or_insert_with(|| MappedFiles::new(pid));
+            let files = self.processes.entry(pid);
+            let files = files.or_insert_with(|| MappedFiles::new(pid));
             files.wait_for_faults(waiting);
             if let Some(dev) = files.latest_device() {
                 *waiting_threads.entry(dev).or_default() += waiting;
@@ -270,11 +245,10 @@ impl Sampler {
             }
         }
         self.hidden.retain(|id| there.contains(id));
-        self.family_every_ns = if has_new {
-            FAMILY_EVERY_NS
-        } else {
-            (2 * self.family_every_ns).min(MAX_FAMILY_EVERY_NS)
+        self.family_every_ns = match has_new {
+            true => FAMILY_EVERY_NS,
+            false => (2 * self.family_every_ns).min(MAX_FAMILY_EVERY_NS),
         };
-        self.family_cost_ns = crate::tracefs::now_ns().saturating_sub(now_ns);
+        self.family_cost_ns = self::now_ns().saturating_sub(now_ns);
     }
 }

@@ -9,7 +9,6 @@ use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchKind {
-    /// A system call that reads.
     Read,
     /// A touch of a mapped page that was in the cache.
     Mapped,
@@ -53,7 +52,6 @@ pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// A process and all its descendants.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     let mut next = vec![pid];

@@ -27,7 +27,6 @@ fn refused(what: &str, path: &Path, error: std::io::Error) -> Failure {
     Failure::cannot(what, path.display(), remedy).caused_by(error)
 }
 
-/// Writes a value to a file of tracefs.
 fn write(path: &Path, value: &str) -> Result<(), Failure> {
     let done = OpenOptions::new()
         .write(true)
@@ -53,7 +52,6 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Returns the CPU time of this thread in seconds.
 pub fn thread_cpu_seconds() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
@@ -110,7 +108,6 @@ pub fn root() -> Result<Root, Failure> {
     })
 }
 
-/// Whether an instance can be created there.
 fn is_writable(place: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     let instances = place.join("instances");
@@ -156,10 +153,8 @@ impl Root {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
-    /// Offset of its first byte.
     pub offset: usize,
     pub size: usize,
-    /// Whether it is signed.
     pub signed: bool,
 }
 

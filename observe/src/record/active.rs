@@ -20,7 +20,6 @@ use foreread_os::failure::Failure;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
 use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, eventfd};
-use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -49,16 +48,13 @@ pub struct RecordOptions {
     pub folder: PathBuf,
 }
 
-/// A running recording.
 pub struct ActiveRecording {
     instance: Arc<Instance>,
     /// Records what io_uring workers read; `None` if the kernel refuses it.
     workers: Option<Instance>,
     root: tracefs::Root,
     decoder: Decoder,
-    followed: Followed,
-    before: Vec<Before>,
-    settled_ns: u64,
+    begun: RecordingStart,
     stop: Arc<OwnedFd>,
     /// Set when the recording is being ended: then it may be switched off.
     ending: Arc<AtomicBool>,
@@ -67,7 +63,6 @@ pub struct ActiveRecording {
     /// The thread that examines which files are open.
     namer: Task<()>,
     began_ns: u64,
-    roots: Vec<PathBuf>,
 }
 
 /// Checks that this machine can record, and returns the location of tracefs. Returns an error if the user is not root, there is no
@@ -131,27 +126,18 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
             return Err(error);
         }
     };
-    let RecordingStart {
-        followed,
-        before,
-        settled_ns,
-        roots,
-    } = begun;
     Ok(ActiveRecording {
         instance,
         workers,
         root,
         decoder,
-        followed,
-        before,
-        settled_ns,
+        begun,
         stop,
         ending,
         drain,
         finder,
         namer,
         began_ns,
-        roots,
     })
 }
 
@@ -245,18 +231,16 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, Failure
             let mut roots: Vec<PathBuf> = words.iter().skip(1).map(PathBuf::from).collect();
             roots.extend(std::env::current_dir());
             let descriptors = descriptors_of("self");
-            let (name, rest) = words
-                .split_first()
-                .map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
+            let name = words.first().cloned().unwrap_or_default();
             let mut command = program::command(&name);
-            command.args(rest);
+            command.args(words.iter().skip(1));
             let (thread, child) = instance.begin(command)?;
             let child = child.map_err(|error| program::not_begun(&name, &error))?;
             let mut before = vec![Before {
                 thread,
                 descriptors,
-                shares: None,
                 ignored: true,
+                ..Before::default()
             }];
             unsure(&mut before);
             Ok(RecordingStart {
@@ -292,14 +276,13 @@ fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
 }
 
 impl ActiveRecording {
-    /// Returns the number of the process that is being recorded.
     pub fn pid(&self) -> u32 {
-        self.followed.pid()
+        self.begun.followed.pid()
     }
 
     /// Waits until the command or the process has ended; for a process that already existed, the wait also ends when `enough` is set.
     pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
-        self.followed.wait(enough)
+        self.begun.followed.wait(enough)
     }
 
     /// Ends the recording and takes the remaining events.
@@ -325,8 +308,7 @@ impl ActiveRecording {
         // An instance with an open file cannot be removed.
         let closed = spill.close();
         // The kernel waits for all CPUs there; do other work in the meantime.
-        let (instance, root) = (self.instance, self.root);
-        let workers = self.workers;
+        let (instance, workers, root) = (self.instance, self.workers, self.root);
         let ending = threads::spawn("foreread-end", move || {
             drop(instance);
             drop(workers);
@@ -341,11 +323,11 @@ impl ActiveRecording {
             spill,
             sees_workers,
             decoder: Arc::new(self.decoder),
-            before: self.before,
-            settled_ns: self.settled_ns,
+            before: self.begun.before,
+            settled_ns: self.begun.settled_ns,
             finder: self.finder,
             answers: looked.is_some(),
-            roots: self.roots,
+            roots: self.begun.roots,
             until_unix_ns: unix_now_ns(),
             lost,
             off: off.or(off_now),

@@ -88,7 +88,6 @@ impl Spill {
         Ok(())
     }
 
-    /// Records that no more events will be taken.
     pub fn close(&mut self) -> std::io::Result<()> {
         self.rings.clear();
         self.files.iter_mut().try_for_each(BufWriter::flush)
@@ -112,17 +111,16 @@ impl Spill {
     }
 }
 
-struct Cpu<R> {
-    pages: R,
+struct Cpu {
+    pages: BufReader<File>,
     page: Vec<u8>,
-    /// The events of the page in reverse order.
     events: Vec<Event>,
     latest_ns: u64,
     ended: bool,
 }
 
-impl<R: Read> Cpu<R> {
-    fn new(pages: R) -> Cpu<R> {
+impl Cpu {
+    fn new(pages: BufReader<File>) -> Cpu {
         Cpu {
             pages,
             page: empty_page(),
@@ -174,7 +172,7 @@ impl<R: Read> Cpu<R> {
 
 /// Merges the events of all CPUs into one sequence in time order.
 pub struct Merge {
-    cpus: Vec<Cpu<BufReader<File>>>,
+    cpus: Vec<Cpu>,
     of_program: usize,
     /// Threads that the kernel has started for the program.
     workers: HashSet<u32>,

@@ -5,6 +5,7 @@
 use super::names::BlockDevices;
 use crate::tracefs::{EventFormat, Field, Instance};
 use foreread_os::failure::Failure;
+use foreread_os::host::Host;
 use foreread_trace::follow::call::{Call, ENTRIES, Event, FileKey, What};
 
 /// `IOCB_WRITE`, as in the format of `iomap_dio_rw_begin`.
@@ -119,7 +120,7 @@ impl Decoder {
     /// Enables all tracepoints that are recorded.
     pub fn enable(instance: &Instance) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
-            blocks: BlockDevices::of_machine(),
+            blocks: BlockDevices::of(&Host::here()),
             ..Decoder::default()
         };
         for entry in ENTRIES {
@@ -129,12 +130,8 @@ impl Decoder {
             ] {
                 let name = format!("syscalls/sys_{side}_{}", entry.name);
                 if wanted && let Some(format) = instance.enable(&name, filter)? {
-                    let fields = format
-                        .fields
-                        .iter()
-                        .filter(|field| field.name != "__syscall_nr")
-                        .cloned()
-                        .collect();
+                    let mut fields = format.fields.clone();
+                    fields.retain(|field| field.name != "__syscall_nr");
                     decoder.know(&format, kind, fields);
                 } else if wanted {
                     decoder.missing.push(name);
@@ -155,9 +152,8 @@ impl Decoder {
             };
             instance.enable(name, (*kind == EventKind::Folio).then_some(FOLIOS))?;
             if *kind == EventKind::Exec {
-                decoder.exec = format
-                    .field("filename")
-                    .map(|field| (format.id, field.clone()));
+                let name = format.field("filename");
+                decoder.exec = name.map(|field| (format.id, field.clone()));
             }
             decoder.know(&format, *kind, fields);
         }

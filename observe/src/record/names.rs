@@ -53,7 +53,6 @@ const USUAL: [&str; 10] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundName {
     pub path: PathBuf,
-    /// Its size in bytes, when it was examined.
     pub size: u64,
 }
 
@@ -90,12 +89,10 @@ enum Walk {
     Around,
 }
 
-/// A running search.
 struct Search {
     missing: HashSet<FileKey>,
     /// Devices with the wanted files: no other device is searched.
     devices: HashSet<u32>,
-    /// Folders that were examined.
     seen: HashSet<FileKey>,
     until_unix_ns: i128,
     entries: u64,
@@ -140,10 +137,8 @@ impl Finder {
     /// Returns how many of these files have no known name.
     pub fn nameless(&self, wanted: &[FileKey]) -> usize {
         let known = self.known();
-        wanted
-            .iter()
-            .filter(|place| !known.found.contains_key(place))
-            .count()
+        let is_nameless = |place: &&FileKey| !known.found.contains_key(place);
+        wanted.iter().filter(is_nameless).count()
     }
 
     fn insert(&self, place: FileKey, path: PathBuf, size: u64) {
@@ -161,11 +156,8 @@ impl Finder {
             if let Ok(cwd) = fs::read_link(folder.join("cwd")) {
                 self.root(cwd);
             }
-            for entry in fs::read_dir(folder.join("fd"))
-                .into_iter()
-                .flatten()
-                .flatten()
-            {
+            let entries = fs::read_dir(folder.join("fd")).into_iter();
+            for entry in entries.flatten().flatten() {
                 let link = entry.path();
                 self.count();
                 if let (Some((place, size)), Ok(path)) =
@@ -226,19 +218,14 @@ impl Finder {
     }
 
     fn search_up_to(&self, wanted: &[FileKey], until_unix_ns: i128, max_far_entries: u64) {
-        let (missing, roots): (HashSet<FileKey>, Vec<PathBuf>) = {
-            let known = self.known();
-            let missing = wanted
-                .iter()
-                .copied()
-                .filter(|place| !known.found.contains_key(place))
-                .collect();
-            (missing, known.roots.clone())
-        };
-        let devices: HashSet<u32> = wanted.iter().map(|place| place.dev).collect();
+        let known = self.known();
+        let is_missing = |place: &&FileKey| !known.found.contains_key(place);
+        let missing = wanted.iter().filter(is_missing).copied().collect();
+        let roots = known.roots.clone();
+        drop(known);
         let mut search = Search {
             missing,
-            devices,
+            devices: wanted.iter().map(|place| place.dev).collect(),
             seen: HashSet::new(),
             until_unix_ns,
             entries: 0,
@@ -310,10 +297,8 @@ impl Finder {
                 if kind.is_dir() && walk != Walk::Flat {
                     folders.push_back(entry.path());
                 } else if kind.is_file() {
-                    let place = FileKey {
-                        dev: here.dev,
-                        ino: entry.ino(),
-                    };
+                    let ino = entry.ino();
+                    let place = FileKey { ino, ..here };
                     if search.missing.contains(&place) {
                         self.take(place, &entry.path(), search);
                     }
@@ -362,11 +347,7 @@ pub(super) struct BlockDevices {
 }
 
 impl BlockDevices {
-    pub(super) fn of_machine() -> BlockDevices {
-        BlockDevices::of(&Host::here())
-    }
-
-    fn of(host: &Host) -> BlockDevices {
+    pub(super) fn of(host: &Host) -> BlockDevices {
         let mounts = host.mounts().into_iter();
         let known = host.block_nodes().into_iter().map(|node| {
             let inode = u64::from(kernel_number(node.number));
@@ -379,12 +360,10 @@ impl BlockDevices {
         }
     }
 
-    /// Whether this is a block device.
     pub(super) fn has(&self, place: FileKey) -> bool {
         self.get(place).is_some()
     }
 
-    /// The path and the size of a device.
     pub(super) fn get(&self, place: FileKey) -> Option<&FoundName> {
         let (major, _) = place.device();
         self.known

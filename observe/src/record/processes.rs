@@ -28,11 +28,8 @@ const ASKED_EVERY: Duration = Duration::from_millis(20);
 pub(super) fn unsure(before: &mut [Before]) {
     let mut times: HashMap<(FileKey, u64), u32> = HashMap::new();
     let key = |one: &OpenBefore| one.place.zip(one.position);
-    for key in before
-        .iter()
-        .flat_map(|one| &one.descriptors)
-        .filter_map(key)
-    {
+    let all = before.iter().flat_map(|one| &one.descriptors);
+    for key in all.filter_map(key) {
         *times.entry(key).or_default() += 1;
     }
     for one in before.iter_mut().flat_map(|one| &mut one.descriptors) {
@@ -50,11 +47,8 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
         .flatten()
         .flatten()
     {
-        let Some(descriptor) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
+        let name = entry.file_name();
+        let Some(descriptor) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         let at = place_of_descriptor(pid, descriptor);
@@ -76,9 +70,7 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
 /// What to record: a command to start, or a running process. All processes that this command or process starts are also recorded.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A command to run, with its arguments.
     Command(Vec<OsString>),
-    /// A process that is already running.
     Process(u32),
 }
 
@@ -102,7 +94,6 @@ impl Followed {
         }
     }
 
-    /// Attaches to a running process.
     pub fn join(pid: u32) -> Result<Followed, Failure> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -167,15 +158,13 @@ pub(super) fn before_of(processes: &[u32]) -> Vec<Before> {
         before.push(Before {
             thread: pid,
             descriptors,
-            shares: None,
-            ignored: false,
+            ..Before::default()
         });
         let others = threads_of(pid).into_iter().filter(|thread| *thread != pid);
         let shares = |thread| Before {
             thread,
-            descriptors: Vec::new(),
             shares: Some(pid),
-            ignored: false,
+            ..Before::default()
         };
         before.extend(others.map(shares));
     }

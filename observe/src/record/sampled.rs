@@ -39,7 +39,6 @@ const MAX_RECORDS: usize = 4 << 20;
 const NAMES_EVERY_NS: u64 = 20_000_000;
 const MAX_NAMES_EVERY_NS: u64 = 2_000_000_000;
 
-/// A running recording.
 pub struct SampledRecording {
     followed: Followed,
     looks: JoinHandle<SampledReads>,
@@ -98,7 +97,6 @@ pub fn hidden(pid: u32, error: std::io::Error) -> Failure {
 }
 
 impl SampledRecording {
-    /// Returns the number of the process that is sampled.
     pub fn pid(&self) -> u32 {
         self.followed.pid()
     }
@@ -131,46 +129,40 @@ pub struct SampledCapture {
     finder: Finder,
     answers: bool,
     is_joined: bool,
-    /// Seconds from the start to the end of the command.
     pub seconds: f64,
 }
 
 impl SampledCapture {
-    /// Returns the CPU time used for sampling.
     pub fn cpu_seconds(&self) -> f64 {
         self.reads.cpu_seconds
     }
 
-    /// Converts the samples to a trace.
     pub fn understand(self) -> Understood {
         let nameless = self.finder.nameless(&self.reads.files) as u64;
         let header = self.header(nameless);
-        let files = self.reads.files.iter().map(|&place| {
+        let reads = self.reads;
+        let files = reads.files.iter().map(|&place| {
             let named = self.finder.get(place);
             Item::File(named.map_or_else(|| place.nameless(), |named| named.info()))
         });
-        let files: Vec<Item> = files.collect();
-        let (looks, number) = (self.reads.looks, self.reads.files.len() as u64);
-        let counts = self.reads.counts;
-        let records = self.reads.records.into_iter().map(Item::Record);
+        let files = Vec::from_iter(files).into_iter();
+        let records = reads.records.into_iter().map(Item::Record);
         Understood {
             header,
-            items: Box::new(files.into_iter().chain(records).map(Ok)),
+            items: Box::new(files.chain(records).map(Ok)),
             left_out: LeftOut::default(),
-            counts,
-            files: number,
+            counts: reads.counts,
+            files: reads.files.len() as u64,
             nameless,
-            events: looks,
+            events: reads.looks,
             event_bytes: 0,
         }
     }
 
     fn header(&self, nameless: u64) -> Header {
         let mb = |bytes: u64| bytes as f64 / 1e6;
-        let (read, guessed) = (
-            mb(self.reads.counts.read_bytes),
-            mb(self.reads.guessed_bytes),
-        );
+        let read = mb(self.reads.counts.read_bytes);
+        let guessed = mb(self.reads.guessed_bytes);
         let mut notes = vec![
             format!(
                 "sampled: reads that waited were observed; {guessed:.1} of {read:.1} MB did not wait: they were counted, and their positions are estimated"
@@ -216,7 +208,7 @@ struct LatestRecord {
     end: u64,
 }
 
-/// The results of all samples.
+#[derive(Default)]
 struct SampledReads {
     began_ns: u64,
     files: Vec<FileKey>,
@@ -242,19 +234,7 @@ impl SampledReads {
     fn new(began_ns: u64) -> SampledReads {
         SampledReads {
             began_ns,
-            files: Vec::new(),
-            numbers: HashMap::new(),
-            records: Vec::new(),
-            latest: HashMap::new(),
-            counts: Counts::default(),
-            guessed_bytes: 0,
-            waited_ns: 0,
-            given_ns: 0,
-            fault_at_ns: 0,
-            looks: 0,
-            cpu_seconds: 0.0,
-            is_full: false,
-            hides: false,
+            ..SampledReads::default()
         }
     }
 
@@ -448,13 +428,10 @@ mod tests {
 
     /// Offset, length, start and end.
     fn seen(reads: &SampledReads) -> Vec<[u64; 4]> {
-        let times = |record: &Record| {
-            (
-                record.start_ns.expect("known"),
-                record.end_ns.expect("known"),
-            )
+        let of = |record: &Record| {
+            let [start, end] = [record.start_ns, record.end_ns].map(|at| at.expect("known"));
+            [record.offset, record.len, start, end]
         };
-        let of = |record: &Record| [record.offset, record.len, times(record).0, times(record).1];
         reads.records.iter().map(of).collect()
     }
 

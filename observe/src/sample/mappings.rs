@@ -32,7 +32,6 @@ const MAX_ENDS: usize = 64;
 const QUIET_LOOKS: u32 = 16;
 const QUIET_EVERY: usize = 16;
 const MAX_MAPPINGS: usize = 256;
-/// Smaller mappings are ignored.
 const MIN_BYTES: u64 = 128 << 10;
 /// Most pages of a sweep; the rest of a larger process is not observed.
 const MAX_SWEPT_PAGES: u64 = 64 << 20 >> 2;
@@ -46,7 +45,6 @@ const PRESENT: u64 = 1 << 63;
 
 struct MappedFile {
     block: u64,
-    /// Start address, in pages.
     start: u64,
     pages: u64,
     file: FileKey,
@@ -73,6 +71,7 @@ impl RunEnd {
 }
 
 /// The mapped files of a process, and their touched pages.
+#[derive(Default)]
 pub struct MappedFiles {
     pid: u32,
     pagemap: Option<File>,
@@ -92,16 +91,8 @@ impl MappedFiles {
     pub fn new(pid: u32) -> MappedFiles {
         MappedFiles {
             pid,
-            pagemap: None,
-            files: Vec::new(),
-            maps_at_ns: None,
-            maps_cost_ns: 0,
-            swept_at_ns: None,
-            sweep_cost_ns: 0,
-            waiters: 0,
-            streak: None,
-            latest: None,
             buffer: vec![0; SWEEP_PAGES * 8],
+            ..MappedFiles::default()
         }
     }
 
@@ -169,14 +160,12 @@ impl MappedFiles {
         let (looked, known): (Vec<FoundPages>, Vec<FoundPages>) = found
             .into_iter()
             .partition(|found| usage(found.file.dev).looked().is_some());
-        let kind = if is_waiting {
-            TouchKind::Fault
-        } else {
-            TouchKind::Mapped
+        let kind = match is_waiting {
+            true => TouchKind::Fault,
+            false => TouchKind::Mapped,
         };
-        for found in known {
-            touches.push(found.touch(self.pid, kind, now_ns));
-        }
+        let known = known.iter();
+        touches.extend(known.map(|found| found.touch(self.pid, kind, now_ns)));
         self.look_at_storage(looked, waiters, now_ns, touches);
         has_found
     }
@@ -202,10 +191,7 @@ impl MappedFiles {
         let streak = self.streak.get_or_insert_with(|| FaultStreak {
             since_ns: now_ns,
             faults: faults(),
-            found: None,
-            pages: 0,
-            looks: 0,
-            waiters: 0,
+            ..FaultStreak::default()
         });
         let pages = |found: &FoundPages| found.pages.1 - found.pages.0 + 1;
         if !is_first {
@@ -240,7 +226,7 @@ impl MappedFiles {
     }
 }
 
-/// Consecutive waits of a process for faults.
+#[derive(Default)]
 struct FaultStreak {
     since_ns: u64,
     /// The process's number of major faults until then.
@@ -253,7 +239,6 @@ struct FaultStreak {
     waiters: u64,
 }
 
-/// Major faults of a process since its start.
 fn major_faults(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
@@ -265,7 +250,6 @@ fn major_faults(pid: u32) -> Option<u64> {
 /// Pages of a file that a process has touched since the last sample.
 struct FoundPages {
     file: FileKey,
-    /// First and last page.
     pages: (u64, u64),
 }
 

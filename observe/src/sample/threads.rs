@@ -43,7 +43,6 @@ const RUN_IS_OLD_NS: u64 = 200_000_000;
 /// Most bytes of a line in /proc that are read.
 const LINE_BYTES: usize = 512;
 
-/// The state of a sampled thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
     Runs,
@@ -107,7 +106,6 @@ impl SampledRun {
         MAX_GUESSED_BYTES * u64::from(self.times.clamp(1, MAX_TIMES))
     }
 
-    /// Bytes that were reported but not seen.
     fn guessed(&self) -> u64 {
         self.given.saturating_sub(self.end)
     }
@@ -119,7 +117,6 @@ impl SampledRun {
     }
 }
 
-/// Consecutive waits of a thread.
 struct ThreadStreak {
     read: SampledRead,
     /// How much the kernel reads ahead of sequential reads.
@@ -131,6 +128,7 @@ struct ThreadStreak {
     in_order: u32,
 }
 
+#[derive(Default)]
 pub struct SampledThread {
     pub pid: u32,
     call: Option<File>,
@@ -150,7 +148,16 @@ fn pages(start: u64, end: u64) -> (u64, u64) {
     (start / page, end.max(start + 1).saturating_sub(1) / page)
 }
 
-/// The content of a short file in /proc.
+fn read_of_pages(thread: u32, file: FileKey, start: u64, end: u64, at_ns: u64) -> Touch {
+    Touch {
+        at_ns,
+        thread,
+        file,
+        pages: pages(start, end),
+        kind: TouchKind::Read,
+    }
+}
+
 fn line(file: &File) -> std::io::Result<String> {
     let mut buffer = [0; LINE_BYTES];
     let bytes = file.read_at(&mut buffer, 0)?;
@@ -172,14 +179,7 @@ impl SampledThread {
     pub fn new(pid: u32) -> SampledThread {
         SampledThread {
             pid,
-            call: None,
-            io: None,
-            wait: None,
-            wait_since_ns: 0,
-            is_new: false,
-            ended: None,
-            streak: None,
-            runs: Vec::new(),
+            ..SampledThread::default()
         }
     }
 
@@ -310,10 +310,9 @@ impl SampledThread {
             return;
         };
         let bytes = read_bytes.saturating_sub(streak.read_bytes);
-        let of_one = if streak.in_order > 0 {
-            streak.read.bytes.max(streak.window_bytes)
-        } else {
-            streak.read.bytes
+        let of_one = match streak.in_order {
+            0 => streak.read.bytes,
+            _ => streak.read.bytes.max(streak.window_bytes),
         };
         let count = (bytes / of_one.max(1)).max(1);
         let touch = |kind, at_ns| Touch {
@@ -353,13 +352,7 @@ impl SampledThread {
         let is_ahead = usage(read.file.dev) == StorageUse::ReadAhead;
         let mut give = |start: u64, end: u64| {
             if is_ahead && start < end {
-                touches.push(Touch {
-                    at_ns: now_ns,
-                    thread: id,
-                    file: read.file,
-                    pages: pages(start, end),
-                    kind: TouchKind::Read,
-                });
+                touches.push(read_of_pages(id, read.file, start, end, now_ns));
             }
         };
         let nearest = |run: &&mut SampledRun| run.end.abs_diff(read.offset);
@@ -375,8 +368,7 @@ impl SampledThread {
             None => {
                 give(read.offset, end);
                 if self.runs.len() == MAX_RUNS {
-                    let oldest = self.runs.iter().enumerate();
-                    let oldest = oldest.min_by_key(|(_, run)| run.seen_ns).map(|(n, _)| n);
+                    let oldest = (0..MAX_RUNS).min_by_key(|n| self.runs[*n].seen_ns);
                     self.runs.swap_remove(oldest.unwrap_or(0));
                 }
                 self.runs.push(SampledRun {
@@ -417,25 +409,18 @@ impl SampledThread {
             if read == 0 {
                 continue;
             }
+            // The descriptor may now belong to another file.
             let at = if run.by_position {
-                // The descriptor may now belong to another file.
                 place_of_descriptor(id, run.descriptor)
                     .map(|place| place.bytes)
                     .filter(|at| (run.end..=run.end.saturating_add(read)).contains(at))
-            } else if !is_of_file(id, run.descriptor, run.file) {
-                None
             } else {
-                Some(run.end + (read / live).min(run.max_guessed()))
+                let end = run.end + (read / live).min(run.max_guessed());
+                is_of_file(id, run.descriptor, run.file).then_some(end)
             };
             let Some(at) = at else { continue };
             if at > run.given {
-                touches.push(Touch {
-                    at_ns: now_ns,
-                    thread: id,
-                    file: run.file,
-                    pages: pages(run.given, at),
-                    kind: TouchKind::Read,
-                });
+                touches.push(read_of_pages(id, run.file, run.given, at, now_ns));
                 run.given = at;
             }
             if run.by_position {
@@ -447,14 +432,10 @@ impl SampledThread {
     /// Bytes that it has read by system calls, from files and everything else.
     fn read_bytes(&mut self, id: u32) -> u64 {
         let pid = self.pid;
-        let file = match &mut self.io {
-            Some(file) => Some(file),
-            none => match File::open(format!("/proc/{pid}/task/{id}/io")) {
-                Ok(file) => Some(none.insert(file)),
-                Err(_) => None,
-            },
-        };
-        let text = file.and_then(|file| line(file).ok());
+        if self.io.is_none() {
+            self.io = File::open(format!("/proc/{pid}/task/{id}/io")).ok();
+        }
+        let text = self.io.as_ref().and_then(|file| line(file).ok());
         text.and_then(|text| field(&text, "rchar:")).unwrap_or(0)
     }
 }

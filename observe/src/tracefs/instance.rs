@@ -36,7 +36,6 @@ pub struct Instance {
     guard: Option<Guard>,
 }
 
-/// Counters of lost events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Events that were overwritten before they were read.
@@ -100,12 +99,10 @@ impl Instance {
         &self.path
     }
 
-    /// Writes `value` to a file of the instance.
     pub fn set(&self, file: &str, value: &str) -> Result<(), Failure> {
         write(&self.path.join(file), value)
     }
 
-    /// Returns the content of a file of the instance.
     pub fn get(&self, file: &str) -> Result<String, Failure> {
         let path = self.path.join(file);
         fs::read_to_string(&path).map_err(|error| refused("cannot read", &path, error))
@@ -174,7 +171,6 @@ impl Instance {
         })
     }
 
-    /// Returns the ids of the threads whose events are recorded.
     pub fn followed(&self) -> Vec<u32> {
         let text = self.get("set_event_pid").unwrap_or_default();
         text.split_whitespace()
@@ -196,7 +192,6 @@ impl Instance {
         self.cpus().into_iter().map(open).collect()
     }
 
-    /// Returns the numbers of the CPUs that have a trace buffer.
     pub fn cpus(&self) -> Vec<u32> {
         let names = fs::read_dir(self.path.join("per_cpu"))
             .into_iter()
@@ -215,7 +210,6 @@ impl Instance {
         cpus
     }
 
-    /// Returns the number of events lost on all CPUs together.
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for cpu in self.cpus() {
@@ -303,7 +297,6 @@ fn make(path: &Path) -> std::io::Result<Option<File>> {
     Ok(path.exists().then_some(lock))
 }
 
-/// Removes the instances of processes that have ended.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
