@@ -713,11 +713,8 @@ impl Account {
     /// credentials that are needed.
     pub fn without_chain(advice: &'static Advice) -> Account {
         Account {
-            advice,
             is_unsigned: false,
-            unsigned_by_option: false,
-            link: None,
-            missing: None,
+            ..Account::of(advice, None)
         }
     }
 }

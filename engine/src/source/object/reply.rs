@@ -108,8 +108,7 @@ pub fn settle_version(headers: &mut HeaderMap) {
     }
 }
 
-/// # Errors
-/// There is no ETag. A missing date becomes that of 1970, which means none.
+/// Fails without an ETag. A missing date becomes that of 1970, which means none.
 fn complete_version(headers: &mut HeaderMap) -> Result<(), Refusal> {
     let date = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT");
     headers.entry("last-modified").or_insert(date);
@@ -372,20 +371,24 @@ impl HttpConnector for Connector {
             client: self.client.clone(),
             is_account: self.wire.is_account,
         };
-        Ok(HttpClient::new(ReplyCheck {
-            inner: HttpClient::new(redirects),
-            authorization: self.authorization.clone(),
-            wire: self.wire,
-            unpacks: AtomicBool::new(false),
-        }))
+        let authorization = self.authorization.clone();
+        Ok(checked(
+            HttpClient::new(redirects),
+            authorization,
+            self.wire,
+        ))
     }
 }
 
-/// Creates a client whose replies are checked. The client adds no credentials to requests.
-pub fn checked(inner: HttpClient, wire: &'static Wire) -> HttpClient {
+/// Creates a client whose replies are checked. Each of its requests gets this header `Authorization`, if any.
+pub fn checked(
+    inner: HttpClient,
+    authorization: Option<HeaderValue>,
+    wire: &'static Wire,
+) -> HttpClient {
     HttpClient::new(ReplyCheck {
         inner,
-        authorization: None,
+        authorization,
         wire,
         unpacks: AtomicBool::new(false),
     })

@@ -256,14 +256,6 @@ impl ObjectSettings {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Returns these settings for a bucket in another region.
-    pub fn in_region(&self, region: &str) -> ObjectSettings {
-        ObjectSettings {
-            region: Some(region.to_string()),
-            ..self.clone()
-        }
-    }
-
     /// Returns the user's home folder, if an environment variable names it.
     pub fn home(&self) -> Option<PathBuf> {
         self.variable("HOME").map(PathBuf::from)
@@ -295,8 +287,17 @@ pub fn is_yes(value: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// Settings with these environment variables alone.
+    pub fn of_variables(variables: &[(&str, &str)]) -> ObjectSettings {
+        let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        ObjectSettings {
+            variables: variables.iter().map(own).collect(),
+            ..ObjectSettings::default()
+        }
+    }
 
     #[test]
     fn a_text_sets_only_named_values() {

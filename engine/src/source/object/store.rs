@@ -43,15 +43,20 @@ pub(super) const FOREIGN: Advice = Advice {
     no_listing: "",
 };
 
-/// Every store.
-const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &http::HTTP];
+/// Parses the names of one kind of store.
+type Parse = fn(&str) -> Result<Box<dyn Place>, Unfit>;
 
-/// A kind of object store, such as S3.
-pub struct StoreKind {
-    /// One of its schemes in `source.rs`.
-    pub scheme: &'static str,
-    /// Parses a name.
-    pub parse: fn(&str) -> Result<Box<dyn Place>, Unfit>,
+/// Every kind of store: one of its schemes in `source.rs`, and how its names are parsed.
+const KINDS: [(&str, Parse); 5] = [
+    ("s3", |text| boxed(s3::read(text))),
+    ("gs", |text| boxed(gcs::read(text))),
+    ("az", |text| boxed(azure::read(text))),
+    ("hf", |text| boxed(hub::read(text))),
+    ("http", |text| boxed(http::read(text))),
+];
+
+fn boxed(place: Result<impl Place + 'static, Unfit>) -> Result<Box<dyn Place>, Unfit> {
+    place.map(|place| Box::new(place) as Box<dyn Place>)
 }
 
 /// A location in a store: an object, or a prefix.
@@ -70,16 +75,10 @@ pub trait Place: Send + Sync {
     }
 
     /// Creates its client.
-    ///
-    /// # Errors
-    /// The error and a remedy.
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit>;
 }
 
 /// Creates the client of a location.
-///
-/// # Errors
-/// Returns the errors of [`Place::connect`].
 pub fn connect(place: &dyn Place, settings: &ObjectSettings) -> Result<Store, Unfit> {
     let mut store = place.connect(settings)?;
     store.account.unsigned_by_option = settings.no_sign_request;
@@ -173,24 +172,8 @@ pub trait Listing: Send + Sync {
 /// A listing requested by object_store, and parsed by our check of replies.
 struct PaginatedListing<S> {
     store: Arc<S>,
+    /// False for a directory bucket: its names are unordered, and prefixes end with `/`.
     is_ordered: bool,
-}
-
-impl<S> PaginatedListing<S> {
-    fn new(store: Arc<S>) -> PaginatedListing<S> {
-        PaginatedListing {
-            store,
-            is_ordered: true,
-        }
-    }
-
-    /// The listing of a directory bucket: its names are unordered, and prefixes end with `/`.
-    fn without_order(store: Arc<S>) -> PaginatedListing<S> {
-        PaginatedListing {
-            store,
-            is_ordered: false,
-        }
-    }
 }
 
 impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
@@ -220,29 +203,22 @@ impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
     }
 }
 
-/// Parses a name.
-///
-/// # Errors
-/// Returns an error if the name is invalid. The error never contains a password or a token.
+/// Parses a name. The error never contains a password or a token.
 pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     let text = source::text(name)?;
     let scheme = name.scheme();
-    let kind = KINDS
-        .iter()
-        .find(|kind| source::is_same_kind(kind.scheme, scheme));
-    let kind = match kind {
-        _ if scheme == "https" && azure::is_url(text) => &azure::AZURE,
-        Some(kind) => kind,
-        None => &http::HTTP,
+    let kind = match scheme {
+        "https" if azure::is_url(text) => "az",
+        _ => scheme,
     };
-    (kind.parse)(text).map_err(|unfit| unfit.open_error(name))
+    let mut kinds = KINDS.iter();
+    let known = kinds.find(|(own, _)| source::is_same_kind(own, kind));
+    let place = known.map_or_else(|| boxed(http::read(text)), |(_, parse)| parse(text));
+    place.map_err(|unfit| unfit.open_error(name))
 }
 
 /// Opens an object or a prefix. If the object or prefix may be public, the first try is without credentials. If the store's error
 /// shows that other settings are needed, such as another region, this function tries once more with those.
-///
-/// # Errors
-/// Returns the error of the last try.
 pub fn open_at<T, E>(
     place: &dyn Place,
     settings: ObjectSettings,
@@ -258,7 +234,8 @@ pub fn open_at<T, E>(
         return Ok(first);
     };
     if let Some(region) = refusal.region() {
-        return open(settings.in_region(region));
+        let region = Some(region.to_string());
+        return open(ObjectSettings { region, ..settings });
     }
     if may_be_public && refusal.is_of_no_credentials() {
         return open(settings);
@@ -279,9 +256,7 @@ struct BucketKey {
 }
 
 /// Parses `BUCKET/KEY` after the scheme of `text` and two slashes.
-///
-/// # Errors
-/// There are keys of an account before the bucket, or there is no bucket.
+/// Fails if there are keys of an account before the bucket, or no bucket.
 fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, Unfit> {
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -306,9 +281,6 @@ fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, 
 }
 
 /// Returns the prefix of a location, without a `/` at its end; empty for all of a bucket.
-///
-/// # Errors
-/// Returns an error if a part of the prefix cannot be a file name.
 pub fn prefix_of(place: &dyn Place) -> Result<String, Unfit> {
     let key = place.key();
     let prefix = key.strip_suffix('/').unwrap_or(key);
@@ -321,9 +293,6 @@ pub fn prefix_of(place: &dyn Place) -> Result<String, Unfit> {
 }
 
 /// Returns the path of an object's key.
-///
-/// # Errors
-/// Returns an error if the key is invalid.
 pub fn path_of(key: &str) -> Result<Path, Unfit> {
     Path::parse(key).map_err(|_| {
         let why = "the key has an empty part, a part `.` or `..`, or a control character";
@@ -332,14 +301,12 @@ pub fn path_of(key: &str) -> Result<Path, Unfit> {
 }
 
 /// Checks the variables of a store before object_store uses them: it panics if an endpoint is not a URL, or if a value cannot
-/// be used in a header. `urls` are the variables that contain a URL. The error contains the variable's name, and never its
+/// be used in a header. `urls` are further variables, which contain a URL. The error contains the variable's name, and never its
 /// value.
-///
-/// # Errors
-/// The error of an unusable variable, with a remedy.
 fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(), Unfit> {
+    let is_checked = |name| names.contains(&name) || urls.contains(&name);
     let named = settings.variables.iter();
-    let named = named.filter(|(name, value)| names.contains(&name.as_str()) && !value.is_empty());
+    let named = named.filter(|(name, value)| is_checked(name.as_str()) && !value.is_empty());
     for (name, value) in named {
         let refuse = |why: &str, remedy: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
         let is_path = name.ends_with("_FILE");
@@ -362,10 +329,7 @@ fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(),
     Ok(())
 }
 
-/// Checks a variable or an option that contains a URL.
-///
-/// # Errors
-/// Why it cannot be used, without the value.
+/// Checks a variable or an option that contains a URL. The error does not contain the value.
 fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
     let remedy = "write https://HOST[:PORT]";
     let refuse = |why: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
@@ -382,9 +346,6 @@ fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
 }
 
 /// Whether plain HTTP is allowed: for this machine always, elsewhere only if a variable allows it.
-///
-/// # Errors
-/// No variable allows it.
 fn may_be_plain(
     endpoint: Option<&str>,
     settings: &ObjectSettings,
@@ -405,9 +366,6 @@ fn may_be_plain(
 }
 
 /// The keeper of the credentials for some settings. Returns `None` if requests carry none.
-///
-/// # Errors
-/// A link of the chain is configured and cannot be used.
 fn keeper_of<C, H>(
     store: &'static str,
     settings: &ObjectSettings,
@@ -489,7 +447,7 @@ mod tests {
             let client = connector.connect(&any).expect("a client");
             let mut request = HttpRequest::new(String::new().into());
             *request.uri_mut() = url.parse().expect("a URL");
-            network::wait_here(client.execute(request)).expect("threads")
+            network::wait(client.execute(request)).expect("threads")
         };
         assert!(asked(false).is_err());
         asked(true).expect("a plain server, where that is allowed");

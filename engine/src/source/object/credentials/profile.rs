@@ -44,9 +44,6 @@ pub fn name_of(settings: &ObjectSettings) -> (&str, bool) {
 
 impl Profiles {
     /// Reads the profiles of both files. A file that does not exist is treated as empty.
-    ///
-    /// # Errors
-    /// Returns an error if a file exists but cannot be read.
     pub fn read(settings: &ObjectSettings) -> Result<Profiles, Unfit> {
         let mut all = Profiles::default();
         let config = file(settings, "AWS_CONFIG_FILE", "config")?;
@@ -213,6 +210,7 @@ fn value(key: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::object::settings::tests::of_variables;
 
     fn settings(config: &str, credentials: &str) -> (tempfile::TempDir, ObjectSettings) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -220,11 +218,7 @@ mod tests {
         std::fs::create_dir(folder.path().join(".aws")).expect("made");
         std::fs::write(path("config"), config).expect("written");
         std::fs::write(path("credentials"), credentials).expect("written");
-        let home = ("HOME".to_string(), folder.path().display().to_string());
-        let settings = ObjectSettings {
-            variables: vec![home],
-            ..ObjectSettings::default()
-        };
+        let settings = of_variables(&[("HOME", &folder.path().display().to_string())]);
         (folder, settings)
     }
 
@@ -298,14 +292,7 @@ mod tests {
                       [services my]\ns3 =\n  endpoint_url = http://s3\nsso_oidc =\n  endpoint_url: no\n  endpoint_url = http://oidc\n";
         let (_folder, own) = settings(config, "");
         let set = |variables: &[(&str, &str)]| ObjectSettings {
-            variables: [
-                own.variables.clone(),
-                variables
-                    .iter()
-                    .map(|(name, value)| (name.to_string(), value.to_string()))
-                    .collect(),
-            ]
-            .concat(),
+            variables: [own.variables.clone(), of_variables(variables).variables].concat(),
             profile: Some("dev".to_string()),
             ..ObjectSettings::default()
         };

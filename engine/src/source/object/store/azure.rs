@@ -11,9 +11,7 @@
 //! A blob of 0 bytes may be a marker for a folder: Data Lake marks folders with `ResourceType`, some tools with the metadata
 //! `hdi_isfolder`. Source: Azure Blob Storage REST API, List Blobs, Get Blob; Data Lake Storage, known issues (hdi_isfolder).
 
-use super::{
-    Listing, Place, Store, StoreKind, check, connector, keeper_of, may_be_plain, no_retries,
-};
+use super::{Listing, Place, Store, check, connector, keeper_of, may_be_plain, no_retries};
 use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::azure::{AzureChain, connection_part, signature};
 use crate::source::object::page::{ListedObject, Page, PageRequest, PageText, xml};
@@ -27,11 +25,6 @@ use object_store::{ClientOptions, CredentialProvider, StaticCredentialProvider};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 use url::Url;
-
-pub const AZURE: StoreKind = StoreKind {
-    scheme: "az",
-    parse,
-};
 
 /// The domains of account hosts, after `.blob.` or `.dfs.`: of the public cloud, of the clouds of China, the US government and
 /// Germany, of zones and of Fabric.
@@ -74,7 +67,6 @@ static WIRE: Wire = Wire {
 const VARIABLES: &[&str] = &[
     "AZURE_STORAGE_ACCOUNT",
     "AZURE_STORAGE_ACCOUNT_NAME",
-    "AZURE_STORAGE_ENDPOINT",
     "AZURE_STORAGE_KEY",
     "AZURE_STORAGE_SAS_TOKEN",
     "AZURE_TENANT_ID",
@@ -84,7 +76,7 @@ const VARIABLES: &[&str] = &[
 const URLS: &[&str] = &["AZURE_STORAGE_ENDPOINT"];
 
 #[derive(Debug, PartialEq, Eq)]
-struct AzurePlace {
+pub struct AzurePlace {
     /// `None` if the settings must define it.
     account: Option<AccountHost>,
     container: String,
@@ -107,11 +99,7 @@ pub fn is_url(text: &str) -> bool {
     is_blob && (is_signed || !has_query)
 }
 
-fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
-    read(text).map(|place| Box::new(place) as Box<dyn Place>)
-}
-
-fn read(text: &str) -> Result<AzurePlace, Unfit> {
+pub fn read(text: &str) -> Result<AzurePlace, Unfit> {
     let write = "write az://CONTAINER/KEY, abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY or \
                  https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY";
     if text.starts_with("http") {
@@ -432,6 +420,7 @@ fn is_folder_mark(name: &str, value: &str) -> bool {
 mod tests {
     use super::*;
     use crate::source::object::page::NextPage;
+    use crate::source::object::settings::tests::of_variables;
 
     /// A name, and what it means: account, container, key, signature.
     const NOTATIONS: &str = "\
@@ -472,11 +461,7 @@ mod tests {
     }
 
     fn connected_by(text: &str) -> ObjectSettings {
-        let name = "AZURE_STORAGE_CONNECTION_STRING".to_string();
-        ObjectSettings {
-            variables: vec![(name, text.to_string())],
-            ..ObjectSettings::default()
-        }
+        of_variables(&[("AZURE_STORAGE_CONNECTION_STRING", text)])
     }
 
     /// A connection string of one account is no way to another, and a signature goes to the account that it is of.

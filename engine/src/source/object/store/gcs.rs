@@ -6,8 +6,8 @@
 //! Google Cloud Storage, XML API: GET object, GET bucket; transcoding of gzip-compressed files.
 
 use super::{
-    BucketKey, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, connector,
-    keeper_of, may_be_plain, no_retries,
+    BucketKey, PaginatedListing, Place, Store, bucket_and_key, check, connector, keeper_of,
+    may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::google::GoogleChain;
@@ -18,11 +18,6 @@ use crate::source::object::settings::ObjectSettings;
 use object_store::StaticCredentialProvider;
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use std::sync::Arc;
-
-pub const GCS: StoreKind = StoreKind {
-    scheme: "gs",
-    parse,
-};
 
 static ADVICE: Advice = Advice {
     refused: "check that the account has read permission (Storage Object Viewer)",
@@ -54,12 +49,11 @@ const VARIABLES: &[&str] = &[
     "GCE_METADATA_HOST",
 ];
 
-struct GcsPlace(BucketKey);
+pub struct GcsPlace(BucketKey);
 
-fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
+pub fn read(text: &str) -> Result<GcsPlace, Unfit> {
     let accounts = "run gcloud auth application-default login";
-    let place = bucket_and_key(text, "gs://BUCKET/KEY", accounts)?;
-    Ok(Box::new(GcsPlace(place)))
+    bucket_and_key(text, "gs://BUCKET/KEY", accounts).map(GcsPlace)
 }
 
 impl Place for GcsPlace {
@@ -107,8 +101,17 @@ impl Place for GcsPlace {
         let remedy = "check the bucket's name";
         let store = Arc::new(store.map_err(|error| Unfit::new(line_of(&error), remedy))?);
         let endpoint = endpoint.unwrap_or_else(|| "gs:".to_string());
-        let listing = Arc::new(PaginatedListing::new(store.clone()));
+        let listing = PaginatedListing {
+            store: store.clone(),
+            is_ordered: true,
+        };
         let server = format!("{endpoint}/{}", self.0.bucket);
-        Ok(Store::new(store, listing, &ADVICE, keeper, &server))
+        Ok(Store::new(
+            store,
+            Arc::new(listing),
+            &ADVICE,
+            keeper,
+            &server,
+        ))
     }
 }

@@ -1,6 +1,6 @@
 //! Plain HTTP: `http://HOST/PATH`, `https://HOST/PATH`, with a user and a password if the URL has them.
 
-use super::{Account, Advice, Place, Store, StoreKind, Unfit, connector, no_retries};
+use super::{Account, Advice, Place, Store, Unfit, connector, no_retries};
 use crate::source::object::network;
 use crate::source::object::page;
 use crate::source::object::refusal::line_of;
@@ -12,11 +12,6 @@ use object_store::http::HttpBuilder;
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 use url::Url;
-
-pub const HTTP: StoreKind = StoreKind {
-    scheme: "http",
-    parse,
-};
 
 static ADVICE: Advice = Advice {
     refused: "check the user and password in the URL (https://USER:PASSWORD@HOST/), or the token or signature in its query",
@@ -37,18 +32,14 @@ pub static PLAIN: Wire = Wire {
     page: page::of_s3,
 };
 
-struct HttpPlace {
+pub struct HttpPlace {
     /// The URL without user, password and fragment.
     url: Url,
     /// The header `Authorization`, if the URL has a user.
     authorization: Option<String>,
 }
 
-fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
-    read(text).map(|place| Box::new(place) as Box<dyn Place>)
-}
-
-fn read(text: &str) -> Result<HttpPlace, Unfit> {
+pub fn read(text: &str) -> Result<HttpPlace, Unfit> {
     let remedy = "write http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH";
     let mut url =
         Url::parse(text).map_err(|e| Unfit::new(format!("it is not a URL ({e})"), remedy))?;

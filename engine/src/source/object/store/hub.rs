@@ -14,8 +14,7 @@ mod page;
 mod signed;
 
 use super::{
-    Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, may_be_plain,
-    no_retries,
+    Advice, Place, Store, Unfit, check_endpoint, client, keeper_of, may_be_plain, no_retries,
 };
 use crate::source::object::credentials::{Chain, ChainAnswer, FoundCredential, Provider, web};
 use crate::source::object::refusal::line_of;
@@ -29,11 +28,6 @@ use signed::{Hub, HubConnector};
 use std::path::PathBuf;
 use std::sync::Arc;
 use url::Url;
-
-pub const HUB: StoreKind = StoreKind {
-    scheme: "hf",
-    parse,
-};
 
 static ADVICE: Advice = Advice {
     refused: "check that the token has read permission (hf auth whoami), log in again (hf auth login), or read public repositories without a token (--no-sign-request)",
@@ -57,16 +51,16 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-struct HubPlace {
+pub struct HubPlace {
     repository: Repository,
     /// Path of a file or a folder.
     path: String,
 }
 
-fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
+pub fn read(text: &str) -> Result<HubPlace, Unfit> {
     let rest = text.strip_prefix("hf:").unwrap_or_default();
     let (repository, path) = Repository::parse(rest)?;
-    Ok(Box::new(HubPlace { repository, path }))
+    Ok(HubPlace { repository, path })
 }
 
 impl Place for HubPlace {
@@ -116,9 +110,6 @@ struct Repository {
 impl Repository {
     /// Parses the text after `hf:`. Returns the repository and the path in it; for many files the path is empty, or ends with
     /// `/`.
-    ///
-    /// # Errors
-    /// The name is invalid.
     fn parse(rest: &str) -> Result<(Repository, String), Unfit> {
         let unfit = |why: &str| Unfit::new(why, format!("write {WRITTEN}"));
         let rest = rest
@@ -218,8 +209,7 @@ impl Chain<HeaderValue> for HubChain {
     }
 }
 
-/// # Errors
-/// A link has a value that is not a token; the error does not show it.
+/// Fails if a link has a value that is not a token; the error does not show it.
 fn find_token(settings: &ObjectSettings) -> ChainAnswer<HeaderValue> {
     for link in ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"] {
         let text = settings.variable(link).map(str::trim);
@@ -285,14 +275,7 @@ fn token_file(settings: &ObjectSettings) -> Option<(PathBuf, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn settings(variables: &[(&str, &str)]) -> ObjectSettings {
-        let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-        ObjectSettings {
-            variables: variables.iter().map(own).collect(),
-            ..ObjectSettings::default()
-        }
-    }
+    use crate::source::object::settings::tests::of_variables;
 
     #[test]
     fn names_are_those_of_the_hubs_own_file_system() {
@@ -367,7 +350,7 @@ mod tests {
             assert_eq!(found, wanted, "{row}");
         }
         for text in ["can ary", "can\u{e4}ry"] {
-            let unfit = find_token(&settings(&[("HF_TOKEN", text)]))
+            let unfit = find_token(&of_variables(&[("HF_TOKEN", text)]))
                 .err()
                 .expect("refused");
             assert!(
@@ -379,7 +362,8 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_a_url_without_secrets() {
-        let url = |text| endpoint(&settings(&[("HF_ENDPOINT", text)])).map(|url| url.to_string());
+        let url =
+            |text| endpoint(&of_variables(&[("HF_ENDPOINT", text)])).map(|url| url.to_string());
         for (text, same) in [
             ("http://127.0.0.1:1/hf/", "http://127.0.0.1:1/hf/"),
             ("https://h", "https://h/"),
@@ -397,7 +381,7 @@ mod tests {
             let unfit = url(text).expect_err(text);
             assert!(!unfit.why.contains("canary"), "{}", unfit.why);
         }
-        let plain = settings(&[("HF_ENDPOINT", "http://h"), ("HF_ALLOW_HTTP", "true")]);
+        let plain = of_variables(&[("HF_ENDPOINT", "http://h"), ("HF_ALLOW_HTTP", "true")]);
         assert!(endpoint(&plain).is_ok());
     }
 }

@@ -10,8 +10,8 @@
 //! ```
 
 use super::{
-    BucketKey, Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check,
-    connector, keeper_of, may_be_plain, no_retries,
+    BucketKey, PaginatedListing, Place, Store, bucket_and_key, check, connector, keeper_of,
+    may_be_plain, no_retries,
 };
 use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::aws::AwsChain;
@@ -23,11 +23,6 @@ use crate::source::object::reply::Wire;
 use crate::source::object::settings::{ObjectSettings, is_yes};
 use object_store::aws::AmazonS3Builder;
 use std::sync::Arc;
-
-pub const S3: StoreKind = StoreKind {
-    scheme: "s3",
-    parse,
-};
 
 static ADVICE: Advice = Advice {
     refused: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that these credentials have read permission",
@@ -54,20 +49,13 @@ const VARIABLES: &[&str] = &[
     "AWS_SESSION_TOKEN",
     "AWS_DEFAULT_REGION",
     "AWS_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_ENDPOINT_URL_STS",
-    "AWS_ENDPOINT_URL_SSO",
-    "AWS_ENDPOINT_URL_SSO_OIDC",
-    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "AWS_ROLE_ARN",
     "AWS_ROLE_SESSION_NAME",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 ];
-/// Variables that contain a URL.
+/// Variables that contain a URL, and are checked as one.
 const URLS: &[&str] = &[
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
@@ -78,13 +66,9 @@ const URLS: &[&str] = &[
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
-struct S3Place(BucketKey);
+pub struct S3Place(BucketKey);
 
-fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
-    read(text).map(|place| Box::new(place) as Box<dyn Place>)
-}
-
-fn read(text: &str) -> Result<S3Place, Unfit> {
+pub fn read(text: &str) -> Result<S3Place, Unfit> {
     let accounts = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
     bucket_and_key(text, "s3://BUCKET/KEY", accounts).map(S3Place)
 }
@@ -154,13 +138,12 @@ impl Place for S3Place {
                 .map(|domain| format!("https://s3.{domain}"))
         });
         let endpoint = endpoint.unwrap_or_default();
-        let listing: Arc<dyn Listing> = if self.is_directory_bucket() {
-            Arc::new(PaginatedListing::without_order(store.clone()))
-        } else {
-            Arc::new(PaginatedListing::new(store.clone()))
+        let listing = PaginatedListing {
+            store: store.clone(),
+            is_ordered: !self.is_directory_bucket(),
         };
         let server = format!("{endpoint}/{}", self.0.bucket);
-        let store = Store::new(store, listing, &ADVICE, keeper, &server);
+        let store = Store::new(store, Arc::new(listing), &ADVICE, keeper, &server);
         Ok(store.with_missing("S3", settings))
     }
 }
@@ -195,6 +178,7 @@ impl S3Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::object::settings::tests::of_variables;
 
     /// Each of these made object_store panic, or would have been sent to another host.
     #[test]
@@ -216,12 +200,8 @@ mod tests {
             ("AWS_SESSION_TOKEN", "canary\r", "contains a blank"),
             ("AWS_REGION", "canary/x", "is not a region"),
         ] {
-            let variables = vec![(name.to_string(), value.to_string())];
-            let settings = ObjectSettings {
-                variables,
-                ..ObjectSettings::default()
-            };
-            let place = parse("s3://bucket/key").expect("a name");
+            let settings = of_variables(&[(name, value)]);
+            let place = read("s3://bucket/key").expect("a name");
             let Unfit { why: said, remedy } = place
                 .connect(&settings)
                 .err()
@@ -229,18 +209,11 @@ mod tests {
             assert!(said.starts_with(&format!("{name} {why}")), "{said}");
             assert!(!said.contains("can") && !remedy.is_empty(), "{said}");
         }
-        let variables = [
+        let settings = of_variables(&[
             ("AWS_ENDPOINT_URL", "https://h:1/p"),
             ("AWS_REGION", "eu-1"),
             ("AWS_WEB_IDENTITY_TOKEN_FILE", "/a b"),
-        ];
-        let variables = variables
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .into();
-        let settings = ObjectSettings {
-            variables,
-            ..ObjectSettings::default()
-        };
+        ]);
         assert_eq!(check(&settings, VARIABLES, URLS), Ok(()));
     }
 

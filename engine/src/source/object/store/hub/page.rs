@@ -64,9 +64,6 @@ impl TreeEntry {
 }
 
 /// Parses a page of the listing of a folder.
-///
-/// # Errors
-/// Returns an error if the body is not the page of a listing.
 pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let links = headers
@@ -86,9 +83,6 @@ pub fn tree(headers: &HeaderMap, body: &[u8], wanted: &PageRequest) -> Result<Pa
 }
 
 /// Parses the hub's reply about the one requested path: nothing, a file, or a folder.
-///
-/// # Errors
-/// Returns an error if the body is not valid.
 pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let entries: Vec<TreeEntry> = json(body)?;
     let asked = wanted.prefix.trim_end_matches('/');
@@ -110,9 +104,6 @@ pub fn path(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
 }
 
 /// Returns the commit in the description of a repository.
-///
-/// # Errors
-/// Returns an error if there is no commit.
 pub fn commit(body: &[u8]) -> Result<String, Refusal> {
     json::<RepositoryInfo>(body).map(|info| info.sha)
 }

@@ -27,7 +27,7 @@
 //! reads the file gets no error.
 
 use super::{Repository, escaped, page};
-use crate::source::object::client::{MAX_HOPS, target};
+use crate::source::object::client::{Answer, MAX_HOPS, target};
 use crate::source::object::credentials::Provider;
 use crate::source::object::page::{NextPage, Page, PageRequest, http_date};
 use crate::source::object::refusal::{ADDRESS_REFUSED, Refusal, garbled, refuse};
@@ -44,8 +44,6 @@ use object_store::client::{
 use object_store::{CredentialProvider, HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -119,20 +117,18 @@ impl std::fmt::Debug for Hub {
     }
 }
 
-type HubAnswer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
-
 /// Makes the library object_store send its requests to a hub.
 #[derive(Clone, Debug)]
 pub struct HubConnector(pub Arc<Hub>);
 
 impl HttpConnector for HubConnector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(checked(HttpClient::new(self.clone()), &PLAIN))
+        Ok(checked(HttpClient::new(self.clone()), None, &PLAIN))
     }
 }
 
 impl HttpService for HubConnector {
-    fn call<'a, 'b>(&'a self, request: HttpRequest) -> HubAnswer<'b>
+    fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
     where
         'a: 'b,
         Self: 'b,
