@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const GROUP: u64 = GROUP_BYTES as u64;
@@ -39,13 +39,6 @@ pub enum BodyError {
     Stall(Duration),
 }
 
-/// A request and its time limits.
-pub struct BodyRequest {
-    pub options: GetOptions,
-    pub first_byte: Duration,
-    pub stall: Duration,
-}
-
 /// The headers of a reply.
 pub struct Head {
     pub meta: ObjectMeta,
@@ -58,7 +51,8 @@ pub struct Head {
 pub struct Body {
     first: Vec<Bytes>,
     more: Receiver<Message>,
-    task: OwnTask,
+    /// Its one task is aborted when this is dropped.
+    task: JoinSet<()>,
 }
 
 type Message = Result<Arrived, BodyError>;
@@ -70,45 +64,36 @@ struct Arrived {
     pieces: Vec<Bytes>,
 }
 
-/// A task that is aborted when its owner is dropped.
-struct OwnTask(JoinHandle<()>);
-
-impl OwnTask {
-    /// Waits for the task. If it panicked, so does the caller.
-    async fn ended(&mut self) {
-        if let Err(error) = (&mut self.0).await
-            && let Ok(panic) = error.try_into_panic()
-        {
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
-
-impl Drop for OwnTask {
-    fn drop(&mut self) {
-        self.0.abort();
+/// Waits for the task. If it panicked, so does the caller.
+async fn ended(task: &mut JoinSet<()>) {
+    if let Some(Err(error)) = task.join_next().await
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 
 impl Body {
-    /// Sends a request and waits for its reply.
+    /// Sends a request and waits for its reply, with these time limits.
     pub async fn ask(
         objects: &Arc<dyn ObjectStore>,
         path: &Path,
-        request: BodyRequest,
+        options: GetOptions,
+        first_byte: Duration,
+        stall: Duration,
     ) -> Result<(Head, Body), BodyError> {
         let (objects, path) = (Arc::clone(objects), path.clone());
         let (to, mut more) = channel(GROUPS_AHEAD);
-        let first_byte = request.first_byte;
-        let mut task = OwnTask(tokio::spawn(async move {
-            let done = pass(&*objects, &path, request, &to).await;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let done = pass(&*objects, &path, options, [first_byte, stall], &to).await;
             if let Err(error) = done {
                 // A dropped reader needs no error.
                 let _ = to.send(Err(error)).await;
             }
-        }));
+        });
         let Some(arrived) = more.recv().await else {
-            task.ended().await;
+            ended(&mut task).await;
             return Err(BodyError::FirstByte(first_byte));
         };
         let Arrived { head, pieces } = arrived?;
@@ -131,7 +116,7 @@ impl Body {
         match self.more.recv().await {
             Some(arrived) => arrived.map(|arrived| arrived.pieces),
             None => {
-                self.task.ended().await;
+                ended(&mut self.task).await;
                 Ok(Vec::new())
             }
         }
@@ -142,12 +127,12 @@ impl Body {
 async fn pass(
     objects: &dyn ObjectStore,
     path: &Path,
-    request: BodyRequest,
+    options: GetOptions,
+    [first_byte, stall]: [Duration; 2],
     to: &Sender<Message>,
 ) -> Result<(), BodyError> {
-    let first_byte = request.first_byte;
     let begun = async {
-        let answer = objects.get_opts(path, request.options).await?;
+        let answer = objects.get_opts(path, options).await?;
         let head = Head {
             meta: answer.meta.clone(),
             range: answer.range.clone(),
@@ -161,7 +146,7 @@ async fn pass(
         .await
         .map_err(|_| BodyError::FirstByte(first_byte))?
         .map_err(BodyError::Store)?;
-    forward(head, body, request.stall, to).await
+    forward(head, body, stall, to).await
 }
 
 /// Passes on what arrives. Ends early if the reader is dropped.

@@ -15,7 +15,7 @@
 //! server no longer carry `If-Match` (`network.rs`). `Retry-After` is respected if the total time allows it; otherwise the read fails at
 //! once.
 
-use super::body::{Body, BodyError, BodyRequest, Head};
+use super::body::{Body, BodyError, Head};
 use super::network::Turn;
 use super::refusal::Refusal;
 use super::reply::ObjectSize;
@@ -157,8 +157,8 @@ impl Asker<'_> {
     pub async fn front(&self, len: u64, held: Option<Validator>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
-        let takes = self.store.server.conditions.may_name_unless();
-        let mut held = held.filter(|_| takes);
+        let unless_refused = &self.store.server.conditions.unless_refused;
+        let mut held = held.filter(|_| !unless_refused.load(Ordering::Relaxed));
         let asked = async {
             loop {
                 let turn = self.store.server.brake.turn(|| true).await;
@@ -176,7 +176,7 @@ impl Asker<'_> {
                         return Ok(Front::empty(said, asked.elapsed()));
                     }
                     if !matches!(refusal, Refusal::PastEnd { .. }) {
-                        self.store.server.conditions.unless_failed();
+                        unless_refused.store(true, Ordering::Relaxed);
                     }
                     continue;
                 }
@@ -379,13 +379,9 @@ impl Asker<'_> {
     /// Sends a request and waits for the first bytes of its reply.
     async fn begun(&self, options: GetOptions) -> Result<(Head, Body), Refusal> {
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
-        let request = BodyRequest {
-            options,
-            first_byte: self.settings.first_byte,
-            stall: self.settings.stall,
-        };
-        let begun = Body::ask(&self.store.objects, self.path, request).await;
-        begun.map_err(|error| self.ended(error))
+        let (first_byte, stall) = (self.settings.first_byte, self.settings.stall);
+        let begun = Body::ask(&self.store.objects, self.path, options, first_byte, stall);
+        begun.await.map_err(|error| self.ended(error))
     }
 
     fn ended(&self, error: BodyError) -> Refusal {
@@ -506,18 +502,12 @@ impl<'s, S: Sink + ?Sized> SinkRange<'s, S> {
     }
 
     /// Passes on the first bytes of the range, which an earlier request has fetched.
-    ///
-    /// # Errors
-    /// Returns the errors of [`SinkRange::put`].
     pub fn put_at_hand(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.place.at_hand();
         self.put(bytes)
     }
 
-    /// Accepts the next bytes.
-    ///
-    /// # Errors
-    /// There are more bytes than expected.
+    /// Accepts the next bytes. Fails if there are more bytes than expected.
     pub fn put(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
         let (got, asked) = (bytes.len() as u64, self.end - self.place.at);
         if got > asked {

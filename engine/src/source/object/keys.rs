@@ -58,9 +58,6 @@ impl std::fmt::Display for KeyRefusal {
 
 impl Keys {
     /// Opens a prefix of a store. This function sends no request.
-    ///
-    /// # Errors
-    /// Returns an error if the name is invalid, if its store does not support listings, or if the settings are invalid.
     pub fn open(name: &SourceName, settings: ObjectSettings) -> Result<Keys, SourceOpenError> {
         let retries = 0;
         Prefix::unasked(
@@ -77,8 +74,14 @@ impl Keys {
     pub async fn get(&self, key: &str, range: Range<u64>) -> Result<Vec<u8>, Refusal> {
         let path = self.path(key)?;
         let most = range.end - range.start;
-        let answer = self.ask(|| self.ask_for(&path, range.clone())).await?;
-        let mut body = answer.into_stream();
+        let answer = self.ask(|| {
+            let options = GetOptions {
+                range: Some(GetRange::Bounded(range.clone())),
+                ..GetOptions::default()
+            };
+            self.0.store.objects.get_opts(&path, options)
+        });
+        let mut body = answer.await?.into_stream();
         let mut bytes = Vec::with_capacity(most as usize);
         while let Some(part) = body.next().await {
             let part = part.map_err(|error| Refusal::of(&error))?;
@@ -90,32 +93,14 @@ impl Keys {
         Ok(bytes)
     }
 
-    async fn ask_for(
-        &self,
-        path: &Path,
-        range: Range<u64>,
-    ) -> Result<object_store::GetResult, Refusal> {
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range)),
-            ..GetOptions::default()
-        };
-        let answer = self.0.store.objects.get_opts(path, options).await;
-        answer.map_err(|error| Refusal::of(&error))
-    }
-
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), Refusal> {
         let path = self.path(key)?;
-        self.ask(|| self.send(&path, bytes.clone())).await
-    }
-
-    async fn send(&self, path: &Path, bytes: Bytes) -> Result<(), Refusal> {
-        let payload = PutPayload::from_bytes(bytes);
-        let done = self
-            .0
-            .store
-            .objects
-            .put_opts(path, payload, PutOptions::default());
-        done.await.map(|_| ()).map_err(|error| Refusal::of(&error))
+        let answer = self.ask(|| {
+            let payload = PutPayload::from_bytes(bytes.clone());
+            let objects = &self.0.store.objects;
+            objects.put_opts(&path, payload, PutOptions::default())
+        });
+        answer.await.map(|_| ())
     }
 
     /// Lists the names and sizes of the objects in a folder, page by page; each page must arrive within `limit`. The folder's key
@@ -189,16 +174,15 @@ impl Keys {
     /// Sends a request, and sends it once more if its credentials are refused and there are new ones.
     async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T, Refusal>
     where
-        F: Future<Output = Result<T, Refusal>>,
+        F: Future<Output = object_store::Result<T>>,
     {
         let mut tries = Tries::within(Duration::ZERO);
         loop {
-            match request().await {
-                Err(refusal) => {
-                    pause(&self.0.settings, &self.0.store, &refusal, &mut tries).await?
-                }
-                answer => return answer,
-            }
+            let refusal = match request().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => Refusal::of(&error),
+            };
+            pause(&self.0.settings, &self.0.store, &refusal, &mut tries).await?;
         }
     }
 

@@ -22,7 +22,7 @@ use std::any::Any;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
@@ -50,7 +50,7 @@ pub struct Server {
 pub struct Conditions {
     refused: AtomicBool,
     /// `If-None-Match` was refused.
-    unless_refused: AtomicBool,
+    pub unless_refused: AtomicBool,
     /// Conditions with the version from a listing were refused: the listings have another kind of ETag.
     listed_refused: AtomicBool,
     /// The first reply about an object had the ETag of the listing, or another one.
@@ -64,16 +64,6 @@ impl Conditions {
     pub fn may_name(&self, is_listed: bool) -> bool {
         !(self.refused.load(Ordering::Relaxed)
             || is_listed && self.listed_refused.load(Ordering::Relaxed))
-    }
-
-    /// Returns true if `If-None-Match` may be sent to this server.
-    pub fn may_name_unless(&self) -> bool {
-        !self.unless_refused.load(Ordering::Relaxed)
-    }
-
-    /// Records that this server has refused a request with `If-None-Match`.
-    pub fn unless_failed(&self) {
-        self.unless_refused.store(true, Ordering::Relaxed);
     }
 
     /// Records whether the first reply about a listed object had the same ETag as the listing.
@@ -147,9 +137,6 @@ impl Client {
 
 impl SharedNetwork {
     /// Returns the client with these settings; `make` creates it if there is none.
-    ///
-    /// # Errors
-    /// Returns the errors of `make`.
     pub fn client<E>(
         &mut self,
         of: Client,
@@ -216,13 +203,7 @@ impl SharedNetwork {
 
 /// Locks the [`SharedNetwork`]. A thread also takes this lock before it forks the process.
 pub fn hold() -> Network {
-    static SHARED: Mutex<SharedNetwork> = Mutex::new(SharedNetwork {
-        runtime: None,
-        clients: Vec::new(),
-        servers: Vec::new(),
-        keepers: Vec::new(),
-        without: Vec::new(),
-    });
+    static SHARED: LazyLock<Mutex<SharedNetwork>> = LazyLock::new(Mutex::default);
     lock(&SHARED)
 }
 
@@ -249,28 +230,20 @@ pub fn may_wait() -> bool {
 }
 
 /// Runs async work to its end on this thread; [`may_wait`] must return true here.
-///
-/// # Errors
-/// Returns an error if the threads for the connections cannot be started.
 pub fn wait_here<T>(work: impl Future<Output = T>) -> Result<T, Refusal> {
     let network = network().map_err(|error| Refusal::NoThreads(error.to_string()))?;
     Ok(network.block_on(work))
 }
 
 /// Starts async work for which no thread waits.
-///
-/// # Errors
-/// Returns an error if the threads for the connections cannot be started.
 #[cfg(feature = "disk-cache")]
 pub fn begin(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
     network()?.spawn(work);
     Ok(())
 }
 
-/// Runs async work to its end on this thread, or on another thread if this thread may not wait.
-///
-/// # Errors
-/// Returns an error if the threads for the connections cannot be started.
+/// Runs async work to its end on this thread, or on another thread if this one is of an async runtime. Fails if threads cannot be
+/// started.
 pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, Refusal> {
     if may_wait() {
         return wait_here(work);
