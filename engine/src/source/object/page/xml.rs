@@ -13,6 +13,7 @@
 
 use crate::source::object::refusal::{Refusal, one_line};
 use quick_xml::Reader;
+use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::Event;
 
 /// Levels of elements that are used: `EnumerationResults`, `Blobs`, `Blob`, `Properties`, `Etag`.
@@ -21,9 +22,7 @@ const LEVELS: usize = 5;
 const MAX_SHOWN_TEXT: usize = 40;
 
 /// Calls `each` at the end of every element, with the element's path and text.
-///
-/// # Errors
-/// Returns an error if the document is not a listing, or is incomplete.
+/// Fails if the document is not a listing, or is incomplete.
 pub fn read(
     root: &str,
     body: &[u8],
@@ -56,6 +55,7 @@ fn elements(
     let garbled =
         |why: String| Refusal::Garbled(format!("the listing cannot be read: {}", one_line(&why)));
     let mut reader = Reader::from_str(text);
+    reader.config_mut().expand_empty_elements = true;
     let (mut path, mut depth, mut text_here): (Vec<String>, _, _) =
         (Vec::new(), 0_usize, String::new());
     let mut root: Option<String> = None;
@@ -66,9 +66,8 @@ fn elements(
             Err(_) if root.is_none() => return Ok(String::new()),
             Err(error) => return Err(garbled(error.to_string())),
         };
-        let empty = matches!(event, Event::Empty(_));
         match event {
-            Event::Start(start) | Event::Empty(start) => {
+            Event::Start(start) => {
                 let name = String::from_utf8_lossy(start.local_name().as_ref()).into_owned();
                 if root.is_none() && name != wanted && name != "Error" {
                     return Ok(name);
@@ -79,11 +78,15 @@ fn elements(
                 if depth <= LEVELS {
                     path.push(name);
                 }
-                if empty {
-                    end(&mut path, &mut depth, &mut text_here, &mut each);
-                }
             }
-            Event::End(_) => end(&mut path, &mut depth, &mut text_here, &mut each),
+            Event::End(_) => {
+                if depth <= LEVELS {
+                    let names: Vec<&str> = path.iter().map(String::as_str).collect();
+                    each(&names, &mut text_here);
+                    path.pop();
+                }
+                depth = depth.saturating_sub(1);
+            }
             Event::Text(part) => {
                 text_here.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?)
             }
@@ -97,8 +100,10 @@ fn elements(
                 let name = entity
                     .decode()
                     .map_err(|error| garbled(error.to_string()))?;
-                let letter = number.or_else(|| letter(&name));
-                text_here.push(letter.ok_or_else(|| garbled(format!("unknown entity {name}")))?);
+                let letter = number.map(String::from);
+                let letter = letter.or_else(|| resolve_xml_entity(&name).map(str::to_string));
+                text_here
+                    .push_str(&letter.ok_or_else(|| garbled(format!("unknown entity {name}")))?);
             }
             Event::Eof if depth == 0 => return Ok(root.unwrap_or_default()),
             Event::Eof => return Err(garbled("it ends too early".to_string())),
@@ -107,33 +112,6 @@ fn elements(
         if root.is_none() && !text_here.trim().is_empty() {
             return Ok(String::new());
         }
-    }
-}
-
-/// Handles the end of an element.
-fn end(
-    path: &mut Vec<String>,
-    depth: &mut usize,
-    text: &mut String,
-    each: &mut impl FnMut(&[&str], &mut String),
-) {
-    if *depth <= LEVELS {
-        let names: Vec<&str> = path.iter().map(String::as_str).collect();
-        each(&names, text);
-        path.pop();
-    }
-    *depth = depth.saturating_sub(1);
-}
-
-/// The predefined entities of XML.
-fn letter(name: &str) -> Option<char> {
-    match name {
-        "amp" => Some('&'),
-        "lt" => Some('<'),
-        "gt" => Some('>'),
-        "quot" => Some('"'),
-        "apos" => Some('\''),
-        _ => None,
     }
 }
 
