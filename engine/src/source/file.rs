@@ -31,8 +31,6 @@ use super::{
     Alignment, Defaults, Extent, Holes, Io, Queue, Source, SourceError, SourceOpenError,
     WritableSource,
 };
-#[cfg(feature = "uring")]
-use crate::chunk::Chunk;
 use crate::chunk::Pool;
 #[cfg(feature = "uring")]
 use crate::sync::lock;
@@ -44,7 +42,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::hash::RandomState;
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -162,18 +160,15 @@ impl Way {
 
 impl Core {
     fn open(path: &Path) -> Result<Core, SourceOpenError> {
-        let refuse = |error: OpenRefusal| error.about(path);
-        let told = |error: std::io::Error| {
-            refuse(OpenRefusal::from(
-                Errno::from_io_error(&error).unwrap_or(Errno::IO),
-            ))
-        };
+        let refuse = |errno: Errno| cannot_open(path, errno);
+        let told =
+            |error: std::io::Error| refuse(Errno::from_io_error(&error).unwrap_or(Errno::IO));
         let looked = look(path).map_err(told)?;
         let kind = FileType::from_raw_mode(looked.meta().mode());
-        check_kind(kind).map_err(refuse)?;
+        check_kind(path, kind)?;
         let device = kind == FileType::BlockDevice;
         if system::allowed(SystemRequest::File).is_err() {
-            return Err(refuse(Errno::MFILE.into()));
+            return Err(refuse(Errno::MFILE));
         }
         let (fd, direct) = match looked.open(OFlags::RDONLY | OFlags::DIRECT) {
             Ok(file) => (OwnedFd::from(file), true),
@@ -207,10 +202,10 @@ impl Core {
             bounce,
             writes: Writes::default(),
         };
-        let identity = source.identity_now().map_err(|e| refuse(e.into()))?;
+        let identity = source.identity_now().map_err(refuse)?;
         source.known = Mutex::new(AcceptedVersion::new(identity));
         if !(source.direct && source.direct_works()) {
-            source.go_buffered().map_err(|e| refuse(e.into()))?;
+            source.go_buffered().map_err(refuse)?;
         }
         Ok(source)
     }
@@ -233,12 +228,7 @@ impl Core {
 
     /// One system call, restarted if it is interrupted.
     fn transfer(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Errno> {
-        loop {
-            match rustix::io::preadv(&self.file, bufs, offset) {
-                Err(Errno::INTR) => {}
-                other => return other,
-            }
-        }
+        rustix::io::retry_on_intr(|| rustix::io::preadv(&self.file, bufs, offset))
     }
 
     fn fits(&self, bufs: &[IoSliceMut<'_>], offset: u64) -> bool {
@@ -370,19 +360,6 @@ impl Core {
         }
     }
 
-    /// The error for an error number of the ring, or of a system call.
-    #[cfg(feature = "uring")]
-    fn failed(&self, errno: i32) -> SourceError {
-        self.io("reading", Errno::from_raw_os_error(errno))
-    }
-
-    /// A buffer for a test read.
-    #[cfg(feature = "uring")]
-    fn spare(&self) -> Chunk {
-        self.bounce
-            .take((self.alignment.offset as usize).div_ceil(self.bounce.page_bytes()))
-    }
-
     fn io(&self, what: &str, errno: Errno) -> SourceError {
         SourceError::io(
             errno.raw_os_error(),
@@ -496,12 +473,6 @@ impl Holes for FileSource {
     }
 }
 
-impl AsRawFd for Core {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
-    }
-}
-
 /// Whether the file system accepts the flag (since Linux 6.6) although its files are only in the page cache. This is never true
 /// for a device node: the node is in such a file system (devtmpfs), but its device is not.
 fn in_memory(fd: &OwnedFd) -> bool {
@@ -538,46 +509,34 @@ fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
     })
 }
 
-/// The error of opening a path, with a remedy.
-struct OpenRefusal {
-    why: String,
-    remedy: &'static str,
-    errno: i32,
+/// The error of opening a path.
+fn open_error(path: &Path, why: String, remedy: &str, errno: Errno) -> SourceOpenError {
+    let mut what = OsString::from("file:");
+    what.push(path);
+    SourceOpenError::new(what, why, remedy, errno.raw_os_error()).of_system()
 }
 
-impl OpenRefusal {
-    fn about(self, path: &Path) -> SourceOpenError {
-        let mut what = OsString::from("file:");
-        what.push(path);
-        SourceOpenError::new(what, self.why, self.remedy, self.errno).of_system()
-    }
-}
-
-impl From<Errno> for OpenRefusal {
-    fn from(errno: Errno) -> OpenRefusal {
-        let remedy = match errno {
-            Errno::NOENT | Errno::NOTDIR => "check the path",
-            Errno::ACCESS => "grant read permission, or run as another user",
-            // A file fails with ACCES. A device that a container may not open fails with PERM, for root as well.
-            Errno::PERM => {
-                "give this container access to the device, or run foreread outside the container"
-            }
-            Errno::LOOP => "its symbolic links form a loop",
-            Errno::NAMETOOLONG => "use a shorter path",
-            Errno::MFILE | Errno::NFILE => "raise the limit of open files (ulimit -n)",
-            Errno::NXIO | Errno::NODEV => "check that the device is attached",
-            _ => "see the kernel log",
-        };
-        OpenRefusal {
-            why: super::errno_text(errno.raw_os_error()),
-            remedy,
-            errno: errno.raw_os_error(),
+/// The error for an error number, with a remedy.
+fn cannot_open(path: &Path, errno: Errno) -> SourceOpenError {
+    let remedy = match errno {
+        Errno::NOENT | Errno::NOTDIR => "check the path",
+        Errno::ACCESS => "grant read permission, or run as another user",
+        // A file fails with ACCES. A device that a container may not open fails with PERM, for root as well.
+        Errno::PERM => {
+            "give this container access to the device, or run foreread outside the container"
         }
-    }
+        Errno::LOOP => "its symbolic links form a loop",
+        Errno::NAMETOOLONG => "use a shorter path",
+        Errno::MFILE | Errno::NFILE => "raise the limit of open files (ulimit -n)",
+        Errno::NXIO | Errno::NODEV => "check that the device is attached",
+        _ => "see the kernel log",
+    };
+    let why = super::errno_text(errno.raw_os_error());
+    open_error(path, why, remedy, errno)
 }
 
 /// Only regular files and block devices can be read at an offset.
-fn check_kind(kind: FileType) -> Result<(), OpenRefusal> {
+fn check_kind(path: &Path, kind: FileType) -> Result<(), SourceOpenError> {
     let (what, errno) = match kind {
         FileType::RegularFile | FileType::BlockDevice => return Ok(()),
         FileType::Directory => ("is a directory", Errno::ISDIR),
@@ -587,9 +546,5 @@ fn check_kind(kind: FileType) -> Result<(), OpenRefusal> {
         _ => ("is neither a file nor a block device", Errno::NOTSUP),
     };
     let remedy = "use a regular file or a block device";
-    Err(OpenRefusal {
-        why: what.to_string(),
-        remedy,
-        errno: errno.raw_os_error(),
-    })
+    Err(open_error(path, what.to_string(), remedy, errno))
 }

@@ -16,6 +16,7 @@ use super::Core;
 use crate::source::{CompletedTransfer, Queue, Transfer, errno_text};
 pub use ring::has_submitted;
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
+use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ impl FileQueue {
     pub fn tried(file: &Arc<Core>) -> Result<FileQueue, String> {
         let queue = FileQueue::new(file)?;
         let mut ended = Vec::new();
-        let mut trial = vec![Transfer::new(0, 0, vec![file.spare()])];
+        let pages = (file.alignment.offset as usize).div_ceil(file.bounce.page_bytes());
+        let mut trial = vec![Transfer::new(0, 0, vec![file.bounce.take(pages)])];
         queue.ring.submit(file, &mut trial);
         if !trial.is_empty() {
             return Err("io_uring accepted no read".to_string());
@@ -121,7 +123,7 @@ fn finish(flight: Flight, result: i32) -> CompletedTransfer {
             libc::EINTR | libc::EAGAIN | libc::ECANCELED => {
                 file.read_on(&mut transfer.bufs(), offset, 0, pick)
             }
-            errno => Err(file.failed(errno)),
+            errno => Err(file.io("reading", Errno::from_raw_os_error(errno))),
         },
     };
     transfer.end(result)

@@ -177,11 +177,7 @@ impl Core {
             .file
             .get()
             .ok_or_else(|| self.io("flushing", Errno::ROFS))?;
-        loop {
-            match rustix::fs::fdatasync(file) {
-                Err(Errno::INTR) => {}
-                done => return done.map_err(|errno| self.io("flushing", errno)),
-            }
-        }
+        rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file))
+            .map_err(|errno| self.io("flushing", errno))
     }
 }

@@ -174,7 +174,7 @@ impl Ring {
                 iov_len: buf.len(),
             };
             flight.vectors = flight.transfer.bufs().into_iter().map(vector).collect();
-            let fd = types::Fd(file.as_raw_fd());
+            let fd = types::Fd(file.file.as_raw_fd());
             let read = opcode::Readv::new(fd, flight.vectors.as_ptr(), flight.vectors.len() as u32);
             entries.push(
                 read.offset(flight.transfer.offset())
