@@ -46,14 +46,6 @@ struct ReplyState {
     owed: u64,
 }
 
-/// A reader that waits for an answer.
-struct Waiter {
-    cookie: u64,
-    /// The deadline of the answer.
-    until: Instant,
-    bell: Arc<Condvar>,
-}
-
 pub struct NbdLink {
     stream: ServerStream,
     export: ExportTerms,
@@ -156,35 +148,27 @@ impl NbdLink {
             replies.owed += len as u64;
             (cookie, self.until(replies.owed))
         };
-        let done = self.receive(
-            &Waiter {
-                cookie,
-                until,
-                bell,
-            },
-            bufs,
-            skip,
-            (offset, len),
-        );
+        let request = Request {
+            flags: 0,
+            command: command::READ,
+            cookie,
+            offset,
+            len: len as u32,
+        };
+        let done = self.receive(&request, until, &bell, bufs, skip);
         self.replies().owed -= len as u64;
         done
     }
 
-    /// Sends the request and waits for its reply, at most until the waiter's deadline.
+    /// Sends the request and waits for its reply, at most until this time.
     fn receive(
         &self,
-        waiter: &Waiter,
+        request: &Request,
+        until: Instant,
+        bell: &Condvar,
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
-        (offset, len): (u64, usize),
     ) -> Result<(), LinkError> {
-        let request = Request {
-            flags: 0,
-            command: command::READ,
-            cookie: waiter.cookie,
-            offset,
-            len: len as u32,
-        };
         let sent = {
             let _turn = lock(&self.sending);
             self.stream.send(&request.bytes())
@@ -192,11 +176,11 @@ impl NbdLink {
         if let Err(error) = sent {
             return Err(self.down(LinkError::lost(&error)));
         }
-        match self.listen(waiter)? {
+        match self.listen(request.cookie, until, bell)? {
             0 => {
-                let received = fill(&self.stream, bufs, skip, len, waiter.until);
+                let received = fill(&self.stream, bufs, skip, request.len as usize, until);
                 received.map_err(|error| self.down(LinkError::lost(&error)))?;
-                self.yield_floor(waiter.cookie);
+                self.yield_floor(request.cookie);
                 Ok(())
             }
             // The server no longer serves this version: another connection may get the next version.
@@ -204,23 +188,16 @@ impl NbdLink {
                 "the server is shutting down this connection".to_string(),
             ))),
             error => {
-                self.yield_floor(waiter.cookie);
+                self.yield_floor(request.cookie);
                 let system = i32::try_from(error).unwrap_or(EIO);
                 Err(LinkError::Refused(system, errno_text(system)))
             }
         }
     }
 
-    /// Waits until the header of the waiter's reply has been read. The waiter then has the turn. Returns the error number of
+    /// Waits until the header of the reply to this cookie has been read. The caller then has the turn. Returns the error number of
     /// the reply.
-    fn listen(
-        &self,
-        &Waiter {
-            cookie,
-            until,
-            ref bell,
-        }: &Waiter,
-    ) -> Result<u32, LinkError> {
+    fn listen(&self, cookie: u64, until: Instant, bell: &Condvar) -> Result<u32, LinkError> {
         let mut replies = self.replies();
         loop {
             if Instant::now() >= until {

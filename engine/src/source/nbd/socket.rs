@@ -7,61 +7,32 @@ use super::uri::ServerPlace;
 use crate::nbd::wire::keep_alive;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A TCP or unix socket.
-pub enum ServerSocket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
+/// A TCP or unix socket. Both are read, written and shut down by the same system calls, so one type has both.
+pub struct ServerSocket(TcpStream);
 
 impl ServerSocket {
     pub fn connect(place: &ServerPlace, silence: Duration) -> std::io::Result<ServerSocket> {
-        match place {
-            ServerPlace::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(silence))?;
-                stream.set_write_timeout(Some(silence))?;
-                Ok(ServerSocket::Unix(stream))
-            }
-            ServerPlace::Tcp { host, port } => {
-                let mut last = std::io::Error::from(ErrorKind::NotFound);
-                let found = (host.as_str(), *port).to_socket_addrs();
-                for address in found
-                    .map_err(|error| std::io::Error::other(format!("{NO_ADDRESS} ({error})")))?
-                {
-                    match TcpStream::connect_timeout(&address, silence) {
-                        Ok(stream) => {
-                            stream.set_nodelay(true)?;
-                            keep_alive(&stream)?;
-                            stream.set_read_timeout(Some(silence))?;
-                            stream.set_write_timeout(Some(silence))?;
-                            return Ok(ServerSocket::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-        }
+        let socket = match place {
+            ServerPlace::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
+            ServerPlace::Tcp { host, port } => dial(host, *port, silence)?,
+        };
+        socket.set_read_timeout(Some(silence))?;
+        socket.set_write_timeout(Some(silence))?;
+        Ok(ServerSocket(socket))
     }
 
     pub fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
-        match self {
-            ServerSocket::Unix(s) => (&*s).write_all(bytes),
-            ServerSocket::Tcp(s) => (&*s).write_all(bytes),
-        }
+        (&self.0).write_all(bytes)
     }
 
     /// Receives the bytes that have arrived; returns 0 at the end of the stream. Waits at most for the silence timeout.
     pub fn receive(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
         loop {
-            let got = match self {
-                ServerSocket::Unix(s) => (&*s).read(bytes),
-                ServerSocket::Tcp(s) => (&*s).read(bytes),
-            };
-            match got {
+            match (&self.0).read(bytes) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 other => return other,
             }
@@ -70,11 +41,26 @@ impl ServerSocket {
 
     pub fn hang_up(&self) {
         // This fails only if the socket is closed already.
-        let _ = match self {
-            ServerSocket::Unix(s) => s.shutdown(Shutdown::Both),
-            ServerSocket::Tcp(s) => s.shutdown(Shutdown::Both),
-        };
+        let _ = self.0.shutdown(Shutdown::Both);
     }
+}
+
+/// Connects to the first address of a host that accepts.
+fn dial(host: &str, port: u16, silence: Duration) -> std::io::Result<TcpStream> {
+    let found = (host, port).to_socket_addrs();
+    let found = found.map_err(|error| std::io::Error::other(format!("{NO_ADDRESS} ({error})")))?;
+    let mut last = std::io::Error::from(ErrorKind::NotFound);
+    for address in found {
+        match TcpStream::connect_timeout(&address, silence) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 #[cfg(test)]
@@ -90,10 +76,8 @@ mod tests {
             host: "127.0.0.1".to_string(),
             port,
         };
-        let Ok(ServerSocket::Tcp(stream)) = ServerSocket::connect(&place, Duration::from_secs(5))
-        else {
-            panic!("connected")
-        };
+        let socket = ServerSocket::connect(&place, Duration::from_secs(5)).expect("connected");
+        let stream = socket.0;
         assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
         assert_eq!(sockopt::tcp_keepidle(&stream), Ok(Duration::from_secs(120)));
     }
