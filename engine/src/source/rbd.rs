@@ -42,10 +42,6 @@ const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 /// The settings of one librbd client.
 #[derive(Clone, Debug)]
 pub struct RbdSettings {
-    /// File name of librados, as the loader knows it.
-    pub librados: String,
-    /// File name of librbd.
-    pub librbd: String,
     /// Ceph options, applied in this order; they override Ceph's configuration.
     pub options: Vec<(String, String)>,
     /// How often the image is checked. `None`: only when a check is requested.
@@ -58,10 +54,7 @@ impl RbdSettings {
     /// Uses librbd as it is configured, including its cache and readahead, with a time limit for every wait.
     #[must_use]
     pub fn as_configured() -> RbdSettings {
-        let (librados, librbd) = ("librados.so.2".to_string(), "librbd.so.1".to_string());
         let settings = RbdSettings {
-            librados,
-            librbd,
             options: Vec::new(),
             look_every: None,
             patience: SILENCE_TIMEOUT,
@@ -146,8 +139,7 @@ impl Rbd {
     ) -> Result<Rbd, SourceOpenError> {
         let name = name.into();
         let address = address::parse(&name)?;
-        let api = Api::load(&settings.librados, &settings.librbd)
-            .map_err(|missing| not_here(&name, missing))?;
+        let api = Api::load().map_err(|missing| not_here(&name, missing))?;
         let refused = |refused| {
             cannot_open(
                 &name,

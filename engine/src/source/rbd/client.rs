@@ -14,7 +14,6 @@ use super::address::Address;
 use crate::sync::lock;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::stderr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -452,10 +451,7 @@ pub enum ReadOutcome {
     Silent,
 }
 
-/// Starts a read of `len` bytes at `offset`.
-///
-/// # Errors
-/// Returns the (positive) error number with which librbd refused the read.
+/// Starts a read of `len` bytes at `offset`. The error is the (positive) error number of librbd.
 pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     let api = image.api;
     let slot = Arc::<AnswerSlot>::default();
@@ -606,24 +602,25 @@ functions! {
 }
 
 impl Api {
-    /// Returns librados and librbd, loaded from the libraries with these names. Each pair of libraries is loaded once, and never
-    /// unloaded.
-    pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, LibraryError> {
-        static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> =
-            Mutex::new(BTreeMap::new());
+    /// Returns librados and librbd, which are loaded once, and never unloaded.
+    pub fn load() -> Result<&'static Api, LibraryError> {
+        static LOADED: Mutex<Option<&'static Api>> = Mutex::new(None);
         let mut loaded = lock(&LOADED);
-        let key = (rados.to_string(), rbd.to_string());
-        if let Some(api) = loaded.get(&key) {
+        if let Some(api) = *loaded {
             return Ok(api);
         }
+        let api: &'static Api = Box::leak(Box::new(Api::of("librados.so.2", "librbd.so.1")?));
+        *loaded = Some(api);
+        Ok(api)
+    }
+
+    fn of(rados: &str, rbd: &str) -> Result<Api, LibraryError> {
         // Load librados first, with global symbols, so that librbd uses this copy and no other.
         let (rados_library, rbd_library) = (open(rados)?, open(rbd)?);
         let api = Api::bind((rados, &rados_library), (rbd, &rbd_library));
         // Even if a function is missing: loading has started things that cannot be stopped.
         std::mem::forget((rados_library, rbd_library));
-        let api: &'static Api = Box::leak(Box::new(api?));
-        loaded.insert(key, api);
-        Ok(api)
+        api
     }
 
     /// Returns the version of the library's API, for messages.
@@ -736,7 +733,7 @@ mod tests {
 
     #[test]
     fn a_library_that_is_not_there_is_named() {
-        match Api::load("libforeread-nothing.so.9", "librbd.so.1") {
+        match Api::of("libforeread-nothing.so.9", "librbd.so.1") {
             Err(LibraryError::Library(name, _)) => assert_eq!(name, "libforeread-nothing.so.9"),
             other => panic!("{:?}", other.map(|_| ())),
         }
@@ -745,7 +742,7 @@ mod tests {
     /// The C library has none of the functions, and is everywhere.
     #[test]
     fn a_library_without_a_function_is_named_with_it() {
-        match Api::load("libc.so.6", "libc.so.6") {
+        match Api::of("libc.so.6", "libc.so.6") {
             Err(missing) => assert_eq!(
                 missing,
                 LibraryError::Function("libc.so.6".to_string(), "rados_create")
