@@ -522,13 +522,6 @@ fn is_of_store(name: &SourceName) -> bool {
     matches!(form, Some(NameForm::Bucket | NameForm::Repository))
 }
 
-/// Schemes of names that are not local paths.
-#[cfg(test)]
-fn remote_schemes() -> impl Iterator<Item = &'static str> {
-    let remote = KINDS.iter().filter(|kind| kind.form != NameForm::Path);
-    remote.flat_map(|kind| kind.schemes.iter().copied())
-}
-
 fn form_of(scheme: &str) -> Option<NameForm> {
     kind_of(scheme).map(|kind| kind.form)
 }

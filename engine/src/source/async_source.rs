@@ -135,12 +135,11 @@ impl<S: AsyncSource> Source for FromAsync<S> {
             // A dropped reader needs no reply.
             let _ = answer.send(read_whole(&*client, range).await);
         });
+        let failed = |why| Err(failed(&*self.client, why));
         let pieces = wait_beside(&self.runtime, || {
-            answered
-                .recv()
-                .unwrap_or_else(|_| Err(ended(&*self.client)))
-        })
-        .unwrap_or_else(|| Err(is_its_own(&*self.client)))?;
+            answered.recv().unwrap_or_else(|_| failed(ENDED))
+        });
+        let pieces = pieces.unwrap_or_else(|| failed(OWN_THREAD))?;
         Ok(PieceCopier::new(pieces.iter().map(|piece| &piece[..])).fill(bufs, 0))
     }
 
@@ -170,24 +169,11 @@ fn range_in<S: AsyncSource>(client: &S, offset: u64, room: usize) -> Range<u64> 
     offset..end.max(offset)
 }
 
-fn ended<S: AsyncSource>(client: &S) -> SourceError {
-    SourceError::io(
-        EIO,
-        format!(
-            "{}: the async runtime that its client uses has ended",
-            client.describe()
-        ),
-    )
-}
+const ENDED: &str = "the async runtime that its client uses has ended";
+const OWN_THREAD: &str = "a task made a blocking read that can only complete in the task's own runtime; use read_at_async, and a runtime with worker threads";
 
-fn is_its_own<S: AsyncSource>(client: &S) -> SourceError {
-    SourceError::io(
-        EIO,
-        format!(
-            "{}: a task made a blocking read that can only complete in the task's own runtime; use read_at_async, and a runtime with worker threads",
-            client.describe()
-        ),
-    )
+fn failed<S: AsyncSource>(client: &S, why: &str) -> SourceError {
+    SourceError::io(EIO, format!("{}: {why}", client.describe()))
 }
 
 /// Reads all bytes of a range, as the pieces that the client returned. After a short reply it requests the rest, as for
@@ -335,7 +321,7 @@ impl<S: AsyncSource> OwedAnswer<S> {
 impl<S: AsyncSource> Drop for OwedAnswer<S> {
     fn drop(&mut self) {
         // Has no effect after the reply.
-        self.end(|| Err(ended(&*self.client)));
+        self.end(|| Err(failed(&*self.client, ENDED)));
     }
 }
 
@@ -409,7 +395,8 @@ impl<S: AsyncSource> Queue for TaskQueue<S> {
             if waited.is_none() {
                 let numbers: Vec<u64> = self.shared.lock().requests.keys().copied().collect();
                 for number in numbers {
-                    self.shared.end(number, Err(is_its_own(&*self.client)));
+                    let error = failed(&*self.client, OWN_THREAD);
+                    self.shared.end(number, Err(error));
                 }
             }
         }
