@@ -16,9 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// Makes a client trust these authorities, and those of `ca_file`.
-///
-/// # Errors
-/// Returns an error if the file cannot be read.
 pub fn trusted_by(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<ClientBuilder, Unfit> {
     let built_in = BUILT_IN
         .iter()
@@ -77,9 +74,6 @@ fn count_of_system() -> usize {
 }
 
 /// Reads the certificates of a file, as text.
-///
-/// # Errors
-/// The file cannot be read, or contains no certificates.
 fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
     let remedy = "use a file with certificates in PEM format (--ca-file, AWS_CA_BUNDLE)";
     let unfit = |why: &str| {

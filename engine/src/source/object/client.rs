@@ -49,9 +49,6 @@ const METADATA: [IpAddr; 3] = [
 /// Creates the client for these settings. The client does not follow redirects itself. The client has no timeout for a whole
 /// request, because such a timeout would cut off large bodies that arrive normally. The client uses HTTP/1.1, because concurrent
 /// requests should use separate connections.
-///
-/// # Errors
-/// Returns an error if the file of trusted certificates cannot be read.
 pub fn client(settings: &ObjectSettings, allow_http: bool) -> Result<HttpClient, Unfit> {
     let remedy = "check the settings of the proxy and the certificates";
     let make = || {
@@ -162,9 +159,6 @@ fn reach(url: &Url) -> Reach {
 
 /// Returns the URL that a redirect leads to, or `None` if the reply is not a redirect. If a server on the network redirects to another
 /// host name, foreread resolves that name, because a redirect to this machine is forbidden.
-///
-/// # Errors
-/// Returns an error if the target is missing or forbidden.
 pub async fn target(
     from: &Url,
     status: StatusCode,

@@ -131,9 +131,6 @@ pub struct Provider<C>(pub Arc<Keeper<C>>);
 
 /// Returns the `Keeper` for a chain. All stores in this process with an equal `key` share one `Keeper`. Returns `None` if the
 /// chain finds no credentials.
-///
-/// # Errors
-/// Returns an error if a place in the chain is configured but cannot be used.
 pub fn keeper<C, H>(
     store: &'static str,
     key: impl Hash,

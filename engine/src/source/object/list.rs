@@ -120,9 +120,6 @@ impl Prefix {
 
     /// Opens a prefix without checking that it exists and that the settings work. For operations without a request to the
     /// store.
-    ///
-    /// # Errors
-    /// The name is invalid.
     #[cfg(feature = "disk-cache")]
     pub(crate) fn unasked(
         name: &SourceName,

@@ -148,8 +148,7 @@ impl PageText {
         }
     }
 
-    /// # Errors
-    /// More pages follow, and the page does not say where they begin.
+    /// Fails if more pages follow and the page does not say where they begin.
     fn next(&self, most: usize) -> Result<NextPage, Refusal> {
         let count = self.objects.len() + self.prefixes.len();
         let is_full = self
@@ -200,10 +199,7 @@ impl NextPage {
 }
 
 /// Parses a page in S3's format. Generations are ignored: over the S3 protocol, Google's server reports them in listings, but not in
-/// replies to reads.
-///
-/// # Errors
-/// Returns an error if the body is not a page in this format, or is incomplete.
+/// replies to reads. Fails if the body is not a page in this format, or is incomplete.
 pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     let mut said = text_of(body)?;
     for object in &mut said.objects {
@@ -213,9 +209,7 @@ pub fn of_s3(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
 }
 
 /// Like [`of_s3`], but for a store whose versions are numbers (generations).
-///
-/// # Errors
-/// Returns an error if the body is not a page in this format, or is incomplete.
+/// Fails if the body is not a page in this format, or is incomplete.
 pub fn of_google(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
     Page::of(text_of(body)?, wanted)
 }
@@ -229,8 +223,7 @@ fn text_of(body: &[u8]) -> Result<PageText, Refusal> {
 }
 
 impl Page {
-    /// # Errors
-    /// Returns an error if the content of the page is inconsistent.
+    /// Fails if the content of the page is inconsistent.
     pub fn of(said: PageText, wanted: &PageRequest) -> Result<Page, Refusal> {
         if said.is_too_long {
             return Err(Refusal::Garbled(format!(

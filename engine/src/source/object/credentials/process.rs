@@ -12,9 +12,6 @@ const MAX_BYTES: u64 = 64 << 10;
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
 /// Runs a command and returns its output.
-///
-/// # Errors
-/// Returns an error if the command cannot be started, takes too long, fails, or prints too much.
 pub async fn run(what: &str, command: &str, remedy: &str) -> Result<String, Unfit> {
     let unfit = |why: String| Unfit::new(format!("{what} {why}"), remedy);
     let words = words(command);

@@ -196,9 +196,6 @@ pub fn is_header(text: &str) -> bool {
 }
 
 /// Reads a file that contains a token or a key.
-///
-/// # Errors
-/// Returns an error if the file cannot be read or is too long.
 pub fn read_file(what: &str, path: &Path, remedy: &str) -> Result<String, Unfit> {
     read_small_text(path, MAX_FILE_BYTES)
         .map_err(|error| Unfit::new(format!("{what} {}: {error}", path.display()), remedy))
