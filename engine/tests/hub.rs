@@ -2,21 +2,17 @@
 //! works with the client huggingface_hub.
 
 use crate::common::{
-    changed, in_threads, named, passed, quiet, read_and_check, read_right, read_source as read,
-    refused, short_settings, watch,
+    changed, in_threads, named, passed, read_right, read_source as read, refused, short_settings,
+    watch,
 };
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{Mem, Source, SourceError, SourceOpenError};
-use foreread::{Options, Reader};
-use foreread_testing::{
-    HubMirror, HubRoute, HubServer, Lie, RangeServer, ServedRequest, needs, pattern, rows, says,
-};
+use foreread_testing::{HubMirror, HubRoute, HubServer, ServedRequest, needs, pattern, rows, says};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 
-const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const TOKEN: &str = "hf_right";
 
@@ -140,35 +136,6 @@ fn files_of_each_kind_of_repository_are_read_back() {
     for seen in hub.hub_seen() {
         assert_eq!(seen.header("authorization"), Some(&bearer[..]));
     }
-}
-
-/// Four cursors of one file, whose addresses are refused again and again: no read fails, and no request is made again.
-#[test]
-fn an_address_that_expires_is_renewed_without_an_error() {
-    let hub = hub();
-    hub.set_token(TOKEN);
-    hub.put("u/r", "a", named(16 * MIB));
-    let object = Object::open_with("hf://u/r/a", settings(&hub, Some(TOKEN))).expect("opened");
-    let object = Arc::new(object);
-    let reader = Reader::open(Arc::clone(&object), Options::default().cache_bytes(4 * MIB));
-    let reader = reader.expect("opened");
-    let cursors = [(); 4].map(|()| reader.try_clone().expect("opened"));
-    for round in 0..8 {
-        in_threads(4, |cursor| {
-            let mut buf = vec![0; 64 << 10];
-            for n in 0..8 {
-                let at = (cursor * 64 + round * 8 + n) * 64 * KIB;
-                read_and_check(&cursors[cursor as usize], &mut buf, at, 0);
-            }
-        });
-        // What is under way may be answered twice by addresses that have just expired.
-        quiet(&reader);
-        hub.expire();
-    }
-    assert_eq!(reader.stats().failed_fetches, 0);
-    assert_eq!(object.asked().retries, 0);
-    assert!((2..=8).contains(&hub.signatures()), "{}", hub.signatures());
-    no_credentials(&hub);
 }
 
 /// An address has expired, and eight readers notice it at once: one of them asks the hub.
@@ -317,22 +284,6 @@ fn a_busy_hub_gets_retries() {
     let more = (hub.signatures() - before, object.asked().requests - asked);
     assert_eq!(more, (1, 1));
     read_right(&object, 0, 1000, 0);
-}
-
-/// A content server that is elsewhere, whose wrong answers are in `stores.rs`: it gets no condition of the hub's versions.
-#[test]
-fn a_content_server_gets_no_conditions() {
-    let hub = hub();
-    let content = RangeServer::start(named(MIB)).expect("a port");
-    hub.put_elsewhere("u/r", "a", MIB, &format!("{}?x=1", content.url()));
-    let object = opened(&hub, "hf://u/r/a");
-    read_right(&object, 8192, 4096, 0);
-    content.lie(Lie::OtherSize, 2);
-    changed(read(&object, 8192, 4096), "another size");
-    content.honest();
-    read_right(&object, 8192, 4096, 0);
-    let seen = content.seen();
-    assert!(seen.iter().all(|seen| seen.header("if-match").is_none()));
 }
 
 /// A content network that refuses every address: the hub is asked at most once for each read, however many wait for one file, and the error

@@ -11,10 +11,8 @@
 //!                                  └──► Panic
 //! ```
 
-use crate::http_server::lock;
 use foreread::source::{Alignment, Defaults, Source, SourceError, WritableSource, writing_of};
 use std::io::IoSliceMut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -50,19 +48,13 @@ pub enum Other {
     Flush,
 }
 
-/// Number of calls of each method, and which of them fail.
-#[derive(Default)]
-struct Others {
-    calls: [AtomicU64; 2],
-    fails: Mutex<Option<FailingCall>>,
-}
-
-#[derive(Clone, Copy)]
-struct FailingCall {
+/// Which calls of a method other than a read fail, and how many there were.
+struct FailingCalls {
     what: Other,
     nth: u64,
     /// Whether all later calls fail too.
     lasting: bool,
+    calls: AtomicU64,
 }
 
 type Rule = Box<dyn Fn(Call) -> FaultAction + Send + Sync>;
@@ -73,7 +65,7 @@ pub struct Faulty<S> {
     calls: AtomicU64,
     faults: AtomicU64,
     healed: AtomicBool,
-    others: Others,
+    others: Option<FailingCalls>,
 }
 
 const IO_ERROR: i32 = 5;
@@ -87,7 +79,7 @@ impl<S: Source> Faulty<S> {
             calls,
             faults,
             healed: AtomicBool::new(false),
-            others: Others::default(),
+            others: None,
         }
     }
 
@@ -126,17 +118,24 @@ impl<S: Source> Faulty<S> {
     /// Creates a source of which no read fails, but call number `n` (from 0) of the method `what` fails, and also every later call if
     /// `lasting` is true.
     pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
-        let faulty = Faulty::new(inner, |_| FaultAction::Pass);
-        let (nth, fails) = (n, &faulty.others.fails);
-        *lock(fails) = Some(FailingCall { what, nth, lasting });
-        faulty
+        let others = Some(FailingCalls {
+            what,
+            nth: n,
+            lasting,
+            calls: AtomicU64::new(0),
+        });
+        Faulty {
+            others,
+            ..Faulty::new(inner, |_| FaultAction::Pass)
+        }
     }
 
     /// Whether this call of `what` fails.
     fn fails(&self, what: Other) -> bool {
-        let nth = self.others.calls[what as usize].fetch_add(1, Ordering::SeqCst);
-        let fails = lock(&self.others.fails).filter(|one| one.what == what);
-        let now = fails.is_some_and(|one| nth == one.nth || one.lasting && nth > one.nth);
+        let now = self.others.as_ref().is_some_and(|of| {
+            let is_due = |nth| nth == of.nth || of.lasting && nth > of.nth;
+            of.what == what && is_due(of.calls.fetch_add(1, Ordering::SeqCst))
+        });
         let now = now && !self.healed.load(Ordering::SeqCst);
         self.faults.fetch_add(u64::from(now), Ordering::SeqCst);
         now

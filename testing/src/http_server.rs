@@ -404,27 +404,31 @@ fn request(reader: &mut impl BufRead) -> io::Result<Option<(ServedRequest, Vec<u
         return Ok(None);
     }
     let mut words = line.split_whitespace().map(str::to_string);
-    let mut seen = ServedRequest {
+    let seen = ServedRequest {
         method: words.next().unwrap_or_default(),
         target: words.next().unwrap_or_default(),
-        headers: Vec::new(),
+        headers: headers(&mut head)?,
     };
-    loop {
-        line.clear();
-        if head.read_line(&mut line)? == 0 {
-            return Ok(None);
-        }
-        let Some((name, value)) = line.trim_end().split_once(':') else {
-            break;
-        };
-        let (name, value) = (name.to_ascii_lowercase(), value.trim().to_string());
-        seen.headers.push((name, value));
-    }
     let len = seen.header("content-length").and_then(|n| n.parse().ok());
     let len: u64 = len.unwrap_or(0);
     let mut body = Vec::new();
     reader.take(len.min(MAX_BODY)).read_to_end(&mut body)?;
     Ok(Some((seen, body)))
+}
+
+/// Reads headers up to the empty line after them, with their names in lower case.
+pub(super) fn headers(reader: &mut impl BufRead) -> io::Result<Vec<(String, String)>> {
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            return Ok(headers);
+        };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_string()));
+    }
 }
 
 /// Sends an invalid answer. Returns `Some(false)` if the connection is over, and `None` if the answer should start normally.

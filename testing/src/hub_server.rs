@@ -90,8 +90,9 @@ struct HubState {
     signatures: u64,
     used: HashMap<String, u64>,
     canned: Vec<CannedAnswer>,
-    /// The server that signed URLs lead to, instead of the content server.
-    content_at: Option<SocketAddr>,
+    address: SocketAddr,
+    /// The content server, or the server that signed URLs lead to instead.
+    content_at: SocketAddr,
     mirror: Option<HubMirror>,
 }
 
@@ -120,21 +121,15 @@ impl HubServer {
             signatures: 0,
             used: HashMap::new(),
             canned: Vec::new(),
-            content_at: None,
+            address: hub.local_addr()?,
+            content_at: content.local_addr()?,
             mirror: None,
         };
         let state = Arc::new(Mutex::new(state));
-        let at = |is_hub| -> io::Result<Addresses> {
-            Ok(Addresses {
-                hub: hub.local_addr()?,
-                content: content.local_addr()?,
-                is_hub,
-            })
-        };
-        let answers = |at: Addresses| {
+        let answers = |is_hub| {
             let state = Arc::clone(&state);
             move |seen: &ServedRequest, body: &[u8]| {
-                let answer = lock(&state).answer(seen, body, at);
+                let answer = lock(&state).answer(seen, body, is_hub);
                 // Bytes are read without the lock.
                 match answer {
                     HubAnswer::Answer(answer) => Ok(answer),
@@ -142,7 +137,7 @@ impl HubServer {
                 }
             }
         };
-        let (of_hub, of_content) = (answers(at(true)?), answers(at(false)?));
+        let (of_hub, of_content) = (answers(true), answers(false));
         Ok(HubServer {
             hub: HttpServer::on(hub, of_hub)?,
             content: HttpServer::on(content, of_content)?,
@@ -162,18 +157,12 @@ impl HubServer {
 
     /// Puts a large file into `USER/REPO`, `datasets/USER/REPO` or `spaces/USER/REPO`, as a new commit of `main`.
     pub fn put(&self, repository: &str, path: &str, source: impl Source + 'static) {
-        self.commit(repository, path, Arc::new(source), true, None);
+        self.commit(repository, path, Arc::new(source), true);
     }
 
     /// Puts a file that the hub itself sends, without a redirect.
     pub fn put_small(&self, repository: &str, path: &str, bytes: Vec<u8>) {
-        self.commit(repository, path, Arc::new(Mem::new(bytes)), false, None);
-    }
-
-    /// Puts a large file whose bytes are on another server, at this URL, which must have a query.
-    pub fn put_elsewhere(&self, repository: &str, path: &str, size: u64, url: &str) {
-        let source = Mem::generated(size, |_, bytes| bytes.fill(0));
-        self.commit(repository, path, Arc::new(source), true, Some(url));
+        self.commit(repository, path, Arc::new(Mem::new(bytes)), false);
     }
 
     /// Replaces a file's bytes in all commits, without changing its name: simulates a faulty mirror.
@@ -187,14 +176,7 @@ impl HubServer {
         });
     }
 
-    fn commit(
-        &self,
-        repository: &str,
-        path: &str,
-        source: Arc<dyn Source>,
-        is_lfs: bool,
-        elsewhere: Option<&str>,
-    ) {
+    fn commit(&self, repository: &str, path: &str, source: Arc<dyn Source>, is_lfs: bool) {
         let mut state = lock(&self.state);
         state.puts += 1;
         let number = state.puts;
@@ -206,7 +188,6 @@ impl HubServer {
                 format!("b10b{number:036x}")
             },
             is_lfs,
-            elsewhere: elsewhere.map(str::to_string),
         };
         state.blobs.insert(blob.tag.clone(), blob.clone());
         let repository = state
@@ -329,7 +310,7 @@ impl HubServer {
 
     /// From now on, signed URLs lead to this address of a proxy in front of the content server.
     pub fn send_to(&self, proxy: SocketAddr) {
-        lock(&self.state).content_at = Some(proxy);
+        lock(&self.state).content_at = proxy;
     }
 
     /// From now on, answers as a mirror of a hub does.
@@ -351,13 +332,6 @@ impl HubServer {
     pub fn content_seen(&self) -> Vec<ServedRequest> {
         self.content.seen()
     }
-}
-
-#[derive(Clone, Copy)]
-struct Addresses {
-    hub: SocketAddr,
-    content: SocketAddr,
-    is_hub: bool,
 }
 
 /// The result for a request: an answer, or the requested part of a file with this head.
@@ -383,9 +357,9 @@ fn refusal(status: u16, code: &str) -> Answer {
 }
 
 impl HubState {
-    fn answer(&mut self, seen: &ServedRequest, body: &[u8], at: Addresses) -> HubAnswer {
+    fn answer(&mut self, seen: &ServedRequest, body: &[u8], is_hub: bool) -> HubAnswer {
         let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
-        let route = match at.is_hub {
+        let route = match is_hub {
             false => HubRoute::Content,
             true if path.starts_with("/api/") => HubRoute::Api,
             true => HubRoute::Resolve,
@@ -399,7 +373,7 @@ impl HubState {
         if route == HubRoute::Content {
             return self.content(path, query);
         }
-        let answer = self.hub(path, query, seen, body, at);
+        let answer = self.hub(path, query, seen, body);
         answer.unwrap_or_else(|(status, code)| HubAnswer::Answer(refusal(status, code)))
     }
 
@@ -433,7 +407,6 @@ impl HubState {
         query: &str,
         seen: &ServedRequest,
         body: &[u8],
-        at: Addresses,
     ) -> Result<HubAnswer, (u16, &'static str)> {
         let is_owner = match (seen.header("authorization"), &self.token) {
             (None, _) => false,
@@ -507,7 +480,7 @@ impl HubState {
             "paths-info" => paths_info(&files, body),
             "tree" => {
                 let url = seen.target.split('?').next().unwrap_or_default();
-                let here = format!("http://{}{url}", at.hub);
+                let here = format!("http://{}{url}", self.address);
                 tree(&files, &path, query, self.page, &here).ok_or(entry_missing)?
             }
             "resolve" => {
@@ -515,7 +488,7 @@ impl HubState {
                     return Err((if is_owner { 403 } else { 401 }, "GatedRepo"));
                 }
                 let blob = files.get(&path).ok_or(entry_missing)?.clone();
-                return Ok(self.resolve(blob, &sha, at));
+                return Ok(self.resolve(blob, &sha));
             }
             _ => return Err((404, "")),
         };
@@ -524,7 +497,7 @@ impl HubState {
     }
 
     /// Answers for a file: with its bytes, or with a redirect to them.
-    fn resolve(&mut self, blob: Blob, sha: &str, at: Addresses) -> HubAnswer {
+    fn resolve(&mut self, blob: Blob, sha: &str) -> HubAnswer {
         let tag = format!("\"{}\"", blob.tag);
         let size = blob.source.size().to_string();
         let is_here = !blob.is_lfs || self.mirror.is_some_and(|of| of != HubMirror::SameOrigin);
@@ -552,20 +525,16 @@ impl HubState {
         answer.set("X-Linked-Etag", &tag);
         answer.set("X-Linked-Size", &size);
         if self.mirror == Some(HubMirror::SameOrigin) {
-            let url = format!("http://{}/mirrored/{}", at.hub, blob.tag);
+            let url = format!("http://{}/mirrored/{}", self.address, blob.tag);
             answer.set("Location", &url);
             return HubAnswer::Answer(answer);
         }
         let (serial, epoch) = (self.signatures, self.epoch);
         let until = seconds_now().saturating_add(DAY.as_secs());
-        let url = match &blob.elsewhere {
-            Some(url) => format!("{url}&Signature={serial}"),
-            None => format!(
-                "http://{}/{}?Expires={until}&Epoch={epoch}&Signature={serial}",
-                self.content_at.unwrap_or(at.content),
-                blob.tag
-            ),
-        };
+        let url = format!(
+            "http://{}/{}?Expires={until}&Epoch={epoch}&Signature={serial}",
+            self.content_at, blob.tag
+        );
         answer.set("Location", &url);
         HubAnswer::Answer(answer)
     }
@@ -607,8 +576,6 @@ pub(super) struct Blob {
     /// Its hash in hexadecimal: 64 digits for a large file, 40 for a small one.
     pub tag: String,
     pub is_lfs: bool,
-    /// The URL on another server that has the bytes.
-    pub elsewhere: Option<String>,
 }
 
 pub(super) type Files = BTreeMap<String, Blob>;

@@ -92,10 +92,15 @@ impl Link {
 /// A TCP proxy that puts a simulated link in front of a server; it runs until it is dropped.
 pub struct Proxy {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    passed: Arc<AtomicU64>,
-    connections: Arc<AtomicU64>,
-    requests: Arc<AtomicU64>,
+    state: Arc<ProxyState>,
+}
+
+#[derive(Default)]
+struct ProxyState {
+    stop: AtomicBool,
+    passed: AtomicU64,
+    connections: AtomicU64,
+    requests: AtomicU64,
 }
 
 impl Proxy {
@@ -104,27 +109,19 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let proxy = Proxy {
             address: listener.local_addr()?,
-            stop: Arc::default(),
-            passed: Arc::default(),
-            connections: Arc::default(),
-            requests: Arc::default(),
+            state: Arc::default(),
         };
-        let (stop, passed, connections, requests) = (
-            Arc::clone(&proxy.stop),
-            Arc::clone(&proxy.passed),
-            Arc::clone(&proxy.connections),
-            Arc::clone(&proxy.requests),
-        );
+        let state = Arc::clone(&proxy.state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                if stop.load(Ordering::Relaxed) {
+                if state.stop.load(Ordering::Relaxed) {
                     return;
                 }
                 let Ok(server) = TcpStream::connect(server) else {
                     continue;
                 };
-                connections.fetch_add(1, Ordering::Relaxed);
-                drop(connect(client, server, &link, &passed, &requests));
+                state.connections.fetch_add(1, Ordering::Relaxed);
+                drop(connect(client, server, &link, &state));
             }
         });
         Ok(proxy)
@@ -136,22 +133,22 @@ impl Proxy {
 
     /// Returns the number of bytes of answers so far.
     pub fn passed(&self) -> u64 {
-        self.passed.load(Ordering::Relaxed)
+        self.state.passed.load(Ordering::Relaxed)
     }
 
     pub fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
+        self.state.connections.load(Ordering::Relaxed)
     }
 
     /// Returns the number of HTTP requests so far; the number is correct only for clients that send the head of each request in one write.
     pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.state.requests.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
         // Wakes the listener, which then sees that it must end.
         drop(TcpStream::connect(self.address));
     }
@@ -162,19 +159,20 @@ fn connect(
     client: TcpStream,
     server: TcpStream,
     link: &Link,
-    passed: &Arc<AtomicU64>,
-    requests: &Arc<AtomicU64>,
+    state: &Arc<ProxyState>,
 ) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut up_from, mut up_to) = (client.try_clone()?, server.try_clone()?);
-    let requests = Arc::clone(requests);
+    let (asked, answered) = (Arc::clone(state), Arc::clone(state));
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];
         while let Ok(len @ 1..) = up_from.read(&mut piece) {
             let begins = |method: &&[u8]| piece[..len].starts_with(method);
             let is_request = [&b"GET "[..], b"HEAD ", b"POST "].iter().any(begins);
-            requests.fetch_add(u64::from(is_request), Ordering::Relaxed);
+            asked
+                .requests
+                .fetch_add(u64::from(is_request), Ordering::Relaxed);
             if up_to.write_all(&piece[..len]).is_err() {
                 break;
             }
@@ -195,13 +193,15 @@ fn connect(
             }
         }
     });
-    let (link, passed) = (link.clone(), Arc::clone(passed));
+    let link = link.clone();
     std::thread::spawn(move || {
         for (came, piece) in receiver {
             let there = came + link.round_trip();
             std::thread::sleep(there.saturating_duration_since(Instant::now()));
             link.pass(piece.len(), there);
-            passed.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            answered
+                .passed
+                .fetch_add(piece.len() as u64, Ordering::Relaxed);
             if to.write_all(&piece).is_err() {
                 break;
             }

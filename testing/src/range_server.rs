@@ -7,7 +7,7 @@
 //!                  replace: another object with the same name
 //! ```
 
-use super::http_server::{HttpServer, ServedAnswer, ServedRequest, lock};
+use super::http_server::{HttpServer, ServedAnswer, ServedRequest, headers, lock};
 use foreread::source::Source;
 use std::io;
 use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
@@ -147,13 +147,7 @@ fn ask(server: SocketAddr, seen: &ServedRequest, sent: &[u8]) -> io::Result<Serv
         .and_then(|text| text.parse().ok());
     let mut answer = ServedAnswer::new(status.ok_or(io::ErrorKind::InvalidData)?, "");
     let (mut len, mut is_chunked) = (MAX_BODY, false);
-    loop {
-        line.clear();
-        reader.read_line(&mut line)?;
-        let Some((name, value)) = line.trim_end().split_once(':') else {
-            break;
-        };
-        let (name, value) = (name.to_ascii_lowercase(), value.trim().to_string());
+    for (name, value) in headers(&mut reader)? {
         match name.as_str() {
             "content-length" => len = value.parse().unwrap_or(0),
             "transfer-encoding" => is_chunked = true,
@@ -175,10 +169,8 @@ fn ask(server: SocketAddr, seen: &ServedRequest, sent: &[u8]) -> io::Result<Serv
         if len == 0 {
             return Ok(answer);
         }
-        let chunk = &mut reader;
-        chunk
-            .take(len.min(MAX_BODY))
-            .read_to_end(&mut answer.body)?;
+        let mut chunk = (&mut reader).take(len.min(MAX_BODY));
+        chunk.read_to_end(&mut answer.body)?;
         line.clear();
         reader.read_line(&mut line)?;
     }
