@@ -81,12 +81,10 @@ pub trait CommandLine: Parser {
 
 /// Runs the command that `arguments` describe: the program's name, then its arguments. Returns the exit code. A process may call this
 /// function only once, because it sets process-wide handlers for panics, signals and the log.
-#[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
     main_of::<Args>(arguments)
 }
 
-#[must_use]
 pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
     #[cfg(feature = "lab")]
     {

@@ -65,8 +65,6 @@ impl From<LogLevel> for LevelFilter {
 }
 
 /// Starts the log on stderr.
-///
-/// # Errors
 /// Returns an error if the environment variable `FOREREAD_LOG` contains something other than a log level.
 pub fn start(asked: Option<LogLevel>, has_telemetry: bool) -> Result<(), Fail> {
     let level = match asked {

@@ -62,8 +62,6 @@ fn is_wanted(signal: &str) -> bool {
 }
 
 /// Creates the exporters of traces and metrics, if the environment names a receiver.
-///
-/// # Errors
 /// Returns an error if the receiver's URL is invalid.
 pub fn start() -> Result<(), Fail> {
     let (traces, metrics) = (is_wanted("TRACES"), is_wanted("METRICS"));

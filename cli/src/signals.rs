@@ -91,9 +91,6 @@ impl CommandSignals {
     }
 
     /// Calls `wait`, which waits until the user's command has ended; from then on, a signal ends this process.
-    ///
-    /// # Errors
-    /// Returns the error that `wait` returns.
     pub fn until_end<T>(
         &self,
         command: Option<u32>,

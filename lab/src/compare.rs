@@ -116,9 +116,7 @@ pub enum OracleRow {
 }
 
 /// Measures all tables of the plan.
-///
-/// # Errors
-/// See [`CompareError`]. If the plan cannot be carried out, nothing is measured.
+/// If the plan cannot be carried out, nothing is measured.
 pub fn run(
     plan: &ComparePlan,
     mut progress: &mut dyn Progress,
@@ -132,9 +130,6 @@ pub fn run(
 /// Measures the tables of several plans with the same target, such as those of [`vary::Axis::plans`], and passes each table to `each` as
 /// soon as it is complete. If the plans are stopped, returns the names of the tables that were not started, such as "boot-ide on
 /// model:rbd"; a table that was interrupted contains a note about it.
-///
-/// # Errors
-/// See [`run`].
 pub fn run_each<P: Progress>(
     plans: &[ComparePlan],
     progress: &mut P,

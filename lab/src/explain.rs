@@ -94,8 +94,6 @@ fn counters<S: Serializer>(counts: &Stats, to: S) -> Result<S::Ok, S::Error> {
 
 /// Executes the trace or workload of the plan under `policy`, and counts its reads and decisions. The policies that the plan lists are
 /// ignored.
-///
-/// # Errors
 /// Returns an error if the plan cannot be carried out, or if the counts of the files do not add up to the counters of the run.
 pub fn explain(
     plan: &ComparePlan,

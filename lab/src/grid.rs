@@ -64,7 +64,6 @@ pub struct CellResult<R> {
 }
 
 impl<R: Serialize> CellResult<R> {
-    #[must_use]
     pub fn new(key: CellKey, result: R) -> CellResult<R> {
         let schema = SCHEMA.to_string();
         CellResult {
@@ -75,7 +74,6 @@ impl<R: Serialize> CellResult<R> {
     }
 
     /// Returns one line of JSON that ends with a newline.
-    #[must_use]
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("a struct of numbers and strings") + "\n"
     }
@@ -95,9 +93,6 @@ pub struct ComparedCell {
 
 impl ComparedCell {
     /// Measures a cell: executes the plan with one policy.
-    ///
-    /// # Errors
-    /// Returns an error in the same cases as [`compare::run`].
     pub fn measure(plan: &ComparePlan) -> Result<ComparedCell, CompareError> {
         let mut tables = compare::run(plan, &mut Silent)?;
         let report = Report::of(&tables.swap_remove(0));
@@ -121,7 +116,6 @@ pub struct CellFileError {
 }
 
 impl CellFileError {
-    #[must_use]
     pub fn new(path: &Path, what: impl Into<String>) -> CellFileError {
         CellFileError {
             path: path.to_path_buf(),
@@ -146,8 +140,6 @@ pub struct CellFile<R> {
 
 impl<R: Serialize + DeserializeOwned> CellFile<R> {
     /// Opens the file of finished cells, or creates it.
-    ///
-    /// # Errors
     /// Returns an error in the cases that the table of the module's documentation lists. A link, a pipe, and a file that another process
     /// has open are refused.
     pub fn open(path: &Path) -> Result<CellFile<R>, CellFileError> {
@@ -197,12 +189,10 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
         })
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    #[must_use]
     pub fn get(&self, key: &CellKey) -> Option<&R> {
         self.known.get(key)
     }
@@ -217,7 +207,6 @@ impl<R: Serialize + DeserializeOwned> CellFile<R> {
 }
 
 /// Returns the number of threads that measure cells: the given number, or one for each processor.
-#[must_use]
 pub fn threads(asked: Option<u32>) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     asked.map_or_else(processors, |asked| asked as usize)
@@ -226,8 +215,6 @@ pub fn threads(asked: Option<u32>) -> usize {
 /// Measures the cells that are not in the file, and returns the results of all cells in the order of `keys`. When
 /// `stop` is set, cells that are being measured are finished and no other cells are started; cells that were not
 /// measured have no result.
-///
-/// # Errors
 /// Returns the first error that occurred in a cell. The cells that were measured before the error are in the file.
 pub fn run<R, E>(
     keys: &[CellKey],

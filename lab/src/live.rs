@@ -116,8 +116,6 @@ pub struct Look {
 }
 
 /// Examines a file or block device.
-///
-/// # Errors
 /// Returns an error if the file cannot be opened for reading.
 pub fn look(path: &Path) -> Result<Look, LiveError> {
     let source = FileSource::open(path)?;
@@ -137,9 +135,6 @@ pub fn look(path: &Path) -> Result<Look, LiveError> {
 }
 
 /// Returns an error if the workload does more than read one file and give hints about it.
-///
-/// # Errors
-/// [`LiveError::Unfit`].
 pub fn check(workload: &Workload) -> Result<(), LiveError> {
     let files = workload.files.len();
     let does = if workload.touches() {
@@ -178,7 +173,6 @@ pub struct Budget {
 
 impl Budget {
     /// Creates a time limit of this length that starts now.
-    #[must_use]
     pub fn milliseconds(milliseconds: u64) -> Budget {
         let began = Instant::now();
         Budget {
@@ -188,19 +182,16 @@ impl Budget {
     }
 
     /// Returns when the time limit is reached.
-    #[must_use]
     pub fn end(&self) -> Instant {
         self.until
     }
 
     /// Returns whether the time limit is reached.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.until
     }
 
     /// Returns whether one more step would exceed the time limit, if the step takes as long as the mean of the `done` steps so far.
-    #[must_use]
     pub fn is_too_short_for_more(&self, done: u32) -> bool {
         let now = Instant::now();
         now + now.duration_since(self.began) / done.max(1) > self.until
@@ -217,7 +208,6 @@ pub struct Cut<'a> {
 
 impl Cut<'_> {
     /// Nothing ends the run early.
-    #[must_use]
     pub fn never() -> Cut<'static> {
         static NO_STOP: AtomicUsize = AtomicUsize::new(0);
         Cut {
@@ -250,8 +240,6 @@ pub struct Setup<'a> {
 }
 
 /// Executes one run of a workload through the engine, with a new cache.
-///
-/// # Errors
 /// Returns an error if the source cannot be read, if the log cannot be written, or if [`check`] refuses the workload.
 pub fn engine(
     source: Arc<dyn Source>,
@@ -309,8 +297,6 @@ pub fn file(path: &Path) -> Result<Arc<dyn Source>, LiveError> {
 
 /// Executes one run of a workload through the page cache, with the device's current readahead setting. Each open file
 /// description of the workload is a separate descriptor.
-///
-/// # Errors
 /// Returns an error if the file cannot be opened or read, or if [`check`] refuses the workload.
 pub fn kernel(path: &Path, workload: &Workload, cut: Cut<'_>) -> Result<RunResult, LiveError> {
     check(workload)?;
@@ -572,7 +558,6 @@ const LARGE_BYTES: u64 = 1 << 20;
 impl Pace {
     /// Estimates the pace of a source by reading a few pages spread over it, and one longer range. Returns `None` if
     /// reads fail; the measurement itself then reports why.
-    #[must_use]
     pub fn of(source: &dyn Source) -> Option<Pace> {
         let time = |len: u64, offset: u64| {
             let mut buf = vec![0; len as usize];
@@ -598,7 +583,6 @@ impl Pace {
     }
 
     /// Returns the estimated time of a run without readahead, if each read of the workload starts after the previous read.
-    #[must_use]
     pub fn run_ns(&self, workload: &Workload) -> u64 {
         let bytes_ns = (workload.bytes() >> 10).saturating_mul(self.kib_ns);
         workload

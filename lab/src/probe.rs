@@ -97,7 +97,6 @@ pub struct Point {
 }
 
 /// Formats the result of the probe as text, which ends with a newline.
-#[must_use]
 pub fn render(probe: &Probe) -> String {
     let day = probe
         .date

@@ -89,7 +89,6 @@ impl Mode {
     pub const ALL: [Mode; 4] = [Mode::Asap, Mode::Closed, Mode::Open, Mode::Deps];
 
     /// Name of the mode.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Mode::Asap => "asap",
@@ -100,7 +99,6 @@ impl Mode {
     }
 
     /// Name of the mode in JSON, where `asap` still has its old name `afap`.
-    #[must_use]
     pub fn json_name(self) -> &'static str {
         if self == Mode::Asap {
             "afap"
@@ -110,7 +108,6 @@ impl Mode {
     }
 
     /// Finds a mode by its name in JSON.
-    #[must_use]
     pub fn of_json(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.json_name() == name)
     }
@@ -134,8 +131,6 @@ pub struct Replay {
 impl Replay {
     /// Prepares a trace for a replay in `mode` or, if no mode is given, in the best mode that the trace allows. The recorded pauses are
     /// multiplied by `think`.
-    ///
-    /// # Errors
     /// Returns an error if the trace lacks times or dependencies that the mode needs.
     pub fn of(
         loaded: &Arc<LoadedTrace>,
@@ -373,8 +368,6 @@ pub struct LayoutError {
 
 /// Converts a workload so that it reads one file of `size` bytes: the files of the workload are placed one after the
 /// other in this file. A workload with a single file is not changed.
-///
-/// # Errors
 /// Returns an error if the workload's files do not fit into `size` bytes.
 pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError> {
     let (bases, end) = bases(&workload.files);
@@ -397,7 +390,6 @@ pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError>
 }
 
 /// For files of these sizes, returns the offset at which each file begins, and the offset at which the last file ends.
-#[must_use]
 pub fn bases(files: &[u64]) -> (Vec<u64>, u64) {
     let mut end = 0_u64;
     let place = |file: &u64| {
@@ -426,7 +418,6 @@ const WALK_IN_FOLDER: usize = 4;
 /// Returns whether the program of the trace reads the files of folders one after the other, each to its end, in the order of the folder
 /// listings. For such a program, `foreread run` knows the next reads from the folder listings. A compiler also reads whole header files of
 /// a folder, but not in the order of the listing: a compilation took a tenth longer under `foreread run` than without it.
-#[must_use]
 pub fn is_walk(trace: &LoadedTrace) -> bool {
     let files = trace
         .names

@@ -39,19 +39,16 @@ pub struct PolicyRuns {
 
 impl PolicyRuns {
     /// Returns the time of each run in seconds, in the order of the runs.
-    #[must_use]
     pub fn times_s(&self) -> Vec<f64> {
         self.runs.iter().map(|r| r.time_s).collect()
     }
 
     /// Returns the mean latency of each run in seconds, in the order of the runs.
-    #[must_use]
     pub fn latencies_s(&self) -> Vec<f64> {
         self.runs.iter().map(|r| r.latency.mean() / 1e9).collect()
     }
 
     /// Returns the value by which rows are compared (time or latency) for each run, in seconds.
-    #[must_use]
     pub fn judged_s(&self, by: Judge) -> Vec<f64> {
         match by {
             Judge::Time => self.times_s(),
@@ -108,7 +105,6 @@ pub struct SpanCut {
 
 impl Table {
     /// Returns one line with the mean time (or latency) of each policy: "sequential on file:x: auto 0.248 s, kernel 3.880 s, none 8.000 s".
-    #[must_use]
     pub fn in_a_line(&self) -> String {
         let mean = |row: &PolicyRuns| {
             let times = row.judged_s(self.judge());
@@ -126,7 +122,6 @@ impl Table {
         format!("{} on {}: {}", self.workload, self.source, rows.join(", "))
     }
 
-    #[must_use]
     pub fn judge(&self) -> Judge {
         if self.pace.is_some_and(|pace| pace.mode == Mode::Open) {
             Judge::Latency
@@ -263,7 +258,6 @@ pub enum RowKind {
 
 impl RowKind {
     /// Returns the kind of the table row that shows this policy.
-    #[must_use]
     pub fn of(policy: &PolicySpec) -> RowKind {
         if policy.info.name == foreread_core::policy::none::INFO.name {
             RowKind::NoReadahead
@@ -273,19 +267,16 @@ impl RowKind {
     }
 
     /// Returns whether the row only shows a limit, like the oracle's row, and is left out of tests and advice.
-    #[must_use]
     pub fn is_limit(self) -> bool {
         self == RowKind::Oracle
     }
 
     /// Returns whether another program (the kernel or librbd) served the reads, so that foreread's counters do not exist.
-    #[must_use]
     pub fn is_external(self) -> bool {
         matches!(self, RowKind::Kernel | RowKind::Librbd)
     }
 
     /// Returns whether the row is a policy that reads ahead and can be recommended.
-    #[must_use]
     pub fn is_choice(self) -> bool {
         self == RowKind::Policy
     }

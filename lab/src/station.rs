@@ -44,7 +44,6 @@ impl Spread {
     };
 
     /// Computes the median and quartiles of these values. Returns `None` if there are no values, or if a value is not finite.
-    #[must_use]
     pub fn of(values: &[f64]) -> Option<Spread> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -61,7 +60,6 @@ impl Spread {
     }
 
     /// Returns the interquartile range divided by the median.
-    #[must_use]
     pub fn relative(&self) -> Option<f64> {
         foreread_sim::stats::ratio(self.high - self.low, self.median)
     }

@@ -182,8 +182,6 @@ fn probed(
 }
 
 /// Measures the storage, compares policies on a model of the storage, and recommends settings.
-///
-/// # Errors
 /// Returns an error if the storage cannot be measured, or if the reads cannot be compared.
 pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneReport, Failure> {
     let storage = &asked.storage;

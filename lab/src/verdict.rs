@@ -47,7 +47,6 @@ pub struct Verdict {
 
 impl Verdict {
     /// If this verdict found a gain, adds one more step: to set the readahead of the file's disk to the value that `doctor` advises.
-    #[must_use]
     pub fn with_disk(mut self, path: &Path) -> Verdict {
         let device = Host::here().device_of(path).ok();
         if self.standing != Standing::Gain {
@@ -74,13 +73,11 @@ impl Verdict {
     }
 
     /// Returns the verdict's step of this kind, if there is one.
-    #[must_use]
     pub fn step(&self, means: Means) -> Option<&Step> {
         self.steps.iter().find(|step| step.means == means)
     }
 
     /// Returns the gain of the verdict's step of this kind, if there is such a step and its gain is known.
-    #[must_use]
     pub fn gain(&self, means: Means) -> Option<&Gain> {
         self.step(means)?.gain.as_ref()
     }
@@ -133,7 +130,6 @@ pub enum Means {
 
 impl Means {
     /// Returns the place where the user has to apply a step of this kind, such as "the kernel".
-    #[must_use]
     pub fn place(self) -> &'static str {
         match self {
             Means::Setting => "the kernel",
@@ -160,7 +156,6 @@ pub struct Step {
 }
 
 impl Step {
-    #[must_use]
     pub fn new(means: Means, why: impl Into<String>, text: impl Into<String>) -> Step {
         Step {
             means,
@@ -172,7 +167,6 @@ impl Step {
     }
 
     /// Formats the next step as blocks of text, to be printed below a result after an empty line.
-    #[must_use]
     pub fn next(&self) -> Vec<Block> {
         let lines = self.text.lines().map(|line| format!("    {line}"));
         vec![
@@ -182,14 +176,12 @@ impl Step {
         ]
     }
 
-    #[must_use]
     pub fn paste(&self) -> Block {
         let [place, text, why] = self.copy();
         Block::Paste { place, text, why }
     }
 
     /// Formats the step for an HTML page: where to apply it, the lines to paste, and the reason.
-    #[must_use]
     pub fn copy(&self) -> [String; 3] {
         let mut letters = self.why.chars();
         let first = letters.next().into_iter().flat_map(char::to_uppercase);
@@ -223,14 +215,12 @@ pub struct Gain {
 
 impl Gain {
     /// Returns whether the gain comes from turning readahead off.
-    #[must_use]
     pub fn is_off(&self) -> bool {
         self.kind == Some(RowKind::NoReadahead)
     }
 
     /// Returns whether the gain was computed with perfect foresight. A gain with perfect foresight is an upper limit, which a real run may
     /// not reach.
-    #[must_use]
     pub fn is_limit(&self) -> bool {
         self.kind == Some(RowKind::Oracle)
     }

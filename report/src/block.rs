@@ -50,7 +50,6 @@ impl Block {
 }
 
 /// Renders the blocks as text, which ends with a newline.
-#[must_use]
 pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -> String {
     let blocks = blocks.into_iter().collect();
     text_lines(blocks, width, bold, &mut Vec::new()).join("\n") + "\n"
@@ -100,7 +99,6 @@ fn text_lines(
 }
 
 /// Renders the blocks as a section of an HTML page.
-#[must_use]
 pub fn section(title: impl Into<String>, blocks: impl IntoIterator<Item = Block>) -> Section {
     let mut section = Section {
         title: title.into(),
@@ -157,13 +155,11 @@ impl Head {
 
 impl<'a, R> Column<'a, R> {
     /// Returns the column's head in one line.
-    #[must_use]
     pub fn name(&self) -> String {
         self.head.in_one_line()
     }
 
     /// Returns the column's head with its original line breaks.
-    #[must_use]
     pub fn head(&self) -> &str {
         &self.head.text
     }
@@ -182,25 +178,21 @@ impl<'a, R> Column<'a, R> {
     }
 
     /// Aligns the column to the left, because it contains words.
-    #[must_use]
     pub fn left(mut self) -> Column<'a, R> {
         self.head.is_left = true;
         self
     }
 
-    #[must_use]
     pub fn page(mut self, name: &'static str) -> Column<'a, R> {
         self.head.page = Some(name);
         self
     }
 
-    #[must_use]
     pub fn on(mut self, screen: bool, page: bool) -> Column<'a, R> {
         (self.head.on_screen, self.head.on_page) = (screen, page);
         self
     }
 
-    #[must_use]
     pub fn rank(mut self, rank: u8) -> Column<'a, R> {
         self.head.rank = Some(rank);
         self
@@ -245,21 +237,18 @@ impl Table {
     }
 
     /// Aligns all columns to the left, because they contain words.
-    #[must_use]
     pub fn left(mut self) -> Table {
         self.heads.iter_mut().for_each(|head| head.is_left = true);
         self
     }
 
     /// Separates the columns by two spaces on the terminal.
-    #[must_use]
     pub fn wide(mut self) -> Table {
         self.is_wide = true;
         self
     }
 
     /// Allows cells that are too wide for the terminal to be wrapped.
-    #[must_use]
     pub fn broken(mut self) -> Table {
         self.is_broken = true;
         self
@@ -354,7 +343,6 @@ impl Table {
     }
 
     /// Converts the table to the form that an HTML page uses.
-    #[must_use]
     pub fn grid(&self) -> Grid {
         let shown = |column: &usize| self.heads[*column].on_page;
         let columns: Vec<usize> = (0..self.heads.len()).filter(shown).collect();

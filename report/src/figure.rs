@@ -62,7 +62,6 @@ pub struct Point {
 
 impl Point {
     /// Creates a data point with a marker.
-    #[must_use]
     pub fn new(x: f64, y: f64) -> Point {
         Point {
             x,
@@ -94,7 +93,6 @@ pub struct Bar {
 }
 
 impl Figure {
-    #[must_use]
     pub fn lines(title: impl Into<String>, lines: Lines) -> Figure {
         Figure {
             title: title.into(),
@@ -103,7 +101,6 @@ impl Figure {
         }
     }
 
-    #[must_use]
     pub fn bars(title: impl Into<String>, bars: Bars) -> Figure {
         Figure {
             title: title.into(),
@@ -112,14 +109,12 @@ impl Figure {
         }
     }
 
-    #[must_use]
     pub fn with_caption(mut self, caption: impl Into<String>) -> Figure {
         self.caption = caption.into();
         self
     }
 
     /// Draws the chart as an SVG element for an HTML page.
-    #[must_use]
     pub fn to_svg(&self) -> String {
         draw::svg(self).0
     }

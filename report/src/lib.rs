@@ -16,7 +16,6 @@ pub mod json {
     ///
     /// # Panics
     /// Panics if the value contains a map whose keys are not strings, which is a bug in its type.
-    #[must_use]
     pub fn pretty(value: &impl serde::Serialize) -> String {
         serde_json::to_string_pretty(value).expect("numbers and texts can always be written") + "\n"
     }

@@ -11,26 +11,22 @@ pub const UNDEFINED: &str = "-";
 pub const MB: f64 = 1e6;
 
 /// Formats `value` with `show`, or as `-` if it is undefined.
-#[must_use]
 pub fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| UNDEFINED.to_string(), show)
 }
 
 /// Formats a number of bytes in MB.
-#[must_use]
 pub fn mb(bytes: Option<u64>) -> String {
     or_dash(bytes, |bytes| three(bytes as f64 / MB))
 }
 
 /// Formats `part` as a percentage of `all`.
-#[must_use]
 pub fn share(part: Option<u64>, all: Option<u64>) -> String {
     let both = part.zip(all).filter(|(_, all)| *all > 0);
     or_dash(both, |(part, all)| percent(part as f64 / all as f64))
 }
 
 /// Formats a number with about three significant digits, in at most six characters: `0`, `1.23`, `12.3`, `1234`, `1.23M`.
-#[must_use]
 pub fn three(value: f64) -> String {
     let size = value.abs();
     // Each limit is where rounding would add a digit: 9.996 is written as 10.0, not 10.00.
@@ -48,7 +44,6 @@ pub fn three(value: f64) -> String {
 }
 
 /// Formats a count: with all digits if it has at most six, otherwise with three significant digits.
-#[must_use]
 pub fn count(value: u64) -> String {
     if value < 1_000_000 {
         value.to_string()
@@ -58,14 +53,12 @@ pub fn count(value: u64) -> String {
 }
 
 /// Formats a number with its noun: `1 run`, `5 runs`.
-#[must_use]
 pub fn plural(n: u64, one: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{} {one}{s}", count(n))
 }
 
 /// Formats a time in seconds and half the width of its confidence interval, with as many decimals as both need: `46.22 ±0.41`.
-#[must_use]
 pub fn span_s(mean: f64, half: Option<f64>) -> String {
     let decimals = match mean {
         m if m >= 1000.0 => 0,
@@ -83,7 +76,6 @@ pub fn span_s(mean: f64, half: Option<f64>) -> String {
 
 /// Like [`span_s`], but with up to two more decimals if half the interval would otherwise be rounded to zero: `17.1800 ±0.0004`. If half
 /// the interval would be rounded to zero even with these decimals, it is left out.
-#[must_use]
 pub fn span_seen(mean: f64, half: Option<f64>) -> String {
     const MORE: usize = 2;
     let Some(half) = half.filter(|half| *half > 0.0 && half.is_finite()) else {
@@ -100,7 +92,6 @@ pub fn span_seen(mean: f64, half: Option<f64>) -> String {
 }
 
 /// Formats a latency that is given in microseconds, with a suitable unit: `690us`, `1.23ms`, `2.50s`.
-#[must_use]
 pub fn latency_us(us: f64) -> String {
     match us {
         _ if us < 99.95 => format!("{}us", three(us)),
@@ -111,7 +102,6 @@ pub fn latency_us(us: f64) -> String {
 }
 
 /// Formats a fraction as a whole percentage of at most three characters: `<0`, `0`, `<1`, `97`, `>99`, `100`.
-#[must_use]
 pub fn percent(part: f64) -> String {
     match part * 100.0 {
         p if p > -0.5 && p < 0.0 => "<0".to_string(),
@@ -122,7 +112,6 @@ pub fn percent(part: f64) -> String {
 }
 
 /// Formats the ratio of a row's time to the time of the row `none` (without readahead): `x0.25`, `x1.00`, `x0.0011`.
-#[must_use]
 pub fn times(ratio: f64) -> String {
     if (0.000_05..0.005).contains(&ratio) {
         format!("x{ratio:.4}")
@@ -133,7 +122,6 @@ pub fn times(ratio: f64) -> String {
 
 /// Formats the 95 % confidence interval that follows a ratio in a sentence: ` (95 %: x0.25 to x0.31)`, or ` (in every
 /// run)` if both ends are equal after rounding.
-#[must_use]
 pub fn interval([low, high]: [f64; 2]) -> String {
     match (times(low), times(high)) {
         (low, high) if low == high => " (in every run)".to_string(),
@@ -143,7 +131,6 @@ pub fn interval([low, high]: [f64; 2]) -> String {
 
 /// Formats a size in units of 1024: exactly if the result is short, such as `128K` and `1536`, otherwise with three
 /// digits, such as `1.35T`.
-#[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     let text = exact_size(bytes);
@@ -160,7 +147,6 @@ pub fn size(bytes: u64) -> String {
 const SHORT_SIZE: usize = 5;
 
 /// Formats a number of bytes for a sentence, in units of 1000: `3 B`, `12.0 kB`, `134 MB`, `1.20 GB`.
-#[must_use]
 pub fn amount(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
@@ -171,7 +157,6 @@ pub fn amount(bytes: u64) -> String {
 }
 
 /// Like [`size`], but for a sentence: a size that is not a multiple of 1024 gets the unit `B`.
-#[must_use]
 pub fn size_b(bytes: u64) -> String {
     let text = size(bytes);
     if text.ends_with(|c: char| c.is_ascii_digit()) && bytes > 0 {
@@ -182,7 +167,6 @@ pub fn size_b(bytes: u64) -> String {
 }
 
 /// Like [`size_b`], with the unit in full: `8 MiB`, `128 KiB`, `1000 B`.
-#[must_use]
 pub fn size_in_words(bytes: u64) -> String {
     let text = size_b(bytes);
     match text.strip_suffix(['K', 'M', 'G', 'T', 'P', 'E']) {
@@ -197,7 +181,6 @@ pub const TIE: char = '\u{a0}';
 /// Wraps `text` at spaces into lines of at most `width` characters. All lines after the first are indented by two. A
 /// word that is longer than `width` is put on a separate line. A per cent sign stays on the line of its number, and words with a [`TIE`]
 /// between them stay on one line.
-#[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let tied = text.replace(" %", &format!("{TIE}%"));
@@ -220,7 +203,6 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Replaces control characters in `text`, because text from a trace must not control the terminal.
-#[must_use]
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -234,7 +216,6 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Shortens `text` to at most `most` characters, and marks the place where it was cut.
-#[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();

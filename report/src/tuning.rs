@@ -8,7 +8,6 @@ use crate::number::{MB, amount, latency_us, size_b, three};
 use foreread_core::policy::{Limit, Tuning};
 use std::fmt::Write;
 
-#[must_use]
 pub fn words(tuning: &Tuning) -> String {
     let mut line = match tuning.limit {
         Limit::Idle => format!(

@@ -20,7 +20,6 @@ pub fn set(columns: usize) {
 }
 
 /// Returns the width of a line of output, in columns.
-#[must_use]
 pub fn columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)
 }

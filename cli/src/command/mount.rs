@@ -214,8 +214,6 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
 }
 
 /// Whether the folder already shows the source.
-///
-/// # Errors
 /// The folder shows another source of foreread.
 fn shows_already(dir: &Path, source: &SourceName) -> Result<bool, Fail> {
     // The files of the mount are not touched, because its server may hang.

@@ -130,8 +130,6 @@ const KINDS: [Parse; 2] = [model::parse, source::parse];
 
 /// Parses the name of a target and, if it is a file, checks that the file can be read, so that a wrong name is refused
 /// before the measurement.
-///
-/// # Errors
 /// Returns an error if the model does not exist, or if the file cannot be read.
 pub fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
     KINDS

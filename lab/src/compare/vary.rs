@@ -72,8 +72,6 @@ fn usage<T>(what: impl Into<String>) -> Result<T, VaryError> {
 
 impl Axis {
     /// Reads `KEY=V1,V2,...`.
-    ///
-    /// # Errors
     /// Returns an error if the list has no values, too many values, an empty value, or a value twice.
     pub fn parse(text: &str) -> Result<Axis, VaryError> {
         let Some((key, list)) = text.split_once('=') else {
@@ -106,8 +104,6 @@ impl Axis {
     }
 
     /// The plans of the values. If `base` has neither a workload nor a trace, only the memory and the parameters of policies can vary.
-    ///
-    /// # Errors
     /// See [`VaryError`].
     pub fn plans(&self, base: &ComparePlan) -> Result<Vec<ComparePlan>, VaryError> {
         if MEMORY.contains(&self.key.as_str()) {

@@ -46,8 +46,6 @@ const BY_ITS_LOG: &str = "This was one run of the engine, explained from its eve
 
 /// Executes the reads of the plan once, under `policy` and on the first target of the plan. `watch` is a function that creates the observer
 /// of the run.
-///
-/// # Errors
 /// Returns an error in the same cases as [`super::run`]. A run on real storage also fails if its event log cannot be written, or if a
 /// replay of the log makes other decisions than the run made.
 pub fn run<W: Watch>(

@@ -22,7 +22,6 @@ const LEGEND: &str =
     "hit, late, miss: % of reads. RA: read ahead; unused: MB of it never read. MB = 10^6 bytes.";
 
 /// Formats the explanation as text, which ends with a newline.
-#[must_use]
 pub fn render(report: &ExplainReport) -> String {
     let mut blocks = vec![
         Block::Text(title(report)),

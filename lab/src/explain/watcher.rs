@@ -54,7 +54,6 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    #[must_use]
     pub fn new(scene: &Scene<'_>) -> Watcher {
         let file = |size: &u64| WatchedFile {
             size_bytes: *size,

@@ -67,7 +67,6 @@ pub static PEERS: [Peer; 3] = [
 
 impl Peer {
     /// Returns librbd's settings for this row, with its admin socket at `socket`.
-    #[must_use]
     pub fn settings(&self, socket: &Path) -> RbdSettings {
         RbdSettings::as_configured()
             .with("rbd_cache", true)
@@ -84,8 +83,6 @@ impl Peer {
 }
 
 /// Executes one run of a workload through librbd, with a new client.
-///
-/// # Errors
 /// Returns an error if the image cannot be opened or read, if librbd does not report its counters, or if [`check`] refuses the workload.
 pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunResult, LiveError> {
     check(workload)?;
@@ -123,8 +120,6 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
 }
 
 /// Returns the number of readahead requests of the open image, and their total bytes.
-///
-/// # Errors
 /// Returns an error if the admin socket does not reply, or if the reply is not from a librbd with exactly one open image.
 pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());

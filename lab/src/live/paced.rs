@@ -99,9 +99,6 @@ struct PacedRun<'a> {
 }
 
 /// Runs the workload to its end.
-///
-/// # Errors
-/// Returns the first error of a read.
 pub fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<PacedTimes, LiveError> {
     let demands = workload
         .jobs

@@ -20,8 +20,6 @@ impl Scratch {
     /// Writes `bytes` incompressible bytes to a file, and drops them from the page cache. The file is in the working
     /// directory or, if that is unsuitable, in the directory for temporary files. `progress` is called with the number
     /// of bytes written.
-    ///
-    /// # Errors
     /// Returns an error if no directory has enough space, or if writing fails.
     pub fn make(bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<Scratch, LiveError> {
         let dir = choose_dir(bytes)?;
@@ -52,13 +50,11 @@ impl Scratch {
     }
 
     /// Returns a path by which other code can open the file; the path is valid as long as this value exists.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         foreread_os::open::descriptor_path(&self.file)
     }
 
     /// Returns the directory in which the file was created.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }

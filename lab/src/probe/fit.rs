@@ -124,7 +124,6 @@ impl Fit {
     }
 
     /// Returns a sentence that says how much the model's times differ from the measured times.
-    #[must_use]
     pub fn error_in_words(&self) -> String {
         let doubt = match self.median_error > super::DOUBTFUL {
             true => "Low confidence: the storage did not behave like the model. ",

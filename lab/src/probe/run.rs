@@ -41,8 +41,6 @@ pub struct ProbeOutcome {
 }
 
 /// Runs a probe.
-///
-/// # Errors
 /// Returns an error if the source cannot be opened or read, is too small, or would answer from the page cache.
 pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeOutcome, Failure> {
     let most = asked.size_bytes.unwrap_or(u64::MAX);

@@ -86,8 +86,6 @@ pub struct ReadOfFile {
 }
 
 /// Reads the part of a trace that `part` selects. `name` is the trace's name in messages.
-///
-/// # Errors
 /// Returns an error if the trace cannot be read, has more than [`MAX_RECORDS`] records, has no read that can be replayed, or if its times
 /// are too far apart.
 pub fn load(name: &str, import: Import, part: &Part) -> Result<LoadedTrace, TraceError> {
@@ -345,7 +343,6 @@ impl Loading {
 
 impl LoadedTrace {
     /// Returns how many bytes of each file were read, in the order of [`LoadedTrace::names`].
-    #[must_use]
     pub fn read_of_files(&self) -> Vec<ReadOfFile> {
         let mut files = vec![ReadOfFile::default(); self.files.len()];
         for record in self
@@ -364,7 +361,6 @@ impl LoadedTrace {
 
     /// Returns the time from the start of the first read to the end of the last read, if the trace has starts and ends; of a sampled trace,
     /// the time of the whole program.
-    #[must_use]
     pub fn seconds(&self) -> Option<f64> {
         if let Some(ns) = self.header.sampled_ns {
             return Some(ns as f64 / 1e9).filter(|_| !self.counts.cut);
@@ -375,7 +371,6 @@ impl LoadedTrace {
     }
 
     /// Returns the time in which at least one read waited. A sampled trace has only some of the waits.
-    #[must_use]
     pub fn waited_s(&self) -> f64 {
         let mut times =
             Vec::from_iter((self.records.iter()).filter_map(|r| r.start_ns.zip(r.end_ns)));
@@ -390,7 +385,6 @@ impl LoadedTrace {
     }
 
     /// Returns the numbers of the files that were read, in the order of their first reads.
-    #[must_use]
     pub fn files_in_order(&self) -> Vec<usize> {
         let mut seen = vec![false; self.files.len()];
         let demand = |r: &&KeptRecord| matches!(r.what, What::Read | What::Touch);
@@ -402,7 +396,6 @@ impl LoadedTrace {
     }
 
     /// Returns whether most reads of the trace go through the page cache: only then can another process read ahead for the traced program.
-    #[must_use]
     pub fn is_through_page_cache(&self) -> bool {
         let reads = || self.records.iter().filter(|r| r.what == What::Read);
         let direct = reads().filter(|r| r.direct).map(|r| r.len);

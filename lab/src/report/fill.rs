@@ -25,7 +25,6 @@ const CURVE: [f64; 27] = [
 
 impl Report {
     /// Computes the report from the raw runs.
-    #[must_use]
     pub fn of(table: &Table) -> Report {
         let tests = PairTests::of(table);
         let none = table

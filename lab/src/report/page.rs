@@ -9,7 +9,6 @@ use foreread_report::number::{self, latency_us, mb, or_dash};
 use foreread_report::page::{Page, Section, WHAT_TO_DO, fact};
 
 /// Creates the HTML page of these reports, with the verdict and the next command to paste.
-#[must_use]
 pub fn compare(reports: &[Report], why: Option<&str>, next: Vec<[String; 3]>) -> String {
     let alone = reports.len() == 1;
     let sections = reports.iter().map(|report| section(report, alone));

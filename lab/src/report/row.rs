@@ -251,7 +251,6 @@ pub struct Row {
 
 impl Report {
     /// Returns the number of pairs of rows that were tested.
-    #[must_use]
     pub fn tests(&self) -> usize {
         let tested = self.comparisons.iter().filter(|c| c.p_value.is_some());
         tested.count()
@@ -259,21 +258,18 @@ impl Report {
 
     /// Returns whether every row that can be recommended was measured. This is false if the comparison was interrupted and some rows have
     /// no runs.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         let choices = self.rows.iter().filter(|row| !row.limit);
         choices.clone().all(|row| row.judged().is_some())
     }
 
     /// Returns the test that compares two rows, which may be given in either order.
-    #[must_use]
     pub fn comparison(&self, one: &str, other: &str) -> Option<&Comparison> {
         let pair = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);
         self.comparisons.iter().find(pair)
     }
 
     /// Returns which of two different rows is faster, if the runs show it. Returns `None` if no test was possible.
-    #[must_use]
     pub fn relation(&self, one: &str, other: &str) -> Option<Relation> {
         let compared = self.comparison(one, other)?;
         Some(match (compared.equivalent?, compared.differs?) {
@@ -284,32 +280,27 @@ impl Report {
     }
 
     /// The row with the least mean among those that may be the fastest.
-    #[must_use]
     pub(super) fn fastest(&self) -> Option<&Row> {
         let best = self.rows.iter().filter(|r| self.best.contains(&r.policy));
         let timed = best.filter_map(|row| Some((row.judged()?.mean, row)));
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
     }
 
-    #[must_use]
     pub fn row(&self, policy: &str) -> Option<&Row> {
         self.rows.iter().find(|r| r.policy == policy)
     }
 
     /// Returns the row of the kernel's own readahead, if it was measured.
-    #[must_use]
     pub fn kernel(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::Kernel)
     }
 
     /// Returns the row of the oracle (perfect foresight), if there is one.
-    #[must_use]
     pub fn limit(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.limit)
     }
 
     /// Returns the row `none` (without readahead), with which the other rows are compared.
-    #[must_use]
     pub fn none(&self) -> Option<&Row> {
         self.rows.iter().find(|r| r.kind == RowKind::NoReadahead)
     }
@@ -317,7 +308,6 @@ impl Report {
 
 impl Row {
     /// Returns the value by which rows are compared: the mean latency for replays at recorded times, otherwise the time.
-    #[must_use]
     pub fn judged(&self) -> Option<&Time> {
         self.latency_s.as_ref().or(self.time_s.as_ref())
     }
@@ -337,7 +327,6 @@ impl Row {
 }
 
 /// Formats the reports as JSON: a single report as an object, several reports as an array. The text ends with a newline.
-#[must_use]
 pub fn to_json(reports: &[Report]) -> String {
     match reports {
         [one] => json::pretty(one),

@@ -17,7 +17,6 @@ use foreread_report::block::{self, Block};
 use foreread_report::width;
 
 /// Returns the verdict over all tables, or `None` if no verdict is possible.
-#[must_use]
 pub fn lead(why: Option<&str>) -> String {
     why.unwrap_or("No advice: not every row was measured.")
         .to_string()
@@ -25,7 +24,6 @@ pub fn lead(why: Option<&str>) -> String {
 
 /// Formats the whole comparison as text for the terminal, with the verdict first and `next` (the command to try next)
 /// last. The text ends with a newline.
-#[must_use]
 pub fn screen(
     reports: &[Report],
     why: Option<&str>,

@@ -18,7 +18,6 @@ pub struct Style {
 
 /// Formats the report as text: a title, the table, the limits, the notes, the legend and, if details are requested, the
 /// statistical tests. The text ends with a newline.
-#[must_use]
 pub fn render(report: &Report, style: Style) -> String {
     render_in(report, style, width::columns())
 }

@@ -24,7 +24,6 @@ pub struct PairTests {
 
 impl PairTests {
     /// Tests every pair of rows.
-    #[must_use]
     pub fn of(table: &Table) -> PairTests {
         // A limit is not a choice: it is given no times, so it is neither tested nor best.
         let of = |p: &super::PolicyRuns| {
@@ -50,13 +49,11 @@ impl PairTests {
     }
 
     /// Returns the number of pairs that were tested.
-    #[must_use]
     pub fn tests(&self) -> usize {
         self.corrected.iter().flatten().count()
     }
 
     /// Returns the corrected p value of rows `a` and `b`. Returns `None` for a row with itself, and if no test was possible.
-    #[must_use]
     pub fn p_value(&self, a: usize, b: usize) -> Option<f64> {
         let (a, b) = (a.min(b), a.max(b));
         if a == b || b >= self.rows {
@@ -67,7 +64,6 @@ impl PairTests {
     }
 
     /// Returns whether rows `a` and `b` differ significantly, at the level [`ALPHA`]. Returns `None` if [`PairTests::p_value`] is `None`.
-    #[must_use]
     pub fn differ(&self, a: usize, b: usize) -> Option<bool> {
         self.p_value(a, b).map(|p| p < ALPHA)
     }

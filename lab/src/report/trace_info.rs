@@ -14,7 +14,6 @@ const WIDTH: usize = 90;
 const NAMES: usize = 10;
 
 /// Formats the description of the trace as lines of text.
-#[must_use]
 pub fn render(info: &Info) -> String {
     let (format, times, offsets) = (&info.format, &info.time_unit, &info.offset_unit);
     let mut facts = vec![

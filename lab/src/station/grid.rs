@@ -41,7 +41,6 @@ pub struct Task {
 }
 
 /// Returns all points for which a source of `span` bytes is large enough, ordered by queue depth, then by size.
-#[must_use]
 pub fn tasks(span: u64) -> Vec<Task> {
     let fits = |bytes: u64| bytes.saturating_mul(2) <= span;
     let mut tasks = Vec::new();

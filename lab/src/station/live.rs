@@ -305,7 +305,6 @@ impl Watch {
 }
 
 /// Today's date in UTC, such as `2026-11-30`.
-#[must_use]
 pub fn today() -> String {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     now.split('T').next().unwrap_or_default().to_string()
@@ -350,7 +349,6 @@ fn read_whole(name: &str, buffer: &mut [u8]) -> Option<()> {
 }
 
 /// Measures how long it takes to read these small files. Returns `None` if too few of them can be read.
-#[must_use]
 pub fn small_files(names: &[String]) -> Option<FileTimes> {
     let mut buffer = vec![0; MAX_BYTES as usize];
     let (began, mut alone) = (Instant::now(), Vec::new());

@@ -98,8 +98,6 @@ struct CandidateFile {
 }
 
 /// Finds the storage device on which the reads of a trace waited longest.
-///
-/// # Errors
 /// Returns an error if no file of the trace exists on this machine, or if the disk of the files has no file or device that can be measured.
 pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
     let error = |what: &str| {

@@ -288,7 +288,6 @@ pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
 }
 
 /// Formats the whole result as text for the terminal, with a newline at the end.
-#[must_use]
 pub fn render(tuned: &TuneReport, style: Style) -> String {
     let steps = &tuned.verdict.steps;
     let mut blocks = vec![Block::Screen(tuned.verdict.why.clone())];

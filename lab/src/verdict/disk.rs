@@ -87,7 +87,6 @@ pub struct SettingLimits {
 
 impl SettingLimits {
     /// Returns the largest readahead that is ever advised for a device with these costs.
-    #[must_use]
     pub fn most_bytes(&self, costs: &StorageCosts) -> u64 {
         let most = match costs.turns {
             // The kernel's rule since 6.17, which was measured on rotating disks.
@@ -109,7 +108,6 @@ impl SettingLimits {
 
 impl StorageCosts {
     /// Computes the costs and gains of a readahead of `bytes`.
-    #[must_use]
     pub fn at(&self, bytes: u64) -> SizeCosts {
         SizeCosts {
             readahead_bytes: bytes,
@@ -139,7 +137,6 @@ impl StorageCosts {
     }
 
     /// Returns the smallest readahead with which sequential readers are within 5 % of their best rate, but not more than `limits` allow.
-    #[must_use]
     pub fn best(&self, limits: &SettingLimits) -> SizeCosts {
         let all: Vec<(u64, [f64; 3])> = SIZES
             .map(|bits| (1 << bits, self.rates(1 << bits, 1.0)))
@@ -158,7 +155,6 @@ impl StorageCosts {
     }
 
     /// Returns whether a readahead of `bytes` makes page faults too expensive and is more than sequential readers need (`best`).
-    #[must_use]
     pub fn is_too_large(&self, bytes: u64, best: &SizeCosts) -> bool {
         let large = if self.turns {
             MAX_TURNING_BYTES
@@ -170,7 +166,6 @@ impl StorageCosts {
 
     /// Returns the costs as text, such as `measured: 0.2 ms, 1200 MB/s`, or `measured 12 min ago: ...` if another command has measured
     /// them.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let word = match (self.is_measured, self.age_s / 60) {
             (false, _) => "assumed".to_string(),
@@ -230,8 +225,6 @@ pub struct DiskFinding {
 impl DiskLook {
     /// Returns what was measured on a file's disk in the last half hour, or else measures the disk by reading the file, for at most three
     /// seconds. Returns `None` if the file is not on a disk or is too small.
-    ///
-    /// # Errors
     /// Returns an error if the file cannot be read, or if the machine is too busy.
     pub fn of(path: &Path, device: Option<&Device>) -> Result<Option<DiskLook>, Unmeasured> {
         let named = device.and_then(|device| Some((device, device.name.as_deref()?)));
@@ -251,8 +244,6 @@ impl DiskLook {
 
     /// Like [`DiskLook::of`], but always measures, and the caller passes the disk's name and properties. If `may_turn` is true, the device is rotational
     /// according to the kernel. A disturbed measurement is not kept for other commands.
-    ///
-    /// # Errors
     /// Returns an error if the device cannot be read, or if the machine is too busy.
     pub fn measured(
         path: &Path,
@@ -310,7 +301,6 @@ impl DiskLook {
 
     /// Returns the measurements of this disk that a command made in the last half hour. Returns `None` if there are no such measurements,
     /// or if the disk's readahead has changed since then.
-    #[must_use]
     pub fn kept(disk: &str, has_bytes: Option<u64>, limits: SettingLimits) -> Option<DiskLook> {
         let kept = KeptMeasurement::find(disk, has_bytes)?;
         Some(DiskLook {
@@ -356,7 +346,6 @@ impl DiskLook {
     }
 
     /// Rates the disk's current readahead.
-    #[must_use]
     pub fn find(&self) -> DiskFinding {
         let has = self.has_bytes.map(|bytes| self.read(self.costs.at(bytes)));
         let best = self.best();
@@ -402,7 +391,6 @@ impl DiskLook {
 
     /// Returns the verdict that follows from these measurements alone. (`doctor` also considers which program or file has set the
     /// readahead.)
-    #[must_use]
     pub fn verdict(&self, device: Option<&Device>) -> Verdict {
         let DiskFinding {
             standing,
@@ -434,7 +422,6 @@ impl DiskLook {
         }
     }
 
-    #[must_use]
     pub fn confidence(&self) -> Confidence {
         match self.checked.is_empty() {
             true => Confidence::Formula,
@@ -443,7 +430,6 @@ impl DiskLook {
     }
 
     /// Describes in words how the figures were obtained.
-    #[must_use]
     pub fn basis(&self) -> String {
         let costs = self.costs.in_words();
         match self.confidence() {
@@ -454,7 +440,6 @@ impl DiskLook {
 }
 
 /// Returns the factors by which the throughput of one sequential reader, and of four sequential readers, changes with another readahead.
-#[must_use]
 pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
     [0, 1].map(|n: usize| to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n])
 }
@@ -463,7 +448,6 @@ pub fn ratios(now: &SizeCosts, to: &SizeCosts) -> [f64; 2] {
 const SAME: f64 = 0.05;
 
 /// Returns a sentence on what another readahead changes; `basis` says how the figures were obtained.
-#[must_use]
 pub fn change(now: &SizeCosts, to: &SizeCosts, basis: &str) -> String {
     let [one, _] = ratios(now, to);
     let in_order = match one - 1.0 {

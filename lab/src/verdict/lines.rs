@@ -6,7 +6,6 @@ use foreread_report::number::exact_size as size;
 
 /// Returns the step that sets the readahead of a device: a line to paste, and a note. For a disk, the line calls `foreread doctor`, which
 /// sets the value now and at every boot. For a mount without a disk, the line writes to /sys.
-#[must_use]
 pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
     let number = device.map(|device| device.number.to_string());
     let is_disk = device.is_none_or(|device| device.name.is_some());
@@ -17,7 +16,6 @@ pub fn to_set(device: Option<&Device>, bytes: u64) -> Step {
 }
 
 /// Like [`to_set`], but the caller passes the name of the device.
-#[must_use]
 pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
     let (text, why) = match is_disk {
         false => (
@@ -34,7 +32,6 @@ pub fn set_readahead(name: &str, is_disk: bool, bytes: u64) -> Step {
 
 /// For a FUSE file system that drops its cached pages, returns the command that mounts the same bucket or server with foreread. `kind` is
 /// the file system type in /proc/self/mountinfo.
-#[must_use]
 pub fn mount_behind(kind: &str, flag: &str) -> String {
     let is_of = |word: &str| kind.contains(word);
     let source = match kind {
@@ -50,7 +47,6 @@ pub fn mount_behind(kind: &str, flag: &str) -> String {
 }
 
 /// Quotes arguments for a shell.
-#[must_use]
 pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
     let quoted = words.into_iter().map(|word| {
@@ -73,7 +69,6 @@ pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 }
 
 /// Returns the command lines that make a plan from a trace, and replay the plan while a command runs.
-#[must_use]
 pub fn replay_lines(trace: &str, command: &str) -> String {
     let plan = format!("{}.plan", trace.strip_suffix(".frt").unwrap_or(trace));
     // The shell would take a name with a leading `-` for an option.
@@ -86,7 +81,6 @@ pub fn replay_lines(trace: &str, command: &str) -> String {
 }
 
 /// Like [`replay_lines`], but the first line records the trace.
-#[must_use]
 pub fn record_lines(command: &str) -> String {
     let trace = "run.frt";
     format!(

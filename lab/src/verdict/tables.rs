@@ -22,7 +22,6 @@ const UNSETTLED: f64 = 0.9;
 
 /// Returns the verdict over all tables of one source. `again` creates the command line for the same comparison with more runs. Returns
 /// `None` if no table is complete.
-#[must_use]
 pub fn of_tables(reports: &[Report], again: impl Fn(u32) -> String) -> Option<Verdict> {
     let whole: Vec<&Report> = reports.iter().filter(|report| report.is_whole()).collect();
     let first = *whole.first()?;

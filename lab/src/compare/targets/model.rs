@@ -16,9 +16,6 @@ use std::sync::Arc;
 const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it shows the shortest total time, but in this mode each read starts at its recorded time";
 
 /// Finds a device model by its name.
-///
-/// # Errors
-/// Returns an error if there is no model with this name.
 pub fn model(name: &str) -> Result<CompareOn, CompareError> {
     Ok(preset(custom::find(name)?))
 }
