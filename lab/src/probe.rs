@@ -107,7 +107,7 @@ pub fn render(probe: &Probe) -> String {
         false => String::new(),
     };
     let mut blocks = vec![
-        Block::Screen(format!("{}.", probe.verdict.why)),
+        Block::Text(format!("{}.", probe.verdict.why)),
         Block::Gap,
         Block::Text(format!("Model: {}.", probe.fit.figures)),
         Block::Text(format!("{}.", probe.fit.error_in_words())),
@@ -121,6 +121,6 @@ pub fn render(probe: &Probe) -> String {
         )),
     ];
     blocks.extend(probe.notes.iter().cloned().map(Block::Note));
-    blocks.extend(probe.verdict.steps.iter().map(Step::paste));
+    blocks.extend(probe.verdict.steps.iter().flat_map(Step::paste));
     block::text(blocks, width::columns().min(MAX_WIDTH), false)
 }

@@ -171,14 +171,20 @@ impl Step {
         let lines = self.text.lines().map(|line| format!("    {line}"));
         vec![
             Block::Gap,
-            Block::Screen(format!("Next:{TIE}{}", self.why)),
+            Block::Text(format!("Next:{TIE}{}", self.why)),
             Block::Lines(lines.collect()),
         ]
     }
 
-    pub fn paste(&self) -> Block {
+    /// Formats the step as blocks of text: an empty line, where to apply it and why, and the lines to paste.
+    pub fn paste(&self) -> [Block; 3] {
         let [place, text, why] = self.copy();
-        Block::Paste { place, text, why }
+        let lines = text.lines().map(|line| format!("    {line}"));
+        [
+            Block::Gap,
+            Block::Text(format!("{place}: {why}")),
+            Block::Lines(lines.collect()),
+        ]
     }
 
     /// Formats the step for an HTML page: where to apply it, the lines to paste, and the reason.
@@ -191,7 +197,7 @@ impl Step {
 }
 
 /// How much faster reads are after a step than with the current settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The policy with its values, or the hint.
     pub what: String,

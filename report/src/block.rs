@@ -1,16 +1,15 @@
-//! A result as a list of blocks (sentences, tables, charts), which can be rendered as text for the terminal or as a
-//! section of an HTML page.
+//! A result as a list of blocks (sentences, tables, charts), which are rendered as text for the terminal, or as a section of an HTML page
+//! (`page.rs`).
 //!
 //! ```text
-//!   [Text, Table, Note, Paste, Figure ...] ──► text     lines no wider than the terminal
-//!                                          └─► section  sentences, drawings and tables in HTML
+//!   [Text, Table, Note, Lines, ...] ──► text           lines no wider than the terminal
+//!   [Page, Table, Note, Figure]     ──► page::Section  sentences, drawings and tables in HTML
 //! ```
 //! A table is described by its columns. A column has a head, a function that returns the text of a cell, and a list of
 //! the outputs (terminal, page) that show it.
 
 use crate::figure::Figure;
 use crate::number::wrap;
-use crate::page::{Grid, Section};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, presets};
 
 /// If a table is fitted to a width, its first column gets at least this width before it is broken into lines.
@@ -18,22 +17,15 @@ const FIRST_WIDTH: usize = 16;
 
 /// A part of a result, such as a sentence, a table, a note or a chart.
 pub enum Block {
-    /// Sentences, on the terminal and on the page.
+    /// Sentences for the terminal.
     Text(String),
-    /// Sentences for the terminal only, or for the page only.
-    Screen(String),
+    /// Sentences for the page.
     Page(String),
     /// Lines for the terminal that are not broken.
     Lines(Vec<String>),
     /// An empty line on the terminal.
     Gap,
     Note(String),
-    /// Something to copy, with where to use it and why.
-    Paste {
-        place: String,
-        text: String,
-        why: String,
-    },
     Table(Table),
     /// Blocks whose lines are indented by this many spaces on the terminal.
     Indented(usize, Vec<Block>),
@@ -64,15 +56,10 @@ fn text_lines(
     let mut lines = Vec::new();
     for block in blocks {
         match block {
-            Block::Text(text) | Block::Screen(text) => lines.extend(wrap(&text, width)),
+            Block::Text(text) => lines.extend(wrap(&text, width)),
             Block::Lines(more) => lines.extend(more),
             Block::Gap => lines.push(String::new()),
             Block::Note(note) => lines.extend(wrap(&format!("Note: {note}."), width)),
-            Block::Paste { place, text, why } => {
-                lines.push(String::new());
-                lines.extend(wrap(&format!("{place}: {why}"), width));
-                lines.extend(text.lines().map(|line| format!("    {line}")));
-            }
             Block::Table(table) => {
                 let (table, out) = table.lines(width, bold);
                 lines.extend(table);
@@ -98,30 +85,6 @@ fn text_lines(
     lines
 }
 
-/// Renders the blocks as a section of an HTML page.
-pub fn section(title: impl Into<String>, blocks: impl IntoIterator<Item = Block>) -> Section {
-    let mut section = Section {
-        title: title.into(),
-        ..Section::default()
-    };
-    blocks.into_iter().for_each(|block| section.add(block));
-    section
-}
-
-impl Section {
-    fn add(&mut self, block: Block) {
-        match block {
-            Block::Text(text) | Block::Page(text) => self.text.push(text),
-            Block::Note(note) => self.notes.push(note),
-            Block::Paste { place, text, why } => self.copies.push([place, text, why]),
-            Block::Table(table) => self.grids.push(table.grid()),
-            Block::Figure(figure) => self.figures.push(figure),
-            Block::Indented(_, blocks) => blocks.into_iter().for_each(|block| self.add(block)),
-            Block::Screen(_) | Block::Lines(_) | Block::Gap | Block::NoRoom => {}
-        }
-    }
-}
-
 /// A column of a table with rows of type `R`.
 pub struct Column<'a, R> {
     head: Head,
@@ -129,45 +92,27 @@ pub struct Column<'a, R> {
 }
 
 #[derive(Clone)]
-struct Head {
+pub(crate) struct Head {
     /// The head for the terminal, in lines: `un-
     /// used`.
     text: String,
-    /// The head for the page, if it differs from the terminal's head in one line.
-    page: Option<&'static str>,
     on_screen: bool,
-    on_page: bool,
-    is_left: bool,
+    pub(crate) on_page: bool,
+    pub(crate) is_left: bool,
     /// If the table is too wide, the terminal leaves out the column with the lowest rank first.
     rank: Option<u8>,
 }
 
 impl Head {
-    fn in_one_line(&self) -> String {
+    pub(crate) fn in_one_line(&self) -> String {
         self.text.trim().replace("-\n", "").replace('\n', " ")
-    }
-
-    fn on_page(&self) -> String {
-        self.page
-            .map_or_else(|| self.in_one_line(), ToString::to_string)
     }
 }
 
 impl<'a, R> Column<'a, R> {
-    /// Returns the column's head in one line.
-    pub fn name(&self) -> String {
-        self.head.in_one_line()
-    }
-
-    /// Returns the column's head with its original line breaks.
-    pub fn head(&self) -> &str {
-        &self.head.text
-    }
-
     pub fn new(text: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Column<'a, R> {
         let head = Head {
             text: text.into(),
-            page: None,
             on_screen: true,
             on_page: true,
             is_left: false,
@@ -180,11 +125,6 @@ impl<'a, R> Column<'a, R> {
     /// Aligns the column to the left, because it contains words.
     pub fn left(mut self) -> Column<'a, R> {
         self.head.is_left = true;
-        self
-    }
-
-    pub fn page(mut self, name: &'static str) -> Column<'a, R> {
-        self.head.page = Some(name);
         self
     }
 
@@ -204,11 +144,12 @@ impl<'a, R> Column<'a, R> {
 pub struct Table {
     /// The caption above the table on the page.
     pub caption: String,
-    heads: Vec<Head>,
-    rows: Vec<Vec<String>>,
+    pub(crate) heads: Vec<Head>,
+    pub(crate) rows: Vec<Vec<String>>,
     /// A sign before the name of each row: `*` marks the fastest, `=` rows that are tied for it.
     pub marks: Vec<char>,
-    pub strong: Vec<usize>,
+    /// The row that is emphasized: the best one.
+    pub strong: Option<usize>,
     is_wide: bool,
     is_broken: bool,
 }
@@ -315,7 +256,7 @@ impl Table {
         if heads.clone().any(|head| !head.is_empty()) {
             grid.set_header(heads.clone().enumerate().map(cell));
         }
-        // The number of lines of each row, to find the lines of the strong rows later.
+        // The number of lines of each row, to find the lines of the strong row later.
         let mut heights = Vec::new();
         for (n, row) in self.rows.iter().enumerate() {
             let mut cells: Vec<String> =
@@ -333,36 +274,13 @@ impl Table {
         let lines = grid.lines();
         let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_string()).collect();
         let head = heads.map(|head| head.lines().count()).max().unwrap_or(0);
-        for &strong in self.strong.iter().filter(|_| bold) {
+        if let Some(strong) = self.strong.filter(|_| bold) {
             let before = head + heights[..strong].iter().sum::<usize>();
             for line in lines.iter_mut().skip(before).take(heights[strong]) {
                 *line = format!("\x1b[1m{line}\x1b[0m");
             }
         }
         lines
-    }
-
-    /// Converts the table to the form that an HTML page uses.
-    pub fn grid(&self) -> Grid {
-        let shown = |column: &usize| self.heads[*column].on_page;
-        let columns: Vec<usize> = (0..self.heads.len()).filter(shown).collect();
-        let heads = columns.iter().map(|column| self.heads[*column].on_page());
-        let row = |(n, row): (usize, &Vec<String>)| {
-            let mut cells: Vec<String> =
-                columns.iter().map(|&column| row[column].clone()).collect();
-            if self.marks.get(n).is_some_and(|mark| *mark != ' ') {
-                cells[0] += " (fastest)";
-            }
-            cells
-        };
-        Grid {
-            strong: self.strong.clone(),
-            words: (0..columns.len())
-                .filter(|n| self.heads[columns[*n]].is_left)
-                .collect(),
-            ..Grid::new(self.caption.clone(), heads)
-        }
-        .with(self.rows.iter().enumerate().map(row))
     }
 }
 

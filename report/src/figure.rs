@@ -15,7 +15,7 @@ mod draw;
 
 use crate::markup::harmless;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Figure {
     /// The title, with the unit.
     pub title: String,
@@ -27,12 +27,6 @@ pub struct Figure {
 pub enum FigureData {
     Lines(Lines),
     Bars(Bars),
-}
-
-impl Default for FigureData {
-    fn default() -> FigureData {
-        FigureData::Bars(Bars::default())
-    }
 }
 
 /// Lines over a shared x axis, which is logarithmic if all values are above zero. The y axis begins at zero; it is logarithmic if values
@@ -116,7 +110,7 @@ impl Figure {
 
     /// Draws the chart as an SVG element for an HTML page.
     pub fn to_svg(&self) -> String {
-        draw::svg(self).0
+        draw::svg(self)
     }
 }
 

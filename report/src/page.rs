@@ -13,14 +13,15 @@
 //! as HTML, so that a test can parse it. The values of every chart are also in a table. All text is escaped, and the page does
 //! not refer to anything outside its file.
 
+use crate::block::{Block, Table};
 use crate::figure::Figure;
 use crate::markup::{escape, json_in_script};
-use crate::number::{UNDEFINED, plural};
+use crate::number::plural;
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, context};
 
-/// The title of the box at the top of a page with advice.
-pub const WHAT_TO_DO: &str = "What to do";
+/// The title of the box at the top.
+const WHAT_TO_DO: &str = "What to do";
 /// The title of the section with commands to paste.
 const NEXT: &str = "Next";
 /// Longer tables are folded below their captions.
@@ -29,11 +30,10 @@ const MAX_OPEN_ROWS: usize = 16;
 const MAX_OPEN_FIGURES: usize = 4;
 
 /// The content of a page, which can be rendered as HTML.
-#[derive(Clone, Debug, Default)]
 pub struct Page {
     pub title: String,
-    /// The box at the top, with its title: the first thing to read.
-    pub lead: (&'static str, Vec<String>),
+    /// The text of the box at the top: the first thing to read.
+    pub lead: String,
     pub facts: Vec<(String, String)>,
     /// Figures before the sections.
     pub figures: Vec<Figure>,
@@ -42,124 +42,60 @@ pub struct Page {
     pub next: Vec<[String; 3]>,
 }
 
-/// A section of a page.
-#[derive(Clone, Debug, Default)]
+/// A section of a page: its texts, figures, tables and notes are shown in this order.
 pub struct Section {
     pub title: String,
-    pub text: Vec<String>,
-    pub notes: Vec<String>,
-    pub figures: Vec<Figure>,
-    pub grids: Vec<Grid>,
-    /// Something to copy: where to use it, the text itself, and why.
-    pub copies: Vec<[String; 3]>,
+    pub blocks: Vec<Block>,
 }
 
 /// The first `open` figures, and the others.
-fn drawings(figures: &[Figure], open: &mut usize) -> Value {
-    let value = |figure: &Figure| {
+fn drawings(figures: &[&Figure], open: &mut usize) -> Value {
+    let value = |figure: &&Figure| {
         let svg = Value::from_safe_string(figure.to_svg());
         context! { title => &figure.title, svg => svg, caption => &figure.caption }
     };
     let (shown, more) = figures.split_at(figures.len().min(*open));
     *open -= shown.len();
-    let values = |figures: &[Figure]| figures.iter().map(value).collect::<Vec<_>>();
+    let values = |figures: &[&Figure]| figures.iter().map(value).collect::<Vec<_>>();
     context! { shown => values(shown), more => values(more) }
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct Grid {
-    pub caption: String,
-    pub heads: Vec<String>,
-    pub rows: Vec<Vec<String>>,
-    /// Rows that are emphasized: the best one, a check that failed.
-    pub strong: Vec<usize>,
-    /// Columns that contain words; for other columns it is decided by their cells.
-    pub words: Vec<usize>,
+/// A table; one of many rows is folded, below the row that is emphasized.
+fn grids(table: &Table) -> Vec<Value> {
+    let all: Vec<usize> = (0..table.rows.len()).collect();
+    if all.len() <= MAX_OPEN_ROWS {
+        return vec![grid(table, &all, false)];
+    }
+    let open = table.strong.map(|row| grid(table, &[row], false));
+    open.into_iter().chain([grid(table, &all, true)]).collect()
 }
 
-impl Grid {
-    pub fn new<T: Into<String>>(
-        caption: impl Into<String>,
-        heads: impl IntoIterator<Item = T>,
-    ) -> Grid {
-        let heads = heads.into_iter().map(Into::into).collect();
-        Grid {
-            caption: caption.into(),
-            heads,
-            ..Grid::default()
-        }
-    }
-
-    /// Whether a column contains words, which are aligned to the left, and not figures.
-    fn holds_words(&self, column: usize) -> bool {
-        if self.words.contains(&column) {
-            return true;
-        }
-        let is_word = |cell: &str| {
-            let mut letters = cell.chars();
-            let first = letters.next().is_some_and(char::is_alphabetic);
-            // `x0.25` is a ratio.
-            first
-                && !letters
-                    .next()
-                    .is_some_and(|c| c.is_ascii_digit() || c == '<')
-        };
-        let cells = || {
-            self.rows
-                .iter()
-                .filter_map(|r| r.get(column))
-                .filter(|c| !c.is_empty() && *c != UNDEFINED)
-        };
-        cells().next().is_some() && cells().all(|cell| is_word(cell))
-    }
-
-    /// Whether the table is folded; if it is, the rows that are shown nevertheless: those that are emphasized.
-    fn fold(&self) -> Option<Grid> {
-        let is_long = self.rows.len() > MAX_OPEN_ROWS;
-        let strong = self
-            .strong
+fn grid(table: &Table, rows: &[usize], is_folded: bool) -> Value {
+    let shown = |column: &usize| table.heads[*column].on_page;
+    let columns: Vec<usize> = (0..table.heads.len()).filter(shown).collect();
+    let heads: Vec<String> = columns
+        .iter()
+        .map(|n| table.heads[*n].in_one_line())
+        .collect();
+    let words: Vec<bool> = columns.iter().map(|n| table.heads[*n].is_left).collect();
+    let row = |row: &usize| {
+        let cells = columns
             .iter()
-            .filter_map(|row| self.rows.get(*row))
-            .cloned();
-        let strong: Vec<Vec<String>> = strong.take(MAX_OPEN_ROWS).collect();
-        is_long.then(|| Grid {
-            caption: self.caption.clone(),
-            heads: self.heads.clone(),
-            strong: (0..strong.len()).collect(),
-            rows: strong,
-            words: self.words.clone(),
-        })
-    }
-
-    fn value(&self, is_folded: bool) -> Value {
-        let row = |i: usize| {
-            context! { cells => list(&self.rows[i]), strong => self.strong.contains(&i) }
-        };
-        let rows: Vec<Value> = (0..self.rows.len()).map(row).collect();
-        let words: Vec<bool> = (0..self.heads.len())
-            .map(|column| self.holds_words(column))
-            .collect();
-        let count = plural(self.rows.len() as u64, "row");
-        context! { caption => &self.caption, heads => list(&self.heads), words => words, rows => rows, folded => is_folded, count => count }
-    }
-
-    pub fn with(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Grid {
-        self.rows.extend(rows);
-        self
-    }
+            .map(|column| table.rows[*row][*column].clone());
+        let mut cells: Vec<String> = cells.collect();
+        if table.marks.get(*row).is_some_and(|mark| *mark != ' ') {
+            cells[0] += " (fastest)";
+        }
+        context! { cells => list(&cells), strong => table.strong == Some(*row) }
+    };
+    let count = plural(rows.len() as u64, "row");
+    let rows: Vec<Value> = rows.iter().map(row).collect();
+    context! { caption => &table.caption, heads => list(&heads), words => words, rows => rows, folded => is_folded, count => count }
 }
 
 impl Page {
     /// Renders the page as HTML. The page includes `json`, the same JSON that `--json` writes.
-    pub fn to_html(mut self, json: &str) -> String {
-        let next = std::mem::take(&mut self.next);
-        if !next.is_empty() {
-            self.sections.push(Section {
-                title: NEXT.into(),
-                copies: next,
-                ..Section::default()
-            });
-        }
+    pub fn to_html(&self, json: &str) -> String {
         let mut env = Environment::new();
         env.set_auto_escape_callback(|_| AutoEscape::Html);
         // Use our own escaping instead of the library's: it also replaces control characters and characters that
@@ -173,13 +109,22 @@ impl Page {
         });
         let safe = |text: String| Value::from_safe_string(text);
         let mut open = MAX_OPEN_FIGURES;
+        let figures = drawings(&self.figures.iter().collect::<Vec<_>>(), &mut open);
+        let sections = self.sections.iter().map(|s| s.value(&mut open));
+        let mut sections: Vec<Value> = sections.collect();
+        if !self.next.is_empty() {
+            let copies: Vec<Value> = self.next.iter().map(|copy| list(copy)).collect();
+            sections.push(
+                context! { title => NEXT, figures => drawings(&[], &mut open), copies => copies },
+            );
+        }
         let page = context! {
             title => &self.title,
-            lead_title => self.lead.0,
-            lead => list(&self.lead.1),
-            figures => drawings(&self.figures, &mut open),
+            lead_title => WHAT_TO_DO,
+            lead => &self.lead,
+            figures => figures,
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
-            sections => self.sections.iter().map(|s| s.value(&mut open)).collect::<Vec<_>>(),
+            sections => sections,
             json => safe(json_in_script(json)),
             style => safe(include_str!("page/style.css").to_string()),
             version => env!("CARGO_PKG_VERSION"),
@@ -191,21 +136,23 @@ impl Page {
 
 impl Section {
     fn value(&self, open_figures: &mut usize) -> Value {
-        let grids = |grid: &Grid| match grid.fold() {
-            None => vec![grid.value(false)],
-            Some(open) => {
-                let open = Some(open).filter(|open| !open.rows.is_empty());
-                let open = open.map(|open| open.value(false));
-                open.into_iter().chain([grid.value(true)]).collect()
+        let (mut text, mut notes) = (Vec::new(), Vec::new());
+        let (mut figures, mut tables) = (Vec::new(), Vec::new());
+        for block in &self.blocks {
+            match block {
+                Block::Page(line) => text.push(Value::from(line)),
+                Block::Note(note) => notes.push(Value::from(note)),
+                Block::Figure(figure) => figures.push(figure),
+                Block::Table(table) => tables.extend(grids(table)),
+                _ => {}
             }
-        };
+        }
         context! {
             title => &self.title,
-            text => list(&self.text),
-            notes => list(&self.notes),
-            figures => drawings(&self.figures, open_figures),
-            grids => self.grids.iter().flat_map(grids).collect::<Vec<_>>(),
-            copies => self.copies.iter().map(|c| list(c)).collect::<Vec<_>>(),
+            text => text,
+            notes => notes,
+            figures => drawings(&figures, open_figures),
+            grids => tables,
         }
     }
 }
@@ -224,28 +171,30 @@ mod tests {
     use super::*;
     use crate::figure::{Bars, Figure};
 
-    fn grid(rows: usize, strong: &[usize]) -> Grid {
-        let rows = (0..rows).map(|n| vec![format!("row-{n}"), "1".to_string()]);
-        Grid {
-            strong: strong.to_vec(),
-            ..Grid::new("A table", ["row", "figure"]).with(rows)
-        }
+    fn table(rows: usize, strong: Option<usize>) -> Table {
+        let rows = (0..rows).map(|n| [format!("row-{n}"), "1".to_string()]);
+        let mut table = Table::of_cells(rows);
+        table.caption = "A table".to_string();
+        table.strong = strong;
+        table
     }
 
-    fn page(grid: Grid, figures: usize) -> String {
+    fn page(table: Table, figures: usize) -> String {
         let figure = |n| Figure::bars(format!("figure-{n}"), Bars::default());
+        let mut blocks = vec![
+            Block::Note("A note".to_string()),
+            Block::Table(table),
+            Block::Page("A sentence".to_string()),
+        ];
+        blocks.extend((1..figures).map(figure).map(Block::Figure));
         let page = Page {
             title: "A page".to_string(),
-            lead: (WHAT_TO_DO, vec!["A verdict".to_string()]),
+            lead: "A verdict".to_string(),
             facts: vec![fact("seed", "1")],
             figures: vec![figure(0)],
             sections: vec![Section {
                 title: "A part".to_string(),
-                text: vec!["A sentence".to_string()],
-                notes: vec!["A note".to_string()],
-                figures: (1..figures).map(figure).collect(),
-                grids: vec![grid],
-                ..Section::default()
+                blocks,
             }],
             next: vec![["", "a command", "A reason:"].map(ToString::to_string)],
         };
@@ -259,7 +208,7 @@ mod tests {
 
     #[test]
     fn each_page_has_one_order() {
-        let html = page(grid(2, &[]), 2);
+        let html = page(table(2, None), 2);
         let order = [
             "<h1>A page",
             "A verdict",
@@ -278,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn long_tables_are_folded_but_not_the_rows_in_bold() {
-        assert!(!is_folded(&page(grid(MAX_OPEN_ROWS, &[]), 1), "row-1<"));
-        let long = page(grid(MAX_OPEN_ROWS + 1, &[9]), 1);
+    fn long_tables_are_folded_but_not_the_row_in_bold() {
+        assert!(!is_folded(&page(table(MAX_OPEN_ROWS, None), 1), "row-1<"));
+        let long = page(table(MAX_OPEN_ROWS + 1, Some(9)), 1);
         assert!(is_folded(&long, "row-1<") && !is_folded(&long, "row-9<"));
         assert!(long.contains("<summary>A table (17 rows)"), "{long}");
         assert_eq!(long.matches("row-9<").count(), 2);
@@ -288,22 +237,10 @@ mod tests {
 
     #[test]
     fn four_figures_are_open() {
-        let html = page(grid(1, &[]), 6);
+        let html = page(table(1, None), 6);
         let folded: Vec<bool> = (0..6)
             .map(|n| is_folded(&html, &format!("figure-{n}")))
             .collect();
         assert_eq!(folded, [false, false, false, false, true, true]);
-    }
-
-    /// Words begin on the left, whatever their first letter is.
-    #[test]
-    fn columns_of_words_are_known() {
-        let cells = || [vec!["a".to_string(), "80 % sequential".to_string()]];
-        let plain = Grid::new("", ["file", "pattern"]).with(cells());
-        let known = Grid {
-            words: vec![1],
-            ..plain.clone()
-        };
-        assert!(!plain.holds_words(1) && known.holds_words(1));
     }
 }

@@ -155,8 +155,8 @@ fn files(report: &ExplainReport) -> Table {
         FileColumn::new("hit\n%", part(|counts| counts.hits)),
         FileColumn::new("late\n%", part(|counts| counts.late_hits)),
         FileColumn::new("miss\n%", part(|counts| counts.misses)),
-        FileColumn::new("RA\nMB", megabytes(|counts| counts.ra_bytes)).page("ahead MB"),
-        FileColumn::new("un-\nused", megabytes(never_read_bytes)).page("unused MB"),
+        FileColumn::new("RA\nMB", megabytes(|counts| counts.ra_bytes)),
+        FileColumn::new("un-\nused", megabytes(never_read_bytes)),
         FileColumn::new("stall\ns", stall),
         FileColumn::new("\nmost by", |row| row.rule.clone()).left(),
     ];

@@ -3,10 +3,10 @@
 use crate::report::row::{Report, Row, Time, to_json};
 use crate::report::screen::lead;
 use crate::report::table::{self, RowColumn};
-use foreread_report::block::{self, Block, Table};
+use foreread_report::block::{Block, Table};
 use foreread_report::figure::{Bar, Bars, Figure, Line, Lines, Point};
 use foreread_report::number::{self, latency_us, mb, or_dash};
-use foreread_report::page::{Page, Section, WHAT_TO_DO, fact};
+use foreread_report::page::{Page, Section, fact};
 
 /// Creates the HTML page of these reports, with the verdict and the next command to paste.
 pub fn compare(reports: &[Report], why: Option<&str>, next: Vec<[String; 3]>) -> String {
@@ -18,7 +18,7 @@ pub fn compare(reports: &[Report], why: Option<&str>, next: Vec<[String; 3]>) ->
     };
     let page = Page {
         title,
-        lead: (WHAT_TO_DO, vec![lead(why)]),
+        lead: lead(why),
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
         figures: match alone {
             true => Vec::new(),
@@ -80,14 +80,14 @@ fn measured(report: &Report) -> Vec<(String, String)> {
 /// The section of one report. `alone`: the head of the page says on what it was measured.
 fn section(report: &Report, alone: bool) -> Section {
     let mut blocks = Vec::new();
-    let mut name = "What was measured".to_string();
+    let mut title = "What was measured".to_string();
     if !alone {
         let facts: Vec<String> = measured(report)
             .iter()
             .map(|(name, value)| format!("{name} {value}"))
             .collect();
         blocks.push(Block::Note(format!("Measured: {}", facts.join("; "))));
-        name = title(report);
+        title = self::title(report);
     }
     blocks.push(Block::Page(verdict(report)));
     blocks.extend(table::limits(report).into_iter().map(Block::Note));
@@ -96,7 +96,7 @@ fn section(report: &Report, alone: bool) -> Section {
     let figures = times.into_iter().chain(others(report));
     blocks.extend(figures.map(Block::Figure));
     blocks.extend([table::rows(report), rest(report)].map(Block::Table));
-    block::section(name, blocks)
+    Section { title, blocks }
 }
 
 /// Which rows may be the fastest.
@@ -208,7 +208,7 @@ fn rest(report: &Report) -> Table {
         all.map(|(all, ahead)| all.saturating_sub(ahead))
     };
     let columns = vec![
-        RowColumn::new("policy", |row| row.policy.clone()),
+        RowColumn::new("policy", |row| row.policy.clone()).left(),
         RowColumn::new("p50", |row| or_dash(row.p50_us, latency_us)),
         RowColumn::new("p95", |row| or_dash(row.p95_us, latency_us)),
         RowColumn::new("p99", |row| or_dash(row.p99_us, latency_us)),

@@ -30,7 +30,7 @@ pub fn screen(
     next: impl IntoIterator<Item = Block>,
     style: Style,
 ) -> String {
-    let mut blocks = vec![Block::Screen(lead(why))];
+    let mut blocks = vec![Block::Text(lead(why))];
     let said = common(reports);
     for (at, report) in reports.iter().enumerate() {
         let same = |other: &Report| {
@@ -90,7 +90,7 @@ mod tests {
     fn the_verdict_is_first_the_next_command_last_and_the_legend_there_once() {
         let reports = reports();
         let next = [
-            Block::Screen("Next: what a program needs:".to_string()),
+            Block::Text("Next: what a program needs:".to_string()),
             Block::line("    foreread tune -- CMD"),
         ];
         let text = screen(&reports, Some("Use auto."), next, Style::default());

@@ -42,7 +42,7 @@ pub(super) fn measured(
     is_source_known: bool,
 ) -> Vec<Block> {
     let table = Block::Table(shown(report, details));
-    let mut blocks = vec![Block::Screen(title(report, is_source_known)), table];
+    let mut blocks = vec![Block::Text(title(report, is_source_known)), table];
     if details {
         blocks.extend(limits(report).into_iter().map(Block::Text));
     }
@@ -59,7 +59,7 @@ pub(super) fn measured(
 
 /// What is printed once below all tables: marks, words and columns, with details the tests.
 pub(super) fn below(reports: &[&Report], details: bool) -> Vec<Block> {
-    let mut blocks = vec![Block::Screen(legend(reports, details)), Block::NoRoom];
+    let mut blocks = vec![Block::Text(legend(reports, details)), Block::NoRoom];
     let tests = reports.iter().map(|report| report.tests()).max();
     let alpha = reports.first().map_or(0.0, |report| report.alpha);
     let among = if reports.len() > 1 { " of a table" } else { "" };
@@ -175,7 +175,7 @@ fn shown(report: &Report, details: bool) -> Table {
     let caption = "Means of the runs. MB = 10^6 bytes; ahead: read before it was requested";
     let mut table = Table::new(caption, columns(report, details), &report.rows);
     table.marks = report.rows.iter().map(|row| mark(report, row)).collect();
-    table.strong = Vec::from_iter(table.marks.iter().position(|mark| *mark == '*'));
+    table.strong = table.marks.iter().position(|mark| *mark == '*');
     table
 }
 
@@ -278,7 +278,7 @@ pub(super) fn tied(report: &Report) -> String {
 pub(super) fn statistics(tests: usize, among: &str, alpha: f64) -> Option<Block> {
     let pairs = number::plural(tests as u64, "pair");
     (tests > 0).then(|| {
-        Block::Screen(format!(
+        Block::Text(format!(
             "Statistics: paired t tests of the runs, Holm's correction over {pairs}{among}, alpha {alpha}."
         ))
     })

@@ -290,7 +290,7 @@ pub(super) fn storage(tuned: &TuneReport) -> Vec<String> {
 /// Formats the whole result as text for the terminal, with a newline at the end.
 pub fn render(tuned: &TuneReport, style: Style) -> String {
     let steps = &tuned.verdict.steps;
-    let mut blocks = vec![Block::Screen(tuned.verdict.why.clone())];
+    let mut blocks = vec![Block::Text(tuned.verdict.why.clone())];
     let shown = if style.details { steps.len() } else { SHOWN };
     for (n, step) in steps.iter().take(shown).enumerate() {
         let gain = step.gain.as_ref().filter(|_| n > 0 && !style.details);
@@ -304,7 +304,7 @@ pub fn render(tuned: &TuneReport, style: Style) -> String {
         blocks.push(Block::Lines(lines));
     }
     blocks.push(Block::Gap);
-    blocks.extend(storage(tuned).into_iter().map(Block::Screen));
+    blocks.extend(storage(tuned).into_iter().map(Block::Text));
     let is_on_one = |note: &&String| tuned.chosen.is_none() && note.starts_with(NOTE_OF_FILES);
     let files = tuned.report.notes.iter().find(is_on_one);
     blocks.extend(files.filter(|_| !style.details).cloned().map(Block::Note));
@@ -315,7 +315,7 @@ pub fn render(tuned: &TuneReport, style: Style) -> String {
         blocks.extend(notes.cloned().map(Block::Note));
     } else {
         let rows = number::plural(tuned.report.rows.len() as u64, "row");
-        blocks.push(Block::Screen(format!(
+        blocks.push(Block::Text(format!(
             "--why shows every step, and the table of all compared settings ({rows})."
         )));
     }

@@ -50,8 +50,8 @@ const PALETTE: [RGBColor; COLOURS] = [
 /// Colours of the parts of bars.
 const PARTS: [usize; 4] = [1, 6, 2, 0];
 
-/// A figure as SVG, and its height.
-pub(super) fn svg(figure: &Figure) -> (String, u32) {
+/// A figure as SVG.
+pub(super) fn svg(figure: &Figure) -> String {
     let (rows, frame) = match &figure.data {
         FigureData::Lines(lines) if lines.lines.len() > 1 => (lines.lines.len(), FRAME_HEIGHT + 48),
         FigureData::Lines(_) => (0, FRAME_HEIGHT + 48),
@@ -72,11 +72,10 @@ pub(super) fn svg(figure: &Figure) -> (String, u32) {
     let title = escape(&figure.title);
     let body = svg.split_once('>').map_or("", |(_, body)| body);
     let body = body.replace("\"#010203\"", "\"currentColor\"");
-    let svg = format!(
+    format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {WIDTH} {height}\">\n\
          <title>{title}</title>{body}"
-    );
-    (svg, height)
+    )
 }
 
 /// Draws simple shapes at pixel positions of the whole drawing.
