@@ -16,7 +16,7 @@ mod error;
 mod reads;
 mod targets;
 pub mod vary;
-pub mod watched;
+pub(crate) mod watched;
 
 use crate::live;
 use crate::live::LiveError;
@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-pub use targets::{CompareOn, NameError, file, model, parse, preset, source};
+pub use targets::{CompareOn, file, model, parse, preset, source};
 use targets::{Description, ReadBy, Row, Run, Target};
 
 /// The parameters of a comparison. For values that the user did not set, this module chooses defaults.

@@ -15,6 +15,7 @@ mod table;
 mod watcher;
 
 pub use table::render;
+pub(crate) use watcher::Watcher;
 
 use crate::compare::{self, ComparePlan};
 use crate::verdict::{Means, Step, in_shell};
@@ -101,7 +102,7 @@ pub fn explain(
     progress: &mut dyn Progress,
 ) -> Result<ExplainReport, Failure> {
     progress.stage(&format!("replaying under {policy}"));
-    let (run, mut watcher) = compare::watched::run(plan, policy, watcher::Watcher::new)?;
+    let (run, mut watcher) = compare::watched::run(plan, policy)?;
     watcher.finish();
     let replay = plan.replay.as_ref();
     let trace = match replay {

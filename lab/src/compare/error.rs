@@ -12,10 +12,8 @@ pub enum CompareError {
     /// An unknown workload, or a value or file that does not fit it.
     #[error("{0}")]
     Workload(SpecError),
-    /// An unknown model.
     #[error("{0}")]
     Model(SpecError),
-    /// A file that does not describe a model.
     #[error("{0}")]
     ModelFile(Failure),
     /// A policy that does not fit the target.
@@ -29,9 +27,7 @@ pub enum CompareError {
     Cache {
         asked: String,
         why: String,
-        /// The smallest possible size.
         least: String,
-        /// The largest possible size.
         most: String,
     },
     /// The oracle was requested on a target that cannot have one.
@@ -45,14 +41,10 @@ pub enum CompareError {
         "broken model: {policy} read {workload} on {place} in {got_ns} ns, but the lower bound is {bound_ns} ns; please report it"
     )]
     Impossible {
-        /// The policy of the row.
         policy: String,
         workload: String,
-        /// The name of the model.
         place: String,
-        /// The time of the run.
         got_ns: u64,
-        /// Its lower bound.
         bound_ns: u64,
     },
     /// The log of a live run does not match the run: no explanation from it can be trusted.
@@ -64,12 +56,9 @@ pub enum CompareError {
     )]
     TooLarge {
         what: crate::replay::LayoutError,
-        /// The name of the file.
         place: String,
-        /// Its size in bytes.
         size: u64,
     },
-    /// Reading failed.
     #[error("{0}")]
     Live(#[from] live::LiveError),
 }

@@ -2,10 +2,10 @@
 //! Each kind of target has a separate source file.
 //!
 //! ```text
-//!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
-//!                                                            rows, run ◄──┘
+//!   --on NAME ──parse──► TargetName ──open──► Target: describe ─► Case
+//!                                                     rows, run ◄──┘
 //! ```
-//! To add a kind of target, add a file in `targets/` and a row to [`KINDS`]. All other code asks a target for its properties, never for its
+//! To add a kind of target, add a file in `targets/` and a line to [`parse`]. All other code asks a target for its properties, never for its
 //! kind. A scratch file has no name in the file system, and is deleted together with its target.
 
 mod file;
@@ -28,8 +28,9 @@ use foreread::{Readahead, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_history::{OPPONENTS, policies};
+use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
-use foreread_sim::device::custom::{self, FindError};
+use foreread_sim::device::custom;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::{RunResult, Watch};
@@ -100,7 +101,7 @@ pub trait TargetName: Debug + Send + Sync {
 
     /// Whether its time is virtual.
     fn is_simulated(&self) -> bool {
-        false
+        self.preset().is_some()
     }
 
     fn can_be_probed(&self) -> bool {
@@ -112,29 +113,12 @@ pub trait TargetName: Debug + Send + Sync {
 
 pub type CompareOn = Arc<dyn TargetName>;
 
-/// The error for a name that does not denote a target.
-#[derive(Debug)]
-pub enum NameError {
-    Model(FindError),
-    Empty,
-    /// A file that describes a device model, but was named without `model:`.
-    ModelFile,
-    /// What is wrong with the file.
-    File(String),
-}
-
-type Parse = fn(&SourceName) -> Option<Result<CompareOn, NameError>>;
-
-/// Parsers of the names of each kind. Any other name denotes a file.
-const KINDS: [Parse; 2] = [model::parse, source::parse];
-
 /// Parses the name of a target and, if it is a file, checks that the file can be read, so that a wrong name is refused
 /// before the measurement.
 /// Returns an error if the model does not exist, or if the file cannot be read.
-pub fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
-    KINDS
-        .iter()
-        .find_map(|kind| kind(name))
+pub fn parse(name: &SourceName) -> Result<CompareOn, Failure> {
+    model::parse(name)
+        .or_else(|| source::parse(name))
         .unwrap_or_else(|| file::parse(name))
 }
 

@@ -11,11 +11,12 @@
 use super::{CompareError, ComparePlan, chosen};
 use crate::replay::Replay;
 use foreread_core::notation::Spec;
-use foreread_core::policy::{Param, PolicyDraft, SpecError};
+use foreread_core::policy::{Param, PolicyDraft};
 use foreread_core::units::parse_size;
 use foreread_history::{parse, parse_workload};
-use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::failure::Failure;
 use foreread_report::names;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Maximum number of values of a varied parameter.
@@ -28,6 +29,8 @@ const MEMORY: [&str; 2] = ["memory", "cache"];
 /// The factor on the pauses of a trace.
 const THINK: &str = "think";
 
+const WRITE: &str = "write --vary KEY=VALUE,VALUE";
+
 /// The varied parameter, and its values as text.
 #[derive(Clone, Debug)]
 pub struct Axis {
@@ -35,77 +38,40 @@ pub struct Axis {
     texts: Vec<String>,
 }
 
-/// The error for a `--vary` that cannot be parsed or measured.
-#[derive(Debug, thiserror::Error)]
-pub enum VaryError {
-    #[error("{0}")]
-    Usage(String),
-    /// An unknown parameter; `known` has the known ones.
-    #[error("there is no parameter '{key}' to vary")]
-    Key { key: String, known: Vec<String> },
-    /// A value that a policy refuses.
-    #[error("{0}")]
-    Policy(SpecError),
-    /// A comparison that cannot be made.
-    #[error("{0}")]
-    Compare(#[from] CompareError),
-}
-
-impl From<VaryError> for Failure {
-    fn from(error: VaryError) -> Failure {
-        match error {
-            VaryError::Key { key, known } => {
-                let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                let list = "foreread list workloads";
-                names::unknown("parameter in --vary", &key, &known, list)
-            }
-            VaryError::Policy(error) => CompareError::Policy(error).into(),
-            VaryError::Compare(error) => error.into(),
-            error @ VaryError::Usage(_) => Failure::of(FailureKind::Input, error),
-        }
-    }
-}
-
-fn usage<T>(what: impl Into<String>) -> Result<T, VaryError> {
-    Err(VaryError::Usage(what.into()))
+fn refused<T>(what: &str, place: impl Display, remedy: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::input(what, place, remedy))
 }
 
 impl Axis {
     /// Reads `KEY=V1,V2,...`.
     /// Returns an error if the list has no values, too many values, an empty value, or a value twice.
-    pub fn parse(text: &str) -> Result<Axis, VaryError> {
+    pub fn parse(text: &str) -> Result<Axis, Failure> {
         let Some((key, list)) = text.split_once('=') else {
-            return usage(format!(
-                "no values given: --vary '{text}'; write --vary KEY=VALUE,VALUE"
-            ));
+            return refused("no values given", format!("--vary '{text}'"), WRITE);
         };
         let key = key.trim().to_string();
         let texts: Vec<String> = list.split(',').map(|v| v.trim().to_string()).collect();
         if texts.iter().any(String::is_empty) {
-            return usage(format!(
-                "an empty value: --vary '{text}'; write --vary KEY=VALUE,VALUE"
-            ));
+            return refused("an empty value", format!("--vary '{text}'"), WRITE);
         }
         if texts.len() > MAX_VALUES {
-            let number = texts.len();
-            return usage(format!(
-                "{number} values are too many: --vary {key}; at most {MAX_VALUES}"
-            ));
+            let what = format!("{} values are too many", texts.len());
+            let most = format!("at most {MAX_VALUES}");
+            return refused(&what, format!("--vary {key}"), most);
         }
         let is_before = |(n, text): &(usize, &String)| {
             texts[..*n].iter().any(|before| is_same_value(before, text))
         };
         if let Some((_, value)) = texts.iter().enumerate().find(is_before) {
-            return usage(format!(
-                "a value given twice: {key}={value} in --vary; leave one out"
-            ));
+            let place = format!("{key}={value} in --vary");
+            return refused("a value given twice", place, "leave one out");
         }
         Ok(Axis { key, texts })
     }
 
     /// The plans of the values. If `base` has neither a workload nor a trace, only the memory and the parameters of policies can vary.
-    /// See [`VaryError`].
-    pub fn plans(&self, base: &ComparePlan) -> Result<Vec<ComparePlan>, VaryError> {
+    /// Returns an error for an unknown parameter, one that is set twice, and a value that it cannot have.
+    pub fn plans(&self, base: &ComparePlan) -> Result<Vec<ComparePlan>, Failure> {
         if MEMORY.contains(&self.key.as_str()) {
             return self.of_memory(base);
         }
@@ -123,8 +89,8 @@ impl Axis {
     fn each(
         &self,
         base: &ComparePlan,
-        set: impl Fn(&str, &mut ComparePlan) -> Result<(), VaryError>,
-    ) -> Result<Vec<ComparePlan>, VaryError> {
+        set: impl Fn(&str, &mut ComparePlan) -> Result<(), Failure>,
+    ) -> Result<Vec<ComparePlan>, Failure> {
         let one = |text: &String| {
             let mut plan = base.clone();
             set(text, &mut plan)?;
@@ -133,7 +99,7 @@ impl Axis {
         self.texts.iter().map(one).collect()
     }
 
-    fn of_workload(&self, base: &ComparePlan, text: &str) -> Result<Vec<ComparePlan>, VaryError> {
+    fn of_workload(&self, base: &ComparePlan, text: &str) -> Result<Vec<ComparePlan>, Failure> {
         let chosen = parse_workload(text).map_err(CompareError::Workload)?;
         if !has(chosen.info.params, &self.key) {
             return self.unknown(base);
@@ -147,32 +113,29 @@ impl Axis {
         })
     }
 
-    fn of_think(&self, base: &ComparePlan, replay: &Replay) -> Result<Vec<ComparePlan>, VaryError> {
+    fn of_think(&self, base: &ComparePlan, replay: &Replay) -> Result<Vec<ComparePlan>, Failure> {
         self.each(base, |text, plan| {
             let Ok(think) = text.parse::<f64>() else {
-                return usage(format!(
-                    "not a factor: think={text} in --vary; write a factor such as 0.5"
-                ));
+                let place = format!("think={text} in --vary");
+                return refused("not a factor", place, "write a factor such as 0.5");
             };
-            let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
-            let varied = varied.map_err(|error| VaryError::Usage(error.to_string()))?;
+            let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think))?;
             plan.replay = Some(Arc::new(varied));
             plan.varied = format!(" with think={think}");
             Ok(())
         })
     }
 
-    fn of_memory(&self, base: &ComparePlan) -> Result<Vec<ComparePlan>, VaryError> {
+    fn of_memory(&self, base: &ComparePlan) -> Result<Vec<ComparePlan>, Failure> {
         if base.cache_bytes.is_some() {
-            return usage("memory is set twice: --memory and --vary memory; leave --memory out");
+            let place = "--memory and --vary memory";
+            return refused("memory is set twice", place, "leave --memory out");
         }
         self.each(base, |text, plan| {
             plan.cache_bytes = parse_size(text).ok().filter(|bytes| *bytes > 0);
             if plan.cache_bytes.is_none() {
-                let key = &self.key;
-                return usage(format!(
-                    "not a size: {key}={text} in --vary; write a size such as 64M"
-                ));
+                let place = format!("{}={text} in --vary", self.key);
+                return refused("not a size", place, "write a size such as 64M");
             }
             plan.varied = format!(" with memory={text}");
             Ok(())
@@ -180,7 +143,7 @@ impl Axis {
     }
 
     /// One plan: in place of each policy that has the parameter, that policy at each value.
-    fn of_policies(&self, base: &ComparePlan, key: &str) -> Result<Vec<ComparePlan>, VaryError> {
+    fn of_policies(&self, base: &ComparePlan, key: &str) -> Result<Vec<ComparePlan>, Failure> {
         let mut policies: Vec<PolicyDraft> = Vec::new();
         let mut is_known = false;
         for policy in chosen(base) {
@@ -192,7 +155,7 @@ impl Axis {
             let text = policy.to_string();
             self.unset(key, &text)?;
             for value in &self.texts {
-                policies.push(parse(&set(&text, key, value)).map_err(VaryError::Policy)?);
+                policies.push(parse(&set(&text, key, value)).map_err(CompareError::Policy)?);
             }
         }
         if !is_known {
@@ -205,18 +168,19 @@ impl Axis {
     }
 
     /// Refuses a parameter that is already set in `text`.
-    fn unset(&self, key: &str, text: &str) -> Result<(), VaryError> {
+    fn unset(&self, key: &str, text: &str) -> Result<(), Failure> {
         let is_set = |spec: Spec| spec.pairs.iter().any(|(k, _)| k == key);
         if !Spec::parse(text).is_ok_and(is_set) {
             return Ok(());
         }
-        let full = &self.key;
-        usage(format!(
-            "{key} is set twice: in '{text}' and in --vary {full}; remove it from '{text}'"
-        ))
+        refused(
+            &format!("{key} is set twice"),
+            format!("in '{text}' and in --vary {}", self.key),
+            format!("remove it from '{text}'"),
+        )
     }
 
-    fn unknown<T>(&self, base: &ComparePlan) -> Result<T, VaryError> {
+    fn unknown<T>(&self, base: &ComparePlan) -> Result<T, Failure> {
         let mut known = Vec::new();
         match (&base.replay, &base.workload) {
             (Some(_), _) => known.push(THINK.to_string()),
@@ -233,8 +197,14 @@ impl Axis {
                 known.push(key);
             }
         }
-        let key = self.key.clone();
-        Err(VaryError::Key { key, known })
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let list = "foreread list workloads";
+        Err(names::unknown(
+            "parameter in --vary",
+            &self.key,
+            &known,
+            list,
+        ))
     }
 }
 

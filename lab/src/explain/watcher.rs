@@ -4,13 +4,13 @@
 //! trace in which the page begins. A readahead window and the rule that planned it are counted for the file of the read or hint that caused
 //! the decision.
 
-use crate::compare::watched::Scene;
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, PageRange, PageSize};
 use foreread_sim::simulator::{Watch, bits};
+use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The rule that is counted for a window without a reason from the policy.
@@ -54,18 +54,18 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub fn new(scene: &Scene<'_>) -> Watcher {
+    pub fn new(workload: &Workload, page: PageSize, bases: Vec<u64>) -> Watcher {
         let file = |size: &u64| WatchedFile {
             size_bytes: *size,
             ..WatchedFile::default()
         };
-        let jobs = scene.workload.jobs.iter();
+        let jobs = workload.jobs.iter();
         Watcher {
-            page: scene.page,
-            bases: scene.bases.clone(),
+            page,
+            bases,
             read_sizes: HashMap::new(),
             files_of_opens: jobs.map(|job| (job.open, job.file)).collect(),
-            files: scene.workload.files.iter().map(file).collect(),
+            files: workload.files.iter().map(file).collect(),
             tuning: None,
             asked: 0,
             pages: HashMap::new(),
@@ -291,7 +291,7 @@ mod tests {
     use foreread_core::machine::{Config, Machine};
     use foreread_core::policy::PolicySpec;
     use foreread_core::units::{FetchId, FileId, Nanos, OpenId, ReadId};
-    use foreread_sim::workload::{Job, Workload};
+    use foreread_sim::workload::Job;
 
     /// A machine, its watcher, and the fetches that it asked for.
     struct Watched(Machine, Watcher, Vec<FetchId>);
@@ -321,11 +321,7 @@ mod tests {
             page_bytes: 4096,
             jobs,
         };
-        let watcher = Watcher::new(&Scene {
-            workload: &workload,
-            page,
-            bases: Vec::new(),
-        });
+        let watcher = Watcher::new(&workload, page, Vec::new());
         let policy = PolicySpec::parse("linux-6.18:max=128K").expect("a policy");
         let mut watched = Watched(
             Machine::new(Config::new(page, 1 << 20), policy),

@@ -1,14 +1,13 @@
 //! A file or a block device, read with direct I/O so that the page cache is bypassed. In addition to the rows for
 //! policies, its table has a row for the kernel's page cache.
 
-use super::{
-    CompareOn, Description, NameError, OnPage, ReadBy, Row, Run, Target, TargetName, engine,
-};
+use super::{CompareOn, Description, OnPage, ReadBy, Row, Run, Target, TargetName, engine};
 use crate::compare::{CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SPAN_BYTES};
 use crate::live::{self, LiveError, Pace, Scratch};
 use crate::report::{ReplayPace, RowKind};
-use foreread::source::{Defaults, SourceName};
+use foreread::source::{self, Defaults, SourceName};
 use foreread_core::units::PageSize;
+use foreread_os::failure::Failure;
 use foreread_os::open::look;
 use foreread_sim::device::custom;
 use foreread_sim::simulator::RunResult;
@@ -17,27 +16,42 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+const REMEDY: &str = "name a file, a block device, model:NAME ('foreread list models' lists them), or a source of another \
+     kind ('foreread compare --help' names them)";
+
 pub fn file(path: impl Into<PathBuf>) -> CompareOn {
     Arc::new(FileName(path.into()))
 }
 
 /// Checks the file. Only a file or a block device is opened: opening a FIFO would block. A model file is refused, since measuring its
 /// few bytes says nothing about the device that it describes; with `file:` it is accepted.
-pub(super) fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
+pub(super) fn parse(name: &SourceName) -> Result<CompareOn, Failure> {
     let path = name.path();
     if path.as_os_str().is_empty() {
-        return Err(NameError::Empty);
+        return Err(Failure::input(
+            "no source given",
+            format!("'{name}'"),
+            REMEDY,
+        ));
     }
     match look_at(path) {
         Ok(()) if name.scheme().is_empty() && custom::is_model_file(path) => {
-            Err(NameError::ModelFile)
+            let what = "this looks like the file of a device model";
+            let remedy =
+                format!("write model:{name} for the model, or file:{name} to read the file");
+            Err(Failure::input(what, name, remedy))
         }
         Ok(()) => Ok(file(path)),
-        Err(what) => Err(NameError::File(match name.scheme() {
-            "" | "file" => what,
-            kind if what.starts_with("no such file") => format!("unknown kind of source '{kind}'"),
-            _ => what,
-        })),
+        Err(what) => {
+            let what = match name.scheme() {
+                "" | "file" => what,
+                kind if what.starts_with("no such file") => {
+                    format!("unknown kind of source '{kind}'")
+                }
+                _ => what,
+            };
+            Err(Failure::input(what, name, REMEDY))
+        }
     }
 }
 
@@ -110,29 +124,33 @@ impl OnFile {
     }
 
     fn open(path: PathBuf, name: &str, folder: &str) -> Result<OnFile, LiveError> {
-        let mut look = live::look(&path)?;
-        let kernel = look
-            .readahead
-            .map_or("read_ahead_kb unknown".to_string(), |b| {
-                format!("read_ahead_kb {}", b / 1024)
-            });
-        if look.readahead.is_none() {
-            look.notes.push(
-                "The device's read_ahead_kb could not be read; linux-* rows use their default"
-                    .to_string(),
-            );
-        }
-        let about = format!("{folder}{}, {kernel}", look.about);
+        let source = live::file(&path)?;
+        let readahead_bytes = source::default_readahead_bytes(&path);
+        let kernel = readahead_bytes.map_or("read_ahead_kb unknown".to_string(), |bytes| {
+            format!("read_ahead_kb {}", bytes / 1024)
+        });
+        let unknown =
+            "The device's read_ahead_kb could not be read; linux-* rows use their default";
+        let notes = readahead_bytes.is_none().then(|| unknown.to_string());
+        // `file:PATH, direct, io_uring`: the name says the path.
+        let describe = source.describe();
+        let start = format!("file:{}, ", path.display());
+        let how = describe.strip_prefix(&start).unwrap_or(&describe);
         let about = Description {
-            notes: look.notes,
-            smallest_page: look.smallest_page,
+            notes: Vec::from_iter(notes),
+            smallest_page: u64::from(source.alignment().offset).max(512),
             is_wide: false,
-            readahead_bytes: look.readahead,
+            readahead_bytes,
             has_folios: path
                 .metadata()
                 .is_ok_and(|meta| meta.file_type().is_block_device()),
             notes_defaults: false,
-            ..Description::new(format!("file:{name}"), about, look.size, Defaults::FILE)
+            ..Description::new(
+                format!("file:{name}"),
+                format!("{folder}{how}, {kernel}"),
+                source.size(),
+                Defaults::FILE,
+            )
         };
         Ok(OnFile {
             path,

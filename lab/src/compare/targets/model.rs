@@ -1,11 +1,12 @@
 //! A device model, in virtual time. In addition to the rows for policies, its table has a row for the oracle (perfect foresight).
 
-use super::{CompareOn, Description, NameError, OnPage, ReadBy, Row, Run, Target, TargetName};
+use super::{CompareOn, Description, OnPage, ReadBy, Row, Run, Target, TargetName};
 use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
 use crate::replay::Mode;
 use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
 use foreread_core::units::PageSize;
+use foreread_os::failure::Failure;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::limits::{self, bound::Bound, oracle};
@@ -24,10 +25,10 @@ pub fn preset(preset: &'static Preset) -> CompareOn {
     Arc::new(ModelName(preset))
 }
 
-pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, NameError>> {
+pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, Failure>> {
     let name = name.unredacted().as_encoded_bytes();
-    let model = custom::find(&String::from_utf8_lossy(name.strip_prefix(b"model:")?));
-    Some(model.map(preset).map_err(NameError::Model))
+    let name = name.strip_prefix(b"model:")?;
+    Some(model(&String::from_utf8_lossy(name)).map_err(Failure::from))
 }
 
 #[derive(Debug)]
@@ -40,10 +41,6 @@ impl TargetName for ModelName {
 
     fn preset(&self) -> Option<&'static Preset> {
         Some(self.0)
-    }
-
-    fn is_simulated(&self) -> bool {
-        true
     }
 
     fn open(&self) -> Result<Box<dyn Target>, CompareError> {

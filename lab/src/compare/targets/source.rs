@@ -2,7 +2,7 @@
 //! a new connection for each run would not empty the caches of the storage. In addition to the rows for policies, the table of an RBD image
 //! has rows for librbd.
 
-use super::{CompareOn, Description, NameError, OnPage, Run, Target, TargetName, engine};
+use super::{CompareOn, Description, OnPage, Run, Target, TargetName, engine};
 #[cfg(feature = "rbd")]
 use super::{ReadBy, Row};
 use crate::compare::CompareError;
@@ -11,6 +11,7 @@ use crate::compare::ComparePlan;
 use crate::live::{LiveError, Pace};
 use foreread::OpenError;
 use foreread::source::{self, Source, SourceName};
+use foreread_os::failure::Failure;
 use foreread_sim::simulator::RunResult;
 use std::sync::Arc;
 #[cfg(feature = "rbd")]
@@ -31,7 +32,7 @@ pub fn source(name: SourceName) -> CompareOn {
     Arc::new(name)
 }
 
-pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, NameError>> {
+pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, Failure>> {
     source::is_remote(name).then(|| Ok(source(name.clone())))
 }
 
