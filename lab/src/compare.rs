@@ -340,26 +340,29 @@ impl<'a> Case<'a> {
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
-                let most = most_ms.filter(|_| run == 0);
-                let most_until = most.map(|most| live::Budget::milliseconds(most).end());
-                let until = (budget.as_ref().map(live::Budget::end).into_iter())
-                    .chain(most_until)
-                    .min();
-                let result = match (self.plan.is_stopped(), left_out[at]) {
-                    (true, _) => Err(CompareError::Live(LiveError::Cut)),
-                    (false, true) => Ok(None),
-                    (false, false) => self.run_once(&self.rows[at], &workload, run, until),
-                };
+                done += 1;
+                if left_out[at] {
+                    progress.step(done, total);
+                    continue;
+                }
+                let most_until = most_ms
+                    .filter(|_| run == 0)
+                    .map(|most| live::Budget::milliseconds(most).end());
+                let ends = budget.as_ref().map(live::Budget::end).into_iter();
+                let until = ends.chain(most_until).min();
+                let mut result = Err(CompareError::Live(LiveError::Cut));
+                if !self.plan.is_stopped() {
+                    result = self.run_once(&self.rows[at], &workload, run, until);
+                }
+                let policy = &self.rows[at].policy;
                 match result {
-                    Ok(None) => {}
-                    Ok(Some(result)) => {
-                        self.check(&self.rows[at], &result)?;
-                        results[at].push(result);
+                    Ok(result) => {
+                        self.check(policy, result.as_ref())?;
+                        results[at].extend(result);
                     }
-                    Err(CompareError::Live(LiveError::Cut))
-                        if self.plan.is_stopped() || run > 0 =>
-                    {
-                        if self.plan.is_stopped() {
+                    Err(CompareError::Live(LiveError::Cut)) => {
+                        let is_stopped = self.plan.is_stopped();
+                        if is_stopped {
                             self.notes.push(interrupted(run, turn, rows, self.runs));
                         }
                         // Only whole rounds are pairs. Of the first round, keep the rows that were measured.
@@ -369,30 +372,28 @@ impl<'a> Case<'a> {
                                 .for_each(|row| row.truncate(run as usize));
                             self.bounds.truncate(bounds_before);
                         }
-                        break 'runs;
-                    }
-                    Err(CompareError::Live(LiveError::Cut)) => {
+                        if is_stopped || run > 0 {
+                            break 'runs;
+                        }
                         left_out[at] = true;
                         let why = match budget.as_ref().is_some_and(live::Budget::is_over) {
                             true => "the time was over".to_string(),
                             false => format!(
                                 "a run takes more than {} s",
-                                most.unwrap_or_default() / 1000
+                                most_ms.unwrap_or_default() / 1000
                             ),
                         };
                         self.notes.push(format!(
-                            "{} was left out: {why}; a larger --time measures it",
-                            self.rows[at].policy
+                            "{policy} was left out: {why}; a larger --time measures it"
                         ));
                     }
                     Err(error) => return Err(error),
                 }
-                done += 1;
                 progress.step(done, total);
                 if let Some(last) = results[at].last().filter(|_| !self.place.is_simulated) {
-                    let (row, took) = (&self.rows[at].policy, number::span_s(last.time_s, None));
+                    let took = number::span_s(last.time_s, None);
                     progress.found(&format!(
-                        "{row}: {took} s in run {} of {}",
+                        "{policy}: {took} s in run {} of {}",
                         run + 1,
                         self.runs
                     ));
@@ -440,16 +441,17 @@ impl<'a> Case<'a> {
     }
 
     /// Refuses a run that is faster than possible.
-    fn check(&self, row: &Row, result: &RunResult) -> Result<(), CompareError> {
-        let Some(bound) = self
+    fn check(&self, policy: &str, result: Option<&RunResult>) -> Result<(), CompareError> {
+        let Some((bound, result)) = self
             .bounds
             .last()
-            .filter(|b| result.time_s < b.ns() as f64 / 1e9)
+            .zip(result)
+            .filter(|(bound, result)| result.time_s < bound.ns() as f64 / 1e9)
         else {
             return Ok(());
         };
         Err(CompareError::Impossible {
-            policy: row.policy.clone(),
+            policy: policy.to_string(),
             workload: self.workload.to_string(),
             place: self.place.name.clone(),
             got_ns: (result.time_s * 1e9).round() as u64,
@@ -482,7 +484,7 @@ impl<'a> Case<'a> {
 
     fn table(self, results: Vec<Vec<RunResult>>) -> Table {
         let (shortened, workload) = (self.shortened(), self.reads_name());
-        let runs = results.first().map_or(0, |runs| runs.len() as u32);
+        let runs = results.iter().map(Vec::len).max().unwrap_or(0) as u32;
         let mut notes = self.place.notes.clone();
         notes.extend(self.notes);
         if self
@@ -649,4 +651,26 @@ fn chosen(plan: &ComparePlan) -> Vec<PolicyDraft> {
     let has_none = plan.alone || named.iter().any(|p| p.info.name == "none");
     let none = (!has_none).then(|| PolicySpec::none().into());
     none.into_iter().chain(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_as_many_runs_as_its_rows_though_the_first_was_left_out() {
+        let plan = ComparePlan {
+            workload: Some("sequential".to_string()),
+            size_bytes: Some(1 << 20),
+            ..ComparePlan::default()
+        };
+        let target = model("rbd").and_then(|on| on.open()).expect("a model");
+        let reads = reads::all(&plan).expect("a workload");
+        let case = Case::new(&plan, &*target, &reads[0], &[], Vec::new()).expect("rows");
+        let workload = case.workload(0).expect("reads");
+        let mut results: Vec<Vec<RunResult>> = case.rows.iter().map(|_| Vec::new()).collect();
+        let run = case.run_once(&case.rows[1], &workload, 0, None);
+        results[1].extend(run.expect("measured"));
+        assert_eq!(case.table(results).runs, 1);
+    }
 }
