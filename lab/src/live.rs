@@ -32,22 +32,14 @@ pub mod librbd;
 /// The error of a run on real storage: one line that says what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The source cannot be opened.
     #[error("{0}")]
     Source(#[from] foreread::source::SourceOpenError),
-    /// The engine cannot be set up.
     #[error("{0}")]
     Open(#[from] OpenError),
-    /// A read through the engine failed.
     #[error("{0}")]
     Read(#[from] ReadError),
-    /// The system refused something.
     #[error("{what}: {error}")]
-    Io {
-        /// What was being done, and to what.
-        what: String,
-        error: std::io::Error,
-    },
+    Io { what: String, error: std::io::Error },
     /// The run was ended by its [`Cut`].
     #[error("the run was ended early")]
     Cut,
@@ -55,23 +47,13 @@ pub enum LiveError {
     #[error(
         "{workload} {does}, which is not supported with --on FILE; use --on model:NAME ('foreread list models' lists them)"
     )]
-    Unfit {
-        /// The name of the workload.
-        workload: String,
-        does: String,
-    },
+    Unfit { workload: String, does: String },
     /// A replay did not keep the times of its trace.
     #[error(
         "the replayer itself was late: {late_us} us behind the recorded times (99th percentile), with a median latency of \
          {p50_us} us; free the machine, replay a quieter part, or use --mode closed or asap"
     )]
-    Late {
-        /// How late it was, in microseconds.
-        late_us: u64,
-        /// Median latency of the reads, in microseconds.
-        p50_us: u64,
-    },
-    /// A thread of a replay panicked.
+    Late { late_us: u64, p50_us: u64 },
     #[error(
         "a reader thread of the replay panicked: {0}; this is a bug in foreread, please report it"
     )]
@@ -80,13 +62,7 @@ pub enum LiveError {
     #[error(
         "the file became shorter while it was read: {got} of {len} bytes at offset {offset}; do not change it, and try again"
     )]
-    Short {
-        /// The offset of the read.
-        offset: u64,
-        /// The requested length.
-        len: u64,
-        got: u64,
-    },
+    Short { offset: u64, len: u64, got: u64 },
 }
 
 impl From<LiveError> for Failure {
@@ -100,38 +76,6 @@ impl LiveError {
         let what = what.into();
         |error| LiveError::Io { what, error }
     }
-}
-
-/// The facts about a file or device that are known before it is measured.
-pub struct Look {
-    /// Size in bytes.
-    pub size: u64,
-    /// The device's `read_ahead_kb`, in bytes.
-    pub readahead: Option<u64>,
-    /// Smallest cache page with which it can be read without copying.
-    pub smallest_page: u64,
-    /// How it will be read.
-    pub about: String,
-    pub notes: Vec<String>,
-}
-
-/// Examines a file or block device.
-/// Returns an error if the file cannot be opened for reading.
-pub fn look(path: &Path) -> Result<Look, LiveError> {
-    let source = FileSource::open(path)?;
-    let describe = source.describe();
-    // `file:PATH, direct, io_uring`: the path is shown elsewhere.
-    let about = describe
-        .strip_prefix(&format!("file:{}, ", path.display()))
-        .unwrap_or(&describe)
-        .to_string();
-    Ok(Look {
-        size: source.size(),
-        readahead: foreread::source::default_readahead_bytes(path),
-        smallest_page: u64::from(source.alignment().offset).max(512),
-        notes: Vec::new(),
-        about,
-    })
 }
 
 /// Returns an error if the workload does more than read one file and give hints about it.
@@ -353,28 +297,32 @@ fn result(
     page_bytes: u64,
     kernel: bool,
 ) -> RunResult {
-    let TimedRun {
-        time,
-        latency,
-        late_p99_ns,
-    } = timed;
-    let distinct_bytes = workload.distinct_bytes(page_bytes);
     RunResult {
-        time_s: time.as_secs_f64(),
+        time_s: timed.time.as_secs_f64(),
         stats,
-        latency,
-        distinct_bytes,
+        late_p99_ns: timed.late_p99_ns(),
+        latency: timed.latency,
+        distinct_bytes: workload.distinct_bytes(page_bytes),
         kernel,
-        late_p99_ns,
         refault_bytes: None,
     }
 }
 
-/// Wall-clock time of a run, the latency of each read, and how late the reads were issued, if that was measured.
+/// The times of a run.
 struct TimedRun {
+    /// When the last read was served.
     time: Duration,
+    /// Latency of each read since it was issued, or, in a timed job, since it was due.
     latency: Histogram<u64>,
-    late_p99_ns: Option<u64>,
+    /// How late each request was issued, if that was measured.
+    late: Option<Histogram<u64>>,
+}
+
+impl TimedRun {
+    fn late_p99_ns(&self) -> Option<u64> {
+        let late = self.late.as_ref()?;
+        Some(percentile_ns(late, 99.0).unwrap_or(0))
+    }
 }
 
 /// A replay at recorded times fails if the 99th percentile of its lateness is above this, in nanoseconds, ...
@@ -423,7 +371,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Liv
         return Ok(TimedRun {
             time: began.elapsed(),
             latency,
-            late_p99_ns: None,
+            late: None,
         });
     }
     let latency = std::thread::scope(|scope| {
@@ -454,7 +402,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Liv
     Ok(TimedRun {
         time: began.elapsed(),
         latency,
-        late_p99_ns: None,
+        late: None,
     })
 }
 
@@ -476,13 +424,9 @@ fn needs_pacing(workload: &Workload) -> bool {
 
 /// Runs jobs that pause or wait. Timed jobs fail if the reader was too late.
 fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, LiveError> {
-    let paced::PacedTimes {
-        time,
-        latency,
-        late,
-    } = paced::run(workload, target)?;
-    let late_ns = percentile_ns(&late, 99.0).unwrap_or(0);
-    let p50_ns = percentile_ns(&latency, 50.0).unwrap_or(0);
+    let timed = paced::run(workload, target)?;
+    let late_ns = timed.late_p99_ns().unwrap_or(0);
+    let p50_ns = percentile_ns(&timed.latency, 50.0).unwrap_or(0);
     let too_late = late_ns > MAX_LATE_NS && late_ns as f64 > MAX_LATE_PART * p50_ns as f64;
     if too_late && workload.jobs.iter().any(|job| job.timed) {
         return Err(LiveError::Late {
@@ -490,11 +434,7 @@ fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, Li
             p50_us: p50_ns / 1000,
         });
     }
-    Ok(TimedRun {
-        time,
-        latency,
-        late_p99_ns: Some(late_ns),
-    })
+    Ok(timed)
 }
 
 /// Issues one request after the other until the job ends.
@@ -597,15 +537,29 @@ mod tests {
     use super::*;
     use foreread_sim::workload::Request;
 
-    #[test]
-    fn what_a_file_cannot_do_is_refused_in_one_line() {
-        let workload = |files: usize, jobs| Workload {
+    fn workload(files: Vec<u64>, jobs: Vec<Job>) -> Workload {
+        Workload {
             name: "any".to_string(),
-            files: vec![8192; files],
+            files,
             listed: false,
             page_bytes: 4096,
             jobs,
-        };
+        }
+    }
+
+    fn setup(policy: &PolicySpec) -> Setup<'_> {
+        Setup {
+            cut: Cut::never(),
+            policy,
+            cache_bytes: 4 << 20,
+            page_bytes: 4096,
+            event_log: None,
+        }
+    }
+
+    #[test]
+    fn what_a_file_cannot_do_is_refused_in_one_line() {
+        let workload = |files: usize, jobs| workload(vec![8192; files], jobs);
         let reads = || Job::new(0, 0, vec![Request::read(0, 1)]);
         let hint = Request::hint(Advice::Random, 0, 8192);
         assert!(check(&workload(1, vec![reads(), Job::new(0, 1, vec![hint])])).is_ok());
@@ -642,16 +596,10 @@ mod tests {
     fn engine_and_kernel_refuse(workload: &Workload) -> bool {
         let path = Path::new("does/not/exist");
         let policy = PolicySpec::none();
-        let setup = Setup {
-            cut: Cut::never(),
-            policy: &policy,
-            cache_bytes: 1 << 20,
-            page_bytes: 4096,
-            event_log: None,
-        };
         let unfit = |result| matches!(result, Err(LiveError::Unfit { .. }));
         let source = Arc::new(foreread::source::Mem::new(Vec::new()));
-        unfit(engine(source, workload, &setup)) && unfit(kernel(path, workload, Cut::never()))
+        unfit(engine(source, workload, &setup(&policy)))
+            && unfit(kernel(path, workload, Cut::never()))
     }
 
     /// Hints reach the engine and the kernel, and are no reads.
@@ -668,23 +616,10 @@ mod tests {
         let mut requests: Vec<Request> =
             hints.map(|advice| Request::hint(advice, 0, 1 << 20)).into();
         requests.push(Request::read(4096, 100));
-        let workload = Workload {
-            name: "hints".to_string(),
-            files: vec![1 << 20],
-            listed: false,
-            page_bytes: 4096,
-            jobs: vec![Job::new(0, 0, requests)],
-        };
+        let workload = workload(vec![1 << 20], vec![Job::new(0, 0, requests)]);
         let policy = PolicySpec::parse("linux-6.18").expect("a policy");
-        let setup = Setup {
-            cut: Cut::never(),
-            policy: &policy,
-            cache_bytes: 4 << 20,
-            page_bytes: 4096,
-            event_log: None,
-        };
         let source = file(&scratch.path()).expect("readable");
-        let run = engine(source, &workload, &setup).expect("readable");
+        let run = engine(source, &workload, &setup(&policy)).expect("readable");
         assert_eq!((run.stats.demand_reads, run.latency.len()), (1, 1));
         assert!(
             run.stats.ra_bytes >= (1 << 20) - 4096,

@@ -38,8 +38,9 @@ pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 /// The largest factor by which recorded pauses can be multiplied.
 pub const MAX_THINK: f64 = 100.0;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum What {
+    #[default]
     Read,
     /// A touch of a page of a mapping.
     Touch,
@@ -50,7 +51,7 @@ enum What {
 }
 
 /// A record in the compact form in which a replay keeps it in memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct KeptRecord {
     what: What,
     /// An index into [`LoadedTrace::opens`].
@@ -140,10 +141,11 @@ impl Replay {
         let (best, why) = best(loaded);
         let mode_used = mode.unwrap_or(best);
         let factor = factor(loaded, mode_used, think)?;
-        let made = match mode_used {
+        // The trace itself determines how many reads of the last two are in flight at the same time.
+        let (jobs, overlap) = match mode_used {
             Mode::Asap | Mode::Closed => lanes::jobs(loaded, mode_used, factor.unwrap_or(0.0)),
-            Mode::Open => lanes::ReplayJobs::plain(timed(loaded)),
-            Mode::Deps => lanes::ReplayJobs::plain(dependent(loaded, factor.unwrap_or(1.0))?),
+            Mode::Open => (timed(loaded), None),
+            Mode::Deps => (dependent(loaded, factor.unwrap_or(1.0))?, None),
         };
         let files = loaded.files.clone();
         let workload = Workload {
@@ -151,14 +153,14 @@ impl Replay {
             files,
             listed: false,
             page_bytes: loaded.page_bytes(),
-            jobs: made.jobs,
+            jobs,
         };
         let mut notes = notes::all(
             loaded,
             mode_used,
             factor,
             mode.is_none().then_some(why),
-            made.overlap,
+            overlap,
         );
         if mode_used == Mode::Deps && !loaded.has_deps {
             notes.push(INFERRED.to_string());

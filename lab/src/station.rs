@@ -7,7 +7,7 @@ mod live;
 mod virt;
 
 pub use live::{FileTimes, small_files, today};
-pub(crate) use live::{Lane, Live, Stop, Watch, rate};
+pub(crate) use live::{Lane, Live, Stop, rate};
 pub(crate) use virt::OnModel;
 
 use foreread_os::failure::Failure;
@@ -100,7 +100,6 @@ pub(crate) struct About {
     pub capacity_bytes: u64,
     pub readahead_bytes: Option<u64>,
     pub disk: Option<Device>,
-    pub notes: Vec<String>,
 }
 
 /// Minimum size of a file or device to measure: requests of several sizes must fit into it several times.

@@ -12,7 +12,7 @@
 //! for the start time of the second read. For each read, this module measures how late a worker issued it, because a delay of the worker
 //! must not be mistaken for a delay of the storage.
 
-use super::{LiveError, ReadCalls};
+use super::{LiveError, ReadCalls, TimedRun};
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::scheduler::{Issue, JobScheduler, Step};
 use foreread_sim::stats::{latency_histogram, record_latency};
@@ -33,16 +33,6 @@ const BUFFER_BYTES: u64 = 2 << 30;
 const FIRST_WORKERS: u32 = 8;
 /// Nanoseconds by which a sleep may end late: for this last part the clock is polled.
 const WATCH_NS: u64 = 150_000;
-
-/// The measured latency of each read of a run, and how late each read started.
-pub struct PacedTimes {
-    /// When the last read was served.
-    pub time: Duration,
-    /// Latency of each read since it was issued, or, in a timed job, since it was due.
-    pub latency: Histogram<u64>,
-    /// How late each request was issued.
-    pub late: Histogram<u64>,
-}
 
 struct PacedState<'a> {
     scheduler: JobScheduler<'a>,
@@ -99,7 +89,7 @@ struct PacedRun<'a> {
 }
 
 /// Runs the workload to its end.
-pub fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<PacedTimes, LiveError> {
+pub(super) fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, LiveError> {
     let demands = workload
         .jobs
         .iter()
@@ -142,10 +132,10 @@ pub fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<PacedTimes, Li
         .unwrap_or_else(PoisonError::into_inner);
     match state.failed {
         Some(error) => Err(error),
-        None => Ok(PacedTimes {
+        None => Ok(TimedRun {
             time: Duration::from_nanos(state.ended_ns),
             latency: state.latency,
-            late: state.late,
+            late: Some(state.late),
         }),
     }
 }

@@ -12,13 +12,13 @@
 
 use super::{Pattern, Point, Spread};
 use crate::station::grid::{self, Task};
-use crate::station::{MIN_BYTES, Slice, Station, Watch, too_small};
+use crate::station::{MIN_BYTES, Slice, Station, too_small};
 use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::rng::Rng;
 use foreread_sim::stats::{latency_histogram, percentile_ns};
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rounds on a model: it varies at most by its random numbers, and nothing else uses it.
 const ROUNDS: u32 = 9;
@@ -65,7 +65,7 @@ pub(super) fn measure(
         slices: HashMap::new(),
         seconds: 0.0,
     };
-    let watch = Watch::start();
+    let began = Instant::now();
     let slice_s =
         |left: f64, slices: u64| (left / slices.max(1) as f64).max(MIN_SLICE.as_secs_f64());
     let mut done = 0;
@@ -88,7 +88,7 @@ pub(super) fn measure(
     for round in 1..rounds_most {
         order.shuffle(&mut kept);
         for &task in &kept {
-            let left = seconds - watch.seconds();
+            let left = seconds - began.elapsed().as_secs_f64();
             if left <= 0.0 && !station.is_virtual() {
                 break;
             }
@@ -98,14 +98,14 @@ pub(super) fn measure(
             step(&mut done);
         }
     }
-    let seconds = if station.is_virtual() {
-        rounds.seconds
-    } else {
-        watch.seconds()
-    };
     Ok(MeasuredPoints {
+        seconds: match station.is_virtual() {
+            true => rounds.seconds,
+            false => began.elapsed().as_secs_f64(),
+        },
+        points: rounds.points(&tasks),
+        left_out,
         lasting_mb_s,
-        ..rounds.points(&tasks, seconds, left_out)
     })
 }
 
@@ -149,18 +149,13 @@ impl Rounds {
         reads * bytes as f64 / rate.max(1.0) <= seconds * MAX_OF_TIME
     }
 
-    fn points(mut self, tasks: &[Task], seconds: f64, left_out: usize) -> MeasuredPoints {
+    fn points(mut self, tasks: &[Task]) -> Vec<Point> {
         let mut points: Vec<Point> = tasks
             .iter()
             .filter_map(|task| point(*task, &self.slices.remove(task)?))
             .collect();
         points.sort_by_key(|p| (p.pattern != Pattern::Sequential, p.depth, p.request_bytes));
-        MeasuredPoints {
-            points,
-            seconds,
-            left_out,
-            lasting_mb_s: None,
-        }
+        points
     }
 
     /// Reads the fastest point for longer, and returns the rate of the second half. If that is far below the earlier rate, one slow

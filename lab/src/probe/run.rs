@@ -1,7 +1,7 @@
 //! Runs a whole probe: measures, fits a model, and advises.
 
 use super::measure::{LASTS, MeasuredPoints, measure};
-use super::{Fit, Pattern, Point, Probe, SCHEMA, Spread};
+use super::{Fit, Pattern, Point, Probe, SCHEMA};
 use crate::compare::CompareOn;
 use crate::glance::Unmeasured;
 use crate::station::{About, Live, OnModel, Station, cached, today};
@@ -47,53 +47,20 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     let on = &asked.source;
     let mut station: Box<dyn Station> = if let Some(path) = on.path() {
         Box::new(Live::open(path, most)?)
-    } else if let Some(preset) = on.preset().filter(|_| on.is_simulated()) {
+    } else if let Some(preset) = on.preset() {
         Box::new(OnModel::new(preset, most))
     } else {
         return Err(cached(&on.shown()));
     };
-    let mut about = station.about()?;
-    if let Some(asked) = asked
-        .size_bytes
-        .filter(|asked| *asked > about.capacity_bytes)
-    {
-        let [asked, there] = [asked, about.capacity_bytes].map(number::size_b);
-        about.notes.push(format!(
-            "{} has only {there}: --size {asked} is reduced to that",
-            about.source
-        ));
-    }
+    let about = station.about()?;
     progress.stage(&format!("probing {}", about.source));
-    let measured = measure(&mut *station, asked.seconds, progress)?;
-    let host = station.host_ns_per_kib()?;
-    found(&*station, on.path(), about, measured, host)
-}
-
-/// The error for too few points to fit a model to.
-fn too_short(seconds: f64) -> Failure {
-    let what = format!(
-        "too few combinations of request size and queue depth were measured in {seconds:.1} s"
-    );
-    Failure::input(
-        what,
-        "",
-        "use a larger --time, while the machine is less busy",
-    )
-}
-
-fn found(
-    station: &dyn Station,
-    path: Option<&Path>,
-    about: About,
-    measured: MeasuredPoints,
-    host: Spread,
-) -> Result<ProbeOutcome, Failure> {
     let MeasuredPoints {
         mut points,
         seconds,
         left_out,
         lasting_mb_s,
-    } = measured;
+    } = measure(&mut *station, asked.seconds, progress)?;
+    let host = station.host_ns_per_kib()?;
     let best_mb_s = best_mb_s(&points);
     let lasting_mb_s = lasting_mb_s.filter(|lasting| *lasting < best_mb_s * LASTS);
     let lasting = match lasting_mb_s {
@@ -107,7 +74,17 @@ fn found(
     }
     let date = (!station.is_virtual()).then(today);
     let noise = noise(&points);
-    let mut notes = about.notes.clone();
+    let too_much = asked
+        .size_bytes
+        .filter(|asked| *asked > about.capacity_bytes);
+    let reduced = too_much.map(|asked| {
+        let [asked, there] = [asked, about.capacity_bytes].map(number::size_b);
+        format!(
+            "{} has only {there}: --size {asked} is reduced to that",
+            about.source
+        )
+    });
+    let mut notes = Vec::from_iter(reduced);
     notes.extend(notes_of(&points, noise, left_out));
     notes.extend(lasting_mb_s.map(|lasts| {
         format!(
@@ -141,7 +118,7 @@ fn found(
         ..ModelFile::default()
     };
     let plateau_bytes = plateau(&points);
-    let verdict = verdict(path, &about, plateau_bytes);
+    let verdict = verdict(on.path(), &about, plateau_bytes);
     let probe = Probe {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -162,6 +139,18 @@ fn found(
         verdict,
     };
     Ok(ProbeOutcome { probe, model })
+}
+
+/// The error for too few points to fit a model to.
+fn too_short(seconds: f64) -> Failure {
+    let what = format!(
+        "too few combinations of request size and queue depth were measured in {seconds:.1} s"
+    );
+    Failure::input(
+        what,
+        "",
+        "use a larger --time, while the machine is less busy",
+    )
 }
 
 /// The smallest sequential request that reaches nearly the full throughput of one read at a time.

@@ -48,22 +48,14 @@ pub fn waits(records: &[KeptRecord]) -> Vec<Vec<After>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::What;
     use super::*;
 
     fn kept(&(start, end): &(u64, u64)) -> KeptRecord {
-        let (start_ns, end_ns) = (Some(start), Some(end));
         KeptRecord {
-            what: What::Read,
-            open: 0,
-            thread: 0,
-            offset: 0,
             len: 1,
-            start_ns,
-            end_ns,
-            executable: false,
-            direct: false,
-            after: Vec::new(),
+            start_ns: Some(start),
+            end_ns: Some(end),
+            ..KeptRecord::default()
         }
     }
 

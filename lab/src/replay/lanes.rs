@@ -21,33 +21,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ptr::from_ref;
 
-/// The jobs of a replay, and how many reads of the trace were in flight at the same time.
-#[derive(Debug, Default)]
-pub struct ReplayJobs {
-    pub jobs: Vec<Job>,
-    /// Number of readers with several reads outstanding, and the most that one of them has.
-    pub overlap: Option<(u64, u64)>,
-}
-
-impl ReplayJobs {
-    /// Creates the result for jobs whose overlap (the number of reads in flight at the same time) is not reported, because the trace itself
-    /// determines it.
-    pub fn plain(jobs: Vec<Job>) -> ReplayJobs {
-        ReplayJobs {
-            jobs,
-            overlap: None,
-        }
-    }
-}
-
-/// Builds the jobs of a replay in mode asap or closed.
-pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
+/// Builds the jobs of a replay in mode asap or closed. Also returns the number of readers with several reads outstanding, and the most that
+/// one of them has.
+pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> (Vec<Job>, Option<(u64, u64)>) {
     let pauses = Pauses {
         mode,
         factor,
         first_ns: loaded.first_ns,
     };
-    let mut made = ReplayJobs::default();
+    let (mut jobs, mut overlap) = (Vec::new(), None::<(u64, u64)>);
     let lanes = lanes(loaded);
     let mut begins = match mode == Mode::Closed && factor > 0.0 {
         true => Begins::of(loaded, &lanes),
@@ -63,21 +45,21 @@ pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
         let pausing = mode == Mode::Closed || factor > 0.0;
         let going = if !pausing && (one || usual == 1) {
             let depth = if one { usual } else { 1 };
-            chain(loaded, &lane, &pauses, depth, &mut begins, &mut made.jobs);
+            chain(loaded, &lane, &pauses, depth, &mut begins, &mut jobs);
             depth
         } else {
             let parts = parts(&lane);
             parts
                 .iter()
-                .for_each(|part| chain(loaded, part, &pauses, 1, &mut begins, &mut made.jobs));
+                .for_each(|part| chain(loaded, part, &pauses, 1, &mut begins, &mut jobs));
             most
         };
         if going > 1 {
-            let (readers, deepest) = made.overlap.unwrap_or((0, 0));
-            made.overlap = Some((readers + 1, deepest.max(going)));
+            let (readers, deepest) = overlap.unwrap_or((0, 0));
+            overlap = Some((readers + 1, deepest.max(going)));
         }
     }
-    made
+    (jobs, overlap)
 }
 
 /// The records of each reader, in order.

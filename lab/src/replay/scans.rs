@@ -86,15 +86,9 @@ mod tests {
     fn read(faults: &[(u64, u64)], most: u64) -> (Vec<u64>, u64) {
         let touch = |&(first, pages): &(u64, u64)| KeptRecord {
             what: What::Touch,
-            open: 0,
-            thread: 0,
             offset: first * 4096,
             len: pages * 4096,
-            start_ns: None,
-            end_ns: None,
-            executable: false,
-            direct: false,
-            after: Vec::new(),
+            ..KeptRecord::default()
         };
         let mut records: Vec<KeptRecord> = faults.iter().map(touch).collect();
         let left = read_through(&mut records, most);

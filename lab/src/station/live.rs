@@ -142,7 +142,6 @@ impl Station for Live {
             capacity_bytes: self.source.size(),
             readahead_bytes: default_readahead_bytes(&self.path),
             disk: Host::here().device_of(&self.path).ok(),
-            notes: Vec::new(),
         })
     }
 
@@ -289,19 +288,6 @@ fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), Failu
     }
     let what = format!("the source became shorter while it was read, at offset {offset}");
     Err(Failure::input(what, "", "do not change it, and try again"))
-}
-
-/// Measures the time since it was created.
-pub(crate) struct Watch(Instant);
-
-impl Watch {
-    pub(crate) fn start() -> Watch {
-        Watch(Instant::now())
-    }
-
-    pub(crate) fn seconds(&self) -> f64 {
-        self.0.elapsed().as_secs_f64()
-    }
 }
 
 /// Today's date in UTC, such as `2026-11-30`.

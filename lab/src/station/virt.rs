@@ -39,7 +39,6 @@ impl Station for OnModel {
             capacity_bytes: self.preset.capacity_bytes,
             readahead_bytes: None,
             disk: None,
-            notes: Vec::new(),
         })
     }
 
