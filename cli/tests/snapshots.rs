@@ -22,7 +22,7 @@ trace info tests/snapshots/metadata.plan | plan-info | bytes metadata_bytes
 trace formats | formats | formats
 doctor --no-measure | doctor | devices
 explain sequential --on model:nvme | explain | policy files total
-tune ../trace/tests/traces/csv/dftracer.csv --on model:nvme | tune | storage verdict
+tune ../trace/tests/traces/csv/dftracer.csv --on model:nvme | tune | foreread trace storage today today_bytes report own_s hint_files verdict
 probe model:hdd-theory --time 1 | probe | verdict
 warm Cargo.toml | warm | fetched_bytes";
 

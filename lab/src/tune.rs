@@ -25,7 +25,7 @@ pub use text::render;
 
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::probe::{self, Probe};
-use crate::replay::{LoadedTrace, Mode, is_walk};
+use crate::replay::{Mode, is_walk};
 use crate::report::Report;
 use crate::verdict::{Confidence, Gain, Standing, Verdict};
 use choose::Choices;
@@ -35,7 +35,6 @@ use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use foreread_os::open::look;
 use foreread_report::progress::Progress;
-use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use steps::{Gains, Place};
@@ -118,7 +117,7 @@ const AS_RECORDED: f64 = 1.25;
 impl TuneReport {
     /// The time of the reads with today's setting, by the model.
     fn today_s(&self) -> Option<f64> {
-        Some(self.report.row(&self.today)?.time_s.as_ref()?.mean)
+        time_of(&self.report, &self.today)
     }
 
     /// Whose times the figures are: a replay without pauses has those of the reads only.
@@ -165,31 +164,24 @@ impl TuneReport {
     }
 }
 
-/// Measures a storage in about this many seconds; returns the measurements and the model fitted to them. The model is kept until the
-/// process ends.
-fn probed(
-    source: CompareOn,
-    seconds: f64,
-    progress: &mut dyn Progress,
-) -> Result<(Probe, &'static Preset), Failure> {
-    let wanted = probe::ProbeOptions {
-        source,
-        seconds,
-        size_bytes: None,
-    };
-    let found = probe::probe(&wanted, progress)?;
-    Ok((found.probe, found.model.preset("measured")))
+fn time_of(report: &Report, policy: &str) -> Option<f64> {
+    Some(report.row(policy)?.time_s.as_ref()?.mean)
 }
 
 /// Measures the storage, compares policies on a model of the storage, and recommends settings.
 /// Returns an error if the storage cannot be measured, or if the reads cannot be compared.
 pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneReport, Failure> {
     let storage = &asked.storage;
-    let (probe, preset) = match storage.preset().filter(|_| storage.is_simulated()) {
+    let (probe, preset) = match storage.preset() {
         Some(preset) => (None, preset),
         None => {
-            let (probe, preset) = probed(storage.clone(), asked.seconds, progress)?;
-            (Some(probe), preset)
+            let wanted = probe::ProbeOptions {
+                source: storage.clone(),
+                seconds: asked.seconds,
+                size_bytes: None,
+            };
+            let found = probe::probe(&wanted, progress)?;
+            (Some(found.probe), found.model.preset("measured"))
         }
     };
     let known = probe.as_ref().and_then(|p| p.readahead_bytes);
@@ -235,6 +227,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .filter(|_| is_walk && is_on_fuse)
         .map(|trace| choose::walk(&probe::small_files(&trace.names)?, trace));
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
+    let (recorded_s, own_s) = recorded(asked, time_of(&report, &today));
     let mut tuned = TuneReport {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -244,8 +237,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
             .map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
         chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
-        recorded_s: None,
-        own_s: 0.0,
+        recorded_s,
+        own_s,
         is_dropped: asked.is_dropped,
         today,
         today_bytes,
@@ -254,48 +247,26 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         verdict: Verdict::default(),
         probe,
     };
-    (tuned.recorded_s, tuned.own_s) = recorded(asked, tuned.today_s());
-    let by_run = advice_by_run(asked, loaded);
-    let gains = gains(
-        &tuned,
-        asked,
-        &choices,
-        Recording {
-            walk,
-            is_walk,
-            hint,
-            by_run,
-        },
-    );
+    let gains = gains(&tuned, asked, &choices, walk, is_walk, hint);
     tuned.verdict = verdict(&tuned, asked, gains, (known, of_disk));
     Ok(tuned)
 }
 
-/// What is known of the recorded reads besides the times of the policies.
-struct Recording {
-    /// The gain of a mount or of `run` for a program that reads many small files over FUSE. `None` for other programs and storage.
-    walk: Option<Option<Gain>>,
-    /// Whether the program reads many small files.
-    is_walk: bool,
-    hint: Option<Gain>,
-    /// Whether `run` can be advised for the program.
-    by_run: bool,
-}
-
-/// What each means gains for the recorded reads.
+/// What each means gains for the recorded reads. `walk`: the gain of a mount or of `run` for a program that reads many small files over
+/// FUSE, `None` for other programs and storage; `is_walk`: whether the program reads many small files.
 fn gains(
     tuned: &TuneReport,
     asked: &TuneOptions,
     choices: &Choices<'_>,
-    recording: Recording,
+    walk: Option<Option<Gain>>,
+    is_walk: bool,
+    hint: Option<Gain>,
 ) -> Gains {
     let (report, today) = (&tuned.report, &tuned.today);
-    let Recording {
-        walk,
-        is_walk,
-        hint,
-        by_run,
-    } = recording;
+    // `run` reads ahead into the page cache.
+    let replay = asked.plan.replay.as_deref();
+    let by_run =
+        !asked.is_dropped && replay.is_none_or(|replay| replay.loaded.is_through_page_cache());
     match (tuned.is_as_recorded(), walk, asked.is_dropped) {
         // The server may process the parts of a larger window out of order, and no model shows that.
         (_, Some(walk), true) => Gains {
@@ -392,11 +363,6 @@ fn on_mount(asked: &TuneOptions) -> Option<Device> {
     let name = names.find(|name| name.is_absolute())?;
     let device = Host::here().device_of(name).ok()?;
     device.name.is_none().then_some(device)
-}
-
-/// Whether `foreread run`, which reads ahead into the page cache, can help.
-fn advice_by_run(asked: &TuneOptions, loaded: Option<&LoadedTrace>) -> bool {
-    !asked.is_dropped && loaded.is_none_or(LoadedTrace::is_through_page_cache)
 }
 
 /// How much the page cache may hold: the memory of this machine or of the control group, without what is in use.

@@ -54,13 +54,6 @@ fn every_policy_has_the_same_random_numbers() {
     assert_eq!(table.policies[0].times_s(), table.policies[2].times_s());
 }
 
-#[test]
-fn readahead_overlaps_the_round_trip() {
-    let policies = ["none", "linux-6.18:max=4M"];
-    let table = on_model("sequential:record=64K", "object-near", &policies, 2);
-    assert!(time_s(&table, "none") > 4.0 * time_s(&table, "linux-6.18:max=4M"));
-}
-
 /// 64 readers of one file in turns, more than a file has streams at first: `auto` finds them all, and reads ahead of each.
 #[test]
 fn auto_follows_many_readers_of_one_file() {

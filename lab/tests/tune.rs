@@ -155,24 +155,6 @@ fn random_reads_gain_by_a_plan_alone_and_it_says_so() {
 }
 
 #[test]
-fn the_json_has_the_promised_keys() {
-    let tuned = tuned("rbd", (0..100).map(|n| (n, 1)));
-    let json = serde_json::to_value(&tuned).expect("JSON");
-    let shown = [&json["schema"], &json["storage"], &json["report"]["schema"]];
-    assert_eq!(
-        shown,
-        ["foreread.tune/1", "model:rbd", "foreread.compare/1"]
-    );
-    let keys =
-        "foreread trace chosen probe today today_bytes report recorded_s own_s hint_files verdict";
-    for key in keys.split(' ') {
-        assert!(json.get(key).is_some(), "{key} is missing");
-    }
-    let back: TuneReport = serde_json::from_value(json).expect("what was written can be read");
-    assert_eq!(back, tuned);
-}
-
-#[test]
 fn the_storage_is_found_by_the_largest_file_that_is_here() {
     let (_dir, path) = large();
     let name = path.to_str().expect("UTF-8");

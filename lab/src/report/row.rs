@@ -129,13 +129,13 @@ pub(crate) fn more_runs(runs: u32) -> u32 {
 }
 
 /// The result of comparing the times of two rows: which row is faster, or that the runs do not show which one is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Relation {
     /// Equal within 5 %, by the interval of the ratio. A significant difference may also be that small.
     Equivalent,
-    Different,
     /// Neither a difference nor equality is shown: more runs may show one.
     NotToldApart,
+    Different,
 }
 
 /// The time of a workload, in seconds.

@@ -147,13 +147,11 @@ pub(super) fn walk(times: &FileTimes, trace: &LoadedTrace) -> Option<Gain> {
     is_worth.then(|| Gain {
         what: DEFAULT.to_string(),
         kind: Some(RowKind::Policy),
-        max_bytes: None,
         ratio,
-        ratio_ci95: None,
         today_s,
         with_s,
         with_range_s: Some([with_s, (own_s + files * times.alone_s).min(today_s)]),
-        bytes_ratio: None,
+        ..Gain::default()
     })
 }
 
@@ -224,14 +222,12 @@ fn of(base: &Row, row: &Row) -> Option<Gain> {
     Some(Gain {
         what: row.policy.clone(),
         kind: Some(row.kind),
-        max_bytes: None,
         ratio: foreread_sim::stats::ratio(with_s, today_s)?,
-        ratio_ci95: None,
         today_s,
         with_s,
-        with_range_s: None,
         bytes_ratio: bytes
             .and_then(|(with, today)| foreread_sim::stats::ratio(with as f64, today as f64)),
+        ..Gain::default()
     })
 }
 
@@ -239,38 +235,11 @@ fn of(base: &Row, row: &Row) -> Option<Gain> {
 mod tests {
     use super::super::candidates;
     use super::*;
-    use crate::report::{PolicyRuns, Table};
-    use foreread_core::stats::Stats;
-    use foreread_sim::simulator::RunResult;
+    use crate::report::samples::{runs, table};
 
     fn report(rows: &[(&str, [f64; 3], u64)]) -> Report {
-        let run = |time_s, source_bytes| RunResult {
-            time_s,
-            stats: Stats::of(|stats| {
-                stats.demand_reads = 1;
-                stats.demand_bytes = 1;
-                stats.source_bytes = source_bytes;
-            }),
-            latency: foreread_sim::stats::latency_histogram(),
-            distinct_bytes: 1,
-            kernel: false,
-            late_p99_ns: None,
-            refault_bytes: None,
-        };
-        let policies = rows.iter().map(|(name, times, bytes)| PolicyRuns {
-            policy: (*name).to_string(),
-            kind: if *name == "none" {
-                RowKind::NoReadahead
-            } else {
-                RowKind::Policy
-            },
-            runs: times.map(|time| run(time, *bytes)).into(),
-        });
-        Report::of(&Table {
-            runs: 3,
-            policies: policies.collect(),
-            ..Table::default()
-        })
+        let runs = |(name, times, bytes): &(&str, [f64; 3], u64)| runs(name, times, 0, 0, *bytes);
+        Report::of(&table("w", "s", rows.iter().map(runs).collect()))
     }
 
     const TODAY: &str = "linux-6.18:max=128K";

@@ -148,15 +148,13 @@ fn gain(
         |row: &PolicyRuns| row.runs.iter().map(|r| r.stats.source_bytes).sum::<u64>() as f64;
     let (today_s, with_s) = (Summary::of(&before)?.mean, Summary::of(&after)?.mean);
     let gain = Gain {
-        kind: None,
-        max_bytes: None,
         what: name.to_string(),
         ratio: ratio(with_s, today_s)?,
         ratio_ci95: ratio_ci95(&before, &after),
         today_s,
         with_s,
-        with_range_s: None,
         bytes_ratio: ratio(bytes(with), bytes(base)),
+        ..Gain::default()
     };
     Some((gain, paired_t_test(&before, &after)))
 }
@@ -306,6 +304,16 @@ mod tests {
     use super::*;
     use foreread_sim::workload::{Job, RequestKind};
 
+    fn workload(files: Vec<u64>, jobs: Vec<Job>) -> Workload {
+        Workload {
+            name: String::new(),
+            files,
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        }
+    }
+
     #[test]
     fn each_open_description_is_hinted_once() {
         let read = || vec![Request::read(0, 4096)];
@@ -315,13 +323,7 @@ mod tests {
             Job::new(0, 1, read()),
             Job::new(1, 2, read()),
         ];
-        let workload = Workload {
-            name: String::new(),
-            files: vec![9999, 9999],
-            listed: false,
-            page_bytes: 4096,
-            jobs,
-        };
+        let workload = workload(vec![9999, 9999], jobs);
         let with = hinted(&workload, &BTreeSet::from([0]), Advice::Random);
         let hints = |job: &Job| {
             job.requests
@@ -338,24 +340,12 @@ mod tests {
             (workload.reads(), workload.bytes())
         );
     }
-}
-
-#[cfg(test)]
-mod tests_of_order {
-    use super::*;
-    use foreread_sim::workload::Job;
 
     /// Reads of 4 KiB at these pages of one open description: all, sequential, random.
     fn of(pages: &[u64]) -> [u64; 3] {
         let requests = pages.iter().map(|page| Request::read(page * 4096, 4096));
-        let workload = Workload {
-            name: String::new(),
-            files: vec![1 << 30],
-            listed: false,
-            page_bytes: 4096,
-            jobs: vec![Job::new(0, 0, requests.collect())],
-        };
-        let order = of_files(&workload)[0];
+        let jobs = vec![Job::new(0, 0, requests.collect())];
+        let order = of_files(&workload(vec![1 << 30], jobs))[0];
         [order.reads, order.sequential, order.random]
     }
 

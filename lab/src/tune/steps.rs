@@ -348,15 +348,12 @@ mod tests {
     #[test]
     fn no_gain_starts_from_more_time_than_was_recorded() {
         let kernel = Gain {
-            what: String::new(),
-            kind: None,
             max_bytes: Some(512 << 10),
             ratio: 0.345,
-            ratio_ci95: None,
             today_s: 1.366,
             with_s: 0.472,
             with_range_s: Some([0.472, 0.683]),
-            bytes_ratio: None,
+            ..Gain::default()
         };
         let gains = Gains {
             kernel: Some(kernel),

@@ -326,17 +326,10 @@ impl<'a> Tables<'a> {
             })
     }
 
-    /// What holds of two policies in all tables together.
+    /// What holds of two policies in all tables together: the worst of what holds in each.
     fn relation(&self, one: &str, other: &str) -> Option<Relation> {
         let each = self.reports.iter().map(|r| r.relation(one, other));
-        let each: Vec<Relation> = each.collect::<Option<_>>()?;
-        let worst = [Relation::Different, Relation::NotToldApart].into_iter();
-        Some(
-            worst
-                .into_iter()
-                .find(|worst| each.contains(worst))
-                .unwrap_or(Relation::Equivalent),
-        )
+        each.collect::<Option<Vec<Relation>>>()?.into_iter().max()
     }
 
     /// What a policy gains, a workload each in words, and the others with their times beside today's.
