@@ -172,10 +172,16 @@ pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
 }
 
 fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
-    if error.kind() == ErrorKind::AlreadyExists {
-        return there_already(path);
+    match (error.kind(), option) {
+        // The word after --json is its file, though it may be meant as the command's own argument.
+        (ErrorKind::AlreadyExists, "json") => Fail::input(
+            "it exists already",
+            path.display(),
+            "name another file, or add --force; '--json -' writes to stdout",
+        ),
+        (ErrorKind::AlreadyExists, _) => there_already(path),
+        _ => refused(option, path, error),
     }
-    refused(option, path, error)
 }
 
 /// Creates the error for an output file that exists already.
