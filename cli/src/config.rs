@@ -158,20 +158,12 @@ impl Config {
             let settings = ObjectSettings::default().with(text.get_ref());
             settings.map_err(|why| file.refused(text, &format!("is refused: {why}"), "stores"))?;
         }
-        if let Some(text) = stores {
-            let from = file.line(&text);
-            self.stores.get_or_insert(Set {
-                value: text.into_inner(),
-                from,
-            });
-        }
-        if let Some(text) = disk_cache {
-            let from = file.line(&text);
-            self.disk_cache.get_or_insert(Set {
-                value: text.into_inner(),
-                from,
-            });
-        }
+        let set = |text: Spanned<String>| Set {
+            from: file.line(&text),
+            value: text.into_inner(),
+        };
+        self.stores = self.stores.take().or(stores.map(set));
+        self.disk_cache = self.disk_cache.take().or(disk_cache.map(set));
         if let Some(name) = name {
             let set = policy(name.get_ref().clone(), file.line(&name))?;
             self.policy.get_or_insert(set);
@@ -226,55 +218,6 @@ impl Config {
                 from: "default".to_string(),
             },
         }
-    }
-
-    /// Returns the policy that a server runs, with `--max-overfetch` applied.
-    #[cfg_attr(
-        not(any(feature = "mount", feature = "serve")),
-        allow(dead_code, reason = "servers alone take it")
-    )]
-    pub fn serving(
-        &self,
-        asked: Option<&str>,
-        max_overfetch: Option<&str>,
-    ) -> Result<Set<String>, Fail> {
-        let set = self.policy(asked);
-        serves(&set)?;
-        let Some(ratio) = max_overfetch else {
-            return Ok(set);
-        };
-        let draft = self::draft(&set.value);
-        let bounded = draft.and_then(|draft| draft.with_setting("max-overfetch", ratio));
-        let value = bounded
-            .map_err(|error| names::refused("policy", &error, "foreread list policies"))?
-            .to_string();
-        if value == set.value {
-            return Err(Fail::input(
-                "cannot bound",
-                format!(
-                    "--max-overfetch {ratio} with the policy {value} ({})",
-                    set.from
-                ),
-                "--max-overfetch works only with auto, and not with max-overfetch in the policy; remove one of them",
-            ));
-        }
-        Ok(Set {
-            value,
-            from: format!("{}, --max-overfetch", set.from),
-        })
-    }
-
-    /// The initial hint of each open file description.
-    #[cfg_attr(
-        not(any(feature = "mount", feature = "serve")),
-        allow(dead_code, reason = "servers alone give hints")
-    )]
-    pub fn hint(&self, asked: Option<Advice>) -> Option<Set<Advice>> {
-        let asked = asked.map(|value| Set {
-            value,
-            from: "--hint".to_string(),
-        });
-        asked.or_else(|| self.hint.clone())
     }
 
     /// Returns the disk cache given on the command line or, if none is given, the disk cache from the settings. If the option or setting is
@@ -332,59 +275,6 @@ impl Config {
         })
     }
 
-    /// Returns the values from the settings files for policies whose `max` or `min` is not set.
-    #[cfg_attr(
-        not(any(feature = "mount", feature = "serve")),
-        allow(dead_code, reason = "only servers call this function")
-    )]
-    pub fn readahead(&self) -> Vec<Readahead> {
-        self.readahead.clone()
-    }
-
-    /// Returns where the number of concurrent requests comes from, for the line that a server prints: `FOREREAD_OBJECT`, or
-    /// `default for kind file`.
-    #[cfg_attr(
-        not(any(feature = "mount", feature = "serve")),
-        allow(dead_code, reason = "servers alone print it")
-    )]
-    pub fn requests_origin(&self, kind: &str) -> String {
-        #[cfg(feature = "object")]
-        if kind == Defaults::OBJECT.kind {
-            let variable = std::env::var(object::VARIABLE).unwrap_or_default();
-            let file = self.stores.as_ref();
-            let file = file.map(|set| (set.value.as_str(), set.from.as_str()));
-            let sets = |(text, _): &(&str, &str)| {
-                text.split(',').any(|pair| pair.starts_with("requests="))
-            };
-            let variable = [(variable.as_str(), object::VARIABLE)].into_iter();
-            if let Some((_, from)) = variable.chain(file).find(sets) {
-                return from.to_string();
-            }
-        }
-        format!("default for kind {kind}")
-    }
-
-    /// Returns a text that says where the settings come from, for the line that a server prints: `policy: default; max: /etc/foreread.toml
-    /// line 2`.
-    #[cfg_attr(
-        not(any(feature = "mount", feature = "serve")),
-        allow(dead_code, reason = "servers alone print it")
-    )]
-    pub fn origins(&self, policy: &Set<String>, hint: Option<&Set<Advice>>) -> String {
-        let name = |hint| {
-            HINTS
-                .iter()
-                .find(|(_, known)| *known == hint)
-                .map_or("", |(name, _)| name)
-        };
-        let hint = hint.map(|set| format!("hint {}: {}", name(set.value), set.from));
-        let all = [format!("policy: {}", policy.from)]
-            .into_iter()
-            .chain(self.readahead_from.clone())
-            .chain(hint);
-        all.collect::<Vec<_>>().join("; ")
-    }
-
     /// Returns the settings for a comparison, which uses the policies of the command line or, if there are none, the usual policies and the
     /// policy from the settings.
     #[cfg(feature = "lab")]
@@ -411,6 +301,95 @@ impl Config {
             readahead: self.readahead.clone(),
             notes,
         }
+    }
+}
+
+/// What a server takes from the settings.
+#[cfg_attr(
+    not(any(feature = "mount", feature = "serve")),
+    allow(dead_code, reason = "only servers call these functions")
+)]
+impl Config {
+    /// Returns the policy that a server runs, with `--max-overfetch` applied.
+    pub fn serving(
+        &self,
+        asked: Option<&str>,
+        max_overfetch: Option<&str>,
+    ) -> Result<Set<String>, Fail> {
+        let set = self.policy(asked);
+        serves(&set)?;
+        let Some(ratio) = max_overfetch else {
+            return Ok(set);
+        };
+        let draft = self::draft(&set.value);
+        let bounded = draft.and_then(|draft| draft.with_setting("max-overfetch", ratio));
+        let value = bounded
+            .map_err(|error| names::refused("policy", &error, "foreread list policies"))?
+            .to_string();
+        if value == set.value {
+            return Err(Fail::input(
+                "cannot bound",
+                format!(
+                    "--max-overfetch {ratio} with the policy {value} ({})",
+                    set.from
+                ),
+                "--max-overfetch works only with auto, and not with max-overfetch in the policy; remove one of them",
+            ));
+        }
+        Ok(Set {
+            value,
+            from: format!("{}, --max-overfetch", set.from),
+        })
+    }
+
+    /// The initial hint of each open file description.
+    pub fn hint(&self, asked: Option<Advice>) -> Option<Set<Advice>> {
+        let asked = asked.map(|value| Set {
+            value,
+            from: "--hint".to_string(),
+        });
+        asked.or_else(|| self.hint.clone())
+    }
+
+    /// Returns the values from the settings files for policies whose `max` or `min` is not set.
+    pub fn readahead(&self) -> Vec<Readahead> {
+        self.readahead.clone()
+    }
+
+    /// Returns where the number of concurrent requests comes from, for the line that a server prints: `FOREREAD_OBJECT`, or
+    /// `default for kind file`.
+    pub fn requests_origin(&self, kind: &str) -> String {
+        #[cfg(feature = "object")]
+        if kind == Defaults::OBJECT.kind {
+            let variable = std::env::var(object::VARIABLE).unwrap_or_default();
+            let file = self.stores.as_ref();
+            let file = file.map(|set| (set.value.as_str(), set.from.as_str()));
+            let sets = |(text, _): &(&str, &str)| {
+                text.split(',').any(|pair| pair.starts_with("requests="))
+            };
+            let variable = [(variable.as_str(), object::VARIABLE)].into_iter();
+            if let Some((_, from)) = variable.chain(file).find(sets) {
+                return from.to_string();
+            }
+        }
+        format!("default for kind {kind}")
+    }
+
+    /// Returns a text that says where the settings come from, for the line that a server prints: `policy: default; max: /etc/foreread.toml
+    /// line 2`.
+    pub fn origins(&self, policy: &Set<String>, hint: Option<&Set<Advice>>) -> String {
+        let name = |hint| {
+            HINTS
+                .iter()
+                .find(|(_, known)| *known == hint)
+                .map_or("", |(name, _)| name)
+        };
+        let hint = hint.map(|set| format!("hint {}: {}", name(set.value), set.from));
+        let all = [format!("policy: {}", policy.from)]
+            .into_iter()
+            .chain(self.readahead_from.clone())
+            .chain(hint);
+        all.collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -5,7 +5,7 @@
 #[cfg(feature = "metrics")]
 use crate::args::values::address;
 use crate::args::values::{cache, hint, time};
-use crate::config::{Config, Set};
+use crate::config::{self, Config, Set};
 use crate::fail::{Fail, note, say};
 #[cfg(feature = "otlp")]
 use foreread::front::metrics::table;
@@ -317,24 +317,52 @@ impl Reporter {
     }
 }
 
-/// Returns the engine's options, from the settings files and the command line.
-pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
-    let options = Options::default()
-        .policy(policy.value.as_str())
-        .readahead(config.readahead());
-    match hint {
-        Some(set) => options.hint(set.value),
-        None => options,
+/// The settings of a server, from the settings files and the command line.
+pub struct ServerSettings {
+    config: Config,
+    policy: Set<String>,
+    hint: Option<Set<Advice>>,
+}
+
+impl ServerArgs {
+    /// Returns the settings, and the engine's options that follow from them. `names` is the value of `--disk-cache-names`.
+    pub fn settings(&self, names: Option<&str>) -> Result<(ServerSettings, Options), Fail> {
+        let config = config::load()?;
+        let policy = config.serving(self.policy.as_deref(), self.max_overfetch.as_deref())?;
+        let hint = config.hint(self.hint);
+        let mut options = Options::default()
+            .policy(policy.value.as_str())
+            .readahead(config.readahead())
+            .cache_bytes(self.cache)
+            .appending(self.appending);
+        if let Some(set) = &hint {
+            options = options.hint(set.value);
+        }
+        #[cfg(feature = "object")]
+        {
+            options.disk_cache = config.server_cache(self.disk_cache.as_deref(), names)?;
+        }
+        #[cfg(not(feature = "object"))]
+        let _ = names;
+        let settings = ServerSettings {
+            config,
+            policy,
+            hint,
+        };
+        Ok((settings, options))
     }
 }
 
-/// Returns the line that a server prints at its start: the policy with all its parameters, the request limit, and where the settings come
-/// from.
-pub fn setup(engine: &Engine, defaults: Defaults, config: &Config, origins: &str) -> String {
-    let Defaults { kind, requests, .. } = defaults;
-    let policy = engine.policy().readable();
-    let from = config.requests_origin(kind);
-    format!("policy {policy}; at most {requests} requests at once ({from}); {origins}")
+impl ServerSettings {
+    /// Returns the line that a server prints at its start: the policy with all its parameters, the request limit, and where the settings
+    /// come from.
+    pub fn line(&self, engine: &Engine, defaults: Defaults) -> String {
+        let Defaults { kind, requests, .. } = defaults;
+        let policy = engine.policy().readable();
+        let from = self.config.requests_origin(kind);
+        let origins = self.config.origins(&self.policy, self.hint.as_ref());
+        format!("policy {policy}; at most {requests} requests at once ({from}); {origins}")
+    }
 }
 
 /// One line about the policy's current parameters.

@@ -9,15 +9,12 @@ pub(super) mod options;
 
 use crate::args;
 use crate::args::values::ttl;
-use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
 use crate::serving::{self, Front, Reporter, ServerArgs};
 use crate::signals;
 use foreread::Engine;
-#[cfg(feature = "object")]
-use foreread::Options;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, UnmountOutcome};
 use foreread::source;
 use foreread::source::SourceName;
@@ -112,7 +109,6 @@ fn names(text: &str) -> Result<String, String> {
     KeptNames::parse(text).map(|_| text.to_string())
 }
 
-/// Mounts the source and serves it until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
     are_taken_apart(&args.options)?;
     if args.once && !background::is_behind() && shows_already(&args.dir, &args.source)? {
@@ -121,42 +117,30 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     if args.detach && !background::is_behind() {
         return background::begin(&args::given());
     }
-    let config = config::load()?;
     #[cfg(feature = "object")]
-    let disk_cache = {
-        let names = args.disk_cache_names.as_deref();
-        config.server_cache(args.server.disk_cache.as_deref(), names)?
-    };
+    let names = args.disk_cache_names.as_deref();
+    #[cfg(not(feature = "object"))]
+    let names = None;
+    let (settings, options) = args.server.settings(names)?;
     #[cfg(feature = "object")]
-    let tree = match &disk_cache {
+    let tree = match &options.disk_cache {
         Some(cache) => cache.open_tree(&args.source)?,
         None => source::open_tree(&args.source)?,
     };
     #[cfg(not(feature = "object"))]
     let tree = source::open_tree(&args.source)?;
     may_be_controlled(args, &*tree)?;
-    let asked = &args.server;
-    let policy = config.serving(asked.policy.as_deref(), asked.max_overfetch.as_deref())?;
-    let hint = config.hint(args.server.hint);
-    let options = serving::options(&config, &policy, hint.as_ref())
-        .cache_bytes(args.server.cache)
-        .appending(args.server.appending);
     let plan = args
         .plan
         .as_deref()
         .map(|path| planned(path, &args.dir, &args.source))
         .transpose()?;
-    #[cfg(feature = "object")]
-    let options = Options {
-        disk_cache,
-        ..options
-    };
     let engine = Engine::for_tree(options, &*tree)?;
     serving::note_cache(&engine, args.server.cache);
     let defaults = tree.defaults();
     let recording = recording::start(args.server.record.as_deref(), "foreread mount")?;
     let observer = recording::observer(recording.as_ref());
-    let settings = FuseSettings {
+    let of_mount = FuseSettings {
         allow_other: args.allow_other,
         attr_ttl: args.attr_ttl,
         observer,
@@ -165,7 +149,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     // Before the mount, so that a signal in between cannot leave it behind.
     signals::end_at_second_signal()?;
     let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
-    let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &settings)?;
+    let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &of_mount)?;
     let counter = mount.counter();
     // Before the threads start, so that a failure only has to unmount.
     #[cfg(feature = "metrics")]
@@ -192,12 +176,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         move || front(&own()),
         args.server.stats_every,
     )?;
-    note(serving::setup(
-        &engine,
-        defaults,
-        &config,
-        &config.origins(&policy, hint.as_ref()),
-    ));
+    note(settings.line(&engine, defaults));
     let said = out::print(ready(&args.dir));
     serving::say_ready();
     let ran = mount.run();

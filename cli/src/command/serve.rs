@@ -3,14 +3,11 @@
 //! Addresses go to stdout, everything else to stderr. The server accepts clients only after it has printed the addresses.
 
 use crate::args::values::address;
-use crate::config;
 use crate::fail::{Fail, note, say};
 use crate::out;
 use crate::recording;
 use crate::serving::{self, Front, Reporter, ServerArgs};
 use crate::signals;
-#[cfg(feature = "object")]
-use foreread::Options;
 use foreread::Reader;
 #[cfg(feature = "tls")]
 use foreread::front::nbd::NbdTls;
@@ -107,25 +104,9 @@ pub enum TlsMode {
 /// Maximum number of clients. Each connection takes a file descriptor and a thread.
 const MAX_CLIENTS: u32 = 2048;
 
-/// Serves the source to clients until Ctrl-C, SIGTERM or SIGHUP.
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let listen = places(args)?;
-    let config = config::load()?;
-    let (policy, hint) = (
-        config.serving(
-            args.server.policy.as_deref(),
-            args.server.max_overfetch.as_deref(),
-        )?,
-        config.hint(args.server.hint),
-    );
-    let options = serving::options(&config, &policy, hint.as_ref())
-        .cache_bytes(args.server.cache)
-        .appending(args.server.appending);
-    #[cfg(feature = "object")]
-    let options = Options {
-        disk_cache: config.server_cache(args.server.disk_cache.as_deref(), None)?,
-        ..options
-    };
+    let (settings, options) = args.server.settings(None)?;
     let reader = Reader::open(args.source.clone(), options)?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
     serving::note_cache(&engine, args.server.cache);
@@ -141,7 +122,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         .map(|plan| follow(plan, args, &reader))
         .transpose()?;
     let recording = recording::start(args.server.record.as_deref(), "foreread serve")?;
-    let settings = NbdSettings {
+    let of_server = NbdSettings {
         #[cfg(feature = "tls")]
         tls: tls(args)?,
         observer: recording::observer(recording.as_ref()),
@@ -152,7 +133,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         max_clients: MAX_CLIENTS,
         ..NbdSettings::default()
     };
-    let (server, stop) = Server::bind(&listen, reader, settings)?;
+    let (server, stop) = Server::bind(&listen, reader, of_server)?;
     stop_on_signals(&stop)?;
     if let Some(address) = args
         .tcp
@@ -175,12 +156,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     };
     let own = server.counter();
     serving::send_metrics(&engine, move || front(&own()));
-    note(serving::setup(
-        &engine,
-        defaults,
-        &config,
-        &config.origins(&policy, hint.as_ref()),
-    ));
+    note(settings.line(&engine, defaults));
     let counter = server.counter();
     let own = server.counter();
     let reporter = Reporter::start(
