@@ -156,8 +156,6 @@ mod tests {
             ("none,,rbd-plain", "no policy given"),
             ("max=1M", "parameter without a policy"),
             ("none,max=1M", "parameter without a policy"),
-            ("linux-6", "nearest: linux-6.18"),
-            ("rbd-plain:triger=3", "nearest: trigger"),
             ("none:max=1", "which has none"),
             ("rbd-plain:trigger=x", "is not a whole number"),
             ("rbd-plain:max=1,max=2", "bad policy"),

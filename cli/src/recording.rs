@@ -8,7 +8,7 @@ use foreread::front::observe::Observer;
 use foreread_observe::recorder::Recorder;
 use foreread_os::ends;
 use foreread_os::output::AtomicFile;
-use foreread_report::number::count;
+use foreread_report::number::{count, plural};
 use foreread_trace::format::Output;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -60,12 +60,7 @@ pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
     let recorded = recorder.finish()?;
     file.keep().map_err(|error| refused(&path, &error))?;
     ends::waits_for("requests to the source");
-    let plural = if recorded.records == 1 {
-        "record"
-    } else {
-        "records"
-    };
-    let mut line = format!("{}: {} {plural}", path.display(), count(recorded.records));
+    let mut line = format!("{}: {}", path.display(), plural(recorded.records, "record"));
     for (reason, n) in recorded.left_out {
         line.push_str(&format!(", left out {} {}", count(n), one_line(reason)));
     }

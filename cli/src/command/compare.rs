@@ -131,7 +131,6 @@ pub struct CompareArgs {
     pub json: Option<OsString>,
 }
 
-/// Measures the policies and prints the comparison.
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let signalled = signals::first()?;
     let plan = ComparePlan {
@@ -261,7 +260,7 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         RequestedReads::Trace(path) => (None, Some(Arc::new(replay(&path, args)?))),
     };
     if replay.is_none() {
-        no_trace(args)?;
+        args.replay.none_is_set()?;
     }
     Ok(ComparePlan {
         workload,
@@ -307,11 +306,6 @@ fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
         ));
     }
     reads::ready(path, &args.replay)
-}
-
-/// Refuses trace options if there is no trace.
-fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
-    args.replay.none_is_set()
 }
 
 #[cfg(test)]

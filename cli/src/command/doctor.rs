@@ -87,7 +87,6 @@ const REPORT: [&str; 4] = ["json", "metrics", "exit_code", "why"];
 /// The time for which `doctor` counts the page faults and reads of all programs on this machine.
 pub const COUNTED_FOR: Duration = Duration::from_millis(300);
 
-/// Checks the readahead of this machine and prints the advice, or sets the values.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let files = [
         ("json", args.output.json.as_deref()),

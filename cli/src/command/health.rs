@@ -58,7 +58,6 @@ const NBD_PORT: u16 = 10809;
 /// The greeting of an NBD server (protocol specification, "newstyle negotiation").
 const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 
-/// Checks all given mounts and servers, prints each result, and fails if any mount or server did not answer.
 pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     if args.ask {
         let dir = std::env::var_os(ASKED).unwrap_or_default();

@@ -61,7 +61,6 @@ pub struct ModelsArgs {
     pub toml: Option<String>,
 }
 
-/// Prints the list.
 pub fn run(args: &ListArgs) -> Result<(), Fail> {
     match &args.command {
         ListCommand::Policies(asked) => {

@@ -14,6 +14,7 @@ use foreread_plan::layout::Format;
 use foreread_plan::layout::Names;
 use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, PlanFile};
+use foreread_report::json;
 use foreread_report::number::{count, plural};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -82,7 +83,6 @@ fn format(text: &str) -> Result<Format, String> {
 /// Maximum number of files listed on stderr; the JSON lists all.
 const MAX_NAMED: usize = 10;
 
-/// Makes a readahead plan and writes it to a file.
 pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let out = out::writable("out", args.out.as_os_str())?;
     let mut outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
@@ -137,7 +137,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     };
     out::write("out", &out, &text)?;
     let in_json = || {
-        let whole = json!({
+        json::pretty(&json!({
             "schema": "foreread.plan/1",
             "plan": out.display().to_string(),
             "runs": planned.plan.runs,
@@ -146,8 +146,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
             "bytes": planned.plan.bytes(),
             "dropped": planned.dropped,
             "left_out": left_out_json(&planned.left_out),
-        });
-        format!("{whole:#}\n")
+        }))
     };
     let text = || {
         let (next, short) = (next(&planned.plan, &out), in_short(&planned.plan));
@@ -280,7 +279,7 @@ pub fn info(plan: &Plan) -> (String, String) {
         "last_needed_ns": last_ns,
         "stall_ns": (plan.runs > 0).then_some(stall_ns),
     });
-    (text, format!("{json:#}\n"))
+    (text, json::pretty(&json))
 }
 
 /// A share such as `2/3`.

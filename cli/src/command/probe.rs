@@ -1,6 +1,7 @@
 //! `foreread probe`: measures a source, prints how much readahead is sufficient, and writes the fitted device model and the results as
 //! JSON. Nothing is written to the source.
 
+use crate::args::JsonArgs;
 use crate::args::values::{measuring, size};
 use crate::fail::Fail;
 use crate::out::Outputs;
@@ -36,17 +37,16 @@ pub struct ProbeArgs {
     /// Read only this many bytes from the start, such as 10G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Write JSON to a file, or to stdout
-    ///
-    /// Schema foreread.probe/1. With '-', the JSON replaces the text.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
-/// Measures the source and prints the result.
 pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     let on = source::parse(&args.source)?;
-    let files = [("json", args.json.as_deref()), ("out", args.out.as_deref())];
+    let files = [
+        ("json", args.output.json.as_deref()),
+        ("out", args.out.as_deref()),
+    ];
     let outputs = Outputs::new(&files)?;
     if let Some(path) = outputs
         .file("out")

@@ -7,19 +7,21 @@
 //! foreread prints nothing while the command runs. Because the command may use stdout, foreread prints nothing to stdout, except the JSON
 //! if `--json -` was given.
 
-use super::run::By;
+use super::run::watch_by;
 use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, exit_code};
 use crate::traces::{passed_over, size_of, written};
+use foreread_attach::run::WatchBy;
 use foreread_lab::verdict::in_shell;
 use foreread_observe::record::Target;
 use foreread_observe::record::active::{ActiveRecording, RecordOptions, possible, start};
 use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
 use foreread_os::ends;
+use foreread_report::json;
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
@@ -64,8 +66,8 @@ pub struct RecordArgs {
     /// How to observe reads [default: trace if permitted]
     ///
     /// trace: uses the kernel's tracepoints; needs root. sample: samples /proc, as the command's user.
-    #[arg(long, value_name = "HOW")]
-    pub by: Option<By>,
+    #[arg(long, value_name = "HOW", value_parser = watch_by())]
+    pub by: Option<WatchBy>,
     /// Total memory for event buffers of all CPUs
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     pub memory: u64,
@@ -82,7 +84,6 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// Records the command and writes the trace.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let trace = Some(args.out.as_os_str()).filter(|out| *out != "-");
     let trace = ("out", trace);
@@ -158,18 +159,20 @@ enum RunningRecording {
 /// The result of a recording.
 struct RecordOutcome {
     trace: Understood,
-    spent: Spent,
+    seconds: f64,
+    /// CPU time of the recorder.
+    drain_cpu_seconds: f64,
     /// Number of lost events.
     lost: u64,
     off: Option<SwitchedOff>,
-    by: By,
+    by: WatchBy,
 }
 
 impl RunningRecording {
     /// Starts recording with the requested method, or else with tracing if possible.
-    fn begin(asked: &RecordOptions, by: Option<By>) -> Result<RunningRecording, Fail> {
+    fn begin(asked: &RecordOptions, by: Option<WatchBy>) -> Result<RunningRecording, Fail> {
         let is_traced = match by {
-            Some(by) => by == By::Trace,
+            Some(by) => by == WatchBy::Trace,
             None => possible().is_ok(),
         };
         if is_traced {
@@ -204,27 +207,23 @@ impl RunningRecording {
                 ends::waits_for("the names of files that were read");
                 let trace = captured.understand(out)?;
                 Ok(RecordOutcome {
-                    spent: Spent {
-                        seconds,
-                        drain_cpu_seconds,
-                    },
+                    seconds,
+                    drain_cpu_seconds,
                     trace,
                     lost,
                     off,
-                    by: By::Trace,
+                    by: WatchBy::Trace,
                 })
             }
             RunningRecording::Sampled(running) => {
                 let captured = running.finish();
                 Ok(RecordOutcome {
-                    spent: Spent {
-                        seconds: captured.seconds,
-                        drain_cpu_seconds: captured.cpu_seconds(),
-                    },
+                    seconds: captured.seconds,
+                    drain_cpu_seconds: captured.cpu_seconds(),
                     trace: captured.understand(),
                     lost: 0,
                     off: None,
-                    by: By::Sample,
+                    by: WatchBy::Sample,
                 })
             }
         }
@@ -235,22 +234,9 @@ fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "record it again")
 }
 
-/// The cost of a recording.
-#[derive(Clone, Copy)]
-struct Spent {
-    seconds: f64,
-    drain_cpu_seconds: f64,
-}
-
 /// The summary that is printed at the end.
 impl RecordOutcome {
     fn in_words(&self, bytes: u64, args: &RecordArgs) -> String {
-        let mut text = self.counts_in_words(bytes, args);
-        text.push_str(&self.cost_in_words());
-        text
-    }
-
-    fn counts_in_words(&self, bytes: u64, args: &RecordArgs) -> String {
         let c = &self.trace.counts;
         let mut text = String::new();
         if self.lost > 0 {
@@ -269,31 +255,23 @@ impl RecordOutcome {
             count(c.faults),
             count(c.hints),
             count(c.writes),
-            self.spent.seconds
+            self.seconds
         ));
         let notes = self.trace.header.notes.iter();
         notes.for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
-        text
-    }
-
-    fn cost_in_words(&self) -> String {
         let (events, size) = (count(self.trace.events), size_of(self.trace.event_bytes));
-        let Spent {
-            seconds,
-            drain_cpu_seconds,
-        } = self.spent;
-        if self.by == By::Sample {
-            let share = drain_cpu_seconds / seconds * 100.0;
-            return format!(
-                "cost: {events} samples, {:.1} ms of CPU time ({share:.1} %)\n",
-                drain_cpu_seconds * 1e3
-            );
-        }
-        format!(
-            "cost: {events} events ({size}), {} lost; saving them took {:.1} ms\n",
-            count(self.lost),
-            drain_cpu_seconds * 1e3
-        )
+        let ms = self.drain_cpu_seconds * 1e3;
+        text.push_str(&match self.by {
+            WatchBy::Sample => format!(
+                "cost: {events} samples, {ms:.1} ms of CPU time ({:.1} %)\n",
+                self.drain_cpu_seconds / self.seconds * 100.0
+            ),
+            WatchBy::Trace => format!(
+                "cost: {events} events ({size}), {} lost; saving them took {ms:.1} ms\n",
+                count(self.lost)
+            ),
+        });
+        text
     }
 
     fn to_json(
@@ -303,13 +281,13 @@ impl RecordOutcome {
         left_out: &std::collections::BTreeMap<String, u64>,
         status: Option<ExitStatus>,
     ) -> String {
-        let whole = json!({
+        json::pretty(&json!({
             "schema": "foreread.record/1",
-            "by": foreread_attach::run::WatchBy::from(self.by),
+            "by": self.by,
             "trace": out.display().to_string(),
             "trace_bytes": bytes,
-            "seconds": self.spent.seconds,
-            "drain_cpu_seconds": self.spent.drain_cpu_seconds,
+            "seconds": self.seconds,
+            "drain_cpu_seconds": self.drain_cpu_seconds,
             "exit_code": status.map(exit_code),
             "files": self.trace.files,
             "files_without_name": self.trace.nameless,
@@ -320,7 +298,6 @@ impl RecordOutcome {
             "counts": self.trace.counts,
             "left_out": left_out,
             "notes": self.trace.header.notes,
-        });
-        format!("{whole:#}\n")
+        }))
     }
 }

@@ -23,12 +23,13 @@ use foreread_os::ends;
 use foreread_pagecache::program;
 use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, text};
+use foreread_report::json;
 use foreread_report::number::three;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
@@ -93,7 +94,6 @@ fn opened(path: &Path) -> Result<Plan, Fail> {
     Ok(planned.plan)
 }
 
-/// Runs the replay.
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let plan = opened(&args.plan)?;
@@ -143,12 +143,13 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
         filler.iter().for_each(Filler::stop);
         ended
     });
-    let status = status.map_err(cannot_wait)?;
+    let code = status.map_err(cannot_wait)?;
+    let passed = || match code {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(Fail::Passed(code)),
+    };
     let Some(filled) = filler.map(|filler| filler.end()) else {
-        return status
-            .code()
-            .filter(|code| *code != 0)
-            .map_or(Ok(()), |code| Err(Fail::Passed(code)));
+        return passed();
     };
     if filled.given_up > 0 {
         note(format!(
@@ -158,24 +159,20 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     }
     name(&filled.left_out);
     let judged = program.judge(&filled);
-    let fails = filled.has_nothing() && matches!(status, End::Alone);
-    if args.report || matches!(status, End::Alone) && !fails {
+    // With a command, the exit code is the command's.
+    let fails = filled.has_nothing() && code.is_none();
+    if args.report || code.is_none() && !fails {
         say(in_words(&filled, judged.as_ref()));
     }
     ends::waits_for("the output");
-    let code = status.code();
     let json = || to_json(&args.plan, &filled, judged.as_ref(), code);
     outputs.emit(String::new, json, &[])?;
-    match code {
-        // With a command, the exit code is the command's.
-        None if fails => {
-            let remedy = "make the plan again with 'foreread plan'";
-            let what = "every file of the plan was left out";
-            Err(Fail::check(what, args.plan.display(), remedy))
-        }
-        None | Some(0) => Ok(()),
-        Some(code) => Err(Fail::Passed(code)),
+    if fails {
+        let remedy = "make the plan again with 'foreread plan'";
+        let what = "every file of the plan was left out";
+        return Err(Fail::check(what, args.plan.display(), remedy));
     }
+    passed()
 }
 
 /// The command that runs while the plan is read.
@@ -184,24 +181,6 @@ enum Program {
     Plain(Child),
     /// Recorded, for the report.
     Recorded(Option<Box<ActiveRecording>>),
-}
-
-/// How the command ended.
-enum End {
-    /// There was no command.
-    Alone,
-    Interrupted(i32),
-    Command(ExitStatus),
-}
-
-impl End {
-    fn code(&self) -> Option<u8> {
-        match self {
-            End::Alone => None,
-            End::Interrupted(signal) => Some(128 + (*signal & 127) as u8),
-            End::Command(status) => Some(exit_code(*status)),
-        }
-    }
 }
 
 impl Program {
@@ -255,28 +234,29 @@ impl Program {
     }
 }
 
-/// Waits for the command, or without one for the plan.
+/// Waits for the command, or without one for the plan. Returns the exit code of the command, or of the signal that ended the reading;
+/// `None` if the whole plan was read without a command.
 fn wait(
     program: &mut Program,
     filler: Option<&Filler>,
     ended_by: &AtomicI32,
-) -> std::io::Result<End> {
+) -> std::io::Result<Option<u8>> {
     match program {
         Program::None => loop {
             match ended_by.load(Ordering::Acquire) {
                 0 if filler.is_some_and(|filler| !filler.is_done()) => {
                     std::thread::sleep(Duration::from_millis(5))
                 }
-                0 => break Ok(End::Alone),
-                signal => break Ok(End::Interrupted(signal)),
+                0 => break Ok(None),
+                signal => break Ok(Some(128 + (signal & 127) as u8)),
             }
         },
-        Program::Plain(child) => child.wait().map(End::Command),
+        Program::Plain(child) => child.wait().map(|status| Some(exit_code(status))),
         Program::Recorded(Some(running)) => {
             let status = running.wait(&AtomicBool::new(false))?;
-            Ok(status.map_or(End::Alone, End::Command))
+            Ok(status.map(exit_code))
         }
-        Program::Recorded(None) => Ok(End::Alone),
+        Program::Recorded(None) => Ok(None),
     }
 }
 
@@ -343,7 +323,7 @@ fn to_json(
     code: Option<u8>,
 ) -> String {
     let FillReport { counts, .. } = filled;
-    let whole = json!({
+    json::pretty(&json!({
         "schema": "foreread.replay/1",
         "plan": plan.display().to_string(),
         "planned_bytes": counts.planned_bytes,
@@ -364,6 +344,5 @@ fn to_json(
         "unknown_files": filled.unknown_files,
         "left_out": left_out_json(&filled.left_out),
         "exit_code": code,
-    });
-    format!("{whole:#}\n")
+    }))
 }

@@ -7,9 +7,11 @@
 //! foreread prints nothing while the command runs. Because the command may use stdout, foreread prints nothing to stdout, except the JSON
 //! if `--json -` was given.
 
+use crate::args::JsonArgs;
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait, exit_code};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use foreread::OpenError;
 use foreread_attach::run::command::start;
 use foreread_attach::run::{RunOptions, RunReport, WatchBy};
@@ -17,6 +19,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_lab::verdict::{Means, Step, Verdict, in_shell};
 use foreread_observe::record::Target;
 use foreread_os::ends;
+use foreread_report::json;
 use foreread_report::number::plural;
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
@@ -50,16 +53,13 @@ pub struct RunArgs {
     ///
     /// trace: uses the kernel's tracepoints; needs root. sample: samples what the command's threads are waiting for; it
     /// needs no root, works in containers, and sees the reads that block.
-    #[arg(long, value_name = "HOW")]
-    pub by: Option<By>,
+    #[arg(long, value_name = "HOW", value_parser = watch_by())]
+    pub by: Option<WatchBy>,
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
-    /// Write a summary in JSON to a file, or '-' for stdout
-    ///
-    /// Schema foreread.run/1.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
     /// Watch this process until it ends or Ctrl-C
     ///
     /// The children of the process are watched too.
@@ -70,19 +70,12 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    Trace,
-    Sample,
-}
-
-impl From<By> for WatchBy {
-    fn from(by: By) -> WatchBy {
-        match by {
-            By::Trace => WatchBy::Trace,
-            By::Sample => WatchBy::Sample,
-        }
-    }
+/// Parses the value of `--by`.
+pub fn watch_by() -> impl TypedValueParser<Value = WatchBy> {
+    PossibleValuesParser::new(["trace", "sample"]).map(|word| match word.as_str() {
+        "trace" => WatchBy::Trace,
+        _ => WatchBy::Sample,
+    })
 }
 
 fn policy(text: &str) -> Result<PolicySpec, String> {
@@ -91,15 +84,14 @@ fn policy(text: &str) -> Result<PolicySpec, String> {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Runs the command, or attaches to a process.
 pub fn run(args: &RunArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let options = RunOptions {
         target: args
             .pid
             .map_or_else(|| Target::Command(args.command.clone()), Target::Process),
         policy: args.policy.clone(),
-        by: args.by.map(WatchBy::from),
+        by: args.by,
     };
     let heard = [&ENDING_COMMAND[..], &[SIGUSR1, SIGUSR2]].concat();
     let enough = Arc::new(AtomicBool::new(false));
@@ -193,16 +185,9 @@ fn in_words(report: &RunReport) -> String {
 }
 
 fn to_json(report: &RunReport, status: Option<ExitStatus>) -> String {
-    let code = status.map(exit_code);
-    let mut whole = json!({ "schema": "foreread.run/1", "exit_code": code });
-    let fields = serde_json::to_value(report).unwrap_or_default();
-    if let (Some(whole), Some(fields)) = (whole.as_object_mut(), fields.as_object()) {
-        whole.extend(
-            fields
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone())),
-        );
-        whole.insert("nothing_to_gain".into(), json!(report.nothing()));
-    }
-    format!("{whole:#}\n")
+    let mut whole = serde_json::to_value(report).unwrap_or_default();
+    whole["schema"] = json!("foreread.run/1");
+    whole["exit_code"] = json!(status.map(exit_code));
+    whole["nothing_to_gain"] = json!(report.nothing());
+    json::pretty(&whole)
 }

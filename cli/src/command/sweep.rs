@@ -117,7 +117,6 @@ struct Cells {
     inputs: Vec<Mutex<Input>>,
 }
 
-/// Measures the cells that are not in the `--resume` file, and prints all cells.
 pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     let mut outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let mut file = None;

@@ -9,12 +9,11 @@ use crate::traces;
 use clap::Subcommand;
 use foreread_lab::report::trace_info;
 use foreread_report::block::{self, Block, Table};
-use foreread_report::width;
+use foreread_report::{json, width};
 use foreread_trace::catalog::ALL;
 use foreread_trace::format::Format;
 use foreread_trace::info;
 use serde_json::{Value, json};
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Import, export and describe traces, list their formats
@@ -54,17 +53,13 @@ pub struct InfoArgs {
     /// NAME[:key=value,...]; see 'foreread trace formats'
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Write JSON to a file, or to stdout
-    ///
-    /// Schema foreread.trace-info/1.
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub json: Option<OsString>,
+    #[command(flatten)]
+    pub output: JsonArgs,
 }
 
 /// Maximum width of a text line.
 const WIDTH: usize = 90;
 
-/// Runs the subcommand.
 pub fn run(args: &TraceArgs) -> Result<(), Fail> {
     match &args.command {
         TraceCommand::Import(asked) => convert::import(asked),
@@ -78,7 +73,7 @@ pub fn run(args: &TraceArgs) -> Result<(), Fail> {
 }
 
 fn info(args: &InfoArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     if let [path] = args.files.as_slice()
         && args.format.is_none()
         && foreread_plan::text::is_one(path)
@@ -102,8 +97,8 @@ fn to_json() -> String {
             "keys": format.keys.iter().map(key).collect::<Vec<_>>(),
         })
     };
-    let whole = json!({ "schema": "foreread.formats/1", "formats": ALL.iter().map(row).collect::<Vec<_>>() });
-    format!("{whole:#}\n")
+    let formats: Vec<Value> = ALL.iter().map(row).collect();
+    json::pretty(&json!({ "schema": "foreread.formats/1", "formats": formats }))
 }
 
 fn in_words() -> String {

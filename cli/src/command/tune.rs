@@ -106,7 +106,6 @@ const MAX_SUMMARY_BYTES: u64 = 1 << 20;
 /// Maximum number of file names tried if the user gives no name for the trace.
 const MAX_NAMES: u32 = 1000;
 
-/// Records the command (or reads the trace), measures, and prints the advice.
 pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     // Checks the storage before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;

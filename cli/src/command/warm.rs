@@ -13,7 +13,7 @@ use crate::traces::size_of;
 #[cfg(not(feature = "object"))]
 use foreread::source::{SourceName, is_remote};
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
-use foreread_report::progress::Progress;
+use foreread_report::{json, progress::Progress};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +69,6 @@ fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
     })
 }
 
-/// Runs the command.
 pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     #[cfg(feature = "object")]
@@ -114,7 +113,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     let counts = filled.counts;
     let rest = counts.planned_bytes - counts.done_bytes;
     let whole = || {
-        let whole = json!({
+        json::pretty(&json!({
             "schema": "foreread.warm/1",
             "bytes": counts.planned_bytes,
             "cached_bytes": counts.cached_bytes,
@@ -125,8 +124,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
             "rate_bytes_per_s": filled.rate,
             "latency_ns": filled.latency_ns,
             "left_out": left_out_json(&left_out),
-        });
-        format!("{whole:#}\n")
+        }))
     };
     let (fetched, cached) = (size_of(counts.fetched_bytes), size_of(counts.cached_bytes));
     let seconds = filled.seconds;

@@ -45,7 +45,6 @@ pub struct WatchArgs {
     pub root: PathBuf,
 }
 
-/// Runs the command.
 pub fn run(args: &WatchArgs) -> Result<(), Fail> {
     let is_here = args.root == Path::new("/");
     let options = DoctorOptions {
@@ -115,13 +114,8 @@ fn of_disk(disk: &DiskSample, seconds: f64) -> String {
 
 fn in_json(sample: &WatchSample) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let mut whole = json!({
-        "schema": "foreread.watch/1",
-        "unix_s": now.unwrap_or_default().as_secs_f64(),
-    });
-    let fields = serde_json::to_value(sample).unwrap_or_default();
-    if let (Some(whole), serde_json::Value::Object(fields)) = (whole.as_object_mut(), fields) {
-        whole.extend(fields);
-    }
+    let mut whole = serde_json::to_value(sample).unwrap_or_default();
+    whole["schema"] = json!("foreread.watch/1");
+    whole["unix_s"] = json!(now.unwrap_or_default().as_secs_f64());
     format!("{whole}\n")
 }

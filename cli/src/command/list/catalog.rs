@@ -14,7 +14,7 @@ use foreread_report::block::{self, Block, Table};
 use foreread_report::json;
 use foreread_report::number::exact_size as size;
 use foreread_report::width;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 
@@ -61,78 +61,43 @@ pub fn print(kind: &str, entries: &[Entry], json: Option<&OsStr>, below: &str) -
 }
 
 fn to_json(kind: &str, entries: &[Entry]) -> String {
-    json::pretty(&Catalog { kind, entries })
-}
-
-/// The whole list. Serialized by hand, because one key is the kind of the list.
-struct Catalog<'a> {
-    kind: &'a str,
-    entries: &'a [Entry],
-}
-
-impl Serialize for Catalog<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("schema", &format!("foreread.{}/1", self.kind))?;
-        map.serialize_entry(self.kind, self.entries)?;
-        map.end()
-    }
-}
-
-impl Serialize for Entry {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", &self.name)?;
-        map.serialize_entry("summary", &self.summary)?;
-        map.serialize_entry("origin", &self.origin)?;
-        for Fact { key, value, .. } in &self.facts {
-            map.serialize_entry(key, value)?;
+    let entry = |entry: &Entry| {
+        let mut one = json!({
+            "name": entry.name,
+            "summary": entry.summary,
+            "origin": entry.origin,
+            "params": entry.params.iter().map(of_param).collect::<Vec<_>>(),
+        });
+        for Fact { key, value, .. } in &entry.facts {
+            one[*key] = value.clone();
         }
-        map.serialize_entry(
-            "params",
-            &self.params.iter().map(ParamEntry::of).collect::<Vec<_>>(),
-        )?;
-        map.end()
-    }
+        one
+    };
+    let mut whole = json!({ "schema": format!("foreread.{kind}/1") });
+    whole[kind] = entries.iter().map(entry).collect();
+    json::pretty(&whole)
 }
 
-/// A parameter in JSON.
-#[derive(serde::Serialize)]
-struct ParamEntry {
-    key: &'static str,
-    /// `bytes`, `count`, `thousandths` (written as a decimal number) or `word`.
-    unit: &'static str,
-    /// Default, in the notation of a value.
-    default: &'static str,
-    /// Smallest and largest value; null for a word.
-    min: Option<u64>,
-    max: Option<u64>,
-    /// The accepted words, also for numbers that allow words; null if there are none.
-    words: Option<&'static [&'static str]>,
-    help: &'static str,
-}
-
-impl ParamEntry {
-    fn of(param: &Param) -> ParamEntry {
-        let (unit, words) = match param.unit {
-            Unit::Bytes => ("bytes", None),
-            Unit::Capped => ("bytes", Some(Cap::WORDS)),
-            Unit::Count => ("count", None),
-            Unit::Ratio => ("thousandths", None),
-            Unit::Word(words) => ("word", Some(words)),
-        };
-        let limit = |value| (unit != "word").then_some(value);
-        let (min, max) = (limit(param.range.0), limit(param.range.1));
-        ParamEntry {
-            key: param.key,
-            unit,
-            default: param.default,
-            min,
-            max,
-            words,
-            help: param.help,
-        }
-    }
+/// A parameter in JSON. The unit is `bytes`, `count`, `thousandths` (written as a decimal number) or `word`. The default is in the notation
+/// of a value; a word has no smallest and largest value. `words` are also those of numbers that allow words.
+fn of_param(param: &Param) -> Value {
+    let (unit, words) = match param.unit {
+        Unit::Bytes => ("bytes", None),
+        Unit::Capped => ("bytes", Some(Cap::WORDS)),
+        Unit::Count => ("count", None),
+        Unit::Ratio => ("thousandths", None),
+        Unit::Word(words) => ("word", Some(words)),
+    };
+    let limit = |value| (unit != "word").then_some(value);
+    json!({
+        "key": param.key,
+        "unit": unit,
+        "default": param.default,
+        "min": limit(param.range.0),
+        "max": limit(param.range.1),
+        "words": words,
+        "help": param.help,
+    })
 }
 
 fn to_text(entries: &[Entry]) -> String {

@@ -10,6 +10,7 @@ use foreread::source::disk_cache::{
     CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, DiskCache,
 };
 use foreread::source::{self, SourceName};
+use foreread_report::json;
 use foreread_report::number::{amount, plural};
 use foreread_report::progress::Progress;
 use serde_json::json;
@@ -202,7 +203,7 @@ fn print(outputs: &Outputs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Resul
         "rate_bytes_per_s": rate,
         "left_out": sum.left_out.iter().map(left_out).collect::<Vec<_>>(),
     });
-    outputs.emit(in_words, || format!("{whole:#}\n"), &[])
+    outputs.emit(in_words, || json::pretty(&whole), &[])
 }
 
 /// The error if not everything was fetched.
