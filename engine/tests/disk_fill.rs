@@ -2,9 +2,7 @@
 
 use crate::common::{SmallDisk, wait_until};
 use crate::disk_cache::{Rig, Store};
-use foreread::source::disk_cache::{
-    CacheFillEnd, CacheFillReport, CacheFiller, DiskCache, FreeSpace,
-};
+use foreread::source::disk_cache::{CacheFillEnd, CacheFillReport, DiskCache, FreeSpace};
 use foreread::source::tree::{Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, Source, SourceError};
 use std::path::Path;
@@ -114,15 +112,14 @@ fn cache(size_bytes: u64) -> (Rig, DiskCache) {
 }
 
 fn fill(cache: &DiskCache, tree: &Arc<Listed>) -> CacheFillReport {
-    let filler = CacheFiller::start(cache, tree.clone()).expect("threads");
-    filler.end()
+    cache.fill(&**tree, &mut |_| true).expect("threads")
 }
 
 const ALL: u64 = 9 * MIB + 3 + 100 + 2 * MIB + 5;
 
 /// What was left out, each name once.
 fn named(report: &CacheFillReport) -> Vec<&str> {
-    let mut names: Vec<&str> = report.left_out.iter().map(|one| &*one.name).collect();
+    let mut names: Vec<&str> = report.left_out.iter().map(|(name, _)| &**name).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -153,12 +150,14 @@ fn what_another_has_fetched_meanwhile_is_not_counted_as_fetched() {
         ..Listed::of_files()
     });
     let slow = tree.file(Path::new("a"));
-    let gate = slow.gate.lock();
-    let filler = CacheFiller::start(&cache, tree.clone()).expect("threads");
-    wait_until("it asks", || slow.asked().0 > 0);
-    let other = fill(&rig.open(), &Listed::new()).counts;
-    drop(gate);
-    let own = filler.end().counts;
+    let [own, other] = std::thread::scope(|scope| {
+        let gate = slow.gate.lock();
+        let filler = scope.spawn(|| fill(&cache, &tree).counts);
+        wait_until("it asks", || slow.asked().0 > 0);
+        let other = fill(&rig.open(), &Listed::new()).counts;
+        drop(gate);
+        [filler.join().expect("no panic"), other]
+    });
     let sums = [own, other].map(|counts| counts.held_bytes + counts.fetched_bytes);
     assert_eq!(sums, [ALL - 5; 2]);
     assert!(other.fetched_bytes >= 9 * MIB + 3, "{other:?}");
@@ -188,12 +187,14 @@ fn it_ends_at_the_limit_and_when_it_is_stopped() {
 
     let (_rig, cache) = cache(64 * MIB);
     let tree = Listed::new();
-    let gates = FILES.map(|(path, _)| tree.file(Path::new(path)).gate.lock());
-    let filler = CacheFiller::start(&cache, tree.clone()).expect("threads");
-    wait_until("it asks", || tree.requests() > 0);
-    filler.stop();
-    drop(gates);
-    let report = filler.end();
+    let mut gates = Some(FILES.map(|(path, _)| tree.file(Path::new(path)).gate.lock()));
+    let stopped = cache.fill(&*tree, &mut |_| {
+        let asks = tree.requests() > 0;
+        // Requests that have begun go on after the stop.
+        gates = gates.take().filter(|_| !asks);
+        !asks
+    });
+    let report = stopped.expect("threads");
     assert_eq!(report.ended, Some(CacheFillEnd::Stopped));
 }
 

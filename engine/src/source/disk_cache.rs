@@ -61,7 +61,7 @@ use super::tree::Tree;
 use super::{Source, SourceName, SourceOpenError};
 use cached::CachedSource;
 use disk::DiskTier;
-pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
+pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport};
 use folder::FolderError;
 pub use folder::OLD_FOLDER;
 pub use inspect::{

@@ -1,14 +1,12 @@
 //! `foreread warm` for objects: reads them into a disk cache.
 
-use super::{TICK, WarmArgs};
+use super::WarmArgs;
 use crate::config;
 use crate::fail::{Fail, note};
 use crate::out::Outputs;
 use crate::progress::Bar;
 use crate::signals;
-use foreread::source::disk_cache::{
-    CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, DiskCache,
-};
+use foreread::source::disk_cache::{CacheFillCounts, CacheFillEnd, CacheFillReport, DiskCache};
 use foreread::source::{self, SourceName};
 use foreread_report::json;
 use foreread_report::number::{amount, plural};
@@ -69,7 +67,7 @@ impl Sum {
         };
         let left_out = report.left_out.into_iter();
         self.left_out
-            .extend(left_out.map(|object| (named(object.name), object.why)));
+            .extend(left_out.map(|(name, why)| (named(name), why)));
     }
 
     fn left_bytes(&self) -> u64 {
@@ -161,17 +159,12 @@ fn fill(
     before: CacheFillCounts,
 ) -> Result<CacheFillReport, Fail> {
     let tree = source::open_tree(source)?;
-    let filler = CacheFiller::start(cache, tree)
-        .map_err(|error| Fail::input("cannot fetch", error, "start it again"))?;
-    while !filler.is_done() {
-        let counts = together(before, filler.counts());
+    let filled = cache.fill(&*tree, &mut |counts| {
+        let counts = together(before, counts);
         bar.step(counts.held_bytes + counts.fetched_bytes, counts.bytes);
-        if signalled.load(Ordering::Relaxed) > 0 {
-            filler.stop();
-        }
-        std::thread::sleep(TICK);
-    }
-    Ok(filler.end())
+        signalled.load(Ordering::Relaxed) == 0
+    });
+    filled.map_err(|error| Fail::input("cannot fetch", error, "start it again"))
 }
 
 fn print(outputs: &Outputs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Result<(), Fail> {

@@ -14,7 +14,7 @@ use crate::source::of_panic;
 use crate::source::tree::{self, FolderNames, Kind, Meta, Tree};
 use crate::source::{Sink, Source, SourceError};
 use crate::sync::lock;
-use foreread_os::threads::Task;
+use foreread_os::threads::spawn_scoped;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -34,16 +34,12 @@ const MAX_FOLDERS: usize = 1 << 20;
 const MAX_LEFT_OUT: usize = 1000;
 /// How often a waiting thread checks whether it should stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the caller gets the progress.
+const TICK: Duration = Duration::from_millis(50);
 /// How long to wait for the last writes at the end.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Threads that fill a cache.
-pub struct CacheFiller {
-    work: Arc<FillWork>,
-    threads: Vec<Task<()>>,
-}
-
-/// The progress of a [`CacheFiller`].
+/// The progress of [`DiskCache::fill`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheFillCounts {
@@ -55,39 +51,27 @@ pub struct CacheFillCounts {
     pub held_bytes: u64,
     /// Bytes fetched so far.
     pub fetched_bytes: u64,
-    /// Whether all names are listed. `objects` and `bytes` are final then.
-    pub is_listed: bool,
 }
 
-/// An object that a [`CacheFiller`] skipped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ObjectLeftOut {
-    /// The name of the object.
-    pub name: String,
-    /// Why it was skipped.
-    pub why: String,
-}
-
-/// Why a [`CacheFiller`] ended before it had fetched everything.
+/// Why [`DiskCache::fill`] ended before it had fetched everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheFillEnd {
     /// The cache's size limit is reached.
     Full,
     /// The disk is full, or it refused a write, or data of this fill was evicted.
     Refused,
-    /// [`CacheFiller::stop`] was called.
+    /// The caller stopped it.
     Stopped,
 }
 
-/// The result of a [`CacheFiller`].
+/// The result of [`DiskCache::fill`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheFillReport {
     /// The progress at the end.
     pub counts: CacheFillCounts,
-    /// The first thousand objects and folders that could not be read.
-    pub left_out: Vec<ObjectLeftOut>,
+    /// The names of the first thousand objects and folders that could not be read, each with the reason.
+    pub left_out: Vec<(String, String)>,
     /// Why it ended early. `None` if it did not.
     pub ended: Option<CacheFillEnd>,
     /// Bytes of other data that were evicted to make room.
@@ -96,13 +80,13 @@ pub struct CacheFillReport {
     pub dropped_bytes: u64,
 }
 
-struct FillWork {
-    cache: DiskCache,
-    tree: Arc<dyn Tree>,
+struct FillWork<'a> {
+    cache: &'a DiskCache,
+    tree: &'a dyn Tree,
     state: Mutex<FillState>,
     /// Signalled when there is new work, or when there will be no more.
     changed: Condvar,
-    stopped: AtomicBool,
+    stopped: Arc<AtomicBool>,
     range_bytes: u64,
     /// The most bytes that the cache may have on its disk.
     most_bytes: u64,
@@ -118,13 +102,12 @@ struct FillState {
     ranges: Vec<MissingRange>,
     /// Number of listed files that have not been opened yet.
     names: usize,
-    /// Number of threads that are working; `listing` is the number of those that are listing a folder.
+    /// Number of threads that are working.
     busy: usize,
-    listing: usize,
     /// Bytes on disk of all files that this run found cached or has begun to write.
     file_bytes: u64,
     counts: CacheFillCounts,
-    left_out: Vec<ObjectLeftOut>,
+    left_out: Vec<(String, String)>,
     ended: Option<CacheFillEnd>,
 }
 
@@ -134,7 +117,6 @@ struct UnopenedNames {
     next: usize,
 }
 
-#[derive(Clone)]
 struct MissingRange {
     source: Arc<dyn Source>,
     name: String,
@@ -147,91 +129,65 @@ enum FillJob {
     Fetch(MissingRange),
 }
 
-impl CacheFiller {
-    /// Starts to fill a cache with all objects of a tree.
+impl DiskCache {
+    /// Fills this cache with all objects of a tree. Calls `goes_on` with the progress about every 50 ms; if it returns false, the fill
+    /// stops and cancels running requests. Returns when the last data is written.
     ///
     /// # Errors
     /// Returns an error if a thread cannot be started.
-    pub fn start(cache: &DiskCache, tree: Arc<dyn Tree>) -> std::io::Result<CacheFiller> {
+    pub fn fill(
+        &self,
+        tree: &dyn Tree,
+        goes_on: &mut dyn FnMut(CacheFillCounts) -> bool,
+    ) -> std::io::Result<CacheFillReport> {
         let requests = u64::from(tree.defaults().requests.max(1));
-        let share = cache.parts.writer.most_queued() / 2 / requests / CLAIM_BYTES * CLAIM_BYTES;
-        let work = Arc::new(FillWork {
-            cache: cache.clone(),
+        let share = self.parts.writer.most_queued() / 2 / requests / CLAIM_BYTES * CLAIM_BYTES;
+        let work = FillWork {
+            cache: self,
             tree,
             state: Mutex::new(FillState {
                 folders: vec![PathBuf::new()],
                 ..FillState::default()
             }),
             changed: Condvar::new(),
-            stopped: AtomicBool::new(false),
-            before: cache.counts(),
-            before_bytes: cache.bytes().unwrap_or(0),
-            most_bytes: cache.disk.most_bytes(),
+            stopped: Arc::default(),
+            before: self.counts(),
+            before_bytes: self.bytes().unwrap_or(0),
+            most_bytes: self.disk.most_bytes(),
             range_bytes: share.clamp(CLAIM_BYTES, MAX_RANGE_BYTES),
-        });
-        let mut threads = Vec::new();
-        for _ in 0..requests {
-            let own = Arc::clone(&work);
-            match Task::start("foreread-fill", move || own.run()) {
-                Ok(thread) => threads.push(thread),
-                Err(error) if threads.is_empty() => return Err(error),
-                Err(_) => break,
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..requests {
+                match spawn_scoped(scope, "foreread-fill", || work.run()) {
+                    Err(error) if thread == 0 => return Err(error),
+                    Err(_) => break,
+                    Ok(_) => {}
+                }
             }
+            while !work.hold().is_done() {
+                if !goes_on(work.counts()) {
+                    work.end(CacheFillEnd::Stopped);
+                }
+                std::thread::sleep(TICK);
+            }
+            Ok(())
+        })?;
+        if !self.flush(WRITE_PATIENCE) || work.has_refused() {
+            work.end(CacheFillEnd::Refused);
         }
-        Ok(CacheFiller { work, threads })
-    }
-
-    /// Returns the progress of the fill so far.
-    #[must_use]
-    pub fn counts(&self) -> CacheFillCounts {
-        self.work.counts()
-    }
-
-    /// Returns true if the fill has ended.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.work.hold().is_done()
-    }
-
-    /// Stops the fill and cancels running requests.
-    pub fn stop(&self) {
-        self.work.end(CacheFillEnd::Stopped);
-    }
-
-    /// Waits until all threads have ended and the last data is written.
-    #[must_use]
-    pub fn end(self) -> CacheFillReport {
-        while !self.is_done() {
-            std::thread::sleep(LOOK_EVERY);
-        }
-        for thread in &self.threads {
-            let _ = thread.within(WRITE_PATIENCE);
-        }
-        let is_written = self.work.cache.flush(WRITE_PATIENCE);
-        if !is_written || self.work.has_refused() {
-            self.work.end(CacheFillEnd::Refused);
-        }
-        let (now, before) = (self.work.cache.counts(), self.work.before);
-        let counts = self.work.counts();
-        let state = self.work.hold();
-        CacheFillReport {
+        let (now, counts) = (self.counts(), work.counts());
+        let state = work.hold();
+        Ok(CacheFillReport {
             counts,
             left_out: state.left_out.clone(),
             ended: state.ended,
-            evicted_bytes: now.evicted_bytes - before.evicted_bytes,
-            dropped_bytes: now.dropped_bytes - before.dropped_bytes,
-        }
+            evicted_bytes: now.evicted_bytes - work.before.evicted_bytes,
+            dropped_bytes: now.dropped_bytes - work.before.dropped_bytes,
+        })
     }
 }
 
 impl FillState {
-    fn counts(&self) -> CacheFillCounts {
-        CacheFillCounts {
-            is_listed: self.folders.is_empty() && self.listing == 0,
-            ..self.counts
-        }
-    }
-
     fn is_done(&self) -> bool {
         let is_empty =
             self.folders.is_empty() && self.listings.is_empty() && self.ranges.is_empty();
@@ -245,7 +201,6 @@ impl FillState {
         if self.names < MAX_EARLY_NAMES
             && let Some(folder) = self.folders.pop()
         {
-            self.listing += 1;
             return Some(FillJob::List(folder));
         }
         if let Some(range) = self.ranges.pop() {
@@ -264,19 +219,17 @@ impl FillState {
             self.names -= 1;
             return Some(FillJob::Open(path, entry.meta));
         }
-        let folder = self.folders.pop()?;
-        self.listing += 1;
-        Some(FillJob::List(folder))
+        self.folders.pop().map(FillJob::List)
     }
 
     fn leave_out(&mut self, name: String, why: String) {
         if self.left_out.len() < MAX_LEFT_OUT {
-            self.left_out.push(ObjectLeftOut { name, why });
+            self.left_out.push((name, why));
         }
     }
 }
 
-impl FillWork {
+impl FillWork<'_> {
     fn hold(&self) -> MutexGuard<'_, FillState> {
         lock(&self.state)
     }
@@ -284,7 +237,7 @@ impl FillWork {
     /// What another process has written since an object was opened is not fetched again.
     fn counts(&self) -> CacheFillCounts {
         let hit_bytes = self.cache.counts().hit_bytes - self.before.hit_bytes;
-        let mut counts = self.hold().counts();
+        let mut counts = self.hold().counts;
         let by_others = hit_bytes.min(counts.fetched_bytes);
         counts.held_bytes += by_others;
         counts.fetched_bytes -= by_others;
@@ -315,10 +268,10 @@ impl FillWork {
             || now.evicted_bytes - self.before.evicted_bytes > others
     }
 
-    fn run(self: &Arc<FillWork>) {
-        let own = Arc::clone(self);
-        let need = Arc::new(move || !own.is_stopped());
-        tree::while_needed(need, || {
+    fn run(&self) {
+        let stopped = Arc::clone(&self.stopped);
+        let need = move || !stopped.load(Ordering::Relaxed);
+        tree::while_needed(Arc::new(need), || {
             let mut scratch = vec![0; SCRATCH_BYTES];
             let mut state = self.hold();
             loop {
@@ -342,17 +295,15 @@ impl FillWork {
 
     /// Does one job. If a source panics, its object is skipped.
     fn work(&self, job: FillJob, scratch: &mut [u8]) {
-        let (name, lists) = match &job {
-            FillJob::List(path) => (path.display().to_string(), 1),
-            FillJob::Open(path, _) => (path.display().to_string(), 0),
-            FillJob::Fetch(missing) => (missing.name.clone(), 0),
+        let name = match &job {
+            FillJob::List(path) | FillJob::Open(path, _) => path.display().to_string(),
+            FillJob::Fetch(missing) => missing.name.clone(),
         };
         let done = catch_unwind(AssertUnwindSafe(|| match job {
             FillJob::List(folder) => self.list(folder),
             FillJob::Open(path, meta) => self.open(&path, meta),
             FillJob::Fetch(missing) => self.fetch(&missing, scratch),
         }));
-        self.hold().listing -= lists;
         match done.unwrap_or_else(|panic| Err(of_panic(&*panic))) {
             Err(_) if self.is_stopped() => {}
             Err(error) => self.hold().leave_out(name, error.to_string()),
@@ -392,22 +343,17 @@ impl FillWork {
 
     /// Opens an object and determines its missing ranges.
     fn open(&self, path: &Path, meta: Option<Meta>) -> Result<(), SourceError> {
-        let (source, _) = match &meta {
+        let (mut source, _) = match &meta {
             Some(meta) if meta.size == 0 => return Ok(()),
             Some(meta) => self.tree.open_listed(path, meta)?,
             None => self.tree.open(path)?,
         };
-        let (source, exact) = match source.exact_version() {
-            Some(exact) => (source, Some(exact)),
+        if source.exact_version().is_none() {
             // A reply has more information than a listing entry.
-            None => {
-                let source = self.tree.open(path)?.0;
-                let exact = source.exact_version();
-                (source, exact)
-            }
-        };
+            source = self.tree.open(path)?.0;
+        }
         let size = source.size();
-        let Some(exact) = exact else {
+        let Some(exact) = source.exact_version() else {
             let why = "the server does not report an exact version of the object (no strong ETag)";
             self.hold()
                 .leave_out(path.display().to_string(), why.to_string());
@@ -422,29 +368,18 @@ impl FillWork {
         counts.bytes = counts.bytes.saturating_add(more);
         counts.held_bytes = counts.held_bytes.saturating_add(size - lacks);
         state.file_bytes = state.file_bytes.saturating_add(in_files(size - lacks));
-        let ranges = missing.into_iter().flat_map(|range| self.cut(range));
-        let ranges: Vec<MissingRange> = ranges
-            .map(|range| MissingRange {
-                source: Arc::clone(&source),
-                name: path.display().to_string(),
-                range,
-            })
-            .collect();
-        // The last range is taken first.
-        state.ranges.extend(ranges.into_iter().rev());
-        Ok(())
-    }
-
-    /// Splits a range into requests of at most `range_bytes`.
-    fn cut(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        // The last range is taken first. Each is one request.
         let step = self.range_bytes;
-        let mut at = range.start;
-        std::iter::from_fn(move || {
-            let end = (at / step + 1) * step;
-            let part = at..end.min(range.end);
-            at = part.end;
-            (!part.is_empty()).then_some(part)
-        })
+        for range in missing.iter().rev() {
+            for part in (range.start / step..range.end.div_ceil(step)).rev() {
+                state.ranges.push(MissingRange {
+                    source: Arc::clone(&source),
+                    name: path.display().to_string(),
+                    range: range.start.max(part * step)..range.end.min((part + 1) * step),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn fetch(&self, missing: &MissingRange, scratch: &mut [u8]) -> Result<(), SourceError> {
@@ -506,7 +441,7 @@ fn in_files(bytes: u64) -> u64 {
 struct Forgotten<'a> {
     scratch: &'a mut [u8],
     left: u64,
-    work: &'a FillWork,
+    work: &'a FillWork<'a>,
 }
 
 impl Sink for Forgotten<'_> {
