@@ -188,29 +188,6 @@ fn another_version_is_never_served_for_this_one() {
     assert!(other.asked().1 >= 2 * MIB, "nor bytes of another source");
 }
 
-/// One object under two names, such as two ways to write a URL.
-#[test]
-fn two_names_of_one_version_are_one_version() {
-    let rig = Rig::new();
-    let cache = rig.open();
-    let stores = ["one", "two"].map(|shown| {
-        let mut store = Store::of("s/a", 2 * MIB);
-        store.shown = shown.to_string();
-        Arc::new(store)
-    });
-    let engine = engine(&cache);
-    let open = |store| engine.open(store).expect("opened");
-    let readers = stores.clone().map(open);
-    let mut buf = vec![0; MIB as usize];
-    for offset in [0, MIB] {
-        for reader in &readers {
-            right(reader.read_at(&mut buf, offset), &buf, offset, 0);
-            flushed(&cache);
-        }
-    }
-    assert_eq!(stores[1].asked().1, 0, "what the first fetched is there");
-}
-
 /// Damages files of the cache, one in this many, and gives how many files there are.
 fn damage_one_in(many: u64, rig: &Rig, rng: &mut Rng) -> usize {
     let files = rig.objects();

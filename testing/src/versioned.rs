@@ -13,8 +13,6 @@ use std::sync::{Arc, Mutex};
 pub struct VersionedSource {
     bytes: Mem,
     name: String,
-    /// What messages call it.
-    pub shown: String,
     version: AtomicU64,
     accepted: AtomicU64,
     requests: AtomicU64,
@@ -38,7 +36,6 @@ impl VersionedSource {
     /// The same, to be changed before it is shared.
     pub fn of(name: &str, size: u64) -> VersionedSource {
         VersionedSource {
-            shown: name.to_string(),
             bytes: Mem::generated(size, |_, _| {}),
             name: name.to_string(),
             version: AtomicU64::new(0),
@@ -126,7 +123,7 @@ impl Source for VersionedSource {
         self.is_exact.then(|| ExactVersion {
             source: self.name.clone(),
             version: self.accepted.load(Ordering::Relaxed).to_string(),
-            shown: self.shown.clone(),
+            shown: self.name.clone(),
         })
     }
 

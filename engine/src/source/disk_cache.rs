@@ -12,6 +12,7 @@
 //! |---|---|
 //! | folder, account, claims | the folder: access without following links, total bytes, fetches in progress |
 //! | hash, object | names and checksums; the two files of a version |
+//! | recent | open files of the versions that were used last |
 //! | whole | versions that the kernel reads by FUSE passthrough |
 //! | cached | split a fetch into parts from disk and from the store |
 //! | tier, disk, bucket, runs | the interface of a tier; its two kinds, a folder and a bucket |
@@ -48,6 +49,7 @@ mod latest;
 mod names;
 mod object;
 mod parts;
+mod recent;
 #[cfg(feature = "object")]
 mod runs;
 mod settings;

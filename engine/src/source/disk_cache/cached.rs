@@ -190,10 +190,7 @@ impl CachedSource {
         }
         Counts::add(&shared.counts.hits, 1);
         shared.reads.worked();
-        let files = lock(&version.files);
-        let is_due = files.as_ref().is_some_and(|files| files.is_due());
-        drop(files);
-        if is_due {
+        if tier.is_use_due(version) {
             writer.note(Note::Use(Arc::clone(version)));
         }
         Ok(ControlFlow::Continue(()))

@@ -2,27 +2,25 @@
 
 use super::account::Account;
 use super::claims::{Claim, Claims};
-use super::evict::{Evictor, FileHolder, NoRoom, Place};
+use super::evict::{Evictor, NoRoom, Place};
 use super::folder::{CacheFolder, FolderError};
-use super::hash::{BLOCK_BYTES, VersionHash};
+use super::hash::BLOCK_BYTES;
 use super::latest;
 use super::names::ListingsRoom;
 use super::object::{self, Fault, LARGE_BYTES, MAX_BLOCKS, ObjectFiles, SMALL_BYTES};
+use super::recent::RecentFiles;
 use super::settings::DiskCacheSettings;
-use super::shared::{CachedVersion, Counts, TierState, is_full};
+use super::shared::{CachedVersion, Counts, TierState, errno_text};
 use super::tier::{Note, Part, Tier};
 use super::whole::{self, WholeFile};
 use crate::source::ExactVersion;
 use crate::source::sinks::FillPlace;
 use crate::sync::lock;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Maximum number of versions with open files.
-const MAX_OPEN: usize = 64;
 /// Number of whole files (see `whole.rs`) that stay open for the next open.
 const MAX_WHOLE: usize = 16;
 /// Number of complete versions that wait to be noted. More of them are verified when they are opened.
@@ -35,9 +33,8 @@ pub struct DiskTier {
     pub settings: DiskCacheSettings,
     opened: RwLock<Arc<OpenFolder>>,
     state: TierState,
-    open: Mutex<VecDeque<Weak<CachedVersion>>>,
-    /// Files that the kernel has read, kept open for the next open.
-    whole: Mutex<VecDeque<(VersionHash, Arc<WholeFile>)>>,
+    /// Files that the kernel has read.
+    whole: RecentFiles<WholeFile>,
     /// Complete versions of which parts were written through the page cache. They are noted when nothing else is to be written.
     unsynced: Mutex<Vec<Arc<ObjectFiles>>>,
     evictor: Mutex<Evictor>,
@@ -68,15 +65,14 @@ impl DiskTier {
         let (opened, refused) = OpenFolder::open(&settings)?;
         let name = format!("disk cache {}", settings.dir.display());
         if let Some(errno) = refused {
-            let why = crate::source::errno_text(errno.raw_os_error());
+            let why = errno_text(errno);
             tracing::warn!("{name}: it is read-only ({why}); cached data is still read");
         }
         Ok(DiskTier {
             settings,
             opened: RwLock::new(Arc::new(opened)),
             state: TierState::new(name),
-            open: Mutex::default(),
-            whole: Mutex::default(),
+            whole: RecentFiles::new(MAX_WHOLE),
             unsynced: Mutex::default(),
             evictor: Mutex::default(),
             listings: Mutex::default(),
@@ -116,81 +112,40 @@ impl DiskTier {
             account,
             settings: &self.settings,
             counts: &self.state.counts,
-            holder: self,
+            open: &self.state.open,
+            whole: &self.whole,
         })
     }
 
     // ---- files ----
 
     /// The open files of a version, if they exist.
-    fn files(&self, version: &Arc<CachedVersion>) -> Result<Arc<ObjectFiles>, Fault> {
-        let mut held = lock(&version.files);
-        if let Some(files) = held.as_ref().filter(|files| files.is_current()) {
-            return Ok(Arc::clone(files));
+    fn files(&self, version: &CachedVersion) -> Result<Arc<ObjectFiles>, Fault> {
+        let (open, hash) = (&self.state.open, version.hash);
+        match open.get(hash) {
+            Some(files) if files.is_current() => return Ok(files),
+            Some(_) => open.close(hash),
+            None => {}
         }
-        *held = None;
-        let files = ObjectFiles::open(&self.opened().folder, version.hash, version.size)?;
-        Ok(self.keep(version, &mut held, files))
+        let files = ObjectFiles::open(&self.opened().folder, hash, version.size)?;
+        // The writer may have put its own meanwhile, which know whether it has written all of them.
+        let by_writer = open.get(hash);
+        Ok(by_writer.unwrap_or_else(|| open.put(hash, files)))
     }
 
-    /// Like [`DiskTier::files`], but for writing: missing files are created.
+    /// Like [`DiskTier::files`], but for writing: missing files are created. Also returns the disk space that the created files use.
     fn files_to_write(
         &self,
         opened: &OpenFolder,
-        version: &Arc<CachedVersion>,
+        version: &CachedVersion,
     ) -> Result<(Arc<ObjectFiles>, u64), Errno> {
-        let mut held = lock(&version.files);
-        if let Some(files) = held.as_ref().filter(|files| files.is_written()) {
-            return Ok((Arc::clone(files), 0));
+        let known = self.state.open.get(version.hash);
+        if let Some(files) = known.filter(|files| files.is_written()) {
+            return Ok((files, 0));
         }
-        *held = None;
-        let (files, made) =
-            ObjectFiles::make(&opened.folder, version.hash, version.size, &version.about())?;
-        Ok((self.keep(version, &mut held, files), made))
-    }
-
-    /// Creates the files of a version with all of its bytes. Returns the disk space that they use.
-    fn create(
-        &self,
-        opened: &OpenFolder,
-        version: &Arc<CachedVersion>,
-        bytes: &[u8],
-    ) -> Result<u64, Errno> {
         let (folder, about) = (&opened.folder, version.about());
-        let (files, made) = ObjectFiles::create(folder, version.hash, bytes, &about)?;
-        let mut held = lock(&version.files);
-        self.keep(version, &mut held, files);
-        Ok(made)
-    }
-
-    fn keep(
-        &self,
-        version: &Arc<CachedVersion>,
-        held: &mut Option<Arc<ObjectFiles>>,
-        files: ObjectFiles,
-    ) -> Arc<ObjectFiles> {
-        let files = Arc::new(files);
-        *held = Some(Arc::clone(&files));
-        let mut open = lock(&self.open);
-        open.push_back(Arc::downgrade(version));
-        let oldest = if open.len() > MAX_OPEN {
-            open.pop_front()
-        } else {
-            None
-        };
-        drop(open);
-        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade())
-            && !Arc::ptr_eq(&oldest, version)
-            // Another thread may hold this lock and wait for this one's.
-            && let Ok(mut held) = oldest.files.try_lock()
-        {
-            *held = None;
-        }
-        files
-    }
-
-    fn close(&self, version: &CachedVersion) {
-        *lock(&version.files) = None;
+        let (files, made) = ObjectFiles::make(folder, version.hash, version.size, &about)?;
+        Ok((self.state.open.put(version.hash, files), made))
     }
 
     /// Removes an invalid block, or an invalid version.
@@ -206,14 +161,13 @@ impl DiskTier {
         {
             return;
         }
-        let held = lock(&version.files);
-        let opened = self.opened();
-        // Another thread may have created the file again.
-        let is_wrong = || {
-            let files = ObjectFiles::open(&opened.folder, version.hash, version.size);
-            matches!(files, Err(Fault::Wrong(_)))
+        // A write repairs the version, too, and must not lose its files to this removal.
+        let Ok(_no_write) = self.evictor.try_lock() else {
+            return;
         };
-        if held.is_none() && is_wrong() {
+        let opened = self.opened();
+        let files = ObjectFiles::open(&opened.folder, version.hash, version.size);
+        if matches!(files, Err(Fault::Wrong(_))) {
             let _ = object::remove(&opened.folder, version.hash);
         }
     }
@@ -276,9 +230,15 @@ impl DiskTier {
         let mut put = || {
             let opened = self.opened();
             if version.size <= LARGE_BYTES && bytes.len() as u64 == version.size {
-                match self.create(&opened, version, bytes) {
+                let (folder, about) = (&opened.folder, version.about());
+                match ObjectFiles::create(folder, version.hash, bytes, &about) {
                     Err(Errno::EXIST) => {}
-                    done => return done.map(|made| evictor.wrote(version.hash, made)),
+                    created => {
+                        let (files, made) = created?;
+                        self.state.open.put(version.hash, files);
+                        evictor.wrote(version.hash, made);
+                        return Ok(());
+                    }
                 }
             }
             let (files, made) = self.files_to_write(&opened, version)?;
@@ -295,31 +255,11 @@ impl DiskTier {
         match put() {
             // The cache's folder was removed.
             Err(Errno::NOENT | Errno::STALE) if self.open_again() => {
-                self.close(version);
+                self.state.open.close(version.hash);
                 put()
             }
             done => done,
         }
-    }
-}
-
-impl FileHolder for DiskTier {
-    fn close_removed(&self) {
-        lock(&self.whole).retain(|(_, file)| file.is_linked());
-        let mut open = lock(&self.open);
-        open.retain(|version| {
-            let Some(version) = version.upgrade() else {
-                return false;
-            };
-            let Ok(mut held) = version.files.try_lock() else {
-                return true;
-            };
-            let is_there = held.as_ref().is_some_and(|files| files.is_linked());
-            if !is_there {
-                *held = None;
-            }
-            is_there
-        });
     }
 }
 
@@ -385,13 +325,13 @@ impl Tier for DiskTier {
                     files.sums(block, 1).is_ok_and(|now| now.first() == was)
                 };
                 if !files.is_linked() {
-                    self.close(version);
+                    self.state.open.close(version.hash);
                 } else if block.is_none_or(is_same) {
                     self.remove_wrong(version, Some(&files), block);
                 }
             }
             Err(fault) => {
-                self.close(version);
+                self.state.open.close(version.hash);
                 if let Fault::Io(errno) = fault {
                     self.state.read_failed(errno);
                 }
@@ -399,6 +339,11 @@ impl Tier for DiskTier {
             Ok(()) => {}
         }
         done
+    }
+
+    fn is_use_due(&self, version: &CachedVersion) -> bool {
+        let files = self.state.open.get(version.hash);
+        files.is_some_and(|files| files.is_due())
     }
 
     fn passes_over(&self, version: &CachedVersion, bytes: u64) -> bool {
@@ -432,16 +377,26 @@ impl Tier for DiskTier {
         let mut evictor = lock(&self.evictor);
         let len = (bytes.len() as u64).next_multiple_of(BLOCK_BYTES);
         if let Err(why) = evictor.make_room(&place, len) {
-            self.state.no_room(why == NoRoom::DiskFull);
+            let is_disk_full = why == NoRoom::DiskFull;
+            let why = match why {
+                NoRoom::DiskFull => "the disk has no space beyond the reserve",
+                NoRoom::Limit => "the cache has reached its size limit",
+            };
+            self.state.no_room(why, is_disk_full);
             return false;
         }
         let mut done = self.put(&mut evictor, version, offset, bytes);
+        let is_full = |errno| matches!(errno, Errno::NOSPC | Errno::DQUOT);
         if done.is_err_and(is_full) && evictor.refused(&place, len) {
             done = self.put(&mut evictor, version, offset, bytes);
         }
         drop(evictor);
         if let Err(errno) = done {
-            self.state.disk_failed(errno);
+            let why = errno_text(errno);
+            match is_full(errno) {
+                true => self.state.no_room(&why, true),
+                false => self.state.write_failed(&why),
+            }
             return false;
         }
         self.state.wrote(bytes.len() as u64);
@@ -459,25 +414,15 @@ impl Tier for DiskTier {
         if version.size <= SMALL_BYTES || !self.state.reads.is_on() {
             return None;
         }
-        let is_same = |(known, file): &&(VersionHash, Arc<WholeFile>)| {
-            *known == version.hash && file.is_linked()
-        };
-        if let Some((_, file)) = lock(&self.whole).iter().find(is_same) {
-            return Some(Arc::clone(file));
+        let known = self.whole.get(version.hash);
+        if let Some(file) = known.filter(|file| file.is_linked()) {
+            return Some(file);
         }
         let opened = self.opened();
         match WholeFile::open(&opened.folder, version.hash, version.size, verify) {
             Ok(file) => {
                 Counts::add(&self.state.counts.verified, u64::from(file.is_verified));
-                let file = Arc::new(file);
-                let mut whole = lock(&self.whole);
-                // The space of a removed file is freed only when the file is closed.
-                whole.retain(|(known, _)| *known != version.hash);
-                whole.push_back((version.hash, Arc::clone(&file)));
-                if whole.len() > MAX_WHOLE {
-                    whole.pop_front();
-                }
-                Some(file)
+                Some(self.whole.put(version.hash, file))
             }
             Err(Fault::Wrong(block)) => {
                 let files = ObjectFiles::open(&opened.folder, version.hash, version.size);
@@ -561,7 +506,7 @@ mod tests {
         for (megabyte, bytes) in (0..).zip(bytes[odd..].chunks(1 << 20)) {
             assert!(tier.write(&version, megabyte << 20, bytes));
         }
-        let files = Arc::clone(lock(&version.files).as_ref().expect("open"));
+        let files = tier.state.open.get(version.hash).expect("open");
         if !files.is_own() {
             return println!("skipped: needs a temporary folder on a disk");
         }
@@ -569,6 +514,20 @@ mod tests {
         assert!(tier.whole(&version, None).is_none());
         tier.settle();
         assert!(tier.whole(&version, None).is_some());
+    }
+
+    /// One object under two names, such as two ways to write a URL.
+    #[test]
+    fn two_names_of_one_version_are_one_version() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let tier = tier(&dir);
+        let one = version(&tier, 5);
+        let other = ExactVersion {
+            shown: "another name".to_string(),
+            ..one.exact.clone()
+        };
+        assert_eq!(one.exact, other);
+        assert!(Arc::ptr_eq(&one, &tier.state.version(other, 5)));
     }
 
     #[test]

@@ -24,8 +24,10 @@ use super::hash::VersionHash;
 use super::latest;
 use super::names;
 use super::object::{self, FoundObject, ObjectFiles, ObjectHeader};
+use super::recent::RecentFiles;
 use super::settings::DiskCacheSettings;
 use super::shared::Counts;
+use super::whole::WholeFile;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -70,18 +72,14 @@ impl Default for Evictor {
     }
 }
 
-/// The cache from which versions are evicted: its folder, limits and account file.
+/// The cache from which versions are evicted: its folder, limits, account file and open files.
 pub struct Place<'a> {
     pub folder: &'a CacheFolder,
     pub account: &'a Account,
     pub settings: &'a DiskCacheSettings,
     pub counts: &'a Counts,
-    pub holder: &'a dyn FileHolder,
-}
-
-/// The part of the cache that keeps its files open. It closes those that were removed, because their disk space is freed only then.
-pub trait FileHolder {
-    fn close_removed(&self);
+    pub open: &'a RecentFiles<ObjectFiles>,
+    pub whole: &'a RecentFiles<WholeFile>,
 }
 
 /// Why there is no space for a write.
@@ -122,12 +120,8 @@ impl Sample {
 
     /// Takes the next version to evict out of its queue. A version that is evicted in parts is put back by the caller.
     fn next(&mut self) -> Option<FoundObject> {
-        let from_once = self.once_bytes > self.bytes / ONCE_PART;
-        let next = if from_once {
-            self.once.pop_front()
-        } else {
-            None
-        };
+        let is_of_once = self.once_bytes > self.bytes / ONCE_PART;
+        let next = is_of_once.then(|| self.once.pop_front()).flatten();
         let next = next.or_else(|| self.again.pop_front());
         next.or_else(|| self.once.pop_front())
     }
@@ -312,7 +306,8 @@ impl Evictor {
             self.settle(place.account);
         }
         if freed > 0 {
-            place.holder.close_removed();
+            place.open.retain(ObjectFiles::is_linked);
+            place.whole.retain(WholeFile::is_linked);
         }
         freed
     }

@@ -3,6 +3,7 @@
 
 use super::hash::VersionHash;
 use super::object::ObjectFiles;
+use super::recent::RecentFiles;
 use super::speed::Speeds;
 use crate::source::ExactVersion;
 use crate::sync::lock;
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+/// Maximum number of versions with open files.
+const MAX_OPEN: usize = 64;
 /// Pause of writes, or reads, after a disk error.
 const PAUSE: Duration = Duration::from_secs(30);
 /// Pause of writes if the disk is full.
@@ -24,8 +27,8 @@ pub struct CachedVersion {
     pub exact: ExactVersion,
     pub hash: VersionHash,
     pub size: u64,
-    /// The open files of this version, if any.
-    pub files: Mutex<Option<Arc<ObjectFiles>>>,
+    /// The open files of the tier, which close this version's when it is dropped.
+    open: Arc<RecentFiles<ObjectFiles>>,
     /// Whether an object was opened by its name as this version. If so, it is noted as the latest version (latest.rs).
     pub is_named: AtomicBool,
     /// Whether a thread is verifying all of it for passthrough.
@@ -47,6 +50,12 @@ impl CachedVersion {
     }
 }
 
+impl Drop for CachedVersion {
+    fn drop(&mut self) {
+        self.open.close(self.hash);
+    }
+}
+
 fn line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -59,6 +68,8 @@ pub struct TierState {
     name: String,
     pub counts: Counts,
     pub speeds: Speeds,
+    /// The open files of the versions in use.
+    pub open: Arc<RecentFiles<ObjectFiles>>,
     pub writes: Switch,
     pub reads: Switch,
     versions: Mutex<HashMap<VersionHash, Weak<CachedVersion>>>,
@@ -72,6 +83,7 @@ impl TierState {
             name,
             counts: Counts::default(),
             speeds: Speeds::default(),
+            open: Arc::new(RecentFiles::new(MAX_OPEN)),
             writes: Switch::default(),
             reads: Switch::default(),
             versions: Mutex::default(),
@@ -93,7 +105,7 @@ impl TierState {
             exact,
             hash,
             size,
-            files: Mutex::default(),
+            open: Arc::clone(&self.open),
             is_named: AtomicBool::new(false),
             is_looked_at: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
@@ -120,31 +132,16 @@ impl TierState {
         self.report("writing", why, "reads continue from the store");
     }
 
-    /// Records that a write to this tier's disk has failed: nothing is written to the cache for some time, and for longer if the
-    /// disk is full.
-    pub fn disk_failed(&self, errno: Errno) {
-        if !is_full(errno) {
-            return self.write_failed(&errno_text(errno));
-        }
-        self.writes.off(FULL_PAUSE);
-        let pause = FULL_PAUSE.as_secs();
-        self.say(&format!(
-            "writing to the cache pauses for {pause} s ({}); reads continue from the store",
-            errno_text(errno)
-        ));
-    }
-
-    /// Logs that there was no space for a write. If the disk is full, nothing is written to the cache for some time: each attempt looks
-    /// through the whole cache for something to evict.
-    pub fn no_room(&self, is_disk_full: bool) {
-        let why = if is_disk_full {
+    /// Logs that there was no space for a write, although old data was evicted. If the disk is full, nothing is written to the cache for
+    /// some time: each attempt looks through the whole cache for something to evict.
+    pub fn no_room(&self, why: &str, is_disk_full: bool) {
+        let mut pauses = String::new();
+        if is_disk_full {
             self.writes.off(FULL_PAUSE);
-            "the disk has no space beyond the reserve"
-        } else {
-            "the cache has reached its size limit"
-        };
+            pauses = format!(" for {} s", FULL_PAUSE.as_secs());
+        }
         self.say(&format!(
-            "nothing is written to the cache, because {why}; reads continue from the store"
+            "nothing is written to the cache{pauses}, because {why}; reads continue from the store"
         ));
     }
 
@@ -173,12 +170,7 @@ impl TierState {
     }
 }
 
-/// Returns true if the error means that the disk or a quota is full.
-pub fn is_full(errno: Errno) -> bool {
-    matches!(errno, Errno::NOSPC | Errno::DQUOT)
-}
-
-fn errno_text(errno: Errno) -> String {
+pub fn errno_text(errno: Errno) -> String {
     crate::source::errno_text(errno.raw_os_error())
 }
 

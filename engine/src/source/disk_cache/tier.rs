@@ -53,6 +53,11 @@ pub trait Tier: Send + Sync {
         end: u64,
     ) -> Result<(), Fault>;
 
+    /// Whether a use of the version is to be noted now.
+    fn is_use_due(&self, _: &CachedVersion) -> bool {
+        false
+    }
+
     /// Whether to read a cached range from the store because the store is faster.
     fn passes_over(&self, _: &CachedVersion, _bytes: u64) -> bool {
         false
