@@ -196,11 +196,12 @@ impl CachedSource {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// An absent range: another process may be fetching it.
+    /// Fetches the first part of an absent range, unless another process is fetching it. If this process claims the range, the claim on
+    /// the rest is released.
     fn miss(
         &self,
         version: &Arc<CachedVersion>,
-        range: Range<u64>,
+        mut range: Range<u64>,
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
         let tier = &self.parts.tier;
@@ -209,56 +210,18 @@ impl CachedSource {
         if is_short || !tier.is_writing() || !version.waits.is_on() {
             return self.fetch(Some((version, false)), range, place);
         }
-        match tier.claim(version, &range) {
-            Claim::Taken => self.fetch_rest(version, range, true, place),
-            Claim::Unknown => self.fetch(Some((version, false)), range, place),
+        let claimed = match tier.claim(version, &range) {
+            Claim::Taken => true,
+            Claim::Unknown => return self.fetch(Some((version, false)), range, place),
             Claim::Busy => {
                 Counts::add(&tier.state().counts.waits, 1);
                 version.is_shared.store(true, Ordering::Relaxed);
                 let megabyte = (range.start / CLAIM_BYTES + 1) * CLAIM_BYTES;
-                self.await_other(version, range.start..range.end.min(megabyte), place)
+                range.end = range.end.min(megabyte);
+                self.await_other(version, &range, place)
             }
-        }
-    }
-
-    /// Waits for another process's fetch, up to the next 1 MiB boundary. Then the data is read from disk, or fetched here.
-    fn await_other(
-        &self,
-        version: &Arc<CachedVersion>,
-        range: Range<u64>,
-        place: &mut FillPlace<'_>,
-    ) -> Result<ControlFlow<()>, SourceError> {
-        let tier = &self.parts.tier;
-        let (began, mut pause) = (Instant::now(), LOOK_EVERY.start);
-        let claimed = loop {
-            if place.is_cancelled() {
-                break false;
-            }
-            if began.elapsed() >= STOPPED_AFTER {
-                version.waits.off(STOPPED_AFTER);
-                break false;
-            }
-            match tier.claim(version, &range) {
-                Claim::Taken => break true,
-                Claim::Unknown => break false,
-                Claim::Busy => {}
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(LOOK_EVERY.end);
         };
-        self.fetch_rest(version, range, claimed, place)
-    }
-
-    /// Fetches the first part of an absent range. First checks the disk again, because another process may just have written the range. If
-    /// the range was claimed, the claim on the rest is released.
-    fn fetch_rest(
-        &self,
-        version: &Arc<CachedVersion>,
-        range: Range<u64>,
-        claimed: bool,
-        place: &mut FillPlace<'_>,
-    ) -> Result<ControlFlow<()>, SourceError> {
-        let tier = &self.parts.tier;
+        // Another process may just have written the range.
         let part = tier.next(version, &range);
         let end = match part {
             Part::Here(..) => range.start,
@@ -266,18 +229,40 @@ impl CachedSource {
         };
         if claimed && end < range.end {
             // Claims cover whole megabytes.
-            let rest = end.next_multiple_of(CLAIM_BYTES).min(range.end)..range.end;
-            let rest = if end == range.start {
-                range.clone()
-            } else {
-                rest
+            let rest = match end == range.start {
+                true => end,
+                false => end.next_multiple_of(CLAIM_BYTES).min(range.end),
             };
-            tier.give_back(version, &rest);
+            tier.give_back(version, &(rest..range.end));
         }
         match part {
             Part::Here(end, sums) => self.read_here(version, &sums, end, place),
             Part::Store(end) => self.fetch(Some((version, claimed)), range.start..end, place),
         }
+    }
+
+    /// Waits until another process has fetched this range, or has ended. Returns whether this process has claimed the range then.
+    fn await_other(
+        &self,
+        version: &Arc<CachedVersion>,
+        range: &Range<u64>,
+        place: &FillPlace<'_>,
+    ) -> bool {
+        let (began, mut pause) = (Instant::now(), LOOK_EVERY.start);
+        while !place.is_cancelled() {
+            if began.elapsed() >= STOPPED_AFTER {
+                version.waits.off(STOPPED_AFTER);
+                break;
+            }
+            match self.parts.tier.claim(version, range) {
+                Claim::Taken => return true,
+                Claim::Unknown => break,
+                Claim::Busy => {}
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_EVERY.end);
+        }
+        false
     }
 
     /// Fetches from the source below. Arriving bytes are queued for the disk, and any claim on them is released. Breaks if the source ends
