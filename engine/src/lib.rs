@@ -46,7 +46,7 @@
 //! | `rbd` | yes | Ceph images, through the installed librbd |
 //! | `metrics` | yes | counters as OpenMetrics text |
 //! | `object` | no | `s3://` and `http(s)://`; adds about 150 crates |
-//! | `disk-cache` | no | keeps bytes of objects on disk between runs: `source::disk_cache` |
+//! | `disk-cache` | no | keeps bytes of objects on disk between runs: `source::disk_cache`; includes `object` |
 //! | `fuse` | no | the FUSE mount |
 //! | `tls` | no | TLS for the NBD server, and `nbds://` |
 //! | `tokio` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`]; async clients as sources |

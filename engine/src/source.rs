@@ -33,7 +33,7 @@ pub mod object;
 mod queue;
 #[cfg(feature = "rbd")]
 mod rbd;
-#[cfg(any(feature = "disk-cache", feature = "object"))]
+#[cfg(feature = "object")]
 mod sinks;
 pub mod tree;
 
@@ -511,7 +511,7 @@ pub fn is_remote(name: &SourceName) -> bool {
 }
 
 /// Whether this names an object or a prefix.
-#[cfg(all(feature = "object", feature = "disk-cache"))]
+#[cfg(feature = "disk-cache")]
 pub(crate) fn is_object(name: &SourceName) -> bool {
     is_of_store(name) || form_of(name.scheme()) == Some(NameForm::Url)
 }

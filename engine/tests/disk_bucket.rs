@@ -110,7 +110,7 @@ fn pieces_of(store: &Store) -> Vec<(u64, usize)> {
 }
 
 fn shared_counts(cache: &DiskCache) -> DiskCacheCounts {
-    cache.shared().expect("a bucket").counts()
+    cache.shared_counts().expect("a bucket")
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::common::{Rng, SmallDisk, is_alone, only, quiet, this_test, wait_until, watch};
 use foreread::source::Source;
 use foreread::source::disk_cache::{
-    DiskCache, DiskCacheCounts, DiskCacheSettings, FreeSpace, SharedCache, SharedFolder,
+    DiskCache, DiskCacheCounts, DiskCacheSettings, FreeSpace, SharedCache,
 };
 use foreread::{Engine, ErrorKind, Options};
 pub use foreread_testing::VersionedSource as Store;
@@ -358,13 +358,13 @@ fn machines_that_share_a_folder_fetch_one_copy() {
     let rig = Rig::new();
     let store = Store::new("s/a", 24 * MIB);
     let machine = |name: &str| {
-        let shared = SharedFolder {
+        let shared = SharedCache::Folder {
             dir: rig.dir.path().join("shared"),
             size_bytes: (1 << 30) - name.len() as u64,
         };
         rig.open_with(|settings| {
             settings.dir = rig.dir.path().join(name);
-            settings.shared = Some(SharedCache::Folder(shared));
+            settings.shared = Some(shared);
         })
     };
     let first = machine("a");
@@ -375,7 +375,7 @@ fn machines_that_share_a_folder_fetch_one_copy() {
     let late = machine("dddd");
     assert_eq!(read_whole(&late, &store).written_bytes, store.size());
     assert_eq!(store.asked(), before);
-    assert_eq!(late.shared().expect("one").counts().hit_bytes, store.size());
+    assert_eq!(late.shared_counts().expect("one").hit_bytes, store.size());
 }
 
 /// A small file system in memory that is full.

@@ -16,15 +16,15 @@ mod common;
 mod conformance;
 #[cfg(feature = "object")]
 mod credentials;
-#[cfg(all(feature = "disk-cache", feature = "object"))]
+#[cfg(feature = "disk-cache")]
 mod disk_bucket;
 #[cfg(feature = "disk-cache")]
 mod disk_cache;
 #[cfg(feature = "disk-cache")]
 mod disk_fill;
-#[cfg(all(feature = "disk-cache", feature = "object"))]
+#[cfg(feature = "disk-cache")]
 mod disk_latest;
-#[cfg(all(feature = "disk-cache", feature = "object"))]
+#[cfg(feature = "disk-cache")]
 mod disk_names;
 #[cfg(feature = "nbd")]
 mod edges;

@@ -29,7 +29,6 @@
 //! is opened, unless it was recorded as complete and valid before (see `whole`).
 
 mod account;
-#[cfg(feature = "object")]
 mod bucket;
 mod cached;
 mod claims;
@@ -39,18 +38,12 @@ mod fill;
 mod folder;
 mod hash;
 mod inspect;
-#[cfg(feature = "object")]
 mod kept_tree;
 mod latest;
-#[cfg_attr(
-    not(feature = "object"),
-    allow(dead_code, reason = "only prefixes of stores are cached")
-)]
 mod names;
 mod object;
 mod parts;
 mod recent;
-#[cfg(feature = "object")]
 mod runs;
 mod settings;
 mod shared;
@@ -59,8 +52,10 @@ mod tier;
 mod whole;
 mod writer;
 
+use super::object::{self as store, ObjectSettings, Prefix};
 use super::tree::Tree;
 use super::{Source, SourceName, SourceOpenError};
+use bucket::BucketTier;
 use cached::CachedSource;
 use disk::DiskTier;
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport};
@@ -71,10 +66,7 @@ pub use inspect::{
 };
 pub use names::ListingSummary;
 use parts::Parts;
-pub use parts::SharedTier;
-pub use settings::{
-    DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache, SharedFolder,
-};
+pub use settings::{DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache};
 pub use shared::DiskCacheCounts;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -103,12 +95,6 @@ pub struct DiskCache {
     disk: Arc<DiskTier>,
     parts: Arc<Parts>,
 }
-
-/// Settings for a shared bucket. Without them: from the environment.
-#[cfg(feature = "object")]
-type BucketSettings = super::object::ObjectSettings;
-#[cfg(not(feature = "object"))]
-type BucketSettings = ();
 
 /// The caches that are open in this process.
 #[derive(Default)]
@@ -141,26 +127,23 @@ impl DiskCache {
     ///
     /// # Errors
     /// Returns the errors of [`DiskCache::open`].
-    #[cfg(feature = "object")]
     pub fn open_with(
         settings: DiskCacheSettings,
-        objects: super::object::ObjectSettings,
+        objects: ObjectSettings,
     ) -> Result<DiskCache, SourceOpenError> {
         DiskCache::open_by(settings, Some(objects))
     }
 
     fn open_by(
         settings: DiskCacheSettings,
-        objects: Option<BucketSettings>,
+        objects: Option<ObjectSettings>,
     ) -> Result<DiskCache, SourceOpenError> {
-        let below = settings
-            .shared
-            .as_ref()
-            .map(|shared| open_shared(shared, &settings, objects))
-            .transpose()?;
+        let shared = settings.shared.as_ref();
+        let below = shared.map(|shared| open_shared(shared, &settings, objects));
+        let below = below.transpose()?;
         let whole = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
-        if let Some(SharedCache::Folder(shared)) = &settings.shared
-            && whole(&shared.dir) == whole(&settings.dir)
+        if let Some(SharedCache::Folder { dir, .. }) = &settings.shared
+            && whole(dir) == whole(&settings.dir)
         {
             return Err(SourceOpenError::new(
                 settings.dir.as_path(),
@@ -204,9 +187,8 @@ impl DiskCache {
     /// # Errors
     /// Returns the errors of [`source::open`](super::open).
     pub fn open_source(&self, name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
-        #[cfg(feature = "object")]
         if super::is_object(name) {
-            let settings = super::object::settings(name)?;
+            let settings = store::settings(name)?;
             return Ok(Arc::new(self.open_object(name.clone(), settings)?));
         }
         super::open(name)
@@ -216,16 +198,14 @@ impl DiskCache {
     ///
     /// # Errors
     /// Returns the errors of [`Object::open_with`](super::Object::open_with).
-    #[cfg(feature = "object")]
     pub fn open_object(
         &self,
         name: impl Into<SourceName>,
-        settings: super::object::ObjectSettings,
+        settings: ObjectSettings,
     ) -> Result<super::Object, SourceOpenError> {
         let name = name.into();
         let shown = name.to_string();
-        let first_bytes = super::object::FIRST_BYTES;
-        let held = |source: &str| self.disk.latest(source, &shown, first_bytes);
+        let held = |source: &str| self.disk.latest(source, &shown, store::FIRST_BYTES);
         super::Object::open_unless(name, settings, &held)
     }
 
@@ -236,9 +216,8 @@ impl DiskCache {
     /// # Errors
     /// Returns the errors of [`source::open_tree`](super::open_tree).
     pub fn open_tree(&self, name: &SourceName) -> Result<Arc<dyn Tree>, SourceOpenError> {
-        #[cfg(feature = "object")]
-        if super::object::names_a_prefix(name) {
-            return self.open_prefix(name.clone(), super::object::settings(name)?);
+        if store::names_a_prefix(name) {
+            return self.open_prefix(name.clone(), store::settings(name)?);
         }
         super::open_tree(name)
     }
@@ -246,15 +225,14 @@ impl DiskCache {
     /// Like [`DiskCache::open_tree`] for a prefix, but with these settings instead of those of the environment.
     ///
     /// # Errors
-    /// Returns the errors of [`Prefix::open_with`](super::object::Prefix::open_with).
-    #[cfg(feature = "object")]
+    /// Returns the errors of [`Prefix::open_with`].
     pub fn open_prefix(
         &self,
         name: impl Into<SourceName>,
-        settings: super::object::ObjectSettings,
+        settings: ObjectSettings,
     ) -> Result<Arc<dyn Tree>, SourceOpenError> {
         if self.settings().names == KeptNames::Off {
-            return Ok(Arc::new(super::object::Prefix::open_with(name, settings)?));
+            return Ok(Arc::new(Prefix::open_with(name, settings)?));
         }
         let tree = kept_tree::KeptTree::open(self, name.into(), settings)?;
         Ok(Arc::new(tree))
@@ -275,10 +253,11 @@ impl DiskCache {
         self.parts.tier.state().counts.now()
     }
 
-    /// Returns the shared tier (a folder or bucket that several machines share), if there is one.
+    /// Returns the counters of the shared tier (a folder or bucket that several machines share), if there is one.
     #[must_use]
-    pub fn shared(&self) -> Option<&SharedTier> {
-        self.parts.below.as_ref()
+    pub fn shared_counts(&self) -> Option<DiskCacheCounts> {
+        let below = self.parts.below.as_ref()?;
+        Some(below.tier.state().counts.now())
     }
 
     /// Opens the cache that a text of the form [`NOTATION`] describes. Returns `None` if the text is empty.
@@ -354,37 +333,26 @@ impl DiskCache {
 fn open_shared(
     shared: &SharedCache,
     own: &DiskCacheSettings,
-    objects: Option<BucketSettings>,
-) -> Result<SharedTier, SourceOpenError> {
+    objects: Option<ObjectSettings>,
+) -> Result<Arc<Parts>, SourceOpenError> {
     match shared {
-        SharedCache::Folder(shared) => {
+        SharedCache::Folder { dir, size_bytes } => {
             let settings = DiskCacheSettings {
-                dir: shared.dir.clone(),
-                size_bytes: shared.size_bytes,
+                dir: dir.clone(),
+                size_bytes: *size_bytes,
                 others_trusted: true,
                 shared: None,
                 ..own.clone()
             };
-            Ok(SharedTier(DiskCache::open(settings)?.parts))
+            Ok(DiskCache::open(settings)?.parts)
         }
-        #[cfg(feature = "object")]
         SharedCache::Bucket(bucket) => {
-            let tier = bucket::BucketTier::open(bucket, objects)?;
-            Ok(SharedTier(Arc::new(Parts {
+            let tier = BucketTier::open(bucket, objects)?;
+            Ok(Arc::new(Parts {
                 writer: Arc::new(Writer::new(tier.clone(), bucket::WRITERS)),
                 tier,
                 below: None,
-            })))
-        }
-        #[cfg(not(feature = "object"))]
-        SharedCache::Bucket(bucket) => {
-            let _ = objects;
-            Err(SourceOpenError::new(
-                bucket.name.clone(),
-                "a bucket cannot be a shared cache: foreread was built without the feature `object`",
-                "build foreread with the feature `object`, or use a folder as the shared cache",
-                rustix::io::Errno::OPNOTSUPP.raw_os_error(),
-            ))
+            }))
         }
     }
 }

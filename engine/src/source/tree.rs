@@ -65,7 +65,7 @@ impl Meta {
     }
 }
 
-#[cfg(any(feature = "object", feature = "disk-cache"))]
+#[cfg(feature = "object")]
 impl Meta {
     /// A file of a listing, readable for everyone.
     pub(crate) fn listed_file(size: u64, seconds: i128, version: &[u8]) -> Meta {

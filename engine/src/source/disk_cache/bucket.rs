@@ -32,7 +32,7 @@ use crate::source::sinks::FillPlace;
 use bytes::Bytes;
 use futures_util::future::try_join;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Maximum number of concurrent PUT requests.
@@ -44,12 +44,12 @@ const READ_PAUSE: Duration = Duration::from_secs(30);
 /// If a range starts inside a run, the bytes before it are fetched too, unless they are more than this.
 const FRONT_BYTES: u64 = 128 << 10;
 
-pub struct BucketTier(Arc<Bucket>);
-
-struct Bucket {
+pub struct BucketTier {
     keys: Keys,
     tier: TierState,
     patience: Duration,
+    /// This tier, for the listings in the background.
+    own: Weak<BucketTier>,
 }
 
 impl BucketTier {
@@ -63,15 +63,17 @@ impl BucketTier {
             settings.endpoint_url = endpoint.unredacted_text().map(str::to_string);
         }
         settings.profile = shared.profile.clone().or(settings.profile);
-        Ok(Arc::new(BucketTier(Arc::new(Bucket {
-            keys: Keys::open(&shared.name, settings)?,
+        let keys = Keys::open(&shared.name, settings)?;
+        Ok(Arc::new_cyclic(|own| BucketTier {
+            keys,
             tier: TierState::new(format!("shared cache {}", shared.name)),
             patience: shared.patience,
-        }))))
+            own: Weak::clone(own),
+        }))
     }
 
     /// Starts to list a version, unless a listing is already running.
-    fn list(&self, version: &Arc<CachedVersion>) {
+    fn begin_list(&self, version: &Arc<CachedVersion>) {
         {
             let mut state = version.listing.hold();
             let me = Some(std::process::id());
@@ -80,18 +82,18 @@ impl BucketTier {
             }
             (state.runs_in, state.began) = (me, Some(Instant::now()));
         }
-        let (bucket, own) = (Arc::clone(&self.0), Arc::clone(version));
+        let (bucket, listed) = (Weak::clone(&self.own), Arc::clone(version));
         let work = async move {
-            bucket.list(&own).await;
-            own.listing.end();
+            if let Some(bucket) = bucket.upgrade() {
+                bucket.list(&listed).await;
+            }
+            listed.listing.end();
         };
         if begin(work).is_err() {
             version.listing.end();
         }
     }
-}
 
-impl Bucket {
     async fn list(&self, version: &CachedVersion) {
         let folder = folder_of(version.hash);
         let listed = self.keys.names(&folder, self.patience, |name, size| {
@@ -181,13 +183,13 @@ impl Bucket {
 
 impl Tier for BucketTier {
     fn state(&self) -> &TierState {
-        &self.0.tier
+        &self.tier
     }
 
     fn next(&self, version: &Arc<CachedVersion>, range: &Range<u64>) -> Part {
         if !version.listing.is_known() {
-            self.list(version);
-            version.listing.await_first(self.0.patience);
+            self.begin_list(version);
+            version.listing.await_first(self.patience);
         }
         let state = version.listing.hold();
         let run = state.run_of(range.start / BLOCK_BYTES);
@@ -210,7 +212,7 @@ impl Tier for BucketTier {
         let blocks = place.at / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
         let run = version.listing.hold().run_of(blocks.start);
         let run = run.ok_or(Fault::Absent)?;
-        let bytes = self.0.blocks(version, run, &blocks).inspect_err(|_| {
+        let bytes = self.blocks(version, run, &blocks).inspect_err(|_| {
             version.listing.hold().runs.remove(&run.first);
         })?;
         let first = blocks.start * BLOCK_BYTES;
@@ -222,21 +224,21 @@ impl Tier for BucketTier {
             let (from, len) = ((at - first) as usize, room.len());
             room.copy_from_slice(&bytes[from..from + len]);
             place.advance(len);
-            Counts::add(&self.0.tier.counts.hit_bytes, len as u64);
+            Counts::add(&self.tier.counts.hit_bytes, len as u64);
         }
         Ok(())
     }
 
     /// A bucket has no claims. Runs that other machines upload meanwhile are found by a listing during the fetch.
     fn claim(&self, version: &Arc<CachedVersion>, _: &Range<u64>) -> Claim {
-        if self.0.tier.reads.is_on() && version.listing.is_due() {
-            self.list(version);
+        if self.tier.reads.is_on() && version.listing.is_due() {
+            self.begin_list(version);
         }
         Claim::Unknown
     }
 
     fn is_writing(&self) -> bool {
-        self.0.tier.writes.is_on()
+        self.tier.writes.is_on()
     }
 
     fn write(&self, version: &Arc<CachedVersion>, offset: u64, bytes: &[u8]) -> bool {
@@ -247,15 +249,15 @@ impl Tier for BucketTier {
         };
         let key = run.key(version.hash);
         let object = object_of(version.hash, run, bytes);
-        let put = self.0.keys.put(&key, object);
-        match self.0.keys.within(PUT_PATIENCE, put) {
+        let put = self.keys.put(&key, object);
+        match self.keys.within(PUT_PATIENCE, put) {
             Ok(()) => {
-                self.0.tier.wrote(bytes.len() as u64);
+                self.tier.wrote(bytes.len() as u64);
                 version.listing.hold().add(run);
                 true
             }
             Err(refusal) => {
-                self.0.tier.write_failed(&refusal.to_string());
+                self.tier.write_failed(&refusal.to_string());
                 false
             }
         }

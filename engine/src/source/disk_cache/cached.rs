@@ -20,8 +20,7 @@ use super::tier::{Note, Part};
 use super::writer::Tee;
 use crate::source::sinks::{FillPlace, Slices};
 use crate::source::{
-    Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
-    WholeFile, WritableSource,
+    Alignment, Defaults, ExactVersion, Holes, Sink, Source, SourceError, StreamingSource, WholeFile,
 };
 use crate::sync::lock;
 use foreread_os::threads::spawn;
@@ -54,7 +53,7 @@ impl CachedSource {
     /// machine is first searched there, then read from `source`.
     pub fn over(source: Arc<dyn Source>, parts: &Arc<Parts>) -> Arc<dyn Source> {
         let below = match &parts.below {
-            Some(shared) => CachedSource::over(source, &shared.0),
+            Some(shared) => CachedSource::over(source, shared),
             None => source,
         };
         Arc::new(CachedSource {
@@ -386,10 +385,6 @@ impl Source for CachedSource {
         Some(self)
     }
 
-    fn writing(&self) -> Option<&dyn WritableSource> {
-        None
-    }
-
     fn holes(&self) -> Option<&dyn Holes> {
         self.below.holes()
     }
@@ -421,10 +416,6 @@ impl Source for CachedSource {
             // If no thread can be started, the version is read without passthrough.
             let _ = spawn("foreread-look", looks);
         }
-        None
-    }
-
-    fn queue(&self) -> Option<Arc<dyn Queue>> {
         None
     }
 }

@@ -1,7 +1,6 @@
 //! The parts of one cache: the tier on this machine (its folder), the thread that writes to this tier, and the shared tier below
 //! it, if there is one.
 
-use super::shared::DiskCacheCounts;
 use super::tier::Tier;
 use super::writer::Writer;
 use std::sync::Arc;
@@ -11,42 +10,27 @@ use std::time::{Duration, Instant};
 pub struct Parts {
     pub tier: Arc<dyn Tier>,
     pub writer: Arc<Writer>,
-    pub below: Option<SharedTier>,
+    pub below: Option<Arc<Parts>>,
 }
 
 impl Parts {
     /// Returns true if a writer's queue is more than a third full.
     pub fn is_behind(&self) -> bool {
         self.writer.queued_bytes() > self.writer.most_queued() / 3
-            || self.below.as_ref().is_some_and(|below| below.0.is_behind())
+            || self.below.as_ref().is_some_and(|below| below.is_behind())
     }
 
     /// From now on, limits each writer's queue to this many bytes.
     pub fn bound_queues(&self, bytes: u64) {
         self.writer.bound_queue(bytes);
         if let Some(below) = &self.below {
-            below.0.bound_queues(bytes);
+            below.bound_queues(bytes);
         }
     }
 
     pub fn flush(&self, most: Duration) -> bool {
         let began = Instant::now();
         let left = || most.saturating_sub(began.elapsed());
-        self.writer.flush(most)
-            & self
-                .below
-                .as_ref()
-                .is_none_or(|below| below.0.flush(left()))
-    }
-}
-
-/// The shared tier: a folder or bucket that several machines share, below the cache on this machine.
-pub struct SharedTier(pub(super) Arc<Parts>);
-
-impl SharedTier {
-    /// Returns the counters of this tier in this process.
-    #[must_use]
-    pub fn counts(&self) -> DiskCacheCounts {
-        self.0.tier.state().counts.now()
+        self.writer.flush(most) & self.below.as_ref().is_none_or(|below| below.flush(left()))
     }
 }

@@ -77,7 +77,12 @@ const MAX_BELIEVED_S: u64 = 365 * 86_400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedCache {
     /// A folder, for example on a shared file system.
-    Folder(SharedFolder),
+    Folder {
+        /// Path of the folder.
+        dir: PathBuf,
+        /// Maximum size of all cached data in it, in bytes. Default 50 GiB.
+        size_bytes: u64,
+    },
     /// A prefix of a bucket. Needs the feature `object`.
     Bucket(SharedBucket),
 }
@@ -93,15 +98,6 @@ pub struct SharedBucket {
     pub profile: Option<String>,
     /// Time limit for the first listing of a version, and for each read of cached data. Default 1.5 s.
     pub patience: Duration,
-}
-
-/// A folder that several machines share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedFolder {
-    /// Path of the folder.
-    pub dir: PathBuf,
-    /// Maximum size of all cached data in it, in bytes. Default 50 GiB.
-    pub size_bytes: u64,
 }
 
 /// The space that the cache leaves free on the file system.
@@ -189,7 +185,7 @@ impl DiskCacheSettings {
             ("size", _) => self.size_bytes = bytes(value)?,
             ("shared", text) => self.shared = Some(shared(text)?),
             ("shared-size", _) => match &mut self.shared {
-                Some(SharedCache::Folder(shared)) => shared.size_bytes = bytes(value)?,
+                Some(SharedCache::Folder { size_bytes, .. }) => *size_bytes = bytes(value)?,
                 _ => {
                     return Err("shared-size needs shared=FOLDER before it".to_string());
                 }
@@ -239,17 +235,16 @@ fn shared(text: &str) -> Result<SharedCache, String> {
         return Err("shared= names no folder".to_string());
     }
     let name = SourceName::from(text);
-    let folder = || SharedFolder {
-        dir: text.into(),
-        size_bytes: DEFAULT_BYTES,
-    };
     // `s3:/x` is a typing error, not a folder.
     let is_url = text.contains("://")
         || ["s3:", "gs:", "az:"]
             .iter()
             .any(|&word| text.starts_with(word));
     match name.scheme() {
-        _ if !is_url => Ok(SharedCache::Folder(folder())),
+        _ if !is_url => Ok(SharedCache::Folder {
+            dir: text.into(),
+            size_bytes: DEFAULT_BYTES,
+        }),
         "s3" | "gs" | "az" if text.contains("://") => Ok(SharedCache::Bucket(SharedBucket {
             name,
             endpoint_url: None,
@@ -289,27 +284,14 @@ mod tests {
         ] {
             assert_eq!(KeptNames::parse(text), Ok(names));
         }
-        for text in [
-            "",
-            "s",
-            "10",
-            "-1s",
-            "+1s",
-            "1.5h",
-            "1w",
-            "366d",
-            "18446744073709551615d",
-            "\u{e4}",
-        ] {
+        let wrong = ",s,10,-1s,+1s,1.5h,1w,366d,18446744073709551615d,\u{e4}";
+        for text in wrong.split(',') {
             assert!(KeptNames::parse(text).is_err(), "{text}");
         }
         let shared = parsed("/c,shared=/mnt/x,shared-size=2G,size=1G");
         let dir = "/mnt/x".into();
         let size_bytes = 2 << 30;
-        assert_eq!(
-            shared.shared,
-            Some(SharedCache::Folder(SharedFolder { dir, size_bytes }))
-        );
+        assert_eq!(shared.shared, Some(SharedCache::Folder { dir, size_bytes }));
         let bucket =
             parsed("/c,shared=S3://b/p,shared-endpoint=http://h:1,shared-profile=near,size=2M");
         assert_eq!(
@@ -324,47 +306,28 @@ mod tests {
         assert_eq!(bucket.size_bytes, 2 << 20);
         assert_eq!(parsed("a,free=0%").free.of(1000), 0);
         assert_eq!(parsed("a,free=7%").free.of(1000), 70);
-        for (text, why) in [
-            (
-                "",
-                "the folder is missing; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]",
-            ),
-            ("/c,size=1K", "size=1K is less than 1M"),
-            ("/c,slow-disk=no", "slow-disk=no is not slow-disk=read"),
-            ("/c,size=2M,sise=3M", "sise= is not one of its keys"),
-            ("/c,size=x", "size=x is not a size such as 50G"),
-            ("/c,shared=", "shared= names no folder"),
-            (
-                "/c,shared-size=1G",
-                "shared-size needs shared=FOLDER before it",
-            ),
-            (
-                "/c,shared=s3://b/p,shared-size=1G",
-                "shared-size needs shared=FOLDER before it",
-            ),
-            (
-                "/c,shared=/x,shared-profile=a",
-                "shared-profile needs a bucket before it (shared=s3://BUCKET)",
-            ),
-            (
-                "/c,shared=s3://b,shared-endpoint=",
-                "shared-endpoint is empty",
-            ),
-            (
-                "/c,shared=http://u:secret@h/p",
-                "shared= must be a folder, or a bucket such as s3://, gs:// or az://",
-            ),
-            (
-                "/c,free=100%",
-                "free=100% is not a whole percent from 0 to 99",
-            ),
-            ("/c,others=all", "others=all is not others=trusted"),
-            (
-                "/c,names=soon",
-                "names=soon is neither check, nor off, nor a time from 0s to 365d such as 10m",
-            ),
-        ] {
-            assert_eq!(DiskCacheSettings::parse(text).expect_err(text), why);
+        let missing = format!("the folder is missing; write {NOTATION}");
+        assert_eq!(DiskCacheSettings::parse(""), Err(missing));
+        let refused = "\
+            size=1K: size=1K is less than 1M
+            slow-disk=no: slow-disk=no is not slow-disk=read
+            size=2M,sise=3M: sise= is not one of its keys
+            size=x: size=x is not a size such as 50G
+            shared=: shared= names no folder
+            shared-size=1G: shared-size needs shared=FOLDER before it
+            shared=s3://b/p,shared-size=1G: shared-size needs shared=FOLDER before it
+            shared=/x,shared-profile=a: shared-profile needs a bucket before it (shared=s3://BUCKET)
+            shared=s3://b,shared-endpoint=: shared-endpoint is empty
+            shared=http://u:secret@h/p: shared= must be a folder, or a bucket such as s3://, gs:// or az://
+            free=100%: free=100% is not a whole percent from 0 to 99
+            others=all: others=all is not others=trusted
+            names=soon: names=soon is neither check, nor off, nor a time from 0s to 365d such as 10m";
+        for (text, why) in refused
+            .lines()
+            .filter_map(|row| row.trim().split_once(": "))
+        {
+            let text = format!("/c,{text}");
+            assert_eq!(DiskCacheSettings::parse(&text), Err(why.to_string()));
         }
     }
 }

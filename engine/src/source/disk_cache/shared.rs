@@ -38,7 +38,6 @@ pub struct CachedVersion {
     /// Whether reads wait for other processes that are fetching this version.
     pub waits: Switch,
     /// The version's known runs in the bucket.
-    #[cfg(feature = "object")]
     pub listing: super::runs::VersionListing,
 }
 
@@ -110,7 +109,6 @@ impl TierState {
             is_looked_at: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
             waits: Switch::default(),
-            #[cfg(feature = "object")]
             listing: super::runs::VersionListing::default(),
         });
         versions.insert(hash, Arc::downgrade(&version));
