@@ -19,16 +19,13 @@ use super::settings::KeptNames;
 use super::tier::Note;
 use super::{DiskCache, SourceName, SourceOpenError};
 use crate::source::object::{ObjectSettings, Prefix};
-use crate::source::tree::{
-    Entry, FolderNames, Kind, LOOKS_EVERY, Meta, Tree, needed, while_needed,
-};
+use crate::source::tree::{Entry, FolderNames, LOOKS_EVERY, Meta, Tree, needed, while_needed};
 use crate::source::{Defaults, Source, SourceError};
 use crate::sync::lock;
 use foreread_os::threads::spawn;
 use rustix::io::Errno;
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
-use std::ffi::{OsStr, OsString};
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +65,9 @@ struct KeptPrefix {
 
 #[derive(Default)]
 struct TreeState {
-    store: StoreState,
+    /// The store, once it was opened.
+    store: Option<Arc<Prefix>>,
+    is_opening: bool,
     folders: HashMap<PathBuf, KeptFolder>,
     /// Hashes of the folders that this mount has listed or begun to show from the disk, and when each listing was last written. A folder
     /// whose hash equals another's is listed from the store.
@@ -80,24 +79,13 @@ struct TreeState {
     checkers: usize,
 }
 
-#[derive(Default)]
-enum StoreState {
-    #[default]
-    Unopened,
-    Opening,
-    Open(Arc<Prefix>),
-}
-
-/// Names that have changed or are gone since the cached listing, each with its version in that listing.
-type OldVersions = HashMap<OsString, Arc<[u8]>>;
-
-/// A folder whose cached listing is shown, or was until the store listed the folder.
+/// A folder whose cached listing is shown, or was until the store listed the folder and the listing was another.
 struct KeptFolder {
-    /// `None` once the store has listed the folder.
-    listing: Option<KeptListing>,
+    /// The cached listing; the store's when the check is done.
+    listing: KeptListing,
     check: CheckState,
-    /// Names whose version in the cached listing is known to be outdated.
-    outdated: OldVersions,
+    /// Whether a name of the cached listing is known to be outdated.
+    is_wrong: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,44 +99,23 @@ enum CheckState {
     Done,
 }
 
-/// What an open must do before it trusts a cached listing.
-enum Confirmation {
-    None,
-    Wait,
-    Ask,
-    IsOutdated,
-}
-
 impl KeptFolder {
     fn held(&self) -> usize {
-        self.listing.as_ref().map_or(0, |kept| kept.names.len())
+        self.listing.names.len()
     }
 
     /// The names that may be shown without contacting the store.
     fn shown(&self, ttl: Duration) -> Option<&Arc<FolderNames>> {
-        let listing = self.listing.as_ref()?;
         let is_shown = match self.check {
-            CheckState::Believed => listing.is_younger(ttl),
-            CheckState::Waiting | CheckState::Running => self.outdated.is_empty(),
+            CheckState::Believed => self.listing.is_younger(ttl),
+            CheckState::Waiting | CheckState::Running => !self.is_wrong,
             CheckState::Failed | CheckState::Done => false,
         };
-        is_shown.then_some(&listing.names)
+        is_shown.then_some(&self.listing.names)
     }
 
     fn is_unchecked(&self) -> bool {
         !matches!(self.check, CheckState::Believed | CheckState::Done)
-    }
-
-    fn confirmation(&self, name: &OsStr, version: &[u8]) -> Confirmation {
-        if self.outdated.get(name).is_some_and(|was| **was == *version) {
-            Confirmation::IsOutdated
-        } else if !self.is_unchecked() {
-            Confirmation::None
-        } else if self.check == CheckState::Running && self.held() <= PAGE {
-            Confirmation::Wait
-        } else {
-            Confirmation::Ask
-        }
     }
 }
 
@@ -163,11 +130,6 @@ impl TreeState {
         let kept = self.folders.remove(folder)?;
         self.held -= kept.held();
         Some(kept)
-    }
-
-    /// The names of a path's folder that are known to be outdated.
-    fn outdated(&mut self, folder: &Path) -> Option<&mut OldVersions> {
-        self.folders.get_mut(folder).map(|kept| &mut kept.outdated)
     }
 }
 
@@ -194,7 +156,7 @@ impl KeptTree {
         let root = own.read(Path::new(""), None);
         if root.is_none_or(|root| root.names.is_empty()) {
             let store = Prefix::open_with(own.name.clone(), own.settings.clone())?;
-            own.hold().store = StoreState::Open(Arc::new(store));
+            own.hold().store = Some(Arc::new(store));
         }
         Ok(KeptTree(Arc::new(own)))
     }
@@ -254,21 +216,18 @@ impl KeptPrefix {
     /// The store, opened on first use.
     fn store(&self) -> Result<Arc<Prefix>, SourceError> {
         let mut state = self.hold();
-        loop {
-            match &state.store {
-                StoreState::Open(store) => return Ok(Arc::clone(store)),
-                StoreState::Opening => state = self.wait(state)?,
-                StoreState::Unopened => break,
-            }
+        while state.is_opening {
+            state = self.wait(state)?;
         }
-        state.store = StoreState::Opening;
+        if let Some(store) = &state.store {
+            return Ok(Arc::clone(store));
+        }
+        state.is_opening = true;
         drop(state);
         let opened = Prefix::open_with(self.name.clone(), self.settings.clone()).map(Arc::new);
         let mut state = self.hold();
-        state.store = match &opened {
-            Ok(store) => StoreState::Open(Arc::clone(store)),
-            Err(_) => StoreState::Unopened,
-        };
+        state.is_opening = false;
+        state.store = opened.as_ref().ok().cloned();
         drop(state);
         self.changed.notify_all();
         opened.map_err(|error| SourceError::Io {
@@ -309,9 +268,9 @@ impl KeptPrefix {
             _ => CheckState::Waiting,
         };
         let kept = KeptFolder {
-            listing: Some(listing),
+            listing,
             check,
-            outdated: OldVersions::new(),
+            is_wrong: false,
         };
         state.put(folder, kept);
         if check == CheckState::Believed {
@@ -332,81 +291,52 @@ impl KeptPrefix {
         let listed_ms = now_ms();
         let listed = self.store().and_then(|store| store.names(folder));
         match &listed {
-            Ok(names) => {
-                if self.is_news(folder, names) {
-                    self.keep(folder, Some(Arc::clone(names)), listed_ms);
-                }
-                self.settle(folder, Some(names));
-            }
+            Ok(names) => self.settle(folder, Some(names), listed_ms),
             Err(error) if error.errno() == Errno::NOENT.raw_os_error() => {
-                self.keep(folder, None, listed_ms);
-                self.settle(folder, None);
+                self.settle(folder, None, listed_ms);
             }
             Err(_) => {}
         }
         listed
     }
 
-    /// Whether to write this listing to the disk: its names differ from those on the disk, or its date matters. If so, it counts as
-    /// written.
-    fn is_news(&self, folder: &Path, names: &FolderNames) -> bool {
+    /// Takes over the store's listing of a folder. `None`: the folder is gone. Writes the listing to the disk if its names differ from
+    /// those on the disk, or if its date matters.
+    fn settle(&self, folder: &Path, names: Option<&Arc<FolderNames>>, listed_ms: u64) {
         let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
         let mut state = self.hold();
-        let kept = state.folders.get(folder);
-        if let Some(listing) = kept.and_then(|kept| kept.listing.as_ref()) {
-            let is_same = |at| listing.names.is_same(at, names, at);
-            if ttl.is_zero()
-                && listing.is_younger(RENEWED_EACH)
-                && listing.names.len() == names.len()
-                && (0..names.len()).all(is_same)
-            {
-                return false;
-            }
-        }
-        let written = state.settled.entry(hash).or_default();
-        if written.is_some_and(|written| written.elapsed() < WRITTEN_EACH) {
-            return false;
-        }
-        *written = Some(Instant::now());
-        true
-    }
-
-    /// Takes over the store's listing of a folder. `None`: the folder is gone.
-    fn settle(&self, folder: &Path, names: Option<&FolderNames>) {
-        let hash = self.hasher.hash_one(folder);
-        let mut state = self.hold();
-        state.settled.entry(hash).or_default();
-        let Some(mut kept) = state.take(folder) else {
-            return;
-        };
-        if let Some(listing) = kept.listing.take() {
-            add_differing(&listing.names, names, &mut kept.outdated);
-        }
-        if let Some(names) = names {
-            // A name whose old version is back is no longer outdated.
-            kept.outdated.retain(|name, was| {
-                let now = names.find(name, usize::MAX).and_then(|at| names.meta(at));
-                now.is_none_or(|now| now.version != *was)
+        let kept = state.take(folder);
+        let kept = kept.map(|kept| {
+            let old = &kept.listing.names;
+            let is_same = names.is_some_and(|new| {
+                let is_same = |at| old.is_same(at, new, at);
+                old.len() == new.len() && (0..new.len()).all(is_same)
             });
+            (kept.check != CheckState::Done && is_same, kept)
+        });
+        let is_fresh = kept.as_ref().is_some_and(|(is_same, kept)| {
+            *is_same && ttl.is_zero() && kept.listing.is_younger(RENEWED_EACH)
+        });
+        let written = state.settled.entry(hash).or_default();
+        let is_recent = written.is_some_and(|written| written.elapsed() < WRITTEN_EACH);
+        let is_news = names.is_none() || !is_fresh && !is_recent;
+        if is_news && names.is_some() {
+            *written = Some(Instant::now());
         }
-        if !kept.outdated.is_empty() {
-            kept.check = CheckState::Done;
-            state.put(folder, kept);
+        if let Some((false, _)) = kept {
+            // The caller may still open names with the versions of the cached listing.
+            let names = names.cloned().unwrap_or_default();
+            let now = KeptFolder {
+                listing: KeptListing { names, listed_ms },
+                check: CheckState::Done,
+                is_wrong: false,
+            };
+            state.put(folder, now);
         }
         drop(state);
         self.changed.notify_all();
-    }
-
-    /// Takes over the store's answer about a path.
-    fn is_now(&self, path: &Path, meta: &Meta) {
-        let Some((folder, name)) = path.parent().zip(path.file_name()) else {
-            return;
-        };
-        let mut state = self.hold();
-        if let Some(outdated) = state.outdated(folder)
-            && outdated.get(name).is_some_and(|was| *was == meta.version)
-        {
-            outdated.remove(name);
+        if is_news {
+            self.keep(folder, names.cloned(), listed_ms);
         }
     }
 
@@ -416,38 +346,48 @@ impl KeptPrefix {
         names.meta(names.find(path.file_name()?, usize::MAX)?)
     }
 
+    fn is_same(&self, listed: &Meta, now: &Meta) -> bool {
+        listed.version == now.version || self.unasked.is_same(listed, now)
+    }
+
     /// Checks that a listed file still has the version in `meta`.
     fn confirm(&self, path: &Path, meta: &Meta) -> Result<(), SourceError> {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
             return Ok(());
-        };
-        let changed = || SourceError::Changed {
-            what: format!("{}: {} was replaced or removed", self.name, path.display()),
         };
         let mut state = self.hold();
         loop {
             let Some(known) = state.folders.get(folder) else {
                 return Ok(());
             };
-            match known.confirmation(name, &meta.version) {
-                Confirmation::None => return Ok(()),
-                Confirmation::IsOutdated => return Err(changed()),
-                Confirmation::Wait => state = self.wait(state)?,
-                Confirmation::Ask => break,
+            let names = &known.listing.names;
+            match known.check {
+                CheckState::Believed => return Ok(()),
+                CheckState::Running if known.held() <= PAGE => state = self.wait(state)?,
+                CheckState::Waiting | CheckState::Running | CheckState::Failed => break,
+                CheckState::Done => {
+                    let now = names.find(name, usize::MAX).and_then(|at| names.meta(at));
+                    if now.is_some_and(|now| self.is_same(&now, meta)) {
+                        return Ok(());
+                    }
+                    break;
+                }
             }
         }
         drop(state);
         let store = self.store()?;
         match store.look(path) {
-            Ok(now) if now.version == meta.version || store.is_same(meta, &now) => return Ok(()),
+            Ok(now) if self.is_same(meta, &now) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.errno() == Errno::NOENT.raw_os_error() => {}
             Err(error) => return Err(error),
         }
-        if let Some(outdated) = self.hold().outdated(folder) {
-            outdated.insert(name.to_os_string(), Arc::clone(&meta.version));
+        if let Some(known) = self.hold().folders.get_mut(folder) {
+            known.is_wrong = true;
         }
-        Err(changed())
+        Err(SourceError::Changed {
+            what: format!("{}: {} was replaced or removed", self.name, path.display()),
+        })
     }
 
     // ---- checks ----
@@ -498,20 +438,6 @@ impl KeptPrefix {
     }
 }
 
-/// Adds to the outdated names the files of the first listing that the second one lacks, or has in another version.
-fn add_differing(old: &FolderNames, new: Option<&FolderNames>, outdated: &mut OldVersions) {
-    for at in (0..old.len()).filter(|&at| old.kind(at) == Some(Kind::File)) {
-        let Some(name) = old.name(at) else { continue };
-        let is_same = new.is_some_and(|new| {
-            let there = new.find(name, at);
-            there.is_some_and(|there| old.is_same(at, new, there))
-        });
-        if !is_same && let Some(meta) = old.meta(at) {
-            outdated.insert(name.to_os_string(), meta.version);
-        }
-    }
-}
-
 impl Tree for KeptTree {
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
         self.names(folder)?.each(each);
@@ -539,10 +465,8 @@ impl Tree for KeptTree {
 
     fn names_exactly(&self, meta: &Meta) -> bool {
         let state = self.0.hold();
-        match &state.store {
-            StoreState::Open(store) => store.names_exactly(meta),
-            StoreState::Unopened | StoreState::Opening => false,
-        }
+        let store = state.store.as_ref();
+        store.is_some_and(|store| store.names_exactly(meta))
     }
 
     fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
@@ -557,9 +481,7 @@ impl Tree for KeptTree {
         if let Some(meta) = self.0.known(path) {
             return Ok(meta);
         }
-        let meta = self.0.store()?.look(path)?;
-        self.0.is_now(path, &meta);
-        Ok(meta)
+        self.0.store()?.look(path)
     }
 
     fn look_ahead(
@@ -567,28 +489,14 @@ impl Tree for KeptTree {
         path: &Path,
         each: &mut dyn FnMut(PathBuf, Meta),
     ) -> Result<Meta, SourceError> {
-        if let Some(meta) = self.0.known(path) {
-            return Ok(meta);
+        match self.0.known(path) {
+            Some(meta) => Ok(meta),
+            None => self.0.store()?.look_ahead(path, each),
         }
-        let meta = self.0.store()?.look_ahead(path, &mut |path, meta| {
-            self.0.is_now(&path, &meta);
-            each(path, meta);
-        })?;
-        self.0.is_now(path, &meta);
-        Ok(meta)
     }
 
     fn small_folder(&self, folder: &Path) -> Result<Option<Arc<FolderNames>>, SourceError> {
-        let names = self.0.store()?.small_folder(folder)?;
-        if let Some(names) = &names {
-            names.each(&mut |Entry { name, meta, .. }| {
-                if let Some(meta) = meta {
-                    self.0.is_now(&folder.join(name), &meta);
-                }
-                true
-            });
-        }
-        Ok(names)
+        self.0.store()?.small_folder(folder)
     }
 
     fn open_listed(
@@ -613,9 +521,7 @@ impl Tree for KeptTree {
     }
 
     fn left_out(&self) -> u64 {
-        match &self.0.hold().store {
-            StoreState::Open(store) => store.left_out(),
-            StoreState::Unopened | StoreState::Opening => 0,
-        }
+        let state = self.0.hold();
+        state.store.as_ref().map_or(0, |store| store.left_out())
     }
 }
