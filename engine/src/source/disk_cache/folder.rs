@@ -21,7 +21,6 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// The name of the subfolder for this version of the cache format.
@@ -30,6 +29,7 @@ pub const FORMAT_FOLDER: &str = "foreread-cache-2";
 /// reads or changes it.
 pub const OLD_FOLDER: &str = "foreread-cache-1";
 /// Tells backup programs that the folder can be recreated (bford.info/cachedir).
+const TAG_NAME: &str = "CACHEDIR.TAG";
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by foreread; it may be removed at any time.\n";
 /// Suffix of a file while it is being written.
 const NEW: &str = ".new";
@@ -48,8 +48,6 @@ pub struct CacheFolder {
     shares: bool,
     /// Whether a folder of the previous format version exists beside it.
     pub has_old: bool,
-    /// Gives each file that is being written its own number.
-    written: AtomicU64,
 }
 
 /// Why a folder cannot be used, with a remedy.
@@ -123,10 +121,11 @@ impl CacheFolder {
             root,
             mode,
             shares,
-            written: AtomicU64::new(0),
         };
-        // The tag matters to backup programs only, so an error is ignored.
-        let _ = folder.replace("", "CACHEDIR.TAG", TAG.as_bytes(), false);
+        if folder.open_file(TAG_NAME, OFlags::RDONLY).is_err() {
+            // The tag matters to backup programs only, so an error is ignored.
+            let _ = folder.replace("", TAG_NAME, TAG.as_bytes());
+        }
         Ok(folder)
     }
 
@@ -135,39 +134,43 @@ impl CacheFolder {
     /// # Errors
     /// Returns an error if there is no cache, if it cannot be opened, or if other users may write to it.
     pub fn open_existing(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
-        let failed = |why: &str, errno: Errno| FolderError {
-            why: why.to_string(),
-            remedy: "give the folder that was used with --disk-cache".to_string(),
-            errno: errno.raw_os_error(),
-        };
-        let opened = |errno: Errno, absent: &str| match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => failed(absent, errno),
-            _ => FolderError {
-                remedy: "run this command as the owner of the folder".to_string(),
-                ..failed(&errno_text(errno.raw_os_error()), errno)
-            },
+        let failed = |errno: Errno, absent: &str| {
+            let (why, remedy) = match errno {
+                Errno::NOENT | Errno::NOTDIR | Errno::LOOP => {
+                    let remedy = "give the folder that was used with --disk-cache";
+                    (absent.to_string(), remedy)
+                }
+                _ => {
+                    let why = errno_text(errno.raw_os_error());
+                    (why, "run this command as the owner of the folder")
+                }
+            };
+            FolderError {
+                why,
+                remedy: remedy.to_string(),
+                errno: errno.raw_os_error(),
+            }
         };
         let outer = rustix::fs::open(&settings.dir, DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| opened(errno, "there is no such folder"))?;
+            .map_err(|errno| failed(errno, "there is no such folder"))?;
         trusted(&outer, settings.others_trusted)?;
+        let has_old = has_old(&outer);
         let root =
             open_below(&outer, FORMAT_FOLDER, DIRECTORY, Mode::empty()).map_err(|errno| {
-                let absent = if has_old(&outer) {
-                    format!(
-                        "it has no folder {FORMAT_FOLDER}, only {OLD_FOLDER} of an older version of foreread (remove it with 'rm -r')"
-                    )
-                } else {
-                    format!("it has no folder {FORMAT_FOLDER}")
-                };
-                opened(errno, &absent)
+                let mut absent = format!("it has no folder {FORMAT_FOLDER}");
+                if has_old {
+                    absent += &format!(
+                        ", only {OLD_FOLDER} of an older version of foreread (remove it with 'rm -r')"
+                    );
+                }
+                failed(errno, &absent)
             })?;
         let mode = trusted(&root, settings.others_trusted)?;
         Ok(CacheFolder {
-            has_old: has_old(&outer),
+            has_old,
             root,
             mode: Mode::from_raw_mode(mode & 0o770),
             shares: settings.others_trusted,
-            written: AtomicU64::new(0),
         })
     }
 
@@ -231,23 +234,9 @@ impl CacheFolder {
         open_below(&self.root, name, DIRECTORY, Mode::empty())
     }
 
-    /// Writes a file atomically, and creates its subfolder if needed. If the file exists, it is replaced only if `replaces` is true.
-    pub fn replace(
-        &self,
-        folder: &str,
-        name: &str,
-        bytes: &[u8],
-        replaces: bool,
-    ) -> Result<(), Errno> {
-        if !replaces
-            && self
-                .open_file(&inside(folder, name), OFlags::RDONLY)
-                .is_ok()
-        {
-            return Ok(());
-        }
-        let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let new = format!(".{:x}-{number:x}-{:x}{NEW}", std::process::id(), random());
+    /// Writes a file atomically, in place of an existing one, and creates its subfolder if needed.
+    pub fn replace(&self, folder: &str, name: &str, bytes: &[u8]) -> Result<(), Errno> {
+        let new = format!(".{:x}-{:x}{NEW}", std::process::id(), random());
         let file = self.make_file(folder, &new)?;
         let at = self.open_folder(folder)?;
         let done =
@@ -396,11 +385,7 @@ fn make(dir: &Path) -> Result<(), Errno> {
 /// Returns the mode of a folder. Returns an error if other users may write to it and are not trusted.
 fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     let stat = rustix::fs::fstat(folder);
-    let stat = stat.map_err(|errno| FolderError {
-        why: errno_text(errno.raw_os_error()),
-        remedy: "name another folder".to_string(),
-        errno: errno.raw_os_error(),
-    })?;
+    let stat = stat.map_err(|errno| FolderError::of("its owner cannot be read", errno))?;
     let own = rustix::process::geteuid().as_raw();
     let may_write = stat.st_mode & OTHERS_MAY_WRITE != 0;
     let is_of_other = stat.st_uid != own && stat.st_uid != 0;
@@ -420,14 +405,10 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     })
 }
 
-fn now_ns() -> i128 {
+/// Nanoseconds since 1970.
+pub fn now_ns() -> i128 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |now| now.as_nanos() as i128)
-}
-
-/// Seconds since 1970.
-pub fn now_seconds() -> u64 {
-    u64::try_from(now_ns() / 1_000_000_000).unwrap_or(0)
 }
 
 fn random() -> u64 {

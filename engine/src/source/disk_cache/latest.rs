@@ -41,7 +41,7 @@ pub fn write(folder: &CacheFolder, version: &CachedVersion) -> Result<(), Errno>
     if line.len() >= MAX_BYTES || text(folder, &name).as_ref() == Some(&line) {
         return Ok(());
     }
-    folder.replace(FOLDER, &name, format!("{line}\n").as_bytes(), true)
+    folder.replace(FOLDER, &name, format!("{line}\n").as_bytes())
 }
 
 /// Removes those files that record a version which is no longer cached.

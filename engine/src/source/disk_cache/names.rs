@@ -16,7 +16,7 @@
 //! Every file is validated when it is read. A file is ignored if it is incomplete or too long, belongs to another folder, or has another
 //! format, a time in the future, an invalid entry or unsorted names. A listing that the file format cannot represent is not cached.
 
-use super::folder::{CacheFolder, inside, now_seconds, used_ns};
+use super::folder::{CacheFolder, inside, now_ns, used_ns};
 use super::hash::{VersionHash, checksum};
 use super::settings::DiskCacheSettings;
 use crate::source::tree::{FolderNames, Kind, Meta};
@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// The folder of the files.
 const FOLDER: &str = "names";
@@ -41,9 +41,8 @@ const PART: u64 = 32;
 /// Maximum number of files.
 const MAX_FILES: usize = 1 << 16;
 /// Files not written for this long are removed.
-const KEPT_S: u64 = 30 * DAY_S;
-const DAY_S: u64 = 86_400;
-const DAY_MS: u64 = 1000 * DAY_S;
+const KEPT_NS: i128 = 30 * 86_400 * NANOS;
+const DAY_MS: u64 = 86_400_000;
 /// After writing this many files, a process scans the folder again for files of other processes.
 const LOOKS_EACH: u32 = 256;
 const NANOS: i128 = 1_000_000_000;
@@ -80,7 +79,7 @@ pub struct NewListing {
 pub struct ListingSummary {
     /// The folder as a source, without secrets.
     pub source: String,
-    /// Path of its file, relative to the cache's folder.
+    /// Name of its file.
     pub file: String,
     /// Number of names in it.
     pub names: u64,
@@ -100,16 +99,11 @@ impl ListingSummary {
 
 /// Milliseconds since 1970.
 pub fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+    u64::try_from(now_ns() / 1_000_000).unwrap_or(0)
 }
 
 fn name_of(folder_name: &str) -> String {
     VersionHash::of(folder_name, FOLDER).name()
-}
-
-fn path_of(folder_name: &str) -> String {
-    inside(FOLDER, &name_of(folder_name))
 }
 
 // ---- the format ----
@@ -168,13 +162,12 @@ fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
     ))
 }
 
-/// The lines before the names.
-struct Head<'a> {
+/// A valid file of a listing.
+struct ListingText<'a> {
     folder: &'a str,
     shown: &'a str,
     listed_ms: u64,
-    names: usize,
-    rest: &'a str,
+    names: FolderNames,
 }
 
 /// The rest of the first line, which must begin with `key`, and the text after that line.
@@ -183,43 +176,24 @@ fn line<'a>(text: &'a str, key: &str) -> Option<[&'a str; 2]> {
     Some([line.strip_prefix(key)?, rest])
 }
 
-/// The head of a file with a valid checksum.
-fn head(text: &str, now_ms: u64) -> Option<Head<'_>> {
+/// Parses a listing. Returns `None` if any part of it is invalid, or if there is no memory for the names.
+fn parse(text: &str, now_ms: u64) -> Option<ListingText<'_>> {
     let [sum, body] = line(text, FIRST_WORD)?;
-    if sum.len() != 16 || format!("{:016x}", checksum(body.as_bytes())) != sum {
+    if format!("{:016x}", checksum(body.as_bytes())) != sum {
         return None;
     }
     let [folder, rest] = line(body, "folder ")?;
     let [shown, rest] = line(rest, "shown ")?;
     let [listed, rest] = line(rest, "listed ")?;
-    let [names, rest] = line(rest, "names ")?;
-    let (listed_ms, names) = (number(listed)?, number(names)?);
-    let names = usize::try_from(names)
-        .ok()
-        .filter(|names| *names <= MAX_NAMES)?;
+    let [count, rest] = line(rest, "names ")?;
+    let (listed_ms, count) = (number(listed)?, number(count)?);
     // Clocks may differ by a day.
-    if listed_ms > now_ms.saturating_add(DAY_MS) {
+    if count > MAX_NAMES as u64 || listed_ms > now_ms.saturating_add(DAY_MS) {
         return None;
     }
-    Some(Head {
-        folder,
-        shown,
-        listed_ms,
-        names,
-        rest,
-    })
-}
-
-/// Parses a listing. Returns `None` if any part of it is invalid, or if there is no memory for the names.
-fn parse(text: &str, folder_name: &str, now_ms: u64) -> Option<KeptListing> {
-    let head = head(text, now_ms).filter(|head| head.folder == folder_name)?;
     let (mut names, mut before) = (FolderNames::default(), "");
-    for line in head
-        .rest
-        .strip_suffix('\n')
-        .into_iter()
-        .flat_map(|rest| rest.split('\n'))
-    {
+    let lines = rest.strip_suffix('\n').into_iter();
+    for line in lines.flat_map(|rest| rest.split('\n')) {
         let mut fields = line.split('\t');
         let [size, seconds, version, name] = [(); 4].map(|()| fields.next());
         let name = name.filter(|name| is_name(name) && *name > before)?;
@@ -235,14 +209,16 @@ fn parse(text: &str, folder_name: &str, now_ms: u64) -> Option<KeptListing> {
                 version.as_bytes(),
             ),
         };
-        if names.len() == head.names || !names.push(OsStr::new(name), meta.kind, Some(&meta)) {
+        if names.len() as u64 == count || !names.push(OsStr::new(name), meta.kind, Some(&meta)) {
             return None;
         }
         before = name;
     }
-    (names.len() == head.names).then(|| KeptListing {
-        names: Arc::new(names),
-        listed_ms: head.listed_ms,
+    (names.len() as u64 == count).then_some(ListingText {
+        folder,
+        shown,
+        listed_ms,
+        names,
     })
 }
 
@@ -257,8 +233,13 @@ fn number(text: &str) -> Option<u64> {
 /// Reads the last listing of a folder. Returns `None` if there is no valid file, or if the file is longer than `most` bytes.
 pub fn read(folder: &CacheFolder, folder_name: &str, most: Option<usize>) -> Option<KeptListing> {
     let most = most.unwrap_or(MAX_BYTES).min(MAX_BYTES);
-    let text = folder.small_text(&path_of(folder_name), most).ok()?;
-    parse(&text, folder_name, now_ms())
+    let path = inside(FOLDER, &name_of(folder_name));
+    let text = folder.small_text(&path, most).ok()?;
+    let listing = parse(&text, now_ms()).filter(|listing| listing.folder == folder_name)?;
+    Some(KeptListing {
+        names: Arc::new(listing.names),
+        listed_ms: listing.listed_ms,
+    })
 }
 
 /// The total size of all listing files, as far as this process knows it.
@@ -288,10 +269,7 @@ impl ListingsRoom {
         let text = text.filter(|text| text.len() as u64 <= limit);
         let Some(text) = text else {
             // The existing file is outdated, and the new listing cannot be cached.
-            return match folder.remove(FOLDER, &name) {
-                Err(Errno::NOENT) => Ok(()),
-                done => done,
-            };
+            return remove(folder, &name);
         };
         let (free, total) = folder.free_bytes()?;
         let len = text.len() as u64;
@@ -305,16 +283,20 @@ impl ListingsRoom {
         let fits = known.filter(|bytes| bytes.saturating_add(len) <= limit);
         let held = fits.unwrap_or_else(|| trim(folder, limit.saturating_sub(len)));
         self.bytes = Some(held.saturating_add(len));
-        folder.replace(FOLDER, &name, text.as_bytes(), true)
+        folder.replace(FOLDER, &name, text.as_bytes())
     }
+}
+
+/// Removes listings until they use at most a 32nd of `size_bytes`, the part of a cache that is for listings.
+pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
+    trim(folder, size_bytes / PART);
 }
 
 /// Removes files until they use at most `limit`: files that were not written for long, then the oldest. Returns the bytes that remain.
 fn trim(folder: &CacheFolder, limit: u64) -> u64 {
-    let (mut kept, mut bytes, now_s) = (Vec::new(), 0_u64, now_seconds());
+    let (mut kept, mut bytes, now) = (Vec::new(), 0_u64, now_ns());
     for file in files(folder) {
-        let written_s = u64::try_from(file.used_ns / NANOS).unwrap_or(0);
-        if now_s.saturating_sub(written_s) > KEPT_S {
+        if now - file.used_ns > KEPT_NS {
             let _ = folder.remove(FOLDER, &file.name);
         } else {
             bytes = bytes.saturating_add(file.bytes);
@@ -337,11 +319,6 @@ fn trim(folder: &CacheFolder, limit: u64) -> u64 {
         }
     }
     bytes
-}
-
-/// Removes listings until they use at most a 32nd of `size_bytes`, the part of a cache that is for listings.
-pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
-    trim(folder, size_bytes / PART);
 }
 
 struct ListingFile {
@@ -371,13 +348,13 @@ pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
     let summary = |file: ListingFile| {
         let at = inside(FOLDER, &file.name);
         let text = folder.small_text(&at, MAX_BYTES).ok()?;
-        let head = head(&text, now_ms()).filter(|head| path_of(head.folder) == at)?;
-        Some(ListingSummary {
-            source: head.shown.to_string(),
-            file: at,
-            names: head.names as u64,
+        let listing = parse(&text, now_ms())?;
+        (name_of(listing.folder) == file.name).then(|| ListingSummary {
+            source: listing.shown.to_string(),
+            file: file.name,
+            names: listing.names.len() as u64,
             file_bytes: text.len() as u64,
-            listed_s: head.listed_ms / 1000,
+            listed_s: listing.listed_ms / 1000,
         })
     };
     let mut all: Vec<_> = files(folder).into_iter().filter_map(summary).collect();
@@ -389,12 +366,8 @@ pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
 ///
 /// # Errors
 /// Returns an error if the file of the listing cannot be removed.
-pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
-    let name = path
-        .strip_prefix(FOLDER)
-        .and_then(|rest| rest.strip_prefix('/'));
-    let name = name.filter(|name| VersionHash::of_name(name).is_some());
-    match folder.remove(FOLDER, name.ok_or(Errno::INVAL)?) {
+pub fn remove(folder: &CacheFolder, file: &str) -> Result<(), Errno> {
+    match folder.remove(FOLDER, file) {
         Err(Errno::NOENT) => Ok(()),
         done => done,
     }
@@ -406,7 +379,7 @@ pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
 /// Returns an error if a file cannot be removed.
 pub fn remove_all(folder: &CacheFolder) -> Result<(), Errno> {
     for file in files(folder) {
-        remove(folder, &inside(FOLDER, &file.name))?;
+        remove(folder, &file.name)?;
     }
     // This leaves files that are not foreread's.
     let _ = folder.remove_folder(FOLDER);
@@ -419,7 +392,6 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     const NOW: u64 = 1_800_000_000_000;
-    const NAME: &str = "http://h/b/d/";
 
     fn listing() -> (NewListing, FolderNames) {
         let mut names = FolderNames::default();
@@ -434,7 +406,7 @@ mod tests {
             assert!(names.push(OsStr::new(name), meta.kind, Some(&meta)));
         }
         let new = NewListing {
-            folder: NAME.to_string(),
+            folder: "http://h/b/d/".to_string(),
             shown: "s3://b/d/".to_string(),
             names: None,
             listed_ms: NOW - 5000,
@@ -452,59 +424,42 @@ mod tests {
         let text = text_of(&new, &names).expect("a text");
         let body = "folder http://h/b/d/\nshown s3://b/d/\nlisted 1799999995000\nnames 3\n4096\t1795750000\t\"e1f0\" 4096\ta b.bin\n/\t\t\tsub\n0\t0\t\tz\u{e4}\n";
         assert_eq!(text, sealed(body));
-        let read = parse(&text, NAME, NOW).expect("a listing");
+        let read = parse(&text, NOW).expect("a listing");
         assert_eq!((read.names.len(), read.listed_ms), (3, NOW - 5000));
+        assert_eq!((read.folder, read.shown), (&*new.folder, &*new.shown));
         assert!((0..3).all(|at| read.names.is_same(at, &names, at)));
         let none = sealed("folder http://h/b/d/\nshown s3://b/d/\nlisted 1\nnames 0\n");
-        assert!(parse(&none, NAME, NOW).expect("a folder").names.is_empty());
+        assert!(parse(&none, NOW).expect("a folder").names.is_empty());
     }
 
     #[test]
     fn unrepresentable_listings_are_not_cached() {
-        let meta = Meta::listed_file(1, 1, b"v");
+        let file = Meta::listed_file(1, 1, b"v");
+        let (mut writable, mut exact, mut link, mut binary) =
+            (file.clone(), file.clone(), file.clone(), file.clone());
+        writable.permissions = 0o644;
+        exact.mtime_ns = 1;
+        link.kind = Kind::Link;
+        binary.version = [0xff].into();
         let odd = [
-            ("a\nb", meta.clone()),
-            ("a\tb", meta.clone()),
-            ("..", meta.clone()),
-            ("a/b", meta.clone()),
+            ("a\nb", file.clone()),
+            ("a\tb", file.clone()),
+            ("..", file.clone()),
+            ("a/b", file),
             ("a", Meta::listed_file(1, 1, b"v\tw")),
             ("a", Meta::listed_file(1, -1, b"v")),
-            (
-                "a",
-                Meta {
-                    permissions: 0o644,
-                    ..meta.clone()
-                },
-            ),
-            (
-                "a",
-                Meta {
-                    mtime_ns: 1,
-                    ..meta.clone()
-                },
-            ),
-            (
-                "a",
-                Meta {
-                    kind: Kind::Link,
-                    ..meta.clone()
-                },
-            ),
-            (
-                "a",
-                Meta {
-                    version: [0xff].into(),
-                    ..meta
-                },
-            ),
+            ("a", writable),
+            ("a", exact),
+            ("a", link),
+            ("a", binary),
         ];
         for (name, meta) in odd {
             let mut names = FolderNames::default();
             assert!(names.push(OsStr::new(name), meta.kind, Some(&meta)));
             let text = text_of(&listing().0, &names);
             // Even if such a text is written, parsing must reject it.
-            let read = text.and_then(|text| parse(&text, NAME, NOW));
-            assert!(read.is_none(), "{name:?} {meta:?}");
+            let is_read = text.is_some_and(|text| parse(&text, NOW).is_some());
+            assert!(!is_read, "{name:?} {meta:?}");
         }
         let mut names = FolderNames::default();
         assert!(names.push(OsStr::from_bytes(b"\xff"), Kind::File, None));
@@ -540,7 +495,6 @@ mod tests {
             all("names 3", "names 1048577"),
             all("listed 1799999995000", "listed 1800086400001"),
             all("listed 1799999995000", "listed -1"),
-            all("http://h/b/d/", "http://h/b/e/"),
             all("/\t\t\tsub", "/\t1\t\tsub"),
             all("/\t\t\tsub", "/\t\tsub"),
             all("4096\t1795750000", "+4096\t1795750000"),
@@ -551,9 +505,9 @@ mod tests {
             all("e1f0", "e1\u{1b}[2J"),
         ];
         for text in hostile {
-            assert!(parse(&text, NAME, NOW).is_none(), "{text}");
+            assert!(parse(&text, NOW).is_none(), "{text}");
         }
-        assert!(parse(&sealed(body), NAME, NOW).is_some());
+        assert!(parse(&sealed(body), NOW).is_some());
     }
 
     #[test]
