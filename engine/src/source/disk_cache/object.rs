@@ -107,28 +107,20 @@ fn sums_name(hash: VersionHash) -> String {
     format!("{}.sums", hash.name())
 }
 
-fn sums_path(hash: VersionHash) -> String {
-    inside(&hash.folder(), &sums_name(hash))
-}
-
-/// Whether a version has a checksum file.
-pub fn is_there(folder: &CacheFolder, hash: VersionHash) -> bool {
-    folder.open_file(&sums_path(hash), OFlags::RDONLY).is_ok()
-}
-
 fn data_name(hash: VersionHash) -> String {
     format!("{}.data", hash.name())
 }
 
-/// Parses the name of a file: returns the version that it belongs to, and whether it is the file of checksums.
-pub fn of_name(name: &str) -> Option<(VersionHash, bool)> {
-    let (hash, kind) = name.split_once('.')?;
-    let hash = VersionHash::of_name(hash)?;
-    match kind {
-        "sums" => Some((hash, true)),
-        "data" => Some((hash, false)),
-        _ => None,
-    }
+/// The path of one of a version's files.
+fn path(hash: VersionHash, name: fn(VersionHash) -> String) -> String {
+    inside(&hash.folder(), &name(hash))
+}
+
+/// Whether a version has a checksum file.
+pub fn is_there(folder: &CacheFolder, hash: VersionHash) -> bool {
+    folder
+        .open_file(&path(hash, sums_name), OFlags::RDONLY)
+        .is_ok()
 }
 
 /// Removes the files of a version. The data file is removed first: otherwise another process could create a new checksum file while
@@ -185,15 +177,17 @@ impl ObjectHeader {
 
     /// Opens the checksum file of a version, and reads the header.
     pub fn open(folder: &CacheFolder, hash: VersionHash) -> Result<ObjectHeader, Fault> {
-        let (sums, _) = folder.open_file(&sums_path(hash), OFlags::RDONLY)?;
+        let (sums, _) = folder.open_file(&path(hash, sums_name), OFlags::RDONLY)?;
         ObjectHeader::read(&sums, hash)
     }
 
     /// Reads the header of a version with this size.
     fn of_size(sums: &OwnedFd, hash: VersionHash, size: u64) -> Result<ObjectHeader, Fault> {
         let header = ObjectHeader::read(sums, hash)?;
-        let is_right = header.size == size;
-        is_right.then_some(header).ok_or(Fault::Wrong(None))
+        if header.size == size {
+            return Ok(header);
+        }
+        Err(Fault::Wrong(None))
     }
 
     /// Reads the header of a file.
@@ -237,10 +231,10 @@ fn header_sum(header: &[u8]) -> u64 {
 impl ObjectFiles {
     /// Opens the files of a version.
     pub fn open(folder: &CacheFolder, hash: VersionHash, size: u64) -> Result<ObjectFiles, Fault> {
-        let (sums, is_writable) = open_any(folder, &sums_path(hash))?;
+        let (sums, is_writable) = open_any(folder, &path(hash, sums_name))?;
         ObjectHeader::of_size(&sums, hash, size)?;
         let data = (size > SMALL_BYTES)
-            .then(|| open_any(folder, &inside(&hash.folder(), &data_name(hash))))
+            .then(|| open_any(folder, &path(hash, data_name)))
             .transpose()?;
         let is_data_writable = data.as_ref().is_none_or(|(_, writable)| *writable);
         Ok(ObjectFiles {
@@ -256,8 +250,8 @@ impl ObjectFiles {
         hash: VersionHash,
         size: u64,
     ) -> Result<(ObjectFiles, Stat, u64), Fault> {
-        let (sums, _) = open_any(folder, &sums_path(hash))?;
-        let path = inside(&hash.folder(), &data_name(hash));
+        let (sums, _) = open_any(folder, &path(hash, sums_name))?;
+        let path = path(hash, data_name);
         let (data, stat) = folder.open_file(&path, OFlags::RDONLY)?;
         if size <= LARGE_BYTES {
             // All of it is verified soon: the disk then reads both files at the same time.
@@ -362,7 +356,7 @@ impl ObjectFiles {
             }
             if size > LARGE_BYTES && is_local(&stat) {
                 is_noted = has_new_data;
-                let path = inside(&own, &data_name(hash));
+                let path = path(hash, data_name);
                 let opened = folder.open_file(&path, OFlags::RDWR | OFlags::DIRECT);
                 // Without direct I/O, the file is written through the page cache.
                 direct = opened.ok().filter(|(_, own)| own.st_ino == stat.st_ino);
@@ -428,12 +422,10 @@ impl ObjectFiles {
             let Some(room) = place.room(end - at) else {
                 break;
             };
-            let fits = if at.is_multiple_of(BLOCK_BYTES) && at + room.len() as u64 == self.size {
-                room.len()
-            } else if at.is_multiple_of(BLOCK_BYTES) {
-                room.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize
-            } else {
-                0
+            let fits = match at.is_multiple_of(BLOCK_BYTES) {
+                true if at + room.len() as u64 == self.size => room.len(),
+                true => room.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize,
+                false => 0,
             };
             if fits > 0 {
                 let done = self.read_blocks(block, &mut room[..fits], sums);
@@ -462,10 +454,8 @@ impl ObjectFiles {
         let (file, data_at) = self.data();
         let len = read_full(file, buffer, data_at + first * BLOCK_BYTES)?;
         for (index, bytes) in buffer.chunks(BLOCK_BYTES as usize).enumerate() {
-            let (block, end) = (
-                first + index as u64,
-                index * BLOCK_BYTES as usize + bytes.len(),
-            );
+            let block = first + index as u64;
+            let end = index * BLOCK_BYTES as usize + bytes.len();
             let sum = sums.get(index).copied().unwrap_or(0);
             if end > len || self.hash.sum(block, bytes) != sum {
                 return Err(Fault::Wrong(Some(block)));
@@ -496,14 +486,9 @@ impl ObjectFiles {
         if let Some(own) = &self.own_blocks {
             own.fetch_add(absent as u64, Ordering::Relaxed);
         }
-        let mut looked = sync::lock(&self.looked);
-        looked.noted = Some(Instant::now());
-        let block = if self.data.is_some() {
-            BLOCK_BYTES + 8
-        } else {
-            0
-        };
-        Ok(absent as u64 * block)
+        sync::lock(&self.looked).noted = Some(Instant::now());
+        let has_data = u64::from(self.data.is_some());
+        Ok(absent as u64 * has_data * (BLOCK_BYTES + 8))
     }
 
     /// Writes whole blocks with direct I/O, if this is possible. Returns the number of bytes written.
@@ -573,13 +558,14 @@ impl ObjectFiles {
         if rustix::fs::fstat(&self.sums)?.st_size.cast_unsigned() <= end {
             write_all(&self.sums, &[1], end)?;
         }
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: rustix::fs::UTIME_NOW,
-        };
+        self.set_used(0, rustix::fs::UTIME_NOW)
+    }
+
+    fn set_used(&self, tv_sec: i64, tv_nsec: i64) -> Result<(), Errno> {
+        let time = Timespec { tv_sec, tv_nsec };
         let times = Timestamps {
-            last_access: now,
-            last_modification: now,
+            last_access: time,
+            last_modification: time,
         };
         rustix::fs::futimens(&self.sums, &times)
     }
@@ -656,15 +642,7 @@ impl ObjectFiles {
         rustix::fs::fallocate(data, hole, start, part)?;
         write_all(&self.sums, &(start + part).to_le_bytes(), CURSOR_AT)?;
         // This eviction must not count as a use.
-        let time = Timespec {
-            tv_sec: used.st_mtime,
-            tv_nsec: used.st_mtime_nsec.cast_signed(),
-        };
-        let times = Timestamps {
-            last_access: time,
-            last_modification: time,
-        };
-        let _ = rustix::fs::futimens(&self.sums, &times);
+        let _ = self.set_used(used.st_mtime, used.st_mtime_nsec.cast_signed());
         Ok(before.saturating_sub(disk_bytes(&rustix::fs::fstat(data)?)))
     }
 }
@@ -704,7 +682,10 @@ pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64),
         at => disk_bytes(&rustix::fs::fstat(&at?)?),
     };
     folder.entries(own, &mut |name, stat| {
-        let Some((hash, is_sums)) = of_name(name).filter(|(hash, _)| hash.folder() == own) else {
+        let Some((hash, kind @ ("sums" | "data"))) = name.split_once('.') else {
+            return true;
+        };
+        let Some(hash) = VersionHash::of_name(hash).filter(|hash| hash.folder() == own) else {
             return true;
         };
         let object = objects.entry(hash).or_insert(FoundObject {
@@ -715,7 +696,7 @@ pub fn found(folder: &CacheFolder, own: &str) -> Result<(Vec<FoundObject>, u64),
         });
         object.bytes += disk_bytes(stat);
         bytes += disk_bytes(stat);
-        if is_sums {
+        if kind == "sums" {
             object.used_ns = used_ns(stat);
             object.used_again = stat.st_size % 2 == 1;
         }
@@ -764,25 +745,19 @@ mod tests {
     fn read(files: &ObjectFiles, at: u64, len: usize) -> (Vec<u8>, Result<(), Fault>) {
         let end = at + len as u64;
         let first = at / BLOCK_BYTES;
-        let sums = files
-            .sums(first, end.div_ceil(BLOCK_BYTES) - first)
-            .expect("sums");
+        let sums = files.sums(first, end.div_ceil(BLOCK_BYTES) - first);
         let mut buffer = vec![0; len];
         let mut bufs = [IoSliceMut::new(&mut buffer)];
         let mut slices = Slices::new(&mut bufs);
         let mut place: FillPlace<'_> = FillPlace::new(&mut slices, at);
-        let done = files.read(&sums, &mut place, end);
+        let done = files.read(&sums.expect("sums"), &mut place, end);
         let read = (place.at - at) as usize;
         buffer.truncate(read);
         (buffer, done)
     }
 
-    fn opened_whole(
-        folder: &CacheFolder,
-        hash: VersionHash,
-        size: u64,
-    ) -> Result<WholeFile, Fault> {
-        WholeFile::open(folder, hash, size, Some(&|| true))
+    fn is_whole(folder: &CacheFolder, hash: VersionHash, size: u64) -> bool {
+        WholeFile::open(folder, hash, size, Some(&|| true)).is_ok()
     }
 
     #[test]
@@ -793,28 +768,14 @@ mod tests {
             let of = found.iter().find(|object| object.hash == hash);
             of.map(|object| object.used_again)
         };
-        for (name, size) in [
-            ("a", 1),
-            ("b", 4096),
-            ("c", 32_768),
-            ("d", 32_769),
-            ("e", 100_000),
-        ] {
-            let hash = VersionHash::of(name, "1");
+        for size in [1, 4096, 32_768, 32_769, 100_000] {
+            let name = size.to_string();
+            let hash = VersionHash::of(&name, "1");
             let files = filled(&folder, hash, size);
-            for (at, end) in [
-                (0, size),
-                (0, 1),
-                (size / 2, size),
-                (size - 1, size),
-                (size / 3, size / 3 + 1),
-            ] {
-                let len = (end - at) as usize;
-                assert_eq!(
-                    read(&files, at, len),
-                    (bytes(at, len), Ok(())),
-                    "{size} {at}"
-                );
+            let (half, third) = (size / 2, size / 3);
+            for part in [0..size, 0..1, half..size, size - 1..size, third..third + 1] {
+                let (at, len) = (part.start, (part.end - part.start) as usize);
+                assert_eq!(read(&files, at, len), (bytes(at, len), Ok(())), "{part:?}");
             }
             let later = ObjectFiles::open(&folder, hash, size).expect("opened");
             assert_eq!(read(&later, 0, size as usize).0, bytes(0, size as usize));
@@ -825,7 +786,7 @@ mod tests {
             assert_eq!(used_again(hash), Some(true));
 
             // The same by one call.
-            let hash = VersionHash::of(name, "2");
+            let hash = VersionHash::of(&name, "2");
             let create = || ObjectFiles::create(&folder, hash, &bytes(0, size as usize), "s\n");
             drop(create().expect("created"));
             let later = ObjectFiles::open(&folder, hash, size).expect("opened");
@@ -900,7 +861,7 @@ mod tests {
         let (_dir, folder) = folder();
         let hash = VersionHash::of("a", "1");
         let files = filled(&folder, hash, SIZE);
-        let whole = opened_whole(&folder, hash, SIZE).expect("whole");
+        let whole = WholeFile::open(&folder, hash, SIZE, Some(&|| true)).expect("whole");
         let evictor = ObjectFiles::open(&folder, hash, SIZE).expect("opened");
         assert_eq!(evictor.give_part(8 << 20), None, "it is passed through");
         drop(whole);
@@ -913,7 +874,7 @@ mod tests {
         assert_eq!(read(&files, 8 << 20, 4096).1, Ok(()));
         assert!(evictor.give_part(8 << 20).is_some());
         assert_eq!(files.sums(2048, 1), Ok(vec![0]));
-        assert!(opened_whole(&folder, hash, SIZE).is_err(), "not whole");
+        assert!(!is_whole(&folder, hash, SIZE));
         // A refetched block must not be the next to be evicted.
         files.write(0, &bytes(0, 4096)).expect("written");
         assert!(evictor.give_part(8 << 20).is_some());
@@ -925,24 +886,18 @@ mod tests {
         let (_dir, folder) = folder();
         let hash = VersionHash::of("a", "1");
         let files = filled(&folder, hash, 100_000);
-        let whole = opened_whole(&folder, hash, 100_000).expect("whole");
+        let whole = WholeFile::open(&folder, hash, 100_000, Some(&|| true)).expect("whole");
         assert!(whole.is_linked() && files.is_written());
         remove(&folder, hash).expect("removed");
         assert!(!whole.is_linked() && !files.is_written());
-        assert!(opened_whole(&folder, hash, 100_000).is_err());
+        assert!(!is_whole(&folder, hash, 100_000));
         let (again, _) = ObjectFiles::make(&folder, hash, 100_000, "").expect("made");
         assert_eq!(again.sums(0, 1), Ok(vec![0]));
         // The data file is gone, but the checksums are not.
-        folder
-            .remove(&hash.folder(), &data_name(hash))
-            .expect("removed");
-        drop(filled(&folder, VersionHash::of("b", "1"), 100));
+        again.write(0, &bytes(0, 4096)).expect("written");
+        let removed = folder.remove(&hash.folder(), &data_name(hash));
+        removed.expect("removed");
         let (again, _) = ObjectFiles::make(&folder, hash, 100_000, "").expect("made");
-        assert_eq!(
-            again
-                .sums(0, 99)
-                .map(|sums| sums.iter().all(|sum| *sum == 0)),
-            Ok(true)
-        );
+        assert_eq!(again.sums(0, 99), Ok(vec![0; 25]));
     }
 }

@@ -96,9 +96,7 @@ impl Job {
 
     /// Releases the claim of this job.
     fn give_back(&self, tier: &dyn Tier) {
-        if let Job::Write(run) = self
-            && !run.claimed.is_empty()
-        {
+        if let Job::Write(run) = self {
             tier.give_back(&run.version, &run.claimed);
         }
     }
@@ -331,39 +329,32 @@ impl Tee {
             // A run ends at each 1 MiB boundary.
             let run_end =
                 ((start / CLAIM_BYTES + 1) * CLAIM_BYTES).min(self.range.end.max(start + 1));
-            let (taken, is_taken) = match &mut self.run {
-                Some((_, run, _)) => {
-                    let taken = bytes.len().min((run_end - start) as usize);
-                    run.buffer.extend_from_slice(&bytes[..taken]);
-                    (taken, true)
-                }
-                // A partial block at the start is skipped.
-                None if !start.is_multiple_of(BLOCK_BYTES) => {
-                    let left = BLOCK_BYTES - start % BLOCK_BYTES;
-                    (bytes.len().min(left as usize), false)
-                }
-                None => {
-                    let is_writing = self.writer.tier.is_writing();
-                    let buffer = is_writing
-                        .then(|| self.writer.buffer(&self.version, run_end - start))
-                        .flatten();
-                    if let Some((run, held)) = buffer {
-                        self.run = Some((start, run, held));
-                        continue;
-                    }
-                    // If the queue has no room, data is skipped up to the start of the next run.
-                    let left_out = (run_end - start).min(bytes.len() as u64);
-                    if is_writing {
-                        let counts = &self.writer.tier.state().counts;
-                        Counts::add(&counts.dropped_bytes, left_out);
-                    }
-                    self.give_back(start..start + left_out);
-                    (left_out as usize, false)
-                }
+            let is_block = start.is_multiple_of(BLOCK_BYTES);
+            let begins = self.run.is_none() && is_block;
+            let is_writing = begins && self.writer.tier.is_writing();
+            if is_writing {
+                let buffer = self.writer.buffer(&self.version, run_end - start);
+                self.run = buffer.map(|(run, held)| (start, run, held));
+            }
+            // A partial block at the start is skipped. If the queue has no room, data is skipped up to the start of the next run.
+            let end = if is_block || self.run.is_some() {
+                run_end
+            } else {
+                start.next_multiple_of(BLOCK_BYTES)
             };
-            self.range.start += taken as u64;
-            bytes = &bytes[taken..];
-            if is_taken && self.range.start == run_end {
+            let taken = (end - start).min(bytes.len() as u64);
+            let (now, rest) = bytes.split_at(taken as usize);
+            match &mut self.run {
+                Some((_, run, _)) => run.buffer.extend_from_slice(now),
+                None if is_block => {
+                    let dropped = u64::from(is_writing) * taken;
+                    Counts::add(&self.writer.tier.state().counts.dropped_bytes, dropped);
+                    self.give_back(start..start + taken);
+                }
+                None => {}
+            }
+            (self.range.start, bytes) = (start + taken, rest);
+            if self.range.start == run_end {
                 self.send();
             }
         }
@@ -399,7 +390,7 @@ impl Tee {
     }
 
     fn give_back(&self, range: Range<u64>) {
-        if self.claimed && !range.is_empty() {
+        if self.claimed {
             self.writer.tier.give_back(&self.version, &range);
         }
     }
