@@ -13,8 +13,8 @@ use crate::signals;
 use clap::Subcommand;
 use foreread::source::SourceName;
 use foreread::source::disk_cache::{
-    BlockState, CacheInspector, CheckedBlocks, DiskCacheSettings, ListingSummary, NOTATION,
-    OLD_FOLDER, VersionSummary,
+    BlockState, CacheInspector, DiskCacheSettings, ListingSummary, NOTATION, OLD_FOLDER,
+    VersionSummary,
 };
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{amount, count, cut, or_dash, percent, plural};
@@ -24,8 +24,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 /// List, verify or trim a disk cache
@@ -44,11 +44,20 @@ pub struct CacheArgs {
     pub command: CacheCommand,
 }
 
-/// Commands for a disk cache. The help text of a command is the doc comment of its argument struct.
+/// Commands for a disk cache. The help text of a command is its doc comment, or that of its argument struct.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    List(ListedArgs),
-    Stat(StatArgs),
+    /// List the cached versions, by source
+    ///
+    /// 'part' is the cached fraction of the source. 'use' is 'again' for a version that was read after it was written.
+    #[command(after_help = "\
+Example:
+  foreread cache list /var/cache/foreread s3://bucket/data/")]
+    List(ShownArgs),
+    /// Print how much is cached, and how much space is free on the file system
+    ///
+    /// The cache's size limit is not shown: it belongs to the commands that use the cache.
+    Stat(ShownArgs),
     Verify(VerifyArgs),
     Trim(TrimArgs),
     Remove(RemoveArgs),
@@ -67,25 +76,8 @@ pub struct PartArgs {
     pub source: Option<SourceName>,
 }
 
-/// List the cached versions, by source
-///
-/// 'part' is the cached fraction of the source. 'use' is 'again' for a version that was read after it was written.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Example:
-  foreread cache list /var/cache/foreread s3://bucket/data/")]
-pub struct ListedArgs {
-    #[command(flatten)]
-    pub part: PartArgs,
-    #[command(flatten)]
-    pub output: JsonArgs,
-}
-
-/// Print how much is cached, and how much space is free on the file system
-///
-/// The cache's size limit is not shown: it belongs to the commands that use the cache.
-#[derive(Debug, clap::Args)]
-pub struct StatArgs {
+pub struct ShownArgs {
     #[command(flatten)]
     pub part: PartArgs,
     #[command(flatten)]
@@ -132,7 +124,6 @@ pub struct RemoveArgs {
     #[command(flatten)]
     pub part: PartArgs,
     /// Do not ask for confirmation
-
     #[arg(long)]
     pub yes: bool,
 }
@@ -162,7 +153,7 @@ fn open(dir: &str) -> Result<CacheInspector, Fail> {
     Ok(CacheInspector::open(settings)?)
 }
 
-/// A cache, and the versions selected by the arguments.
+/// A cache, and the versions and listings that the arguments select.
 struct AskedVersions {
     cache: CacheInspector,
     versions: Vec<VersionSummary>,
@@ -171,37 +162,27 @@ struct AskedVersions {
 
 fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
     let cache = open(&part.dir)?;
-    let found = cache.versions();
-    if found.unreadable > 0 {
-        note(format!(
-            "{} cannot be read by this user",
-            plural(found.unreadable, "folder")
-        ));
+    let (mut versions, unreadable) = cache.versions();
+    if unreadable > 0 {
+        let folders = plural(unreadable, "folder");
+        note(format!("{folders} cannot be read by this user"));
     }
-    let (mut versions, mut listings) = (found.versions, cache.listings());
-    let Some(source) = &part.source else {
-        return Ok(AskedVersions {
-            cache,
-            versions,
-            listings,
-        });
-    };
-    let name = source.to_string();
-    let below = format!("{name}/");
-    let has_below = versions.iter().any(|version| version.is_of(&below));
-    versions.retain(|version| version.is_of(&name));
-    listings.retain(|listing| listing.is_of(&name));
-    if versions.is_empty() && listings.is_empty() {
-        let remedy = if has_below {
-            format!("write {below} for all sources below it")
-        } else {
-            format!("'foreread cache list {}' lists all names", part.dir)
-        };
-        return Err(Fail::input(
-            "no version of it is in the cache",
-            name,
-            remedy,
-        ));
+    let mut listings = cache.listings();
+    if let Some(source) = &part.source {
+        let name = source.to_string();
+        let below = format!("{name}/");
+        let has_below = versions.iter().any(|version| version.is_of(&below));
+        versions.retain(|version| version.is_of(&name));
+        listings.retain(|listing| listing.is_of(&name));
+        if versions.is_empty() && listings.is_empty() {
+            let remedy = if has_below {
+                format!("write {below} for all sources below it")
+            } else {
+                format!("'foreread cache list {}' lists all names", part.dir)
+            };
+            let what = "no version of it is in the cache";
+            return Err(Fail::input(what, name, remedy));
+        }
     }
     Ok(AskedVersions {
         cache,
@@ -234,11 +215,11 @@ fn listing_json(listing: &ListingSummary) -> Value {
     })
 }
 
-fn seconds(at_ns: Option<i128>) -> Option<i64> {
-    at_ns.and_then(|at| i64::try_from(at.div_euclid(NANOS)).ok())
+fn seconds(at_ns: i128) -> Option<i64> {
+    i64::try_from(at_ns.div_euclid(NANOS)).ok()
 }
 
-fn list(args: &ListedArgs) -> Result<(), Fail> {
+fn list(args: &ShownArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let AskedVersions {
         versions, listings, ..
@@ -285,7 +266,7 @@ fn list_in_words(versions: &[VersionSummary], listings: &[ListingSummary]) -> St
     let columns = vec![
         Column::new("names", |listing: &ListingSummary| count(listing.names)),
         Column::new("listed", |listing: &ListingSummary| {
-            age(Some(i128::from(listing.listed_s) * NANOS), now)
+            age(i128::from(listing.listed_s) * NANOS, now)
         }),
         Column::new("folder", |listing: &ListingSummary| listing.source.clone()).left(),
     ];
@@ -310,11 +291,8 @@ fn now_ns() -> i128 {
 }
 
 /// An age, rounded to one unit.
-fn age(at_ns: Option<i128>, now: i128) -> String {
-    let Some(at) = at_ns else {
-        return "-".to_string();
-    };
-    let seconds = (now - at).max(0) / NANOS;
+fn age(at_ns: i128, now: i128) -> String {
+    let seconds = (now - at_ns).max(0) / NANOS;
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
@@ -325,7 +303,7 @@ fn age(at_ns: Option<i128>, now: i128) -> String {
 
 // ---- stat ----
 
-fn stat(args: &StatArgs) -> Result<(), Fail> {
+fn stat(args: &ShownArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let AskedVersions {
         cache,
@@ -336,67 +314,58 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         .iter()
         .filter_map(|version| version.source.as_deref());
     let sources = sources.collect::<BTreeSet<&str>>().len() as u64;
-    let sum = |of: fn(&VersionSummary) -> u64| versions.iter().map(of).sum::<u64>();
-    let again = || versions.iter().filter(|version| version.used_again);
-    let bytes = sum(|version| version.file_bytes);
-    let bytes_again: u64 = again().map(|version| version.file_bytes).sum();
-    let versions_again = again().count() as u64;
+    let held_bytes: u64 = versions.iter().map(|version| version.held_bytes).sum();
+    let (again, once): (Vec<_>, Vec<_>) = versions.iter().partition(|version| version.used_again);
+    let bytes_of = |part: &[&VersionSummary]| part.iter().map(|one| one.file_bytes).sum::<u64>();
+    let (bytes_again, bytes_once) = (bytes_of(&again), bytes_of(&once));
     let names = listings.iter().map(|listing| listing.names).sum::<u64>();
-    let listing_bytes = listings.iter().map(|listing| listing.file_bytes);
-    let listing_bytes = listing_bytes.sum::<u64>();
-    let oldest = versions.iter().filter_map(|version| version.last_used_ns);
-    let (oldest, space) = (oldest.min(), cache.space());
+    let listing_bytes: u64 = listings.iter().map(|listing| listing.file_bytes).sum();
+    let oldest = versions.iter().map(|version| version.last_used_ns).min();
+    let space = cache.space();
     let in_json = json!({
         "schema": "foreread.cache-stat/1",
         "versions": versions.len(),
         "sources": sources,
-        "versions_again": versions_again,
-        "held_bytes": sum(|version| version.held_bytes),
-        "file_bytes": bytes,
+        "versions_again": again.len(),
+        "held_bytes": held_bytes,
+        "file_bytes": bytes_once + bytes_again,
         "again_file_bytes": bytes_again,
-        "oldest_used_s": seconds(oldest),
+        "oldest_used_s": oldest.and_then(seconds),
         "listings": listings.len(),
         "listed_names": names,
         "listing_file_bytes": listing_bytes,
-        "free_bytes": space.map(|space| space.free_bytes),
-        "total_bytes": space.map(|space| space.total_bytes),
+        "free_bytes": space.map(|(free, _)| free),
+        "total_bytes": space.map(|(_, total)| total),
         "has_old_folder": cache.has_old_folder(),
     });
     let in_words = || {
-        let queue =
-            |versions, bytes| format!("{} of {}", amount(bytes), plural(versions, "version"));
-        let of = [
-            plural(versions.len() as u64, "version"),
-            plural(sources, "source"),
-        ];
+        let all = |count: usize, one: &str| plural(count as u64, one);
+        let queue = |part: &[&VersionSummary], bytes| {
+            format!("{} of {}", amount(bytes), all(part.len(), "version"))
+        };
+        let of = format!(
+            "{}, {}",
+            all(versions.len(), "version"),
+            plural(sources, "source")
+        );
         let listed = format!(
             "{}, {} of {}",
             amount(listing_bytes),
             plural(names, "name"),
-            plural(listings.len() as u64, "folder")
+            all(listings.len(), "folder")
         );
-        let free = or_dash(space, |space| {
-            format!(
-                "{} of {}",
-                amount(space.free_bytes),
-                amount(space.total_bytes)
-            )
-        });
-        let all = versions.len() as u64;
+        let free = |(free, total)| format!("{} of {}", amount(free), amount(total));
         let mut rows = vec![
-            ("on disk", amount(bytes)),
-            ("of", of.join(", ")),
-            (
-                "used once",
-                queue(all - versions_again, bytes - bytes_again),
-            ),
-            ("used again", queue(versions_again, bytes_again)),
+            ("on disk", amount(bytes_once + bytes_again)),
+            ("of", of),
+            ("used once", queue(&once, bytes_once)),
+            ("used again", queue(&again, bytes_again)),
             (
                 "oldest use",
-                or_dash(oldest, |at| age(Some(at), now_ns()) + " ago"),
+                or_dash(oldest, |at| age(at, now_ns()) + " ago"),
             ),
             ("listings", listed),
-            ("free", free),
+            ("free", or_dash(space, free)),
         ];
         if cache.has_old_folder() {
             let dir = args.part.dir.split(',').next().unwrap_or_default();
@@ -415,36 +384,31 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
 
 // ---- verify ----
 
-#[derive(Serialize)]
-struct VerifyJson {
-    schema: &'static str,
+/// What was verified, and the first invalid blocks.
+#[derive(Default)]
+struct Verified {
     versions: u64,
     bytes: u64,
     wrong: u64,
     unreadable: u64,
-    removed: u64,
-    /// Whether every block was read; false after a signal.
-    whole: bool,
-    /// The first invalid blocks.
-    faults: Vec<FaultJson>,
+    faults: Vec<Fault>,
 }
 
 #[derive(Serialize)]
-struct FaultJson {
+struct Fault {
     source: Option<String>,
     file: String,
     offset: u64,
     why: String,
 }
 
-impl VerifyJson {
-    fn add(&mut self, version: &VersionSummary, blocks: CheckedBlocks, removes: bool) {
-        self.bytes += blocks.bytes;
-        let why = match blocks.state {
+impl Verified {
+    fn add(&mut self, version: &VersionSummary, blocks: &Range<u64>, state: BlockState) {
+        self.bytes += blocks.end - blocks.start;
+        let why = match state {
             BlockState::Right => return,
             BlockState::Wrong => {
                 self.wrong += 1;
-                self.removed += u64::from(removes);
                 "its header or a checksum is wrong".to_string()
             }
             BlockState::Unreadable(errno) => {
@@ -453,10 +417,10 @@ impl VerifyJson {
             }
         };
         if self.faults.len() < MAX_FAULTS {
-            self.faults.push(FaultJson {
+            self.faults.push(Fault {
                 source: version.source.clone(),
                 file: version.file.clone(),
-                offset: blocks.offset,
+                offset: blocks.start,
                 why,
             });
         }
@@ -469,35 +433,28 @@ fn verify(args: &VerifyArgs) -> Result<(), Fail> {
         cache, versions, ..
     } = asked(&args.part)?;
     let removes = !args.dry_run;
-    let mut found = VerifyJson {
-        schema: "foreread.cache-verify/1",
-        versions: 0,
-        bytes: 0,
-        wrong: 0,
-        unreadable: 0,
-        removed: 0,
-        whole: true,
-        faults: Vec::new(),
-    };
-    let mut work = Work::begin("checked", &versions)?;
-    for version in &versions {
-        if work.signal() > 0 {
-            break;
-        }
+    let mut found = Verified::default();
+    let signal = each_version("checked", &versions, &mut |version, goes_on| {
         found.versions += 1;
-        cache.verify(version, removes, &mut |blocks| {
-            let bytes = blocks.bytes;
-            found.add(version, blocks, removes);
-            work.goes_on(bytes)
+        cache.verify(version, removes, &mut |blocks, state| {
+            found.add(version, &blocks, state);
+            goes_on(blocks.end - blocks.start)
         })?;
-    }
-    let signal = work.end();
-    found.whole = signal == 0;
-    outputs.emit(
-        || in_words(&found, removes),
-        || foreread_report::json::pretty(&found),
-        &[],
-    )?;
+        Ok(())
+    })?;
+    let in_json = json!({
+        "schema": "foreread.cache-verify/1",
+        "versions": found.versions,
+        "bytes": found.bytes,
+        "wrong": found.wrong,
+        "unreadable": found.unreadable,
+        "removed": if removes { found.wrong } else { 0 },
+        // Whether every block was read; false after a signal.
+        "whole": signal == 0,
+        "faults": found.faults,
+    });
+    let in_words = || in_words(&found, removes);
+    outputs.emit(in_words, || format!("{in_json:#}\n"), &[])?;
     ended(signal, "the rest was not read")?;
     if found.wrong + found.unreadable == 0 {
         return Ok(());
@@ -518,11 +475,11 @@ fn plural_is(n: u64, one: &str) -> String {
     format!("{} {}", plural(n, one), if n == 1 { "is" } else { "are" })
 }
 
-fn in_words(found: &VerifyJson, removes: bool) -> String {
+fn in_words(found: &Verified, removes: bool) -> String {
     let mut text = String::new();
     for fault in &found.faults {
         let source = fault.source.as_deref().unwrap_or("not known");
-        let FaultJson {
+        let Fault {
             file, offset, why, ..
         } = fault;
         text += &format!("{file} at {offset}: {why} ({source})\n");
@@ -548,46 +505,36 @@ fn in_words(found: &VerifyJson, removes: bool) -> String {
     text + "\n"
 }
 
-/// Reads all bytes of some versions, with a progress bar and a signal handler that stops it.
-struct Work {
-    bar: Bar,
-    done: u64,
-    total: u64,
-    drawn: Instant,
-    signalled: Arc<AtomicUsize>,
-}
+/// Called with the number of bytes that are done since the last call. Returns false after a signal.
+type GoesOn<'a> = &'a mut dyn FnMut(u64) -> bool;
 
-impl Work {
-    fn begin(what: &str, versions: &[VersionSummary]) -> Result<Work, Fail> {
-        let signalled = signals::first()?;
-        let mut bar = Bar::of_bytes();
-        bar.stage(what);
-        let total = versions.iter().map(|version| version.file_bytes).sum();
-        Ok(Work {
-            bar,
-            done: 0,
-            total,
-            drawn: Instant::now(),
-            signalled,
-        })
-    }
-
-    fn signal(&self) -> usize {
-        self.signalled.load(Ordering::Relaxed)
-    }
-
-    fn goes_on(&mut self, bytes: u64) -> bool {
-        self.done += bytes;
-        if self.drawn.elapsed() >= TICK {
-            self.drawn = Instant::now();
-            self.bar.step(self.done.min(self.total), self.total);
+/// Calls `work` for each version, with a progress bar, until a signal arrives. Returns the signal, or 0.
+fn each_version(
+    what: &str,
+    versions: &[VersionSummary],
+    work: &mut dyn FnMut(&VersionSummary, GoesOn<'_>) -> Result<(), Fail>,
+) -> Result<usize, Fail> {
+    let signalled = signals::first()?;
+    let signal = || signalled.load(Ordering::Relaxed);
+    let mut bar = Bar::of_bytes();
+    bar.stage(what);
+    let total = versions.iter().map(|version| version.file_bytes).sum();
+    let (mut done, mut drawn) = (0, Instant::now());
+    let mut goes_on = |bytes: u64| {
+        done += bytes;
+        if drawn.elapsed() >= TICK {
+            drawn = Instant::now();
+            bar.step(done.min(total), total);
         }
-        self.signal() == 0
+        signal() == 0
+    };
+    for version in versions {
+        if !goes_on(0) {
+            break;
+        }
+        work(version, &mut goes_on)?;
     }
-
-    fn end(self) -> usize {
-        self.signal()
-    }
+    Ok(signal())
 }
 
 /// Reports that a signal stopped the command, and exits with the code of a process ended by that signal.
@@ -640,19 +587,13 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         return out::print("nothing removed\n");
     }
     let (mut removed, mut removed_bytes) = (0, 0);
-    let mut work = Work::begin("removed", &versions)?;
-    for version in &versions {
-        if work.signal() > 0 {
-            break;
-        }
+    let signal = each_version("removed", &versions, &mut |version, goes_on| {
         let bytes = cache.remove(version)?;
         removed += 1;
         removed_bytes += bytes;
-        if !work.goes_on(bytes) {
-            break;
-        }
-    }
-    let signal = work.end();
+        goes_on(bytes);
+        Ok(())
+    })?;
     for listing in listings.iter().filter(|_| signal == 0) {
         cache.remove_listing(listing)?;
     }

@@ -61,9 +61,7 @@ use disk::DiskTier;
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport};
 use folder::FolderError;
 pub use folder::OLD_FOLDER;
-pub use inspect::{
-    BlockState, CacheInspector, CheckedBlocks, DiskSpace, TrimCounts, VersionList, VersionSummary,
-};
+pub use inspect::{BlockState, CacheInspector, TrimCounts, VersionSummary};
 pub use names::ListingSummary;
 use parts::Parts;
 pub use settings::{DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache};

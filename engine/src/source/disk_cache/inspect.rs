@@ -18,6 +18,8 @@ use super::settings::DiskCacheSettings;
 use super::tier::Tier;
 use super::{SourceOpenError, refused};
 use rustix::io::Errno;
+use std::cmp::Reverse;
+use std::ops::Range;
 
 /// Maximum number of characters shown of a source's name or version. An S3 key has at most 1,024 bytes.
 const MAX_TEXT: usize = 2048;
@@ -31,22 +33,12 @@ const MAX_TEXT: usize = 2048;
 /// let settings = DiskCacheSettings::new(dir.path());
 /// assert!(CacheInspector::open(settings.clone()).is_err(), "there is no cache in it");
 /// let _cache = DiskCache::open(settings.clone())?;
-/// assert!(CacheInspector::open(settings)?.versions().versions.is_empty());
+/// assert!(CacheInspector::open(settings)?.versions().0.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct CacheInspector {
     folder: CacheFolder,
     settings: DiskCacheSettings,
-}
-
-/// All versions in a cache.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VersionList {
-    /// Sorted by source; versions of the same source by last use, the latest first.
-    pub versions: Vec<VersionSummary>,
-    /// Number of folders that this user cannot read.
-    pub unreadable: u64,
 }
 
 /// A version of a source in the cache, and how much of it is cached.
@@ -68,7 +60,8 @@ pub struct VersionSummary {
     /// Bytes that its files use on disk.
     pub file_bytes: u64,
     /// When it was last written or used, in nanoseconds since 1970.
-    pub last_used_ns: Option<i128>,
+    pub last_used_ns: i128,
+    hash: VersionHash,
 }
 
 impl VersionSummary {
@@ -80,18 +73,6 @@ impl VersionSummary {
             .as_deref()
             .is_some_and(|source| source == name || name.ends_with('/') && source.starts_with(name))
     }
-}
-
-/// Consecutive blocks that were verified together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckedBlocks {
-    /// Offset of the first block in the source.
-    pub offset: u64,
-    /// Number of the source's bytes in these blocks.
-    pub bytes: u64,
-    /// Whether they are valid.
-    pub state: BlockState,
 }
 
 /// Whether verified blocks are valid.
@@ -109,22 +90,10 @@ pub enum BlockState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrimCounts {
-    /// Number of versions removed; a removed part of a large version counts as one.
-    pub removed: u64,
-    /// Bytes that they used on disk.
+    /// Bytes that the removed versions, and removed parts of large versions, used on disk.
     pub removed_bytes: u64,
     /// Bytes that remain in the cache.
     pub left_bytes: u64,
-}
-
-/// The total and the free space of the file system that has the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DiskSpace {
-    /// Bytes that are free for this user.
-    pub free_bytes: u64,
-    /// Size of the file system.
-    pub total_bytes: u64,
 }
 
 impl CacheInspector {
@@ -144,24 +113,18 @@ impl CacheInspector {
         }
     }
 
-    /// Scans all files of the cache.
+    /// Scans all files of the cache. Returns the versions, sorted by source, those of one source by last use, the latest first; and the
+    /// number of folders that this user cannot read.
     #[must_use]
-    pub fn versions(&self) -> VersionList {
+    pub fn versions(&self) -> (Vec<VersionSummary>, u64) {
         let (found, unreadable) = evict::all(&self.folder);
-        let mut list = VersionList {
-            versions: found.iter().map(|found| self.summary(found)).collect(),
-            unreadable,
-        };
-        list.versions.sort_by(|a, b| {
-            // Versions without a name come last.
-            (a.source.is_none(), &a.source, b.last_used_ns, &a.file).cmp(&(
-                b.source.is_none(),
-                &b.source,
-                a.last_used_ns,
-                &b.file,
-            ))
+        let mut versions = Vec::from_iter(found.iter().map(|found| self.summary(found)));
+        // Versions without a name come last.
+        versions.sort_by_cached_key(|version| {
+            let (source, used) = (version.source.clone(), Reverse(version.last_used_ns));
+            (source.is_none(), source, used, version.file.clone())
         });
-        list
+        (versions, unreadable)
     }
 
     fn summary(&self, found: &FoundObject) -> VersionSummary {
@@ -183,7 +146,8 @@ impl CacheInspector {
             used_again: found.used_again,
             held_bytes: size.map_or(0, |size| self.held(found.hash, size)),
             file_bytes: found.bytes,
-            last_used_ns: Some(found.used_ns),
+            last_used_ns: found.used_ns,
+            hash: found.hash,
         }
     }
 
@@ -197,24 +161,19 @@ impl CacheInspector {
         })
     }
 
-    /// Reads every cached byte of a version. Calls `each` with the result for each group of blocks, until `each` returns false. If
-    /// `removes` is true, invalid blocks are removed; blocks that the disk cannot read are kept.
+    /// Reads every cached byte of a version. Calls `each` with the bytes of each group of blocks and whether they are valid, until `each`
+    /// returns false. If `removes` is true, invalid blocks are removed; blocks that the disk cannot read are kept.
     ///
     /// # Errors
-    /// Returns an error if `removes` is true and invalid data cannot be removed from the cache, or if `version` does not name a
-    /// version in the cache.
+    /// Returns an error if `removes` is true and invalid data cannot be removed from the cache.
     pub fn verify(
         &self,
         version: &VersionSummary,
         removes: bool,
-        each: &mut dyn FnMut(CheckedBlocks) -> bool,
+        each: &mut dyn FnMut(Range<u64>, BlockState) -> bool,
     ) -> Result<(), SourceOpenError> {
-        let hash = self.hash(version)?;
-        let checked = |offset, bytes, state| CheckedBlocks {
-            offset,
-            bytes,
-            state,
-        };
+        let hash = version.hash;
+        let unreadable = |errno: Errno| BlockState::Unreadable(errno.raw_os_error());
         let size = version.size_bytes.ok_or(Fault::Wrong(None));
         let files = match size.and_then(|size| ObjectFiles::open(&self.folder, hash, size)) {
             Ok(files) => files,
@@ -222,23 +181,22 @@ impl CacheInspector {
                 // Checksums without data are wrong; without either, the version was evicted.
                 let lacks_data = fault == Fault::NoFile && object::is_there(&self.folder, hash);
                 if matches!(fault, Fault::Wrong(_)) || lacks_data {
-                    each(checked(0, 0, BlockState::Wrong));
+                    each(0..0, BlockState::Wrong);
                     if removes {
                         self.remove_files(hash)?;
                     }
                 } else if let Fault::Io(errno) = fault {
-                    each(checked(0, 0, BlockState::Unreadable(errno.raw_os_error())));
+                    each(0..0, unreadable(errno));
                 }
                 return Ok(());
             }
         };
-        let unreadable = |errno: Errno| BlockState::Unreadable(errno.raw_os_error());
         let mut buffer = vec![0; 1 << 20];
         'runs: for run in files.runs(buffer.len() as u64 / BLOCK_BYTES) {
             let (mut first, mut sums) = match run {
                 Ok(run) => run,
                 Err(Fault::Io(errno)) => {
-                    each(checked(0, 0, unreadable(errno)));
+                    each(0..0, unreadable(errno));
                     break;
                 }
                 Err(_) => break,
@@ -260,8 +218,7 @@ impl CacheInspector {
                         (1, BlockState::Wrong)
                     }
                 };
-                let done = files.bytes_of(first, count);
-                if !each(checked(done.start, done.end - done.start, state)) {
+                if !each(files.bytes_of(first, count), state) {
                     break 'runs;
                 }
                 sums.drain(..count);
@@ -277,7 +234,7 @@ impl CacheInspector {
     /// # Errors
     /// Returns an error if the version's files cannot be removed.
     pub fn remove(&self, version: &VersionSummary) -> Result<u64, SourceOpenError> {
-        self.remove_files(self.hash(version)?)?;
+        self.remove_files(version.hash)?;
         Ok(version.file_bytes)
     }
 
@@ -304,11 +261,9 @@ impl CacheInspector {
         let dir = settings.dir.clone();
         let disk = DiskTier::open(settings).map_err(|error| refused(&dir, error))?;
         names::trim_to(&self.folder, size_bytes);
-        let left_bytes = disk.trim(goes_on).ok_or(Errno::ROFS);
-        let left_bytes = left_bytes.map_err(|errno| self.failed("change", "", errno))?;
+        let left_bytes = self.changed(disk.trim(goes_on).ok_or(Errno::ROFS))?;
         let counts = disk.state().counts.now();
         Ok(TrimCounts {
-            removed: counts.evicted,
             removed_bytes: counts.evicted_bytes,
             left_bytes,
         })
@@ -345,41 +300,23 @@ impl CacheInspector {
         self.changed(names::remove_all(&self.folder))
     }
 
-    /// Returns the free space of the file system. Returns `None` if the free space is not known.
+    /// Returns the bytes that are free for this user on the file system, and its size. Returns `None` if they are not known.
     #[must_use]
-    pub fn space(&self) -> Option<DiskSpace> {
-        let (free_bytes, total_bytes) = self.folder.free_bytes().ok()?;
-        Some(DiskSpace {
-            free_bytes,
-            total_bytes,
+    pub fn space(&self) -> Option<(u64, u64)> {
+        self.folder.free_bytes().ok()
+    }
+
+    fn changed<T>(&self, done: Result<T, Errno>) -> Result<T, SourceOpenError> {
+        done.map_err(|errno| {
+            let errno = errno.raw_os_error();
+            let why = crate::source::errno_text(errno);
+            SourceOpenError::new(
+                self.settings.dir.as_path(),
+                format!("cannot change the disk cache: {why}"),
+                "run this command as the owner of the folder",
+                errno,
+            )
         })
-    }
-
-    fn hash(&self, version: &VersionSummary) -> Result<VersionHash, SourceOpenError> {
-        let name = version.file.rsplit('/').next().unwrap_or_default();
-        let hash = VersionHash::of_name(name);
-        hash.ok_or_else(|| self.failed("look at", &version.file, Errno::INVAL))
-    }
-
-    fn changed(&self, done: Result<(), Errno>) -> Result<(), SourceOpenError> {
-        done.map_err(|errno| self.failed("change", "", errno))
-    }
-
-    fn failed(&self, what: &str, file: &str, errno: Errno) -> SourceOpenError {
-        let errno = errno.raw_os_error();
-        let why = crate::source::errno_text(errno);
-        SourceOpenError::new(
-            self.settings.dir.join(file).as_path(),
-            format!("cannot {what} the disk cache: {why}"),
-            "run this command as the owner of the folder",
-            errno,
-        )
-    }
-}
-
-impl std::fmt::Debug for CacheInspector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CacheInspector of {}", self.settings.dir.display())
     }
 }
 
