@@ -196,49 +196,36 @@ fn invalid_runs_in_a_bucket_are_fetched_again() {
 /// A listing without an end is asked ever more rarely and given up: the reads go on by the store.
 #[test]
 fn an_endless_bucket_listing_is_abandoned() {
-    let forms: [fn(u64) -> String; 3] = [
-        |_| String::new(),
-        |_| "same".to_string(),
-        |page| format!("name-{page}"),
-    ];
-    std::thread::scope(|scope| {
-        for form in forms {
-            scope.spawn(move || {
-                let bucket = Bucket::start(Kind::Memory).expect("a port");
-                let pages = AtomicU64::new(0);
-                bucket.names.edit(move |seen, answer| {
-                    needs!(lists(seen));
-                    let page = pages.fetch_add(1, Ordering::Relaxed);
-                    let query = seen.target.split_once('?').map_or("", |(_, query)| query);
-                    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-                    let prefix = pairs.find(|(name, _)| *name == "prefix").map_or("", |(_, of)| of);
-                    let prefix = percent_encoding::percent_decode_str(prefix).decode_utf8_lossy();
-                    let name = form(page);
-                    let key = match name.is_empty() {
-                        true => String::new(),
-                        false => format!("<Contents><Key>{prefix}{name}</Key><Size>1</Size></Contents>"),
-                    };
-                    let more = "<IsTruncated>true</IsTruncated><NextContinuationToken>";
-                    answer.status = 200;
-                    answer.body = format!(
-                        "<ListBucketResult>{more}{page}</NextContinuationToken>{key}</ListBucketResult>"
-                    )
-                    .into_bytes();
-                });
-                let machines = Machines {
-                    patience: Duration::from_secs(60),
-                    ..Machines::new(&bucket)
-                };
-                let store = Store::new("s/a", 3 * MIB);
-                let cache = machines.open("a");
-                read(&cache, &store, &whole(&store));
-                let asked = bucket.names.seen().iter().filter(|seen| lists(seen)).count();
-                assert!((2..=12).contains(&asked), "{asked}");
-                let counts = shared_counts(&cache);
-                assert_eq!((counts.read_errors, counts.hit_bytes), (1, 0), "{counts:?}");
-            });
-        }
+    let bucket = Bucket::start(Kind::Memory).expect("a port");
+    let pages = AtomicU64::new(0);
+    bucket.names.edit(move |seen, answer| {
+        needs!(lists(seen));
+        let page = pages.fetch_add(1, Ordering::Relaxed);
+        let mut query = seen.target.split(['?', '&']);
+        let prefix = query.find_map(|pair| pair.strip_prefix("prefix="));
+        let prefix = percent_encoding::percent_decode_str(prefix.unwrap_or("")).decode_utf8_lossy();
+        let key = format!("<Key>{prefix}name-{page}</Key><Size>1</Size>");
+        let token = format!("<NextContinuationToken>{page}</NextContinuationToken>");
+        let more = format!("<IsTruncated>true</IsTruncated>{token}<Contents>{key}</Contents>");
+        answer.status = 200;
+        answer.body = format!("<ListBucketResult>{more}</ListBucketResult>").into_bytes();
     });
+    let machines = Machines {
+        patience: Duration::from_secs(60),
+        ..Machines::new(&bucket)
+    };
+    let store = Store::new("s/a", 3 * MIB);
+    let cache = machines.open("a");
+    read(&cache, &store, &whole(&store));
+    let asked = bucket
+        .names
+        .seen()
+        .iter()
+        .filter(|seen| lists(seen))
+        .count();
+    assert!((2..=12).contains(&asked), "{asked}");
+    let counts = shared_counts(&cache);
+    assert_eq!((counts.read_errors, counts.hit_bytes), (1, 0), "{counts:?}");
 }
 
 /// A piece that goes between the listing and the read.
