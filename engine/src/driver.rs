@@ -65,21 +65,17 @@ use crate::latency::Latencies;
 use crate::source::{Io, Source};
 pub use crate::store::SizedVersion;
 use crate::store::{ShownGroups, Store};
-use crate::sync::Condvar;
-pub use files::VersionCursor;
-pub use files::{FileKey, OpenFile};
+use crate::sync::{Condvar, Mutex};
+pub use files::{FileKey, OpenFile, VersionCursor};
 use foreread_core::event::{Advice, Event};
 use foreread_core::machine::{LookedUp, Machine};
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
-use foreread_core::units::{ByteRange, FileId, OpenId};
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId};
+use lock::Remote;
 pub use lock::guarded;
-use lock::{Lock, Remote};
-use queue::NewQueue;
 #[cfg(feature = "nbd")]
 use queue::Reaper;
-#[cfg(feature = "nbd")]
-pub use read::BatchedRead;
 pub use read::{Progress, TaskRead};
 #[cfg(feature = "fuse")]
 pub use reads::LentBytes;
@@ -102,13 +98,8 @@ pub struct Driver {
     shared: Arc<DriverShared>,
 }
 
-/// A newly opened reader.
-#[derive(Clone, Copy, Debug)]
-pub struct NewReader {
-    pub at: OpenFile,
-    /// The version that it starts with.
-    pub version: u64,
-}
+/// A newly opened reader, and the version that it starts with.
+pub type NewReader = (OpenFile, u64);
 
 /// Current activity. The numbers of reads and fetches are zero when no read is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,7 +161,7 @@ impl Driver {
         let state = State::new(machine, store, log, workers, Arc::clone(&budget));
         Driver {
             shared: Arc::new(DriverShared {
-                state: Lock::new(state),
+                state: Mutex::new(state),
                 shown,
                 noted: NotedHits::default(),
                 workers_condvar: Condvar::new(),
@@ -199,9 +190,7 @@ impl Driver {
     /// file. If the source has an asynchronous queue and `io` permits it, the queue is used.
     pub fn add(&self, source: Arc<dyn Source>, io: Io) -> Result<Option<NewReader>, Fault> {
         let new = self.new_file(source, io);
-        let mut state = self.enter().lock()?;
-        let file = state.add_file(new);
-        state.unlock();
+        let file = self.change(|state, _| state.add_file(new))?;
         file.map_or(Ok(None), |file| self.open(file))
     }
 
@@ -214,28 +203,17 @@ impl Driver {
         planned: bool,
     ) -> Result<Option<FileKey>, Fault> {
         let new = self.new_file(source, io);
-        let now = self.shared.now();
-        let mut state = self.enter().lock()?;
-        let key = state.list(now, new, after, planned);
-        state.unlock();
-        Ok(key)
+        self.change(|state, now| state.list(now, new, after, planned))
     }
 
     /// Reports that the file is no longer in any listing.
     pub fn unlist(&self, key: FileKey) {
-        let now = self.shared.now();
-        if let Ok(mut state) = self.enter().lock() {
-            state.unlist(now, key);
-            state.unlock();
-        }
+        let _ = self.change(|state, now| state.unlist(now, key));
     }
 
     /// A key that distinguishes the file from later files with the same number.
     pub fn key(&self, file: FileId) -> Option<FileKey> {
-        self.enter()
-            .lock()
-            .ok()
-            .and_then(|state| state.files.key(file))
+        self.enter().lock().ok()?.files.key(file)
     }
 
     fn new_file(&self, source: Arc<dyn Source>, io: Io) -> NewFile {
@@ -243,24 +221,17 @@ impl Driver {
         let answer_ns = source
             .answered_in()
             .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        self.shared
-            .pool
-            .align_to(source.alignment().memory as usize);
+        let (alignment, page) = (source.alignment(), self.shared.page.bytes());
+        self.shared.pool.align_to(alignment.memory as usize);
         // A queue needs buffers with the alignment of its source.
-        let fits = self
-            .shared
-            .page
-            .bytes()
-            .is_multiple_of(u64::from(source.alignment().offset));
-        let queue = if io == Io::Queue && fits {
-            guarded(|| Ok(source.queue())).ok().flatten()
-        } else {
-            None
-        };
-        let queue = queue.map(|queue| NewQueue {
-            depth: queue.depth(),
-            queue: Remote::new(queue),
-        });
+        let fits = page.is_multiple_of(u64::from(alignment.offset));
+        let queue = (io == Io::Queue && fits)
+            .then(|| guarded(|| Ok(source.queue())).ok().flatten())
+            .flatten()
+            .map(|queue| {
+                let depth = queue.depth();
+                (Remote::new(queue), depth)
+            });
         NewFile {
             source: Remote::new(source),
             size,
@@ -285,25 +256,15 @@ impl Driver {
         &self,
         file: impl FnOnce(&State) -> Option<FileId>,
     ) -> Result<Option<NewReader>, Fault> {
-        let now = self.shared.now();
-        let mut state = self.enter().lock()?;
-        let new = file(&state).and_then(|file| {
+        self.change(|state, now| {
+            let file = file(state)?;
             let open = state.open(now, file)?;
-            Some(NewReader {
-                at: OpenFile { file, open },
-                version: state.files.known(file).version,
-            })
-        });
-        state.unlock();
-        Ok(new)
+            Some((OpenFile { file, open }, state.files.known(file).version))
+        })
     }
 
     pub fn close(&self, open: OpenId) {
-        let now = self.shared.now();
-        if let Ok(mut state) = self.enter().lock() {
-            state.close(now, open);
-            state.unlock();
-        }
+        let _ = self.change(|state, now| state.close(now, open));
         self.shared.threads.join_ended();
     }
 
@@ -320,9 +281,8 @@ impl Driver {
 
     /// The counters of one open description.
     pub fn own_stats(&self, open: OpenId) -> Result<Stats, Fault> {
-        Ok(self
-            .enter()
-            .lock()?
+        let state = self.enter().lock()?;
+        Ok(state
             .machine()
             .open_stats(open)
             .copied()
@@ -342,7 +302,7 @@ impl Driver {
 
     /// Whether the driver has stopped because a thread panicked while it held the lock.
     pub fn is_stopped(&self) -> bool {
-        self.shared.state.is_stopped()
+        self.shared.is_stopped()
     }
 
     pub fn gauges(&self) -> Result<Gauges, Fault> {
@@ -450,11 +410,16 @@ impl Driver {
     }
 
     fn feed(&self, event: Event) -> Result<(), Fault> {
+        self.change(|state, now| state.feed(now, event))
+    }
+
+    /// Changes the state under the lock.
+    fn change<R>(&self, change: impl FnOnce(&mut State, Nanos) -> R) -> Result<R, Fault> {
         let now = self.shared.now();
         let mut state = self.enter().lock()?;
-        state.feed(now, event);
+        let changed = change(&mut state, now);
         state.unlock();
-        Ok(())
+        Ok(changed)
     }
 
     /// Asks the source whether it still has the known version.
@@ -498,36 +463,21 @@ impl Driver {
         }
     }
 
-    /// Polls the read of a task. If the result is `Pending`, the task's waker will be called.
-    pub fn poll_read(
-        &self,
-        task: &TaskRead<'_>,
-        buf: &mut ReadBuf<'_, '_>,
-        progress: &mut Progress,
-    ) -> Poll<Result<usize, Fault>> {
-        let range = buf.range_from(task.offset);
-        if progress.is_first()
-            && let Some(hit) = read::read_hit(&self.shared, task.at, task.seen, buf, range)
-        {
-            progress.looked_up = read::all_hit(&hit);
-            return Poll::Ready(hit);
-        }
-        read::poll_read(&self.shared, task, buf, range, progress)
-    }
-
-    /// Polls reads together. Their fetches are submitted together, in one call of the queue.
-    #[cfg(feature = "nbd")]
-    pub fn poll_reads(&self, reads: &mut [BatchedRead<'_>]) {
+    /// Polls reads of tasks together. Their fetches are submitted together, in one call of the queue. If a read stays pending, its waker
+    /// will be called.
+    pub fn poll_reads(&self, reads: &mut [TaskRead<'_>]) {
         for read in reads.iter_mut().filter(|read| read.progress.is_first()) {
+            let range = read.range();
             let mut buf = ReadBuf::One(read.buf);
-            let range = buf.range_from(read.task.offset);
-            let hit = read::read_hit(&self.shared, read.task.at, read.task.seen, &mut buf, range);
+            let hit = read::read_hit(&self.shared, read.at, read.seen, &mut buf, range);
             if let Some(hit) = hit {
                 read.progress.looked_up = read::all_hit(&hit);
                 read.outcome = Poll::Ready(hit);
             }
         }
-        read::poll_reads(&self.shared, reads);
+        if reads.iter().any(|read| read.outcome.is_pending()) {
+            read::poll_reads(&self.shared, reads);
+        }
     }
 
     /// Starts to watch the queue of a file: the caller calls [`Driver::reap`] whenever the returned descriptor is readable, until it
@@ -549,18 +499,16 @@ impl Driver {
     /// Ends [`Driver::watch`].
     #[cfg(feature = "nbd")]
     pub fn unwatch(&self, file: FileId) {
-        if let Ok(mut state) = self.enter().lock() {
-            state.queues.watch(file, false);
-            state.unlock();
-        }
+        let _ = self.change(|state, _| state.queues.watch(file, false));
     }
 
     /// Reaps the completed transfers of a file's queue, without waiting for any.
     #[cfg(feature = "nbd")]
     pub fn reap(&self, file: FileId) {
         let state = self.enter().lock();
-        if let Ok(tried) = state.and_then(|state| reaping::reap(state, file, Reaper::Watcher)) {
-            tried.state.unlock();
+        if let Ok((state, _)) = state.and_then(|state| reaping::reap(state, file, Reaper::Watcher))
+        {
+            state.unlock();
         }
     }
 
@@ -572,10 +520,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if let Ok(mut state) = self.enter().lock() {
-            state.close_workers();
-            state.unlock();
-        }
+        let _ = self.change(|state, _| state.close_workers());
         self.shared.workers_condvar.notify_all();
         self.shared.threads.join_all();
         // After an internal error, each queue waits for its own transfers when it is dropped.

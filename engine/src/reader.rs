@@ -17,8 +17,7 @@ use crate::chunk::MemoryMeter;
 #[cfg(feature = "fuse")]
 use crate::driver::LentBytes;
 use crate::driver::{
-    Gauges, NewReader, OpenFile, ReadBuf, ReadSpan, SizedVersion, VersionCursor, event_error,
-    guarded,
+    Gauges, OpenFile, ReadBuf, ReadSpan, SizedVersion, VersionCursor, event_error, guarded,
 };
 use crate::engine::Engine;
 use crate::error::{Fault, OpenError, Place, ReadError};
@@ -214,7 +213,7 @@ impl Reader {
             .driver()
             .open(self.at.file)
             .map_err(|_| OpenError::Stopped)?;
-        let NewReader { at, version } = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        let (at, version) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         let seen = self.seen.again(version);
         Reader::beside(&self.engine, &self.source, &self.flushes, at, seen)
     }
@@ -256,7 +255,7 @@ impl Reader {
             .driver()
             .add(Arc::clone(&source), engine.io())
             .map_err(|_| OpenError::Stopped)?;
-        let NewReader { at, version } = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        let (at, version) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         Reader {
             engine,
             source,

@@ -16,6 +16,7 @@ use crate::error::Fault;
 use crate::source::Source;
 use crate::store::SizedVersion;
 use foreread_core::event::Error;
+use foreread_core::machine::MAX_IDS;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,31 +57,6 @@ enum VersionCheck {
     Due,
     /// That thread is asking.
     Asked,
-}
-
-/// The result of opening another reader of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenAttempt {
-    /// The new reader, and the size of the file.
-    Yes { open: OpenId, size: u64 },
-    /// There are too many readers. The file has other readers or is listed, so it stays.
-    No,
-    /// There are too many readers. The file has no reader and is not listed, so it must be removed.
-    NoReader,
-}
-
-/// A source that has changed and must be asked for its size, and the new version number of its file.
-pub struct NewVersion {
-    pub source: Remote<dyn Source>,
-    pub version: u64,
-}
-
-/// The result of closing a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CloseOutcome {
-    pub file: FileId,
-    /// Whether this was the last reader of a file that is not listed: the file must be removed.
-    pub last: bool,
 }
 
 #[derive(Default)]
@@ -142,9 +118,7 @@ impl Files {
 
     /// The number of the file, if it still exists.
     pub fn number(&self, key: FileKey) -> Option<FileId> {
-        self.key(key.file)
-            .filter(|now| *now == key)
-            .map(|now| now.file)
+        (self.key(key.file)? == key).then_some(key.file)
     }
 
     /// The number of the file, if it still exists and still has the version with which it was added.
@@ -175,78 +149,54 @@ impl Files {
 
     // ---- files and readers ----
 
-    /// Adds a file. Returns `None` if there are already `limit` files.
+    /// Adds a file. Returns `None` if there are too many files.
     pub fn add(
         &mut self,
         source: Remote<dyn Source>,
         size: u64,
         streams: bool,
-        limit: u32,
+        answer_ns: Option<u64>,
     ) -> Option<FileId> {
-        let number = take_number(&mut self.files, &mut self.free_files, limit)?;
+        let number = take_number(&mut self.files, &mut self.free_files, MAX_IDS)?;
         self.versions += 1;
-        let (first_version, known) = (
-            self.versions,
-            SizedVersion {
-                size,
-                version: self.versions,
-            },
-        );
-        let accepting = VersionCheck::No;
-        let file = File {
+        let version = self.versions;
+        self.files[number as usize] = Some(File {
             source,
             streams,
-            known,
-            accepting,
-            first_version,
+            known: SizedVersion { size, version },
+            accepting: VersionCheck::No,
+            first_version: version,
             opens: 0,
             is_listed: false,
-            answer_ns: None,
-        };
-        self.files[number as usize] = Some(file);
+            answer_ns,
+        });
         Some(FileId(number))
     }
 
-    /// Opens another reader, unless there are already `limit` readers.
-    pub fn open(&mut self, file: FileId, limit: u32) -> OpenAttempt {
-        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else {
-            return OpenAttempt::No;
-        };
-        let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
-            return if entry.opens == 0 && !entry.is_listed {
-                OpenAttempt::NoReader
-            } else {
-                OpenAttempt::No
-            };
-        };
+    /// Opens another reader, and returns it with the size of the file. Returns `None` if there are too many readers.
+    pub fn open(&mut self, file: FileId) -> Option<(OpenId, u64)> {
+        let entry = self.files.get_mut(file.0 as usize)?.as_mut()?;
+        let open = take_number(&mut self.opens, &mut self.free_opens, MAX_IDS)?;
         entry.opens += 1;
         self.opens[open as usize] = Some(file);
-        OpenAttempt::Yes {
-            open: OpenId(open),
-            size: entry.known.size,
-        }
+        Some((OpenId(open), entry.known.size))
     }
 
-    /// Closes a reader. Returns `None` if the reader is closed already.
-    pub fn close(&mut self, open: OpenId) -> Option<CloseOutcome> {
+    /// Closes a reader, and returns its file. Returns `None` if the reader is closed already.
+    pub fn close(&mut self, open: OpenId) -> Option<FileId> {
         let file = self.opens.get_mut(open.0 as usize)?.take()?;
         self.free_opens.push(open.0);
-        let entry = self.get_mut(file)?;
-        entry.opens -= 1;
-        Some(CloseOutcome {
-            file,
-            last: entry.opens == 0 && !entry.is_listed,
-        })
+        self.get_mut(file)?.opens -= 1;
+        Some(file)
     }
 
-    /// Records the response time of the file's storage when the file was opened.
-    pub fn answered(&mut self, file: FileId, ns: Option<u64>) {
-        if let Some(entry) = self.get_mut(file) {
-            entry.answer_ns = ns;
-        }
+    /// Whether the file has no reader and is not listed, and must be removed.
+    pub fn is_unused(&self, file: FileId) -> bool {
+        let file = self.get(file);
+        file.is_some_and(|file| file.opens == 0 && !file.is_listed)
     }
 
-    /// Returns and clears the response time that [`Files::answered`] has recorded; only the first reader of a file needs it.
+    /// Returns and clears the response time of the file's storage; only the first reader of a file needs it.
     pub fn take_answer_ns(&mut self, file: FileId) -> Option<u64> {
         self.get_mut(file)?.answer_ns.take()
     }
@@ -258,13 +208,11 @@ impl Files {
         }
     }
 
-    /// Marks the file as no longer listed: it is kept only while it has a reader. Returns the file if it has no reader and must be
-    /// removed.
+    /// Marks the file as no longer listed, and returns it: it is kept only while it has a reader.
     pub fn unlist(&mut self, key: FileKey) -> Option<FileId> {
         let file = self.number(key)?;
-        let entry = self.get_mut(file)?;
-        entry.is_listed = false;
-        (entry.opens == 0).then_some(file)
+        self.get_mut(file)?.is_listed = false;
+        Some(file)
     }
 
     /// Frees a file's number. Returns the file's source, which the caller must drop without the lock.
@@ -278,60 +226,54 @@ impl Files {
 
     /// Reports the size of this version of the source. Returns true if this size is larger than the size known before.
     pub fn grow(&mut self, file: FileId, version: u64, size: u64) -> bool {
-        let Some(entry) = self.get_mut(file) else {
-            return false;
-        };
-        let grown = entry.known.version == version && size > entry.known.size;
-        if grown {
-            entry.known.size = size;
-        }
-        grown
+        let entry = self.at_version(file, version);
+        entry.is_some_and(|entry| {
+            let before = entry.known.size;
+            entry.known.size = before.max(size);
+            size > before
+        })
     }
 
     /// Reports that the source no longer has `version`. Returns true for the first report of this change. The new version can be read
     /// only after [`Files::accept`] has set its size, because the source is asked for the size without the lock.
     pub fn change(&mut self, file: FileId, version: u64) -> bool {
-        let next = self.versions + 1;
-        let Some(entry) = self
-            .get_mut(file)
-            .filter(|entry| entry.known.version == version)
-        else {
+        let (size, next) = (0, self.versions + 1);
+        let Some(entry) = self.at_version(file, version) else {
             return false;
         };
-        (entry.known, entry.accepting) = (
-            SizedVersion {
-                size: 0,
-                version: next,
-            },
-            VersionCheck::Due,
-        );
+        entry.known = SizedVersion {
+            size,
+            version: next,
+        };
+        entry.accepting = VersionCheck::Due;
         self.versions = next;
         true
     }
 
+    /// The file, if it has this version.
+    fn at_version(&mut self, file: FileId, version: u64) -> Option<&mut File> {
+        let file = self.get_mut(file)?;
+        (file.known.version == version).then_some(file)
+    }
+
     /// Returns a changed source that must be asked for its size, and the file's new version number. Only the first call after a change
     /// returns the source; the calling thread must ask the source for its size.
-    pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
-        let entry = self
-            .get_mut(file)
-            .filter(|entry| entry.accepting == VersionCheck::Due)?;
+    pub fn begin_accept(&mut self, file: FileId) -> Option<(Remote<dyn Source>, u64)> {
+        let entry = self.get_mut(file)?;
+        if entry.accepting != VersionCheck::Due {
+            return None;
+        }
         entry.accepting = VersionCheck::Asked;
-        Some(NewVersion {
-            source: entry.source.share(),
-            version: entry.known.version,
-        })
+        Some((entry.source.share(), entry.known.version))
     }
 
     /// Sets the size that the source has reported. Returns false if the source has changed again or the file is closed.
     pub fn accept(&mut self, file: FileId, version: u64) -> bool {
-        let Some(entry) = self
-            .get_mut(file)
-            .filter(|entry| entry.known.version == version)
-        else {
-            return false;
-        };
-        entry.accepting = VersionCheck::No;
-        true
+        let entry = self.at_version(file, version);
+        entry.is_some_and(|entry| {
+            entry.accepting = VersionCheck::No;
+            true
+        })
     }
 }
 

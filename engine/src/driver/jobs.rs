@@ -16,6 +16,7 @@ use foreread_core::event::Class;
 use foreread_core::machine::Machine;
 use foreread_core::units::{ByteRange, FetchId, FileId, GroupSlot, Nanos, PageSize};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,13 +31,6 @@ pub struct Job {
     pub range: ByteRange,
     /// The version of the file for which the job was created.
     pub version: u64,
-}
-
-/// A job that a thread has taken to run it.
-pub struct NextJob {
-    pub job: Job,
-    /// Demand if a caller waits for it.
-    pub class: Class,
 }
 
 /// The pages of a fetch that belong to one group.
@@ -151,17 +145,9 @@ impl Jobs {
     }
 
     /// Takes the next job for a worker, demand before readahead.
-    pub fn take_any(&mut self) -> Option<NextJob> {
-        let demand = self.demand.pop_front().map(|job| NextJob {
-            job,
-            class: Class::Demand,
-        });
-        demand.or_else(|| {
-            self.ahead.pop_front().map(|job| NextJob {
-                job,
-                class: Class::Ahead,
-            })
-        })
+    pub fn take_any(&mut self) -> Option<(Job, Class)> {
+        let demand = self.demand.pop_front().map(|job| (job, Class::Demand));
+        demand.or_else(|| Some((self.ahead.pop_front()?, Class::Ahead)))
     }
 
     /// Passes every job to `accept`, demand jobs first, and removes the jobs for which `accept` returns true.
@@ -324,7 +310,9 @@ pub struct SubmittedFetch {
     pub left: u32,
     /// Pieces that have arrived and wait for an earlier one.
     early: Vec<FetchPiece>,
-    landed: LandedFront,
+    /// Pieces and bytes that are stored.
+    landed_pieces: u64,
+    landed_bytes: u64,
     /// Whether the machine has its answer; pieces that arrive later are dropped.
     pub answered: bool,
     /// When it was submitted.
@@ -342,30 +330,15 @@ pub struct FetchPiece {
     pub read: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct LandedFront {
-    pieces: u64,
-    bytes: u64,
-}
-
-/// The pieces of a fetch that can be stored now, because all pages before them have arrived.
-pub struct Landing {
-    pub parts: Vec<Part>,
-    /// Bytes of the fetch that are stored, including these.
-    pub bytes: u64,
-    /// Whether no more of the fetch's data will be stored.
-    pub over: bool,
-}
-
 impl SubmittedFetch {
     pub fn new(serial: u64, job: Job, pieces: u32, began: Nanos, claim: Claim) -> SubmittedFetch {
-        let (early, landed) = (Vec::new(), LandedFront::default());
         SubmittedFetch {
             serial,
             job,
             left: pieces,
-            early,
-            landed,
+            early: Vec::new(),
+            landed_pieces: 0,
+            landed_bytes: 0,
             answered: false,
             began,
             claim,
@@ -378,48 +351,34 @@ impl SubmittedFetch {
         self.early.clear();
     }
 
-    /// Handles a piece that has arrived. Returns the pieces that now follow the stored data without a gap.
-    pub fn arrive(&mut self, piece: Option<FetchPiece>) -> Landing {
+    /// Handles a piece that has arrived. Returns the pieces that now follow the stored data without a gap, and the bytes of the fetch that
+    /// are stored, including these. If no more of its data will be stored, the fetch is answered.
+    pub fn arrive(&mut self, piece: Option<FetchPiece>) -> (Vec<Part>, u64) {
         self.early.extend(piece);
         let (mut parts, mut short) = (Vec::new(), false);
         while let Some(at) = self
             .early
             .iter()
-            .position(|piece| piece.number == self.landed.pieces)
+            .position(|piece| piece.number == self.landed_pieces)
             .filter(|_| !short)
         {
             let FetchPiece { part, read, .. } = self.early.swap_remove(at);
             let wanted = (part.chunk.bytes().len() as u64).min(self.job.range.end() - part.start);
             short = read < wanted;
-            self.landed = LandedFront {
-                pieces: self.landed.pieces + 1,
-                bytes: self.landed.bytes + read.min(wanted),
-            };
+            self.landed_pieces += 1;
+            self.landed_bytes += read.min(wanted);
             parts.push(part);
         }
-        let bytes = self.landed.bytes;
-        self.answered = short || bytes >= self.job.range.len();
-        Landing {
-            parts,
-            bytes,
-            over: self.answered,
-        }
+        self.answered = short || self.landed_bytes >= self.job.range.len();
+        (parts, self.landed_bytes)
     }
 }
 
-/// The pages of one group that a range touches: the first page, and the page after the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupPages {
-    pub first: u64,
-    pub end: u64,
-}
-
-/// The groups of pages that a range touches.
-pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = GroupPages> {
+/// The pages of each group that a range touches.
+pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = Range<u64>> {
     let pages = page.cover(range);
-    let cut = move |number| GroupPages {
-        first: pages.first.max(number * GROUP_PAGES),
-        end: pages.end.min((number + 1) * GROUP_PAGES),
+    let cut = move |number| {
+        pages.first.max(number * GROUP_PAGES)..pages.end.min((number + 1) * GROUP_PAGES)
     };
     (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES)).map(cut)
 }
@@ -483,7 +442,7 @@ pub mod tests {
             Class::Demand,
         );
         assert_eq!(
-            jobs.take_any().map(|next| next.job.fetch.0),
+            jobs.take_any().map(|(job, _)| job.fetch.0),
             Some(8),
             "a worker takes demand first"
         );

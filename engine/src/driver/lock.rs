@@ -5,7 +5,7 @@
 //! one. The locked state keeps sources and queues as [`Remote`], which can only be used with an [`UnlockedProof`].
 //!
 //! ```text
-//!   enter ──► UnlockedProof ──take──► StateGuard ──release──► UnlockedProof
+//!   enter ──► UnlockedProof ──taken──► LockHeld ──released──► UnlockedProof
 //!                │
 //!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the proof from being consumed
 //! ```
@@ -16,10 +16,8 @@
 //! The compiler cannot check [`UnlockedProof::enter`], which creates the proof at the start of each thread and of each external call. A
 //! debug build panics if a thread that holds the lock calls `enter`, or drops the last reference to a source.
 
-use crate::error::Fault;
 use crate::source::{SourceError, of_panic, report_failure};
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use std::ops::{Deref, DerefMut};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -34,76 +32,26 @@ pub struct UnlockedProof(());
 impl UnlockedProof {
     /// Creates the proof, for a thread that enters the driver.
     pub fn enter() -> UnlockedProof {
-        debug_assert!(!held::is(), "this thread holds the lock");
-        UnlockedProof(())
-    }
-}
-
-/// The driver's lock, with the data that it guards.
-pub struct Lock<T>(Mutex<T>);
-
-impl<T> Lock<T> {
-    pub fn new(state: T) -> Lock<T> {
-        Lock(Mutex::new(state))
-    }
-
-    /// Whether the driver has stopped because a thread panicked while it held the lock.
-    #[inline]
-    pub fn is_stopped(&self) -> bool {
-        // Shuttle's mutex does not report it; a panic ends the shuttle run.
-        #[cfg(shuttle)]
-        return false;
-        #[cfg(not(shuttle))]
-        self.0.is_poisoned()
-    }
-
-    /// Takes the lock. Returns an error if a thread has panicked while it held the lock.
-    pub fn take(&self, unlocked: UnlockedProof) -> Result<StateGuard<'_, T>, UnlockedProof> {
-        match self.0.lock() {
-            Ok(state) => Ok(StateGuard {
-                state,
-                _held: held::Mark::new(),
-            }),
-            Err(_) => Err(unlocked),
-        }
-    }
-}
-
-/// The state, accessible while this thread holds the lock.
-pub struct StateGuard<'a, T> {
-    state: MutexGuard<'a, T>,
-    _held: held::Mark,
-}
-
-impl<T> StateGuard<'_, T> {
-    /// Releases the lock.
-    #[inline]
-    pub fn release(self) -> UnlockedProof {
-        drop(self);
+        debug_assert!(!is_held(), "this thread holds the lock");
         UnlockedProof(())
     }
 
-    /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the wait has timed out.
-    pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Self, bool), Fault> {
-        let StateGuard { state, _held } = self;
-        let (state, passed) = condvar
-            .wait_timeout(state, time)
-            .map_err(|_| Fault::Stopped)?;
-        Ok((StateGuard { state, _held }, passed.timed_out()))
+    /// Gives up the proof, because this thread has taken the lock.
+    #[inline]
+    pub fn taken(self) -> LockHeld {
+        set_held(true);
+        LockHeld(())
     }
 }
 
-impl<T> Deref for StateGuard<'_, T> {
-    type Target = T;
+/// Shows that this thread holds the lock. The proof is back when the lock is released ([`LockHeld::released`]).
+pub struct LockHeld(());
 
-    fn deref(&self) -> &T {
-        &self.state
-    }
-}
-
-impl<T> DerefMut for StateGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.state
+impl LockHeld {
+    /// Returns the proof. The caller has released the lock.
+    #[inline]
+    pub fn released(self) -> UnlockedProof {
+        UnlockedProof(())
     }
 }
 
@@ -140,55 +88,35 @@ impl<T: ?Sized> Remote<T> {
 impl<T: ?Sized> Drop for Remote<T> {
     fn drop(&mut self) {
         debug_assert!(
-            Arc::strong_count(&self.0) > 1 || !held::is(),
+            Arc::strong_count(&self.0) > 1 || !is_held(),
             "the last owner is dropped while this thread holds the lock"
         );
     }
 }
 
-/// Whether this thread holds the lock of a driver.
-#[cfg(all(debug_assertions, not(shuttle)))]
-mod held {
-    use std::cell::Cell;
-
-    thread_local! {
-        static HELD: Cell<bool> = const { Cell::new(false) };
-    }
-
-    pub struct Mark;
-
-    impl Mark {
-        pub fn new() -> Mark {
-            HELD.set(true);
-            Mark
-        }
-    }
-
-    impl Drop for Mark {
-        fn drop(&mut self) {
-            // If the thread is ending there is nothing to record.
-            let _ = HELD.try_with(|held| held.set(false));
-        }
-    }
-
-    pub fn is() -> bool {
-        !std::thread::panicking() && HELD.try_with(Cell::get).unwrap_or(false)
+impl Drop for LockHeld {
+    fn drop(&mut self) {
+        set_held(false);
     }
 }
 
-/// A release build does not check this. Under shuttle all threads are one thread, so the check would not work.
-#[cfg(not(all(debug_assertions, not(shuttle))))]
-mod held {
-    pub struct Mark;
+/// Whether the lock is watched. A release build does not do it. Under shuttle all threads are one thread, so it would not work.
+const IS_WATCHED: bool = cfg!(all(debug_assertions, not(shuttle)));
 
-    impl Mark {
-        pub fn new() -> Mark {
-            Mark
-        }
-    }
+thread_local! {
+    static HELD: Cell<bool> = const { Cell::new(false) };
+}
 
-    pub fn is() -> bool {
-        false
+/// Whether this thread holds the lock of a driver, as far as that is watched.
+fn is_held() -> bool {
+    IS_WATCHED && !std::thread::panicking() && HELD.try_with(Cell::get).unwrap_or(false)
+}
+
+#[inline]
+fn set_held(is_held: bool) {
+    if IS_WATCHED {
+        // If the thread is ending there is nothing to record.
+        let _ = HELD.try_with(|held| held.set(is_held));
     }
 }
 
@@ -206,6 +134,6 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, So
 }
 
 /// Wakes a task.
-pub fn wake(waker: Waker) {
-    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+pub fn wake(waker: &Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake_by_ref()));
 }

@@ -7,8 +7,8 @@
 //! Example: bytes arrive for two sleeping callers and one task. The state collects two condvars and one waker. The thread that delivered
 //! the bytes releases the lock, notifies both condvars and calls the waker.
 
-use super::lock::{self, Remote};
-use crate::source::{Cause, Queue, Source};
+use super::lock;
+use crate::source::Queue;
 use crate::sync::Condvar;
 use foreread_core::units::FileId;
 use std::sync::{Arc, Weak};
@@ -21,92 +21,79 @@ pub struct QueueKey {
     pub number: u64,
 }
 
-#[derive(Default)]
-pub struct Notifications {
-    /// Whether one of the lists has an entry.
-    any: bool,
-    /// Condvars of callers, and of threads that reap on behalf of tasks.
-    condvars: Vec<Arc<Condvar>>,
-    wakers: Vec<Waker>,
-    /// Queues whose reaper must be interrupted because its answer is there.
-    interrupts: Vec<Weak<dyn Queue>>,
-    /// Queues that tasks read from and that no thread reaps.
-    unreaped: Vec<QueueKey>,
-    closed_sources: Vec<Remote<dyn Source>>,
-    closed_queues: Vec<Remote<dyn Queue>>,
-    /// Errors of sources that were already reported.
-    causes: Vec<Cause>,
+/// What is done once the lock is released.
+pub enum Notification {
+    /// Notify a caller, or a thread that reaps on behalf of tasks.
+    Notify(Arc<Condvar>),
+    /// Interrupt the reaper of a queue, because its answer is there.
+    Interrupt(Weak<dyn Queue>),
+    /// Start a thread that reaps a queue, because tasks read from it and no thread reaps it.
+    StartReaper(QueueKey),
+    /// Wake a task.
+    Wake(Waker),
+    /// Drop a closed source or queue, or the error of a source, which may be of the source's own type.
+    Drop(Box<dyn Send>),
 }
+
+#[derive(Default)]
+pub struct Notifications(Vec<Notification>);
 
 impl Notifications {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        !self.any
+        self.0.is_empty()
     }
 
     /// Number of condvars to notify.
     #[cfg(test)]
     pub fn condvars(&self) -> usize {
-        self.condvars.len()
+        let is_condvar = |one: &&Notification| matches!(one, Notification::Notify(_));
+        self.0.iter().filter(is_condvar).count()
     }
 
     // ---- collected under the lock ----
 
-    pub fn notify(&mut self, condvar: Arc<Condvar>) {
-        self.any = true;
-        self.condvars.push(condvar);
+    pub fn add(&mut self, one: Notification) {
+        self.0.push(one);
     }
 
-    pub fn wake(&mut self, waker: Waker) {
-        self.any = true;
-        self.wakers.push(waker);
-    }
-
-    pub fn interrupt(&mut self, queue: Weak<dyn Queue>) {
-        self.any = true;
-        self.interrupts.push(queue);
-    }
-
-    /// Requests the start of a thread that reaps this queue.
-    pub fn start_reaper(&mut self, queue: QueueKey) {
-        self.any = true;
-        self.unreaped.push(queue);
-    }
-
-    pub fn drop_source(&mut self, source: Remote<dyn Source>) {
-        self.any = true;
-        self.closed_sources.push(source);
-    }
-
-    pub fn drop_queue(&mut self, queue: Remote<dyn Queue>) {
-        self.any = true;
-        self.closed_queues.push(queue);
-    }
-
-    pub fn drop_cause(&mut self, cause: Cause) {
-        self.any = true;
-        self.causes.push(cause);
+    pub fn extend(&mut self, some: impl IntoIterator<Item = Notification>) {
+        self.0.extend(some);
     }
 
     // ---- delivered without the lock ----
 
     pub fn notify_threads(&self) {
-        self.condvars
-            .iter()
-            .for_each(|condvar| condvar.notify_one());
-        self.interrupts
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|queue| queue.interrupt());
+        for one in &self.0 {
+            match one {
+                Notification::Notify(condvar) => condvar.notify_one(),
+                Notification::Interrupt(queue) => {
+                    queue.upgrade().iter().for_each(|queue| queue.interrupt());
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The queues for which a reaper thread must be started.
-    pub fn unreaped(&self) -> &[QueueKey] {
-        &self.unreaped
+    pub fn unreaped(&self) -> impl Iterator<Item = QueueKey> {
+        self.0.iter().filter_map(|one| match one {
+            Notification::StartReaper(key) => Some(*key),
+            _ => None,
+        })
     }
 
-    /// Calls the wakers of tasks, and drops closed sources.
+    /// Calls the wakers of tasks, and then drops what is no longer used, which may take any time.
     pub fn wake_tasks(self) {
-        self.wakers.into_iter().for_each(lock::wake);
+        for one in &self.0 {
+            if let Notification::Wake(waker) = one {
+                lock::wake(waker);
+            }
+        }
+        for one in self.0 {
+            if let Notification::Drop(unused) = one {
+                drop(unused);
+            }
+        }
     }
 }

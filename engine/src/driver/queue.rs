@@ -20,23 +20,15 @@ mod attend;
 
 use super::jobs::{FetchPiece, Job, Jobs, Part, SubmittedFetch, groups};
 use super::lock::Remote;
-use super::notifications::{Notifications, QueueKey};
+use super::notifications::{Notification, Notifications, QueueKey};
 use crate::budget::Budget;
 use crate::source::{CompletedTransfer, Queue, SourceError, piece_of, serial_of};
 use crate::sync::Condvar;
 use attend::Poller;
 pub use attend::STALE;
-pub use attend::TaskWait;
 use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
-use std::sync::{Arc, Weak};
-
-/// The asynchronous queue of a source that is being added to the driver as a new file.
-pub struct NewQueue {
-    pub queue: Remote<dyn Queue>,
-    /// Maximum number of concurrent transfers.
-    pub depth: usize,
-}
+use std::sync::Arc;
 
 /// The driver's state of one file's queue.
 struct QueueState {
@@ -96,6 +88,12 @@ pub enum Reaper {
 }
 
 impl QueueState {
+    /// The key of this queue, which is the one of `file`.
+    fn key(&self, file: FileId) -> QueueKey {
+        let number = self.number;
+        QueueKey { file, number }
+    }
+
     fn room(&self) -> usize {
         if self.closed {
             0
@@ -129,12 +127,9 @@ impl QueueState {
     /// Notifies the thread that reaps for tasks, if there is one.
     fn interrupt_thread(&mut self, notifications: &mut Notifications) {
         if self.reaper_thread.here {
-            self.reaper_thread
-                .condvar
-                .take()
-                .into_iter()
-                .for_each(|condvar| notifications.notify(condvar));
-            notifications.interrupt(self.queue.weak());
+            let condvar = self.reaper_thread.condvar.take();
+            notifications.extend(condvar.map(Notification::Notify));
+            notifications.add(Notification::Interrupt(self.queue.weak()));
         }
     }
 }
@@ -183,35 +178,8 @@ impl QueueTable {
 pub struct Batch {
     pub key: QueueKey,
     pub queue: Remote<dyn Queue>,
-    pub jobs: Vec<SerialJob>,
-}
-
-/// A fetch and its serial number at the queue.
-#[derive(Clone, Copy, Debug)]
-pub struct SerialJob {
-    pub serial: u64,
-    pub job: Job,
-}
-
-/// Jobs that were taken from the waiting fetches to be submitted to queues.
-#[derive(Default)]
-pub struct QueueFill {
-    pub batches: Vec<Batch>,
-    /// Readahead jobs that the budget refuses.
-    pub refused: Vec<Job>,
-}
-
-/// A queue that the calling thread reaps now, that is, from which it takes completions.
-pub struct ReapedQueue {
-    pub key: QueueKey,
-    pub queue: Remote<dyn Queue>,
-}
-
-impl ReapedQueue {
-    /// A weak reference to the queue, used to interrupt it.
-    pub fn weak(&self) -> Weak<dyn Queue> {
-        self.queue.weak()
-    }
+    /// The fetches with their serial numbers at the queue.
+    pub jobs: Vec<(u64, Job)>,
 }
 
 /// What a completed transfer means for its fetch: more bytes have arrived, the fetch has ended, or it has failed.
@@ -226,14 +194,11 @@ pub enum Arrival {
         parts: Vec<Part>,
         bytes: u64,
         size: u64,
-        over: Option<FetchEnd>,
+        over: bool,
+        /// When the fetch started, and whether it is readahead.
+        began: Nanos,
+        ahead: bool,
     },
-}
-
-/// When a finished fetch started, and whether it was readahead.
-pub struct FetchEnd {
-    pub began: Nanos,
-    pub ahead: bool,
 }
 
 pub struct Queues {
@@ -353,13 +318,13 @@ impl Queues {
 
     // ---- opening and closing of files ----
 
-    /// Adds the queue of a new file. `number` distinguishes this queue from earlier queues with the same file number.
-    pub fn add(&mut self, file: FileId, new: NewQueue, number: u64) {
+    /// Adds the queue of a new file, with its maximum number of concurrent transfers. `number` distinguishes this queue from earlier queues
+    /// with the same file number.
+    pub fn add(&mut self, file: FileId, queue: Remote<dyn Queue>, depth: usize, number: u64) {
         let index = file.0 as usize;
         if self.table.queues.len() <= index {
             self.table.queues.resize_with(index + 1, || None);
         }
-        let NewQueue { queue, depth } = new;
         self.table.queues[index] = Some(QueueState {
             queue,
             depth,
@@ -393,7 +358,7 @@ impl Queues {
         let QueueState {
             queue, submitted, ..
         } = queue;
-        notifications.drop_queue(queue);
+        notifications.add(Notification::Drop(Box::new(queue)));
         submitted
             .iter()
             .filter(|fetch| !fetch.answered)
@@ -403,8 +368,10 @@ impl Queues {
 
     // ---- submitting ----
 
-    /// Takes as many jobs as can be submitted to the queues now.
-    pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, filled: &mut QueueFill) {
+    /// Takes as many jobs as can be submitted to the queues now, and adds them to `batches`. Returns the readahead jobs that the budget
+    /// refuses.
+    pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, batches: &mut Vec<Batch>) -> Vec<Job> {
+        let mut refused = Vec::new();
         let Queues {
             table,
             serials,
@@ -427,34 +394,20 @@ impl Queues {
                 budget.ahead(bytes)
             };
             let Some(claim) = claim else {
-                filled.refused.push(*job);
+                refused.push(*job);
                 return true;
             };
             *serials += 1;
-            let serial_job = SerialJob {
-                serial: *serials,
-                job: *job,
-            };
+            let serial_job = (*serials, *job);
             table.update(job.file, |queue| {
                 queue.in_flight += pieces;
-                queue.submitted.push(SubmittedFetch::new(
-                    serial_job.serial,
-                    *job,
-                    pieces as u32,
-                    began,
-                    claim,
-                ));
-                match filled
-                    .batches
-                    .iter_mut()
-                    .find(|batch| batch.key.file == job.file)
-                {
+                let fetch = SubmittedFetch::new(*serials, *job, pieces as u32, began, claim);
+                queue.submitted.push(fetch);
+                let key = queue.key(job.file);
+                match batches.iter_mut().find(|batch| batch.key == key) {
                     Some(batch) => batch.jobs.push(serial_job),
-                    None => filled.batches.push(Batch {
-                        key: QueueKey {
-                            file: job.file,
-                            number: queue.number,
-                        },
+                    None => batches.push(Batch {
+                        key,
                         queue: queue.queue.share(),
                         jobs: vec![serial_job],
                     }),
@@ -462,30 +415,23 @@ impl Queues {
             });
             true
         });
+        refused
     }
 
-    /// Handles a queue that refused transfers of these fetches: the queue is no longer used, and threads will run the fetches. Transfers
-    /// that have already started are ignored when they end.
-    pub fn refuse(&mut self, key: QueueKey, serials: &[u64]) -> Vec<Job> {
-        self.close(key, |fetch| serials.contains(&fetch.serial))
-    }
-
-    /// Handles a queue whose code has panicked: all fetches in flight there are read again by threads.
-    pub fn lose(&mut self, key: QueueKey) -> Vec<Job> {
-        self.close(key, |_| true)
-    }
-
-    fn close(&mut self, key: QueueKey, is_refused: impl Fn(&SubmittedFetch) -> bool) -> Vec<Job> {
+    /// Handles a queue that has refused transfers of some fetches, or whose code has panicked: the queue is no longer used, and threads will
+    /// run these fetches. Transfers that have already started are ignored when they end.
+    pub fn close(
+        &mut self,
+        key: QueueKey,
+        is_refused: impl Fn(&SubmittedFetch) -> bool,
+    ) -> Vec<Job> {
         let refused = self.table.update_by_key(key, |queue| {
             queue.closed = true;
             let all = std::mem::take(&mut queue.submitted).into_iter();
-            let (refused, left): (Vec<SubmittedFetch>, Vec<SubmittedFetch>) =
-                all.partition(is_refused);
+            let (refused, left): (Vec<_>, Vec<_>) = all.partition(is_refused);
             queue.submitted = left;
-            queue.in_flight -= refused
-                .iter()
-                .map(|fetch| fetch.left as usize)
-                .sum::<usize>();
+            let in_flight = refused.iter().map(|fetch| fetch.left as usize);
+            queue.in_flight -= in_flight.sum::<usize>();
             refused
         });
         // They are read again from the start; bytes that are already stored are not stored again.
@@ -499,21 +445,19 @@ impl Queues {
 
     // ---- reaping ----
 
-    /// Starts to reap the file's queue, unless another thread already does.
-    pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<ReapedQueue> {
+    /// Starts to reap the file's queue, unless another thread already does: the calling thread then takes its completions.
+    pub fn begin_reap(
+        &mut self,
+        file: FileId,
+        reaper: Reaper,
+    ) -> Option<(QueueKey, Remote<dyn Queue>)> {
         let idle_too = matches!(reaper, Reaper::Thread | Reaper::Watcher);
         self.table
             .get(file)
             .filter(|queue| queue.is_unreaped() || idle_too && !queue.reaped)?;
         self.table.update(file, |queue| {
             (queue.reaped, queue.reaped_for_tasks) = (true, reaper == Reaper::Thread);
-            ReapedQueue {
-                key: QueueKey {
-                    file,
-                    number: queue.number,
-                },
-                queue: queue.queue.share(),
-            }
+            (queue.key(file), queue.queue.share())
         })
     }
 
@@ -560,17 +504,15 @@ impl Queues {
                         part: Part { start, chunk },
                         read,
                     });
-                    let landing = fetch.arrive(piece);
-                    let over = landing.over.then(|| FetchEnd {
-                        began: fetch.began,
-                        ahead: fetch.claim.is_ahead(),
-                    });
+                    let (parts, bytes) = fetch.arrive(piece);
                     Some(Arrival::Landed {
                         job,
-                        parts: landing.parts,
-                        bytes: landing.bytes,
+                        parts,
+                        bytes,
                         size,
-                        over,
+                        over: fetch.answered,
+                        began: fetch.began,
+                        ahead: fetch.claim.is_ahead(),
                     })
                 }
             };

@@ -14,9 +14,9 @@
 
 use super::files::{self, Admission, OpenFile, SizeQuestion, VersionCursor};
 use super::lock::{self, WAKEUP_TIMEOUT};
-use super::queue::{Reaper, TaskWait};
+use super::queue::Reaper;
 use super::reads::{Hit, ReadBuf, Ready};
-use super::reaping::{self, ReapAttempt};
+use super::reaping;
 use super::shared::{DriverShared, Guard, Outside};
 use super::span::ReadSpan;
 use super::state::State;
@@ -27,6 +27,7 @@ use crate::store::{Lease, SizedVersion};
 use foreread_core::event::{Error, Event};
 use foreread_core::machine::LookedUp;
 use foreread_core::units::{ByteRange, FileId, ReadId};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -57,17 +58,10 @@ impl ReadSoFar {
 
 /// A started read.
 #[derive(Clone, Copy, Debug)]
-pub struct StartedRead {
-    pub slot: u32,
-    pub file: FileId,
-    pub range: ByteRange,
-}
-
-/// The state of a read after it has received the available pieces.
-pub struct ReadStep<'a> {
-    pub state: Guard<'a>,
-    /// The result, if the read has ended; its slot is then free.
-    pub outcome: Option<Result<usize, Fault>>,
+struct StartedRead {
+    slot: u32,
+    file: FileId,
+    range: ByteRange,
 }
 
 /// Reads `range` into `buf`; a part of the range beyond the end of the file is left out. `seen` is the version that the reader knows: if
@@ -105,13 +99,8 @@ pub fn read(
     };
     state.begin(now, slot, open, range);
     let mut given = ReadSoFar::default();
-    let ReadEnd { state, outcome } = finish(
-        state,
-        StartedRead { slot, file, range },
-        buf,
-        &mut given,
-        waits,
-    )?;
+    let begun = StartedRead { slot, file, range };
+    let (state, outcome) = finish(state, begun, buf, &mut given, waits)?;
     if let Some(looked_up) = looked_up {
         *looked_up = given.looked_up;
     }
@@ -120,27 +109,21 @@ pub fn read(
     outcome
 }
 
-/// The result of a read that has ended.
-pub struct ReadEnd<'a> {
-    pub state: Guard<'a>,
-    pub outcome: Result<usize, Fault>,
-}
-
 /// Runs the read from its lookup to the last byte or the error. While the read waits, the calling thread runs the fetches for which the
 /// read waits, or sleeps.
-pub fn finish<'a>(
+fn finish<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
     buf: &mut ReadBuf<'_, '_>,
     given: &mut ReadSoFar,
     mut waits: Option<&mut dyn FnMut()>,
-) -> Result<ReadEnd<'a>, Fault> {
+) -> Result<(Guard<'a>, Result<usize, Fault>), Fault> {
     let StartedRead { slot, file, range } = begun;
     loop {
-        let taken = take(state, begun, buf, given)?;
-        state = taken.state;
-        if let Some(outcome) = taken.outcome {
-            return Ok(ReadEnd { state, outcome });
+        let ended;
+        (state, ended) = take(state, begun, buf, given)?;
+        if let Some(outcome) = ended {
+            return Ok((state, outcome));
         }
         if let Some(waits) = waits.take() {
             // Wakeups are sent later, because other threads may not be needed.
@@ -151,45 +134,36 @@ pub fn finish<'a>(
             let claim = state.shared().budget.demand(job.range.len());
             state = transfer::run(state, &job, claim)?;
         } else {
-            let ReapAttempt {
-                state: tried,
-                reaped,
-            } = reaping::reap(state, file, Reaper::Caller(slot))?;
-            state = if reaped { tried } else { sleep(tried, begun)? };
+            let reaped;
+            (state, reaped) = reaping::reap(state, file, Reaper::Caller(slot))?;
+            if !reaped {
+                state = sleep(state, begun)?;
+            }
         }
     }
 }
 
-/// Copies every piece of the read that is ready. If the read has ended, frees its slot.
-pub fn take<'a>(
+/// Copies every piece of the read that is ready. If the read has ended, frees its slot, and returns the result.
+fn take<'a>(
     mut state: Guard<'a>,
     begun: StartedRead,
     buf: &mut ReadBuf<'_, '_>,
     given: &mut ReadSoFar,
-) -> Result<ReadStep<'a>, Fault> {
+) -> Result<(Guard<'a>, Option<Result<usize, Fault>>), Fault> {
     let StartedRead { slot, range, .. } = begun;
-    while let Some(ready) = state.reads.next_piece(slot) {
+    let mut ended = None;
+    while ended.is_none()
+        && let Some(ready) = state.reads.next_piece(slot)
+    {
         let last = ready.last;
         state = copy(state, ready, range, buf, given)?;
-        if last {
-            state.reads.free(slot);
-            return Ok(ReadStep {
-                state,
-                outcome: Some(given.outcome()),
-            });
-        }
+        ended = last.then(|| given.outcome());
     }
-    let Some(fault) = state.reads.take_fault(slot) else {
-        return Ok(ReadStep {
-            state,
-            outcome: None,
-        });
-    };
-    state.reads.free(slot);
-    Ok(ReadStep {
-        state,
-        outcome: Some(Err(fault)),
-    })
+    let ended = ended.or_else(|| state.reads.take_fault(slot).map(Err));
+    if ended.is_some() {
+        state.reads.free(slot);
+    }
+    Ok((state, ended))
 }
 
 /// Copies a piece without the lock, and releases its lease.
@@ -240,11 +214,8 @@ fn sleep(
 
 /// Size and version of a file. Waits if the source has changed and its new size is not known yet.
 pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, Fault> {
-    Ok(
-        transfer::await_accepted(Outside::enter(shared).lock()?, file)?
-            .files
-            .known(file),
-    )
+    let state = Outside::enter(shared).lock()?;
+    Ok(transfer::await_accepted(state, file)?.files.known(file))
 }
 
 // Hits that do not take the driver's lock.
@@ -275,7 +246,7 @@ pub fn read_hit(
     if !shared
         .shown
         .lease(file, range, |known| seen.allows(known), &mut lease)
-        || shared.state.is_stopped()
+        || shared.is_stopped()
     {
         return None;
     }
@@ -351,130 +322,73 @@ impl Progress {
     }
 }
 
-/// The result of polling a read.
-struct PollStep<'a> {
-    state: Guard<'a>,
-    outcome: Poll<Result<usize, Fault>>,
-    /// Whether the task polls its queue and must be polled again.
-    again: bool,
-}
-
-impl<'a> PollStep<'a> {
-    fn pending(state: Guard<'a>) -> PollStep<'a> {
-        PollStep {
-            state,
-            outcome: Poll::Pending,
-            again: false,
-        }
-    }
-
-    /// Ends the read; another poll would start a new read.
-    fn over(
-        mut state: Guard<'a>,
-        progress: &mut Progress,
-        outcome: Result<usize, Fault>,
-    ) -> PollStep<'a> {
-        if let Some(slot) = std::mem::take(progress).slot {
-            state.reads.free(slot);
-        }
-        PollStep {
-            state,
-            outcome: Poll::Ready(outcome),
-            again: false,
-        }
-    }
-}
-
-/// The parts of a task's read that do not change between polls.
+/// A read of a task.
 pub struct TaskRead<'a> {
     pub at: OpenFile,
     pub seen: &'a VersionCursor,
     pub offset: u64,
-    pub waker: &'a Waker,
-}
-
-/// Polls a task's read of `range`, like [`read`]. If the result is `Pending`, the task's waker will be called.
-pub fn poll_read(
-    shared: &Arc<DriverShared>,
-    task: &TaskRead<'_>,
-    buf: &mut ReadBuf<'_, '_>,
-    range: ByteRange,
-    progress: &mut Progress,
-) -> Poll<Result<usize, Fault>> {
-    let polled = Outside::enter(shared)
-        .lock()
-        .and_then(|state| step(state, task, range, buf, progress));
-    match polled {
-        Ok(PollStep {
-            state,
-            outcome,
-            again,
-        }) => {
-            state.unlock();
-            if again {
-                // Done after others are woken, so that other tasks run first.
-                lock::wake(task.waker.clone());
-            }
-            outcome
-        }
-        Err(fault) => Poll::Ready(Err(fault)),
-    }
-}
-
-fn step<'a>(
-    mut state: Guard<'a>,
-    task: &TaskRead<'_>,
-    range: ByteRange,
-    buf: &mut ReadBuf<'_, '_>,
-    progress: &mut Progress,
-) -> Result<PollStep<'a>, Fault> {
-    if progress.read.is_some() {
-        state = look(state, task.at.file, progress)?;
-    } else {
-        match begin(state, task, range, progress)? {
-            Start::Begun(begun) => state = begun,
-            Start::Not(polled) => return Ok(polled),
-        }
-    }
-    go_on(state, task, range, buf, progress)
-}
-
-/// One of several reads that are polled together.
-#[cfg(feature = "nbd")]
-pub struct BatchedRead<'a> {
-    pub task: TaskRead<'a>,
     pub buf: &'a mut [u8],
+    pub waker: &'a Waker,
     pub progress: &'a mut Progress,
+    /// Pending until the read has ended.
     pub outcome: Poll<Result<usize, Fault>>,
+    /// Whether the task polls its queue and must be polled again.
+    pub again: bool,
 }
 
-/// Polls reads of tasks, and submits their fetches together. An event loop watches their queues (`Queues::watch`).
-#[cfg(feature = "nbd")]
-pub fn poll_reads(shared: &Arc<DriverShared>, reads: &mut [BatchedRead<'_>]) {
-    for BatchedRead {
-        task,
-        buf,
-        progress,
-        outcome,
-    } in reads.iter_mut().filter(|read| read.outcome.is_pending())
-    {
-        let mut buf = ReadBuf::One(buf);
-        let range = buf.range_from(task.offset);
-        let polled = Outside::enter(shared)
-            .lock()
-            .and_then(|state| step(state, task, range, &mut buf, progress));
-        *outcome = polled.map_or_else(
-            |fault| Poll::Ready(Err(fault)),
-            |polled| {
-                // Not `unlock`, which would submit each fetch alone.
-                polled.state.release();
-                polled.outcome
-            },
-        );
+impl TaskRead<'_> {
+    pub fn range(&self) -> ByteRange {
+        let end = self.offset.saturating_add(self.buf.len() as u64);
+        ByteRange::between(self.offset, end)
     }
-    if let Ok(state) = Outside::enter(shared).lock() {
+
+    /// Ends the read; another poll would start a new read.
+    fn end(&mut self, state: &mut State, outcome: Result<usize, Fault>) {
+        if let Some(slot) = std::mem::take(self.progress).slot {
+            state.reads.free(slot);
+        }
+        self.outcome = Poll::Ready(outcome);
+    }
+
+    /// Makes the task wait for the size of the source.
+    fn await_size(&mut self, state: &mut State) -> Result<(), Fault> {
+        let slot = self.progress.slot.or_else(|| state.reads.take_slot());
+        let slot = slot.ok_or(Fault::Read(Error::Limit))?;
+        self.progress.slot = Some(slot);
+        state.reads.await_size(slot, self.at.file, self.waker);
+        Ok(())
+    }
+}
+
+/// Polls pending reads of tasks, like [`read`], and submits their fetches together. If a read stays pending, its waker will be called.
+pub fn poll_reads(shared: &Arc<DriverShared>, reads: &mut [TaskRead<'_>]) {
+    let mut locked = Outside::enter(shared).lock();
+    for read in reads.iter_mut().filter(|read| read.outcome.is_pending()) {
+        // Not `unlock` after each, which would submit each fetch alone.
+        let polled = locked.and_then(|state| step(state, read));
+        locked = polled.or_else(|fault| {
+            read.outcome = Poll::Ready(Err(fault));
+            Outside::enter(shared).lock()
+        });
+    }
+    if let Ok(state) = locked {
         state.unlock();
     }
+    // Done after others are woken, so that other tasks run first.
+    let again = reads.iter().filter(|read| read.again);
+    again.for_each(|read| lock::wake(read.waker));
+}
+
+fn step<'a>(mut state: Guard<'a>, read: &mut TaskRead<'_>) -> Result<Guard<'a>, Fault> {
+    if read.progress.read.is_some() {
+        state = look(state, read.at.file, read.progress)?;
+    } else {
+        match begin(state, read)? {
+            ControlFlow::Continue(begun) => state = begun,
+            ControlFlow::Break(state) => return Ok(state),
+        }
+    }
+    go_on(state, read)
 }
 
 /// Reaps completions, if this task is the polling one.
@@ -489,126 +403,90 @@ fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard
     }
 }
 
-/// Whether a read has started.
-enum Start<'a> {
-    Begun(Guard<'a>),
-    Not(PollStep<'a>),
-}
-
+/// Starts a read, unless it ends or waits before it can start.
 fn begin<'a>(
     mut state: Guard<'a>,
-    task: &TaskRead<'_>,
-    range: ByteRange,
-    progress: &mut Progress,
-) -> Result<Start<'a>, Fault> {
-    let OpenFile { file, open } = task.at;
+    read: &mut TaskRead<'_>,
+) -> Result<ControlFlow<Guard<'a>, Guard<'a>>, Fault> {
+    let (OpenFile { file, open }, range) = (read.at, read.range());
     loop {
-        let asking = progress
-            .slot
-            .is_some_and(|slot| state.reads.awaits_size(slot));
-        let question = match (progress.asked, asking) {
+        let slot = read.progress.slot;
+        let asking = slot.is_some_and(|slot| state.reads.awaits_size(slot));
+        let question = match (read.progress.asked, asking) {
             (false, _) => SizeQuestion::NotAsked,
             (true, true) => SizeQuestion::Asking,
             (true, false) => SizeQuestion::Answered,
         };
-        match files::admit(&state.files, file, task.seen, range, question) {
+        match files::admit(&state.files, file, read.seen, range, question) {
             Admission::Open => break,
-            Admission::Over(end) => return Ok(Start::Not(PollStep::over(state, progress, end))),
+            Admission::Over(end) => {
+                read.end(&mut state, end);
+                return Ok(ControlFlow::Break(state));
+            }
             Admission::Ask if state.workers.is_unavailable() => {
-                progress.asked = true;
+                read.progress.asked = true;
                 state = transfer::check(state, file)?;
             }
             Admission::Ask => {
-                progress.asked = true;
-                await_size(&mut state, file, progress, task.waker)?;
+                read.progress.asked = true;
+                read.await_size(&mut state)?;
                 state.jobs.push_check(file);
-                return Ok(Start::Not(PollStep::pending(state)));
+                return Ok(ControlFlow::Break(state));
             }
             // Woken by another thread while the worker is not back yet; or the source is being asked for its size.
             Admission::Asking | Admission::Accepting => {
-                await_size(&mut state, file, progress, task.waker)?;
-                return Ok(Start::Not(PollStep::pending(state)));
+                read.await_size(&mut state)?;
+                return Ok(ControlFlow::Break(state));
             }
         }
     }
     let now = state.shared().now();
     state.ring_timer(now);
-    let Some(slot) = progress.slot.or_else(|| state.reads.take_slot()) else {
-        return Ok(Start::Not(PollStep::over(
-            state,
-            progress,
-            Err(Fault::Read(Error::Limit)),
-        )));
+    let Some(slot) = read.progress.slot.or_else(|| state.reads.take_slot()) else {
+        read.end(&mut state, Err(Fault::Read(Error::Limit)));
+        return Ok(ControlFlow::Break(state));
     };
-    (progress.slot, progress.file) = (Some(slot), Some(file));
-    progress.read = Some(state.begin(now, slot, open, range));
-    Ok(Start::Begun(state))
+    (read.progress.slot, read.progress.file) = (Some(slot), Some(file));
+    read.progress.read = Some(state.begin(now, slot, open, range));
+    Ok(ControlFlow::Continue(state))
 }
 
-/// Makes the task wait for the size of the source.
-fn await_size(
-    state: &mut State,
-    file: FileId,
-    progress: &mut Progress,
-    waker: &Waker,
-) -> Result<(), Fault> {
-    let slot = progress
-        .slot
-        .or_else(|| state.reads.take_slot())
-        .ok_or(Fault::Read(Error::Limit))?;
-    progress.slot = Some(slot);
-    state.reads.await_size(slot, file, waker);
-    Ok(())
-}
-
-/// Takes available data, and returns what else is needed.
-fn go_on<'a>(
-    state: Guard<'a>,
-    task: &TaskRead<'_>,
-    range: ByteRange,
-    buf: &mut ReadBuf<'_, '_>,
-    progress: &mut Progress,
-) -> Result<PollStep<'a>, Fault> {
-    let (file, Some(slot)) = (task.at.file, progress.slot) else {
+/// Takes available data, and notes what else is needed.
+fn go_on<'a>(state: Guard<'a>, read: &mut TaskRead<'_>) -> Result<Guard<'a>, Fault> {
+    let (file, range, Some(slot)) = (read.at.file, read.range(), read.progress.slot) else {
         return Err(Fault::Read(Error::Limit));
     };
     let begun = StartedRead { slot, file, range };
-    let ReadStep { mut state, outcome } = take(state, begun, buf, &mut progress.given)?;
-    let (state, outcome) = if let Some(outcome) = outcome {
+    let mut buf = ReadBuf::One(read.buf);
+    let (mut state, ended) = take(state, begun, &mut buf, &mut read.progress.given)?;
+    let (state, outcome) = if let Some(outcome) = ended {
         // Its slot is already free.
-        let looked_up = std::mem::take(progress).given.looked_up;
-        progress.looked_up = looked_up;
+        let looked_up = std::mem::take(read.progress).given.looked_up;
+        read.progress.looked_up = looked_up;
         state.end_poll(file, slot);
         (state, outcome)
     } else if state.workers.is_unavailable() {
         // No other thread can do it, so do it here as a thread would.
-        let mut given = std::mem::take(progress).given;
+        let mut given = std::mem::take(read.progress).given;
         state.end_poll(file, slot);
-        let ReadEnd { state, outcome } = finish(state, begun, buf, &mut given, None)?;
-        progress.looked_up = given.looked_up;
-        (state, outcome)
+        let ended = finish(state, begun, &mut buf, &mut given, None)?;
+        read.progress.looked_up = given.looked_up;
+        ended
     } else {
         let watched = state.queues.is_watched(file);
         let now = state.shared().now();
-        let again = !watched && state.task_waits(now, file, slot) == TaskWait::Polls;
-        if !again {
-            state.reads.await_bytes(slot, file, task.waker);
+        read.again = !watched && state.task_polls(now, file, slot);
+        if !read.again {
+            state.reads.await_bytes(slot, file, read.waker);
         }
-        if !again && !watched {
+        if !read.again && !watched {
             state.want_reaper_thread(file);
         }
-        return Ok(PollStep {
-            state,
-            outcome: Poll::Pending,
-            again,
-        });
+        return Ok(state);
     };
-    let outcome = files::settle(&state.files, file, task.seen, outcome);
-    Ok(PollStep {
-        state,
-        outcome: Poll::Ready(outcome),
-        again: false,
-    })
+    let outcome = files::settle(&state.files, file, read.seen, outcome);
+    read.outcome = Poll::Ready(outcome);
+    Ok(state)
 }
 
 /// Abandons the read of a task; pages that are already fetched stay cached.

@@ -12,7 +12,7 @@
 //!                    └──┴ sleeps, reaps or leaves its waker; the answer notifies it and clears that
 //! ```
 
-use super::notifications::Notifications;
+use super::notifications::{Notification, Notifications};
 use crate::error::Fault;
 use crate::source::{PieceCopier, Queue};
 use crate::store::Lease;
@@ -143,14 +143,10 @@ impl Reads {
             .get_mut((read.0 & ((1 << SLOT_BITS) - 1)) as usize)?;
         if std::mem::take(&mut slot.asleep) {
             self.sleepers -= 1;
-            notifications.notify(Arc::clone(&slot.condvar));
+            notifications.add(Notification::Notify(Arc::clone(&slot.condvar)));
         }
-        if let Some(queue) = slot.reaps.take() {
-            notifications.interrupt(queue);
-        }
-        if let Some(waker) = slot.waker.take() {
-            notifications.wake(waker);
-        }
+        notifications.extend(slot.reaps.take().map(Notification::Interrupt));
+        notifications.extend(slot.waker.take().map(Notification::Wake));
         Some(slot)
     }
 
@@ -206,7 +202,7 @@ impl Reads {
         for slot in helpers.take(max) {
             slot.asleep = false;
             self.sleepers -= 1;
-            notifications.notify(Arc::clone(&slot.condvar));
+            notifications.add(Notification::Notify(Arc::clone(&slot.condvar)));
         }
     }
 
@@ -244,10 +240,7 @@ impl Reads {
             .filter(|slot| slot.asks && slot.file == file)
         {
             slot.asks = false;
-            slot.waker
-                .take()
-                .into_iter()
-                .for_each(|waker| notifications.wake(waker));
+            notifications.extend(slot.waker.take().map(Notification::Wake));
         }
     }
 
@@ -255,11 +248,7 @@ impl Reads {
     pub fn wake_task_of(&mut self, file: FileId, notifications: &mut Notifications) -> Option<u32> {
         let waits = |slot: &ReadSlot| slot.waker.is_some() && !slot.asks && slot.file == file;
         let index = self.slots.iter().position(waits)?;
-        self.slots[index]
-            .waker
-            .take()
-            .into_iter()
-            .for_each(|waker| notifications.wake(waker));
+        notifications.extend(self.slots[index].waker.take().map(Notification::Wake));
         Some(index as u32)
     }
 
@@ -267,25 +256,20 @@ impl Reads {
     pub fn wake_all_tasks(&mut self, notifications: &mut Notifications) {
         for slot in &mut self.slots {
             slot.asks = false;
-            slot.waker
-                .take()
-                .into_iter()
-                .for_each(|waker| notifications.wake(waker));
+            notifications.extend(slot.waker.take().map(Notification::Wake));
         }
     }
 }
 
 impl ReadSlot {
     fn new() -> ReadSlot {
-        let condvar = Arc::new(Condvar::new());
-        let (ready, file) = (VecDeque::new(), FileId(0));
         ReadSlot {
-            ready,
+            ready: VecDeque::new(),
             failed: None,
             asleep: false,
-            file,
+            file: FileId(0),
             reaps: None,
-            condvar,
+            condvar: Arc::new(Condvar::new()),
             waker: None,
             asks: false,
         }
@@ -348,9 +332,10 @@ impl ReadBuf<'_, '_> {
     pub fn len(&self) -> usize {
         match self {
             ReadBuf::One(buf) => buf.len(),
-            ReadBuf::Many(bufs) => bufs
-                .iter()
-                .fold(0, |sum, buf| sum.saturating_add(buf.len())),
+            ReadBuf::Many(bufs) => {
+                let lens = bufs.iter().map(|buf| buf.len());
+                lens.fold(0, usize::saturating_add)
+            }
             #[cfg(feature = "fuse")]
             ReadBuf::Lent(lent) => lent.len,
         }

@@ -8,10 +8,9 @@
 //!   begin_reap ─unlock─ queue.reap ─ source.size ─lock─ end_reap ─► arrive, for each transfer that has ended
 //! ```
 
-use super::jobs::NextJob;
 use super::lock::{WAKEUP_TIMEOUT, guarded};
 use super::notifications::QueueKey;
-use super::queue::{ReapedQueue, Reaper, STALE};
+use super::queue::{Reaper, STALE};
 use super::shared::{DriverShared, Guard, Outside};
 use super::transfer;
 use crate::error::Fault;
@@ -21,29 +20,22 @@ use foreread_core::units::FileId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The result of an attempt to reap.
-pub struct ReapAttempt<'a> {
-    pub state: Guard<'a>,
-    /// Whether it reaped. False if there was nothing to reap, or if another thread reaps.
-    pub reaped: bool,
-}
-
-/// Reaps the file's queue, unless another thread does.
-pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAttempt<'_>, Fault> {
-    let Some(reaping) = state.queues.begin_reap(file, reaper) else {
-        return Ok(ReapAttempt {
-            state,
-            reaped: false,
-        });
+/// Reaps the file's queue, unless another thread does. Returns false if there was nothing to reap, or if another thread reaps.
+pub fn reap(
+    mut state: Guard<'_>,
+    file: FileId,
+    reaper: Reaper,
+) -> Result<(Guard<'_>, bool), Fault> {
+    let Some((key, queue)) = state.queues.begin_reap(file, reaper) else {
+        return Ok((state, false));
     };
     if let Reaper::Caller(slot) = reaper {
-        state.reads.set_reaps(slot, Some(reaping.weak()));
+        state.reads.set_reaps(slot, Some(queue.weak()));
     }
     // At the end of the driver no reader is left, so the size of the source does not matter.
     let source = state.files.source(file).filter(|_| reaper != Reaper::Last);
     let shared = state.shared();
     let outside = state.unlock();
-    let ReapedQueue { key, queue } = reaping;
     let mut ended = Vec::new();
     let sound = guarded(|| {
         queue.once(&outside, |queue| {
@@ -71,18 +63,13 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAt
         .into_iter()
         .for_each(|ended| state.arrive(now, file, ended, &size));
     if sound.is_err() {
-        let jobs = state.queues.lose(key);
+        let jobs = state.queues.close(key, |_| true);
         state.jobs.put_back(jobs);
     }
-    let state = if reaper == Reaper::Last {
-        state
-    } else {
-        transfer::accept(state, file)?
-    };
-    Ok(ReapAttempt {
-        state,
-        reaped: true,
-    })
+    if reaper != Reaper::Last {
+        state = transfer::accept(state, file)?;
+    }
+    Ok((state, true))
 }
 
 /// Takes the lock for a thread that is about to read a file. If no thread reaps the file's queue, checks it for completions.
@@ -106,7 +93,7 @@ pub fn look_in(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
         .unwrap_or(true);
     let state = outside.lock()?;
     if ended {
-        Ok(reap(state, file, Reaper::Poll)?.state)
+        Ok(reap(state, file, Reaper::Poll)?.0)
     } else {
         Ok(state)
     }
@@ -134,12 +121,9 @@ pub fn look_in_everywhere(mut state: Guard<'_>) -> Result<Guard<'_>, Fault> {
 pub fn drain(outside: Outside<'_>) -> Result<(), Fault> {
     let mut state = outside.lock()?;
     for number in 0..state.queues.file_numbers() {
-        loop {
-            let tried = reap(state, FileId(number), Reaper::Last)?;
-            state = tried.state;
-            if !tried.reaped {
-                break;
-            }
+        let mut reaped = true;
+        while reaped {
+            (state, reaped) = reap(state, FileId(number), Reaper::Last)?;
         }
     }
     state.unlock();
@@ -181,7 +165,7 @@ fn work(shared: &Arc<DriverShared>) -> Result<(), Fault> {
             state.tell_size(file);
             continue;
         }
-        if let Some(NextJob { job, class }) = state.jobs.take_any() {
+        if let Some((job, class)) = state.jobs.take_any() {
             let bytes = job.range.len();
             let claim = match class {
                 Class::Demand => Some(shared.budget.demand(bytes)),
@@ -222,11 +206,11 @@ fn reap_for_tasks(shared: &Arc<DriverShared>, key: QueueKey) -> Result<(), Fault
             state = stand_by(state, key)?;
             continue;
         }
-        let tried: ReapAttempt<'_> = reap(state, key.file, Reaper::Thread)?;
-        state = tried.state;
+        let reaped;
+        (state, reaped) = reap(state, key.file, Reaper::Thread)?;
         if let Some(wakeups) = state.wakeups() {
             state = state.release().wake(wakeups).lock()?;
-        } else if !tried.reaped {
+        } else if !reaped {
             state = wait_for_the_queue(state, key)?;
         }
     }

@@ -11,8 +11,8 @@
 //!
 //! A started thread runs one of the two [`Loops`], which are defined in `reaping.rs`.
 
-use super::jobs::{GroupPages, Part, groups};
-use super::lock::{Lock, StateGuard, UnlockedProof, guarded};
+use super::jobs::{Part, groups};
+use super::lock::{LockHeld, UnlockedProof, guarded};
 use super::notifications::QueueKey;
 use super::queue::Batch;
 use super::reads::NotedHits;
@@ -23,9 +23,9 @@ use crate::chunk::Pool;
 use crate::error::Fault;
 use crate::source::{Transfer, serial_of, tag};
 use crate::store::ShownGroups;
-use crate::sync::Condvar;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use foreread_core::units::{ByteRange, Nanos, PageSize};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ pub struct Loops {
 }
 
 pub struct DriverShared {
-    pub state: Lock<State>,
+    pub state: Mutex<State>,
     /// Published groups, which are read without the lock.
     pub shown: Arc<ShownGroups>,
     /// Reads that were served without the lock.
@@ -56,6 +56,16 @@ pub struct DriverShared {
 }
 
 impl DriverShared {
+    /// Whether the driver has stopped because a thread panicked while it held the lock.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        // Shuttle's mutex does not report it; a panic ends the shuttle run.
+        #[cfg(shuttle)]
+        return false;
+        #[cfg(not(shuttle))]
+        self.state.is_poisoned()
+    }
+
     /// Nanoseconds since the driver was created.
     pub fn now(&self) -> Nanos {
         let since = self.start.elapsed();
@@ -69,12 +79,9 @@ impl DriverShared {
 
     /// Buffers for all pages of the range, one buffer for each group of pages.
     pub fn parts(&self, range: ByteRange) -> Vec<Part> {
-        let part = |pages: GroupPages| {
-            let chunk = self.pool.take((pages.end - pages.first) as usize);
-            Part {
-                start: self.page.start_of(pages.first),
-                chunk,
-            }
+        let part = |pages: Range<u64>| Part {
+            start: self.page.start_of(pages.start),
+            chunk: self.pool.take((pages.end - pages.start) as usize),
         };
         groups(self.page, range).map(part).collect()
     }
@@ -115,15 +122,18 @@ impl<'a> Outside<'a> {
     #[inline]
     pub fn try_lock(self) -> Result<Guard<'a>, Outside<'a>> {
         let Outside { shared, unlocked } = self;
-        match shared.state.take(unlocked) {
-            Ok(mut state) => {
-                if shared.noted.has_any() {
-                    state.report_hits(&shared.noted);
-                }
-                Ok(Guard { state, shared })
-            }
-            Err(unlocked) => Err(Outside { shared, unlocked }),
+        let Ok(mut state) = shared.state.lock() else {
+            return Err(Outside { shared, unlocked });
+        };
+        let held = unlocked.taken();
+        if shared.noted.has_any() {
+            state.report_hits(&shared.noted);
         }
+        Ok(Guard {
+            state,
+            held,
+            shared,
+        })
     }
 
     /// Does the work that was deferred until the lock was released: wakes and starts threads, and submits fetches.
@@ -142,7 +152,7 @@ impl<'a> Outside<'a> {
         for batch in batches {
             self = self.submit(batch);
         }
-        for &key in notifications.unreaped() {
+        for key in notifications.unreaped() {
             self = self.spawn_reaper(key);
         }
         notifications.wake_tasks();
@@ -189,10 +199,10 @@ impl<'a> Outside<'a> {
     /// Submits a batch.
     fn submit(self, batch: Batch) -> Self {
         let mut transfers = Vec::with_capacity(batch.jobs.len() * 5);
-        for submitted in &batch.jobs {
-            let pieces = (0..).zip(self.shared.parts(submitted.job.range));
+        for &(serial, job) in &batch.jobs {
+            let pieces = (0..).zip(self.shared.parts(job.range));
             transfers.extend(pieces.map(|(piece, part): (u64, Part)| {
-                Transfer::new(tag(submitted.serial, piece), part.start, vec![part.chunk])
+                Transfer::new(tag(serial, piece), part.start, vec![part.chunk])
             }));
         }
         // After a panic it is unknown which transfers were started: all are read again, and late pieces are dropped.
@@ -206,15 +216,13 @@ impl<'a> Outside<'a> {
                 .iter()
                 .map(|transfer| serial_of(transfer.tag()))
                 .collect(),
-            Err(_) => batch
-                .jobs
-                .iter()
-                .map(|submitted| submitted.serial)
-                .collect(),
+            Err(_) => batch.jobs.iter().map(|(serial, _)| *serial).collect(),
         };
         drop(transfers);
         let outside = self.locked(|state| {
-            let jobs = state.queues.refuse(batch.key, &serials);
+            let jobs = state
+                .queues
+                .close(batch.key, |fetch| serials.contains(&fetch.serial));
             state.jobs.put_back(jobs);
         });
         // Its reaper may be waiting only for these.
@@ -225,7 +233,9 @@ impl<'a> Outside<'a> {
 
 /// The driver's state, accessible while this thread holds the lock.
 pub struct Guard<'a> {
-    state: StateGuard<'a, State>,
+    /// Released before `held` is dropped.
+    state: MutexGuard<'a, State>,
+    held: LockHeld,
     shared: &'a Arc<DriverShared>,
 }
 
@@ -248,17 +258,34 @@ impl<'a> Guard<'a> {
     /// Releases the lock without waking any thread; the next `unlock` wakes them.
     #[inline]
     pub fn release(self) -> Outside<'a> {
+        let Guard {
+            state,
+            held,
+            shared,
+        } = self;
+        drop(state);
         Outside {
-            unlocked: self.state.release(),
-            shared: self.shared,
+            unlocked: held.released(),
+            shared,
         }
     }
 
     /// Releases the lock until `condvar` is notified, for at most `time`. Also returns whether the wait has timed out.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Guard<'a>, bool), Fault> {
-        let Guard { state, shared } = self;
-        let (state, passed) = state.sleep_on(condvar, time)?;
-        Ok((Guard { state, shared }, passed))
+        let Guard {
+            state,
+            held,
+            shared,
+        } = self;
+        let (state, passed) = condvar
+            .wait_timeout(state, time)
+            .map_err(|_| Fault::Stopped)?;
+        let guard = Guard {
+            state,
+            held,
+            shared,
+        };
+        Ok((guard, passed.timed_out()))
     }
 }
 

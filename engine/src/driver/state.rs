@@ -12,22 +12,22 @@
 //! Example: a thread passes the event `Read` for a cached page. The state machine answers with one `Serve`; the store leases the bytes,
 //! and they are in the slot of the read when `feed` returns.
 
-use super::files::{FileKey, Files, OpenAttempt};
+use super::files::{FileKey, Files};
 use super::jobs::{self, Job, Jobs, Part, TransferReport};
 use super::lock::Remote;
-use super::notifications::Notifications;
-use super::queue::{Arrival, Batch, NewQueue, QueueFill, Queues, TaskWait};
+use super::notifications::{Notification, Notifications};
+use super::queue::{Arrival, Batch, Queues};
 use super::reads::{Hit, NotedHits, Reads, Ready};
 use super::workers::{CalledWorkers, Workers};
 use crate::budget::Budget;
 use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::latency::LatencyClock;
-use crate::source::{Cause, CompletedTransfer, EIO, Source, SourceError};
+use crate::source::{Cause, CompletedTransfer, EIO, Queue, Source, SourceError};
 use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
-use foreread_core::machine::{MAX_IDS, Machine};
-use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, ReadId};
+use foreread_core::machine::Machine;
+use foreread_core::units::{ByteRange, FetchId, FileId, Nanos, OpenId, ReadId};
 use std::sync::Arc;
 
 /// A source with its properties, which will be added to the state as a file.
@@ -35,7 +35,8 @@ pub struct NewFile {
     pub source: Remote<dyn Source>,
     pub size: u64,
     pub streams: bool,
-    pub queue: Option<NewQueue>,
+    /// Its asynchronous queue, with the maximum number of concurrent transfers.
+    pub queue: Option<(Remote<dyn Queue>, usize)>,
     /// How long its storage took to answer when it was opened.
     pub answer_ns: Option<u64>,
 }
@@ -119,10 +120,10 @@ impl State {
             answer_ns,
         }: NewFile,
     ) -> Option<FileId> {
-        let file = self.files.add(source, size, streams, MAX_IDS)?;
-        self.files.answered(file, answer_ns);
-        if let Some(queue) = queue {
-            self.queues.add(file, queue, self.files.known(file).version);
+        let file = self.files.add(source, size, streams, answer_ns)?;
+        if let Some((queue, depth)) = queue {
+            let number = self.files.known(file).version;
+            self.queues.add(file, queue, depth, number);
         }
         Some(file)
     }
@@ -154,54 +155,44 @@ impl State {
     /// Reports that the file is no longer in any listing.
     pub fn unlist(&mut self, now: Nanos, key: FileKey) {
         if let Some(file) = self.files.unlist(key) {
-            self.forget(now, file);
+            self.forget_unused(now, file);
         }
     }
 
     /// Opens a reader. Returns `None` if there are too many readers.
     pub fn open(&mut self, now: Nanos, file: FileId) -> Option<OpenId> {
-        match self.files.open(file, MAX_IDS) {
-            OpenAttempt::Yes { open, size } => {
-                self.feed(now, Event::Open { open, file, size });
-                if let Some(ns) = self.files.take_answer_ns(file) {
-                    self.feed(now, Event::Answered { ns });
-                }
-                Some(open)
-            }
-            OpenAttempt::No => None,
-            OpenAttempt::NoReader => {
-                self.forget(now, file);
-                None
-            }
+        let Some((open, size)) = self.files.open(file) else {
+            self.forget_unused(now, file);
+            return None;
+        };
+        self.feed(now, Event::Open { open, file, size });
+        if let Some(ns) = self.files.take_answer_ns(file) {
+            self.feed(now, Event::Answered { ns });
         }
+        Some(open)
     }
 
     /// Closes a reader. If this was the last reader of a file that is not listed, all state of the file is removed.
     pub fn close(&mut self, now: Nanos, open: OpenId) {
-        let Some(closed) = self.files.close(open) else {
-            return;
-        };
-        self.feed(now, Event::Close { open });
-        if closed.last {
-            self.forget(now, closed.file);
+        if let Some(file) = self.files.close(open) {
+            self.feed(now, Event::Close { open });
+            self.forget_unused(now, file);
         }
     }
 
-    /// Drops a file's pages and frees its number. Running transfers end by themselves, and their bytes are discarded. Submitted
-    /// fetches are answered here; the file's queue waits for them when it is dropped.
-    fn forget(&mut self, now: Nanos, file: FileId) {
+    /// If a file has no reader and is not listed: drops its pages and frees its number. Running transfers end by themselves, and their bytes
+    /// are discarded. Submitted fetches are answered here; the file's queue waits for them when it is dropped.
+    fn forget_unused(&mut self, now: Nanos, file: FileId) {
+        if !self.files.is_unused(file) {
+            return;
+        }
         self.feed(now, Event::Forget { file });
         for fetch in self.queues.remove(file, &mut self.notifications) {
-            self.feed(
-                now,
-                Event::Failed {
-                    fetch,
-                    error: Error::Io(EIO),
-                },
-            );
+            self.fail(now, fetch, Error::Io(EIO));
         }
         if let Some(source) = self.files.remove(file) {
-            self.notifications.drop_source(source);
+            let source = Notification::Drop(Box::new(source));
+            self.notifications.add(source);
         }
     }
 
@@ -247,14 +238,13 @@ impl State {
         }
         while let Some(job) = self.cancelled.pop() {
             // Cancelled before it started: answered here, without a transfer.
-            self.feed(
-                now,
-                Event::Failed {
-                    fetch: job.fetch,
-                    error: Error::Io(CANCELLED),
-                },
-            );
+            self.fail(now, job.fetch, Error::Io(CANCELLED));
         }
+    }
+
+    /// Reports that a fetch has failed.
+    pub fn fail(&mut self, now: Nanos, fetch: FetchId, error: Error) {
+        self.feed(now, Event::Failed { fetch, error });
     }
 
     fn apply_action(&mut self, action: &Action) {
@@ -269,14 +259,15 @@ impl State {
                 range,
                 last,
             } => {
-                let mut ready = Ready {
+                let mut bytes = Lease::default();
+                let whole = jobs::fill(&self.machine, &self.store, file, range, &mut bytes);
+                let ready = Ready {
                     lease,
                     range,
-                    bytes: Lease::default(),
-                    whole: true,
+                    bytes,
+                    whole,
                     last,
                 };
-                ready.whole = jobs::fill(&self.machine, &self.store, file, range, &mut ready.bytes);
                 self.reads.serve(read, ready, &mut self.notifications);
             }
             Action::Fail { read, error } => {
@@ -292,16 +283,13 @@ impl State {
                 range,
                 class,
             } => {
-                let version = self.files.known(file).version;
-                self.jobs.push(
-                    Job {
-                        fetch,
-                        file,
-                        range,
-                        version,
-                    },
-                    class,
-                );
+                let job = Job {
+                    fetch,
+                    file,
+                    range,
+                    version: self.files.known(file).version,
+                };
+                self.jobs.push(job, class);
             }
             Action::Drop { slot, pages, .. } => self.store.drop_pages(slot, pages),
             Action::Cancel { fetch } => self.cancelled.extend(self.jobs.cancel(fetch)),
@@ -377,13 +365,8 @@ impl State {
         }
         let bytes = part.start + part.chunk.bytes().len() as u64 - job.range.start();
         jobs::keep(&self.machine, &mut self.store, job, vec![part], bytes);
-        self.feed(
-            now,
-            Event::Progress {
-                fetch: job.fetch,
-                bytes,
-            },
-        );
+        let fetch = job.fetch;
+        self.feed(now, Event::Progress { fetch, bytes });
     }
 
     /// Ends a job: stores its bytes, and reports the result to the state machine.
@@ -404,13 +387,8 @@ impl State {
                     parts.retain(|part| part.start >= landed);
                     jobs::keep(&self.machine, &mut self.store, job, parts, bytes);
                 }
-                self.feed(
-                    now,
-                    Event::Done {
-                        fetch: job.fetch,
-                        bytes,
-                    },
-                );
+                let fetch = job.fetch;
+                self.feed(now, Event::Done { fetch, bytes });
                 self.grow(now, job.file, job.version, size);
             }
             Err(source_error) => {
@@ -420,31 +398,19 @@ impl State {
                 if is_change {
                     self.change(now, job.file, job.version);
                 }
-                let fetch = job.fetch;
-                self.feed(now, Event::Failed { fetch, error });
-                self.forget_cause();
+                self.fail(now, job.fetch, error);
+                // The failed reads have it.
+                let cause = self.failing.take();
+                let cause = cause.map(|cause| Notification::Drop(Box::new(cause)));
+                self.notifications.extend(cause);
             }
-        }
-    }
-
-    /// Drops the error of a source after the failed reads have it. It is dropped without the lock, because it may be of the source's
-    /// own type.
-    fn forget_cause(&mut self) {
-        if let Some(cause) = self.failing.take() {
-            self.notifications.drop_cause(cause);
         }
     }
 
     /// Refuses a readahead fetch because it would exceed a limit of the budget. The bytes of the fetch are not read, and no demand read
     /// fails because of this.
     pub fn refuse(&mut self, job: &Job) {
-        self.feed(
-            self.now,
-            Event::Failed {
-                fetch: job.fetch,
-                error: Error::Limit,
-            },
-        );
+        self.fail(self.now, job.fetch, Error::Limit);
     }
 
     /// Handles a transfer that has ended at a queue; the source has this size.
@@ -466,19 +432,20 @@ impl State {
                 bytes,
                 size,
                 over,
+                began,
+                ahead,
             }) => {
-                let last = over.as_ref().and_then(|_| parts.pop());
+                let last = if over { parts.pop() } else { None };
                 for part in parts {
                     self.land(now, &job, part);
                 }
-                match over {
-                    Some(over) => {
-                        self.clocked[usize::from(over.ahead)].record(now.since(over.began));
-                        let report = TransferReport { bytes, size };
-                        self.complete(now, &job, last.into_iter().collect(), Ok(report));
-                    }
+                if over {
+                    self.clocked[usize::from(ahead)].record(now.since(began));
+                    let report = TransferReport { bytes, size };
+                    self.complete(now, &job, last.into_iter().collect(), Ok(report));
+                } else {
                     // Recorded before the lock is released: a reader that is pinned to a size must not take these bytes.
-                    None => self.grow(now, file, job.version, size),
+                    self.grow(now, file, job.version, size);
                 }
             }
         }
@@ -511,10 +478,10 @@ impl State {
 
     #[cold]
     fn plan(&mut self) -> Option<Wakeups> {
-        let mut filled = QueueFill::default();
+        let mut batches = Vec::new();
         // At the end of the driver nothing more is submitted.
         if !self.jobs.is_empty() && !self.workers.is_closing() {
-            self.fill_batches(&mut filled);
+            self.fill_batches(&mut batches);
         }
         let idle_poll = self.queues.unattended() > 0
             && !self
@@ -522,7 +489,7 @@ impl State {
                 .wake_reapers(self.now, &mut self.reads, &mut self.notifications);
         let notifications = std::mem::take(&mut self.notifications);
         let wakeups = Wakeups {
-            batches: filled.batches,
+            batches,
             notifications,
             workers: CalledWorkers::default(),
         };
@@ -530,10 +497,9 @@ impl State {
     }
 
     /// Takes as many jobs as the queues have room for. Readahead that the budget has no room for is refused.
-    fn fill_batches(&mut self, filled: &mut QueueFill) {
+    fn fill_batches(&mut self, batches: &mut Vec<Batch>) {
         loop {
-            self.queues.fill(&mut self.jobs, self.now, filled);
-            let refused = std::mem::take(&mut filled.refused);
+            let refused = self.queues.fill(&mut self.jobs, self.now, batches);
             if refused.is_empty() {
                 return;
             }
@@ -547,10 +513,10 @@ impl State {
         self.queues.want_thread(file, &mut self.notifications);
     }
 
-    /// Decides how the task whose read has this slot waits for its data.
-    pub fn task_waits(&mut self, now: Nanos, file: FileId, slot: u32) -> TaskWait {
+    /// Whether the task whose read has this slot polls the file's queue.
+    pub fn task_polls(&mut self, now: Nanos, file: FileId, slot: u32) -> bool {
         self.queues
-            .task_waits(file, slot, now, &mut self.notifications)
+            .task_polls(file, slot, now, &mut self.notifications)
     }
 
     /// Ends the read of the task in this slot; the task then no longer polls the file's queue.

@@ -11,7 +11,6 @@
 //! Example: a read of 4 KiB reaches past the known end of a log file. `check` asks the source for its size, which has grown by 1 MiB; the
 //! state machine learns the new size, and the read is served. If a source panics, the panic is reported as an error of that source.
 
-use super::files::NewVersion;
 use super::jobs::{CancelFlag, Job, Part, TransferReport};
 use super::lock::{WAKEUP_TIMEOUT, guarded};
 use super::shared::{DriverShared, Guard, Outside};
@@ -24,24 +23,12 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
-struct TransferOutcome {
-    result: Result<TransferReport, SourceError>,
-    /// The buffers that are not stored yet.
-    parts: Vec<Part>,
-}
-
 /// Runs a job: reads the source without the lock, and reports the result with the lock.
 pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a>, Fault> {
     let Some(source) = state.files.source(job.file) else {
         // The file is closed, so there is no read that needs it.
         let now = state.now();
-        state.feed(
-            now,
-            Event::Failed {
-                fetch: job.fetch,
-                error: Error::Io(EIO),
-            },
-        );
+        state.fail(now, job.fetch, Error::Io(EIO));
         return Ok(state);
     };
     state.jobs.begins();
@@ -52,8 +39,7 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
     let shared = state.shared();
     let began = shared.now();
     let outside = state.unlock();
-    let TransferOutcome { result, parts } =
-        source.once(&outside, |source| transfer(source, job, shared, cancelled));
+    let (result, parts) = source.once(&outside, |source| transfer(source, job, shared, cancelled));
     let now = shared.now();
     let ahead = claim.is_ahead();
     drop(claim);
@@ -64,30 +50,34 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
     accept(state, job.file)
 }
 
+/// Reads the source. Also returns the buffers that are not stored yet.
 fn transfer(
     source: &dyn Source,
     job: &Job,
     shared: &Arc<DriverShared>,
     cancelled: Option<CancelFlag>,
-) -> TransferOutcome {
+) -> (Result<TransferReport, SourceError>, Vec<Part>) {
     let _span = tracing::debug_span!("fetch", offset = job.range.start(), bytes = job.range.len())
         .entered();
     let mut parts = shared.parts(job.range);
     if let Some((streaming, cancelled)) = source.streaming().zip(cancelled) {
-        let mut landing = Landing::new(shared, job, parts, cancelled);
-        let room = landing.room_bytes();
+        let room = parts.iter().map(|part| part.chunk.bytes().len()).sum();
+        let mut landing = Landing {
+            shared,
+            job,
+            parts: parts.into(),
+            ended: false,
+            cancelled,
+        };
         let result = guarded(|| {
-            let read = streaming.stream(room, job.range.start(), &mut landing)?;
-            let read = source::within(read, room as usize, "stream")?;
+            let read = streaming.stream(room as u64, job.range.start(), &mut landing)?;
+            let read = source::within(read, room, "stream")?;
             Ok(TransferReport {
                 bytes: read as u64,
                 size: source.size(),
             })
         });
-        return TransferOutcome {
-            result,
-            parts: landing.rest(),
-        };
+        return (result, landing.parts.into());
     }
     let result = guarded(|| {
         let mut bufs: Vec<IoSliceMut<'_>> = parts
@@ -100,7 +90,7 @@ fn transfer(
             size: source.size(),
         })
     });
-    TransferOutcome { result, parts }
+    (result, parts)
 }
 
 /// Asks the source for its version and size, because a read reaches the known end of the file.
@@ -129,7 +119,7 @@ pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
 
 /// Asks a changed source for its size. The thread that noticed the change calls this function; meanwhile only readers of this file wait.
 pub fn accept(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
-    let Some(NewVersion { source, version }) = state.files.begin_accept(file) else {
+    let Some((source, version)) = state.files.begin_accept(file) else {
         return Ok(state);
     };
     let shared = state.shared();
@@ -170,7 +160,7 @@ pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, F
 ///   parts:  [full]  [full]  [being filled]  [room]  [room]
 ///             └──────┴─► store + Progress        └── what is left when the stream ends: Done or Failed
 /// ```
-pub struct Landing<'a> {
+struct Landing<'a> {
     shared: &'a Arc<DriverShared>,
     job: &'a Job,
     parts: VecDeque<Part>,
@@ -178,59 +168,21 @@ pub struct Landing<'a> {
     cancelled: CancelFlag,
 }
 
-impl<'a> Landing<'a> {
-    pub fn new(
-        shared: &'a Arc<DriverShared>,
-        job: &'a Job,
-        parts: Vec<Part>,
-        cancelled: CancelFlag,
-    ) -> Landing<'a> {
-        Landing {
-            shared,
-            job,
-            parts: parts.into(),
-            ended: false,
-            cancelled,
-        }
-    }
-
-    /// Number of bytes that fit into the buffers.
-    pub fn room_bytes(&self) -> u64 {
-        self.parts
-            .iter()
-            .map(|part| part.chunk.bytes().len() as u64)
-            .sum()
-    }
-
-    /// The buffers that are not in the store yet.
-    pub fn rest(self) -> Vec<Part> {
-        self.parts.into()
-    }
-}
-
 impl Sink for Landing<'_> {
     fn at_hand(&mut self) {
-        let now = self.shared.now();
-        let Ok(mut state) = Outside::enter(self.shared).lock() else {
-            return;
-        };
-        state.feed(
-            now,
-            Event::AtHand {
-                fetch: self.job.fetch,
-            },
-        );
-        state.unlock();
+        let (now, fetch) = (self.shared.now(), self.job.fetch);
+        if let Ok(mut state) = Outside::enter(self.shared).lock() {
+            state.feed(now, Event::AtHand { fetch });
+            state.unlock();
+        }
     }
 
     fn is_awaited(&self) -> bool {
         let Ok(state) = Outside::enter(self.shared).lock() else {
             return false;
         };
-        let awaited = state
-            .machine()
-            .fetch(self.job.fetch)
-            .is_some_and(|fetch| fetch.awaited);
+        let fetch = state.machine().fetch(self.job.fetch);
+        let awaited = fetch.is_some_and(|fetch| fetch.awaited);
         state.unlock();
         awaited
     }
@@ -255,15 +207,13 @@ impl Sink for Landing<'_> {
         if self.ended {
             return;
         }
-        let Some(part) = self.parts.pop_front() else {
-            return;
-        };
         let now = self.shared.now();
         // After a panic under the lock, the end of the fetch wakes all waiting callers.
-        let Ok(mut state) = Outside::enter(self.shared).lock() else {
-            return;
-        };
-        state.land(now, self.job, part);
-        state.unlock();
+        if let Some(part) = self.parts.pop_front()
+            && let Ok(mut state) = Outside::enter(self.shared).lock()
+        {
+            state.land(now, self.job, part);
+            state.unlock();
+        }
     }
 }

@@ -15,8 +15,8 @@
 //! ```
 
 use super::lock::WAKEUP_TIMEOUT;
-use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Mutex, MutexGuard};
 use crate::system::{self, SystemRequest};
 use foreread_core::units::Nanos;
 use std::sync::PoisonError;
@@ -245,16 +245,13 @@ impl Threads {
         let Ok(thread) = thread::Builder::new().name(name.to_string()).spawn(work) else {
             return false;
         };
-        self.handles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(thread);
+        self.handles().push(thread);
         true
     }
 
     /// Joins the threads that have ended.
     pub fn join_ended(&self) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = self.handles();
         let all = std::mem::take(&mut *handles);
         let (ended, alive): (Vec<_>, Vec<_>) = all.into_iter().partition(has_ended);
         *handles = alive;
@@ -264,17 +261,15 @@ impl Threads {
 
     /// Number of threads that have not been joined yet.
     pub fn count(&self) -> usize {
-        self.handles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.handles().len()
     }
 
     /// Joins all threads, including those that they start meanwhile.
     pub fn join_all(&self) {
         let me = thread::current().id();
         // An ending worker may have started another one, which is ending too: repeat until there is none.
-        while let Some(thread) = self.pop() {
+        let pop = || self.handles().pop();
+        while let Some(thread) = pop() {
             // If a source owned the last reader, a worker would wait for itself.
             if thread.thread().id() != me {
                 drop(thread.join());
@@ -282,11 +277,8 @@ impl Threads {
         }
     }
 
-    fn pop(&self) -> Option<JoinHandle<()>> {
-        self.handles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
+    fn handles(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -308,13 +300,8 @@ mod tests {
     #[test]
     fn a_worker_polls_until_it_was_quiet_for_long_enough() {
         let mut workers = Workers::with(1, 1, 0);
-        assert_eq!(
-            workers.call(0, true),
-            CalledWorkers {
-                notified: 1,
-                spawned: 0
-            }
-        );
+        let (notified, spawned) = (1, 0);
+        assert_eq!(workers.call(0, true), CalledWorkers { notified, spawned });
         assert_eq!(
             workers.call(0, true),
             CalledWorkers::default(),

@@ -11,7 +11,7 @@
 //! Example: 200 objects of 12 KiB, on storage with 30 ms latency, opened and read in order of their names. If the order is not announced,
 //! each object costs a round trip; if it is, most objects are in the cache when they are opened.
 
-use crate::driver::{FileKey, NewReader, VersionCursor};
+use crate::driver::{FileKey, VersionCursor};
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::reader::flush::Flushes;
@@ -125,7 +125,7 @@ impl ListedFile {
             .driver()
             .open_listed(self.key)
             .map_err(|_| OpenError::Stopped)?;
-        let NewReader { at, version } = opened.ok_or_else(|| OpenError::Changed {
+        let (at, version) = opened.ok_or_else(|| OpenError::Changed {
             place: self.source.describe(),
         })?;
         let seen = VersionCursor::new(version);

@@ -3,9 +3,7 @@
 //! An asynchronous read needs no runtime, and no thread of the caller. A poll blocks only if no worker thread is available.
 
 use super::{Reader, SourceLabel};
-#[cfg(feature = "nbd")]
-use crate::driver::BatchedRead;
-use crate::driver::{Progress, ReadBuf, ReadSpan, TaskRead};
+use crate::driver::{Progress, ReadSpan, TaskRead};
 #[cfg(feature = "nbd")]
 use crate::engine::Engine;
 use crate::error::ReadError;
@@ -60,31 +58,54 @@ impl Reader {
         progress: &mut Progress,
         waker: &Waker,
     ) -> Poll<Result<usize, ReadError>> {
-        let len = buf.len();
-        let task = TaskRead {
+        let span = self.take_span(progress, offset, buf.len());
+        let mut reads = [self.task_read(buf, offset, progress, waker)];
+        {
+            let _entered = span.as_ref().map(ReadSpan::enter);
+            self.engine.driver().poll_reads(&mut reads);
+        }
+        let [read] = reads;
+        self.polled(read, span)
+    }
+
+    fn task_read<'a>(
+        &'a self,
+        buf: &'a mut [u8],
+        offset: u64,
+        progress: &'a mut Progress,
+        waker: &'a Waker,
+    ) -> TaskRead<'a> {
+        TaskRead {
             at: self.at,
             seen: &self.seen,
             offset,
+            buf,
             waker,
-        };
+            progress,
+            outcome: Poll::Pending,
+            again: false,
+        }
+    }
+
+    /// The span of a read while it is polled, if a subscriber wants it.
+    fn take_span(&self, progress: &mut Progress, offset: u64, len: usize) -> Option<ReadSpan> {
         if progress.is_first() && ReadSpan::is_wanted() {
             progress.span = ReadSpan::begin(self.at, offset, len);
         }
-        let span = progress.span.take();
-        let poll = {
-            let _entered = span.as_ref().map(ReadSpan::enter);
-            self.engine
-                .driver()
-                .poll_read(&task, &mut ReadBuf::One(buf), progress)
-        };
-        match (&poll, span) {
-            (Poll::Pending, span) => progress.span = span,
-            (Poll::Ready(read), Some(span)) => {
-                span.end(read, progress.looked_up, SourceLabel(&*self.source));
+        progress.span.take()
+    }
+
+    /// The result of a poll. Keeps the span of a pending read, and ends that of a finished one.
+    fn polled(&self, read: TaskRead<'_>, span: Option<ReadSpan>) -> Poll<Result<usize, ReadError>> {
+        match (&read.outcome, span) {
+            (Poll::Ready(end), Some(span)) => {
+                span.end(end, read.progress.looked_up, SourceLabel(&*self.source));
             }
-            (Poll::Ready(_), None) => {}
+            (_, span) => read.progress.span = span,
         }
-        poll.map_err(|fault| self.explain(fault, len, offset))
+        let (len, offset) = (read.buf.len(), read.offset);
+        read.outcome
+            .map_err(|fault| self.explain(fault, len, offset))
     }
 }
 
@@ -166,42 +187,22 @@ impl Reader {
         &self,
         reads: &mut [&mut OwnedRead],
     ) -> Vec<Poll<Result<usize, ReadError>>> {
-        let driver = self.engine.driver();
         let mut spans = Vec::new();
-        let wanted = ReadSpan::is_wanted();
         let mut batch = Vec::with_capacity(reads.len());
         for read in reads.iter_mut() {
-            let len = read.buf.len();
-            if wanted && read.progress.is_first() {
-                read.progress.span = ReadSpan::begin(self.at, read.offset, len);
-            }
-            spans.push((read.progress.span.take(), len, read.offset));
-            batch.push(BatchedRead {
-                task: TaskRead {
-                    at: self.at,
-                    seen: &self.seen,
-                    offset: read.offset,
-                    waker: &read.waker,
-                },
-                buf: &mut read.buf,
-                progress: &mut read.progress,
-                outcome: Poll::Pending,
-            });
+            let OwnedRead {
+                buf,
+                offset,
+                waker,
+                progress,
+                ..
+            } = &mut **read;
+            spans.push(self.take_span(progress, *offset, buf.len()));
+            batch.push(self.task_read(buf, *offset, progress, waker));
         }
-        driver.poll_reads(&mut batch);
+        self.engine.driver().poll_reads(&mut batch);
         let ends = batch.into_iter().zip(spans);
-        ends.map(|(read, (span, len, offset))| {
-            match (&read.outcome, span) {
-                (Poll::Pending, span) => read.progress.span = span,
-                (Poll::Ready(end), Some(span)) => {
-                    span.end(end, read.progress.looked_up, SourceLabel(&*self.source));
-                }
-                (Poll::Ready(_), None) => {}
-            }
-            read.outcome
-                .map_err(|fault| self.explain(fault, len, offset))
-        })
-        .collect()
+        ends.map(|(read, span)| self.polled(read, span)).collect()
     }
 }
 

@@ -12,22 +12,13 @@
 //! started when a task first reads the file, sleeps. If the runtime of the polling task is busy for longer than a millisecond, the reaper
 //! thread takes over.
 
-use super::super::notifications::{Notifications, QueueKey};
+use super::super::notifications::{Notification, Notifications, QueueKey};
 use super::super::reads::Reads;
 use super::{Queues, ReaperThread};
 use crate::sync::Condvar;
 use foreread_core::units::{FileId, Nanos};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How a task waits while its read has no data yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskWait {
-    /// It has itself polled again at once, and checks the queue then.
-    Polls,
-    /// It leaves its waker for the task that polls, or for a thread.
-    Leaves,
-}
 
 impl Queues {
     // ---- which thread reaps ----
@@ -64,9 +55,7 @@ impl Queues {
             if queue.reaper_thread.here {
                 let condvar = queue.reaper_thread.condvar.take();
                 queue.called = condvar.is_some();
-                condvar
-                    .into_iter()
-                    .for_each(|condvar| notifications.notify(condvar));
+                notifications.extend(condvar.map(Notification::Notify));
                 continue;
             }
             queue.called = reads.notify_one_of(FileId(number as u32), notifications);
@@ -77,40 +66,37 @@ impl Queues {
 
     // ---- tasks that poll ----
 
-    /// Decides how the task whose read has this slot waits for its data.
-    pub fn task_waits(
+    /// Whether the task whose read has this slot and no data yet has itself polled again at once, and checks the queue then. Otherwise it
+    /// leaves its waker for the task that polls, or for a thread.
+    pub fn task_polls(
         &mut self,
         file: FileId,
         slot: u32,
         now: Nanos,
         notifications: &mut Notifications,
-    ) -> TaskWait {
+    ) -> bool {
         let full = self.table.polled.len() >= self.max_polled as usize;
-        let wait = self.table.update(file, |queue| {
+        let polls = self.table.update(file, |queue| {
             let poller = &mut queue.poller;
             if poller.is(slot) {
-                return if poller.look(now) {
-                    TaskWait::Polls
-                } else {
-                    TaskWait::Leaves
-                };
+                return poller.look(now);
             }
             if poller.attends(now) {
-                return TaskWait::Leaves;
+                return false;
             }
             let by_another = queue.reaped && !queue.reaped_for_tasks;
             if queue.closed || by_another || full && !poller.is_active() || !poller.begin(slot, now)
             {
-                return TaskWait::Leaves;
+                return false;
             }
             if queue.reaped {
                 // The reaper thread is on standby from now on.
                 queue.reaper_thread.wanted = true;
-                notifications.interrupt(queue.queue.weak());
+                notifications.add(Notification::Interrupt(queue.queue.weak()));
             }
-            TaskWait::Polls
+            true
         });
-        wait.unwrap_or(TaskWait::Leaves)
+        polls.unwrap_or(false)
     }
 
     /// Whether the task of this slot polls the file's queue.
@@ -152,10 +138,7 @@ impl Queues {
         self.table.update(file, |queue| {
             queue.reaper_thread.wanted = true;
             if !std::mem::replace(&mut queue.reaper_thread.here, true) {
-                notifications.start_reaper(QueueKey {
-                    file,
-                    number: queue.number,
-                });
+                notifications.add(Notification::StartReaper(queue.key(file)));
             }
         });
     }
