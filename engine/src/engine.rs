@@ -20,7 +20,7 @@ use crate::latency::Latencies;
 use crate::options::{Options, Storage};
 #[cfg(feature = "disk-cache")]
 use crate::source::disk_cache::DiskCache;
-use crate::source::{Defaults, Io, Source, tree::Tree};
+use crate::source::{Defaults, Io, tree::Tree};
 use foreread_core::event::Advice;
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
@@ -265,15 +265,6 @@ impl Engine {
     #[must_use]
     pub fn disk_cache(&self) -> Option<&DiskCache> {
         self.shared.disk_cache.as_ref()
-    }
-
-    /// Wraps a source as this engine reads it: with the disk cache, if there is one.
-    pub(crate) fn below(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
-        #[cfg(feature = "disk-cache")]
-        if let Some(cache) = self.disk_cache() {
-            return cache.over(source);
-        }
-        source
     }
 
     /// How its files are read.

@@ -130,23 +130,40 @@ impl Engine {
     /// # Errors
     /// Returns an error if the source cannot be read, or too many sources are open.
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
-        let source = self.origin(origin.into())?;
-        Reader::first(self.clone(), self.below(source))
+        let source = self.source(origin.into())?;
+        let (at, version) = opened(self.driver().add(Arc::clone(&source), self.io()))?;
+        let seen = VersionCursor::new(version);
+        Reader::beside(self, &source, &Arc::default(), at, seen)
     }
 
-    /// Opens a named source, or takes a source value.
-    pub(crate) fn origin(&self, origin: Origin) -> Result<Arc<dyn Source>, OpenError> {
-        let name = match origin {
-            Origin::Source(source) => return Ok(source),
-            Origin::Name(name) => name,
+    /// The source of an origin as this engine reads it: with the disk cache, if there is one.
+    fn source(&self, origin: Origin) -> Result<Arc<dyn Source>, OpenError> {
+        let source = match origin {
+            Origin::Source(source) => source,
+            Origin::Name(name) => self.open_named(&name)?,
         };
         #[cfg(feature = "disk-cache")]
-        if let Some(cache) = self.disk_cache()
-            && source::is_remote(&name)
-        {
-            return Ok(cache.open_source(&name)?);
+        let source = match self.disk_cache() {
+            Some(cache) => cache.over(source),
+            None => source,
+        };
+        if self.appending() {
+            source.allow_appends();
         }
-        Ok(source::open_by(&name, self.io())?)
+        match source.size() {
+            0..=MAX_OFFSET => Ok(source),
+            size => Err(OpenError::TooLarge { size }),
+        }
+    }
+
+    fn open_named(&self, name: &SourceName) -> Result<Arc<dyn Source>, OpenError> {
+        #[cfg(feature = "disk-cache")]
+        if let Some(cache) = self.disk_cache()
+            && source::is_remote(name)
+        {
+            return Ok(cache.open_source(name)?);
+        }
+        Ok(source::open_by(name, self.io())?)
     }
 }
 
@@ -159,6 +176,12 @@ fn open_named(name: &SourceName, options: &Options) -> Result<Arc<dyn Source>, O
         return Ok(cache.open_source(name)?);
     }
     Ok(source::open_by(name, options.io)?)
+}
+
+/// What the driver has opened, unless there are too many.
+fn opened<T>(opened: Result<Option<T>, Fault>) -> Result<T, OpenError> {
+    let opened = opened.map_err(|_| OpenError::Stopped)?;
+    opened.ok_or(OpenError::Limit { limit: MAX_IDS })
 }
 
 impl Reader {
@@ -208,17 +231,12 @@ impl Reader {
     /// # Errors
     /// Returns an error if too many readers are open.
     pub fn try_clone(&self) -> Result<Reader, OpenError> {
-        let opened = self
-            .engine
-            .driver()
-            .open(self.at.file)
-            .map_err(|_| OpenError::Stopped)?;
-        let (at, version) = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        let (at, version) = opened(self.engine.driver().open(self.at.file))?;
         let seen = self.seen.again(version);
         Reader::beside(&self.engine, &self.source, &self.flushes, at, seen)
     }
 
-    /// A reader of a source that is open already.
+    /// A reader of a source that the driver has opened, with the initial hint of the engine.
     fn beside(
         engine: &Engine,
         source: &Arc<dyn Source>,
@@ -226,14 +244,18 @@ impl Reader {
         at: OpenFile,
         seen: VersionCursor,
     ) -> Result<Reader, OpenError> {
-        Reader {
+        let reader = Reader {
             engine: engine.clone(),
             source: Arc::clone(source),
             at,
             seen,
             flushes: Arc::clone(flushes),
+        };
+        if let Some(hint) = engine.hint() {
+            let hinted = engine.driver().advise(at.open, hint, ByteRange::default());
+            hinted.map_err(|_| OpenError::Stopped)?;
         }
-        .hinted()
+        Ok(reader)
     }
 
     /// Asks the source whether it has changed. After that, a clone reads the current version, unless the source cannot answer.
@@ -241,40 +263,6 @@ impl Reader {
     pub(crate) fn check(&self) {
         // If the engine has stopped, reads say so.
         let _ = self.engine.driver().check(self.at.file);
-    }
-
-    pub(crate) fn first(engine: Engine, source: Arc<dyn Source>) -> Result<Reader, OpenError> {
-        if engine.appending() {
-            source.allow_appends();
-        }
-        let size = source.size();
-        if size > MAX_OFFSET {
-            return Err(OpenError::TooLarge { size });
-        }
-        let added = engine
-            .driver()
-            .add(Arc::clone(&source), engine.io())
-            .map_err(|_| OpenError::Stopped)?;
-        let (at, version) = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Reader {
-            engine,
-            source,
-            at,
-            seen: VersionCursor::new(version),
-            flushes: Arc::default(),
-        }
-        .hinted()
-    }
-
-    /// Applies the engine's initial hint.
-    fn hinted(self) -> Result<Reader, OpenError> {
-        if let Some(hint) = self.engine.hint() {
-            self.engine
-                .driver()
-                .advise(self.at.open, hint, ByteRange::default())
-                .map_err(|_| OpenError::Stopped)?;
-        }
-        Ok(self)
     }
 
     /// Pins the reader to one version and size. After a change, a reader that is not pinned gets one error and then reads the new
@@ -484,14 +472,6 @@ impl Reader {
         self.source.describe()
     }
 
-    /// Writes all pending lines of the event log to its file. The lines are also written when the last reader is dropped.
-    ///
-    /// # Errors
-    /// Returns the first error that occurred while writing the log.
-    pub fn flush_event_log(&self) -> std::io::Result<()> {
-        self.engine.flush_event_log()
-    }
-
     /// See [`Engine::end_event_log`].
     ///
     /// # Errors
@@ -544,15 +524,10 @@ impl Reader {
                     Ok(extent) => extent,
                     Err(error) => {
                         if let SourceError::Changed { .. } = error {
-                            let driver = self.engine.driver();
-                            driver.changed(self.at.file, version).map_err(failed)?;
-                            self.seen
-                                .told(driver.known(self.at.file).map_err(failed)?.version);
+                            self.source_changed(version).map_err(failed)?;
                         }
-                        return Err(failed(Fault::Source(
-                            event_error(&error),
-                            Cause::new(error),
-                        )));
+                        let fault = Fault::Source(event_error(&error), Cause::new(error));
+                        return Err(failed(fault));
                     }
                 },
                 None => Extent {
@@ -564,5 +539,13 @@ impl Reader {
             at = at.saturating_add(extent.len.max(1));
         }
         Ok(all)
+    }
+
+    /// Reports that the source no longer has this version. The caller is informed by an error, unless the reader is pinned.
+    fn source_changed(&self, version: u64) -> Result<(), Fault> {
+        let driver = self.engine.driver();
+        driver.changed(self.at.file, version)?;
+        self.seen.told(driver.known(self.at.file)?.version);
+        Ok(())
     }
 }

@@ -15,18 +15,10 @@
 use crate::source::{EIO, SourceError};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
+#[derive(Default)]
 pub struct Flushes {
     state: Mutex<FlushState>,
     ended: Condvar,
-}
-
-impl Default for Flushes {
-    fn default() -> Flushes {
-        Flushes {
-            state: Mutex::new(FlushState::default()),
-            ended: Condvar::new(),
-        }
-    }
 }
 
 #[derive(Default)]

@@ -15,11 +15,9 @@ use crate::driver::{FileKey, VersionCursor};
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::reader::flush::Flushes;
-use crate::reader::{Origin, Reader};
+use crate::reader::{Origin, Reader, opened};
 use crate::source::Source;
-use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::Scope;
-use foreread_core::units::MAX_OFFSET;
 use std::sync::Arc;
 
 /// A position in an engine's order of files, after which the next file can be listed. The position is valid only in this engine. If the
@@ -74,25 +72,10 @@ impl Engine {
         after: Option<FilePosition>,
         listing: Listing,
     ) -> Result<ListedFile, OpenError> {
-        let source = self.origin(origin.into())?;
-        let source = self.below(source);
-        if self.appending() {
-            source.allow_appends();
-        }
-        let size = source.size();
-        if size > MAX_OFFSET {
-            return Err(OpenError::TooLarge { size });
-        }
+        let source = self.source(origin.into())?;
+        let (own, after) = (Arc::clone(&source), after.map(|after| after.0));
         let planned = listing == Listing::Planned;
-        let listed = self.driver().list(
-            Arc::clone(&source),
-            self.io(),
-            after.map(|after| after.0),
-            planned,
-        );
-        let key = listed
-            .map_err(|_| OpenError::Stopped)?
-            .ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        let key = opened(self.driver().list(own, self.io(), after, planned))?;
         Ok(ListedFile {
             engine: self.clone(),
             source,
@@ -120,11 +103,8 @@ impl ListedFile {
     /// # Errors
     /// Returns an error if the source has changed since it was listed, or too many readers are open.
     pub fn open(&self) -> Result<Reader, OpenError> {
-        let opened = self
-            .engine
-            .driver()
-            .open_listed(self.key)
-            .map_err(|_| OpenError::Stopped)?;
+        let opened = self.engine.driver().open_listed(self.key);
+        let opened = opened.map_err(|_| OpenError::Stopped)?;
         let (at, version) = opened.ok_or_else(|| OpenError::Changed {
             place: self.source.describe(),
         })?;

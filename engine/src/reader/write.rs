@@ -72,18 +72,7 @@ impl Reader {
             .invalidate(self.at.file, ByteRange::between(offset, end))
             .map_err(stopped)?;
         if let Err(SourceError::Changed { .. }) = written {
-            self.engine
-                .driver()
-                .changed(self.at.file, version)
-                .map_err(stopped)?;
-            // The caller of this write is informed by its result, unless the reader is pinned.
-            self.seen.told(
-                self.engine
-                    .driver()
-                    .known(self.at.file)
-                    .map_err(stopped)?
-                    .version,
-            );
+            self.source_changed(version).map_err(stopped)?;
         }
         written.map_err(|error| self.refuse(error))
     }
