@@ -5,6 +5,7 @@
 
 use foreread_os::failure::{Failure, FailureKind};
 use std::error::Error;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// The kind of a [`FrontError`], for callers that match on errors.
@@ -46,13 +47,13 @@ impl FrontError {
     pub(super) fn new(
         kind: FrontErrorKind,
         what: impl Into<String>,
-        place: impl Into<String>,
+        place: impl Display,
         remedy: impl Into<String>,
     ) -> FrontError {
         FrontError {
             kind,
             what: what.into(),
-            place: place.into(),
+            place: place.to_string(),
             remedy: remedy.into(),
             source: None,
         }

@@ -79,34 +79,21 @@ impl Default for FuseSettings {
 }
 
 fn unfit(what: &str, dir: &Path, remedy: &str) -> FrontError {
-    FrontError::new(
-        FrontErrorKind::Directory,
-        what,
-        dir.display().to_string(),
-        remedy,
-    )
+    FrontError::new(FrontErrorKind::Directory, what, dir.display(), remedy)
 }
 
 /// The error if the system refuses to start threads.
 fn no_threads(dir: &Path, error: std::io::Error) -> FrontError {
-    FrontError::new(
-        FrontErrorKind::System,
-        "cannot mount: the system refuses to create a thread",
-        dir.display().to_string(),
-        error.to_string(),
-    )
-    .caused_by(error)
+    let what = "cannot mount: the system refuses to create a thread";
+    let why = error.to_string();
+    FrontError::new(FrontErrorKind::System, what, dir.display(), why).caused_by(error)
 }
 
 /// The error if the system refuses the mount.
 fn refused(dir: &Path, error: std::io::Error) -> FrontError {
-    FrontError::new(
-        FrontErrorKind::System,
-        format!("cannot mount ({error})"),
-        dir.display().to_string(),
-        "load the module 'fuse', install fuse3, and check that this user may mount here",
-    )
-    .caused_by(error)
+    let what = format!("cannot mount ({error})");
+    let remedy = "load the module 'fuse', install fuse3, and check that this user may mount here";
+    FrontError::new(FrontErrorKind::System, what, dir.display(), remedy).caused_by(error)
 }
 
 /// How a mount was removed.
@@ -167,36 +154,20 @@ impl Mount {
         let dir = checked(dir)?;
         let what = tree.describe();
         let view = View::new(tree, engine, settings).map_err(|error| {
-            FrontError::new(
-                FrontErrorKind::Source,
-                error.to_string(),
-                what.clone(),
-                "check the source and its permissions",
-            )
-            .caused_by(error)
+            let (said, remedy) = (error.to_string(), "check the source and its permissions");
+            FrontError::new(FrontErrorKind::Source, said, &what, remedy).caused_by(error)
         })?;
         let view = Arc::new(view);
         let stopped = Arc::default();
-        let mut mounted = KernelMount::new(
-            Arc::clone(&view),
-            Arc::clone(&stopped),
-            &what,
-            &dir,
-            settings,
-        )?;
-        let unmounter = Mutex::new(mounted.unmounter());
-        Ok((
-            Mount {
-                mounted,
-                view,
-                dir: dir.clone(),
-            },
-            FuseStop {
-                unmounter,
-                dir,
-                stopped,
-            },
-        ))
+        let (own_view, own_stopped) = (Arc::clone(&view), Arc::clone(&stopped));
+        let mut mounted = KernelMount::new(own_view, own_stopped, &what, &dir, settings)?;
+        let stop = FuseStop {
+            unmounter: Mutex::new(mounted.unmounter()),
+            dir: dir.clone(),
+            stopped,
+        };
+        let mount = Mount { mounted, view, dir };
+        Ok((mount, stop))
     }
 
     /// Serves requests until the tree is unmounted (by this process or another) and all its files are closed.
@@ -249,6 +220,8 @@ fn is_dead(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
 }
 
+const OWN_FOLDER: &str = "use an empty folder that you own";
+
 /// Checks that the folder can be a mount point. Returns its full path, because the process may change its working directory later.
 fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
     let problem = |error: std::io::Error| match error.raw_os_error() {
@@ -256,27 +229,15 @@ fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
             let what = "the folder is still mounted, but the server of this mount has ended";
             unfit(what, dir, &unmount::remedy(dir)).caused_by(error)
         }
-        errno => unfit(
-            &errno_text(errno.unwrap_or(0)),
-            dir,
-            "use an empty folder that you own",
-        )
-        .caused_by(error),
+        errno => unfit(&errno_text(errno.unwrap_or(0)), dir, OWN_FOLDER).caused_by(error),
     };
     let meta = std::fs::metadata(dir).map_err(problem)?;
     if !meta.is_dir() {
-        return Err(unfit(
-            "not a folder",
-            dir,
-            "use an empty folder that you own",
-        ));
+        return Err(unfit("not a folder", dir, OWN_FOLDER));
     }
     if std::fs::read_dir(dir).map_err(problem)?.next().is_some() {
-        return Err(unfit(
-            "the folder is not empty",
-            dir,
-            "use an empty folder, or unmount what is mounted there",
-        ));
+        let remedy = "use an empty folder, or unmount what is mounted there";
+        return Err(unfit("the folder is not empty", dir, remedy));
     }
     if !Path::new("/dev/fuse").exists() {
         let missing = std::io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());

@@ -98,6 +98,18 @@ pub struct FolderListing {
 }
 
 impl FolderListing {
+    pub fn new(
+        folder: impl Into<Arc<Path>>,
+        names: impl Into<Arc<FolderNames>>,
+        seen: Instant,
+    ) -> Arc<FolderListing> {
+        Arc::new(FolderListing {
+            folder: folder.into(),
+            names: names.into(),
+            seen,
+        })
+    }
+
     /// The attributes of a name, if the listing has it.
     pub fn meta(&self, name: &OsStr) -> Option<Meta> {
         self.names.meta(self.names.find(name, usize::MAX)?)

@@ -22,10 +22,10 @@ use crate::sync::lock;
 use crate::system;
 use foreread_os::host::{Host, KernelVersion, last_at};
 use fuser::{
-    BackingId, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    Request, Session, SessionACL, SessionUnmounter,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request,
+    Session, SessionACL, SessionUnmounter,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsStr;
@@ -114,11 +114,11 @@ fn is_over(connection: &OwnedFd) -> bool {
 struct Kernel {
     view: Arc<View>,
     stopped: Arc<AtomicBool>,
-    pool: RequestPool,
+    pool: Arc<RequestPool>,
     settings: FuseSettings,
     owner: (u32, u32),
     place: Arc<MountPlace>,
-    passed: Arc<PassedFiles<BackingId>>,
+    passed: Arc<PassedFiles>,
 }
 
 /// The mount option that makes `fuse.foreread` the type in mount tables. fusermount3 has an option for it; root's mount(2) passes it
@@ -143,7 +143,7 @@ impl KernelMount {
             rustix::process::getegid().as_raw(),
         );
         let place = Arc::new(MountPlace {
-            dir: dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf()),
+            dir: dir.to_path_buf(),
             id: AtomicU64::new(0),
             connection: Mutex::default(),
             given_up: AtomicBool::new(false),
@@ -153,22 +153,13 @@ impl KernelMount {
             place: Arc::clone(&place),
             view,
             stopped,
-            pool: RequestPool::default(),
+            pool: Arc::default(),
             settings: settings.clone(),
             owner,
             passed: Arc::default(),
         };
         // A comma would start another option.
-        let name: String = what
-            .chars()
-            .map(|c| {
-                if c.is_control() || c == ',' || c == '\\' {
-                    '_'
-                } else {
-                    c
-                }
-            })
-            .collect();
+        let name = what.replace(|c: char| c.is_control() || c == ',' || c == '\\', "_");
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(name),
@@ -264,11 +255,6 @@ impl Kernel {
             while_needed(Arc::new(need), || work(view));
         });
     }
-
-    /// How long the kernel may trust attributes that are sent now, and the owner of files that have none.
-    fn times(&self) -> (Duration, (u32, u32)) {
-        (self.view.ttl(), self.owner)
-    }
 }
 
 fn attributes(number: u64, meta: &Meta, owner: (u32, u32)) -> FileAttr {
@@ -353,7 +339,7 @@ impl Filesystem for Kernel {
     }
 
     fn getattr(&self, request: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let (ttl, owner) = self.times();
+        let (ttl, owner) = (self.view.ttl(), self.owner);
         self.ask(request, move |view| match view.attributes(number.0) {
             Ok(meta) => reply.attr(&ttl, &attributes(number.0, &meta, owner)),
             Err(refusal) => reply.error(errno(refusal)),
@@ -554,11 +540,8 @@ pub const MAX_EXTRA: usize = 1024;
 /// Stack size of such a thread, which holds no buffers.
 const STACK_BYTES: usize = 256 << 10;
 
-#[derive(Clone, Default)]
-struct RequestPool(Arc<BusyThreads>);
-
 #[derive(Default)]
-struct BusyThreads {
+struct RequestPool {
     inline: AtomicUsize,
     extra: AtomicUsize,
 }
@@ -575,23 +558,22 @@ impl Drop for Count<'_> {
 impl RequestPool {
     /// Runs the work of a request, on the calling thread or on another thread. If the work panics, only the work ends: its reply is
     /// dropped, and the kernel gets an error.
-    fn run(&self, work: impl FnOnce() + Send + 'static) {
-        let busy = &self.0;
-        let before = busy.inline.fetch_add(1, Ordering::Relaxed);
-        let count = Count(&busy.inline);
-        if before < INLINE || busy.extra.load(Ordering::Relaxed) >= MAX_EXTRA {
+    fn run(self: &Arc<RequestPool>, work: impl FnOnce() + Send + 'static) {
+        let before = self.inline.fetch_add(1, Ordering::Relaxed);
+        let count = Count(&self.inline);
+        if before < INLINE || self.extra.load(Ordering::Relaxed) >= MAX_EXTRA {
             return guarded(work);
         }
         drop(count);
-        busy.extra.fetch_add(1, Ordering::Relaxed);
-        let own = Arc::clone(busy);
+        self.extra.fetch_add(1, Ordering::Relaxed);
+        let own = Arc::clone(self);
         let hand_over = move || {
             let _count = Count(&own.extra);
             guarded(work);
         };
         if system::spawn("foreread-fuse", Some(STACK_BYTES), hand_over).is_err() {
             // The work was dropped with the thread that could not be started; its reply is an error.
-            busy.extra.fetch_sub(1, Ordering::Relaxed);
+            self.extra.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -632,12 +614,13 @@ mod tests {
     /// With more waiting requests than threads, the last threads still take requests.
     #[test]
     fn the_last_takers_never_wait() {
-        let pool = RequestPool::default();
+        let pool = Arc::<RequestPool>::default();
         let (begun, begins) = channel();
         let barrier = Arc::new(std::sync::Barrier::new(DISPATCHERS * 3 + 1));
         for _ in 0..3 {
             for _ in 0..DISPATCHERS {
-                let (pool, barrier, begun) = (pool.clone(), Arc::clone(&barrier), begun.clone());
+                let (pool, barrier, begun) =
+                    (Arc::clone(&pool), Arc::clone(&barrier), begun.clone());
                 std::thread::spawn(move || {
                     pool.run(move || {
                         begun.send(()).expect("counted");
@@ -647,7 +630,7 @@ mod tests {
             }
         }
         (0..DISPATCHERS * 3).for_each(|_| begins.recv().expect("all of them begin"));
-        assert!(pool.0.inline.load(Ordering::Relaxed) <= INLINE);
+        assert!(pool.inline.load(Ordering::Relaxed) <= INLINE);
         barrier.wait();
         pool.run(|| std::panic::panic_any("a bug"));
     }

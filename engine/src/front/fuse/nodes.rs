@@ -260,11 +260,10 @@ impl Nodes {
             }
             None if !self.bytes.grow(TOLD_BYTES) => return Err(path),
             None => {
-                let (listing, times) = (Arc::clone(listing), 1);
                 let told = Told::Place {
-                    listing,
+                    listing: Arc::clone(listing),
                     place,
-                    times,
+                    times: 1,
                 };
                 self.told.insert(number, told);
             }
@@ -574,11 +573,7 @@ mod tests {
             let (kind, name) = (Kind::File, std::ffi::OsStr::new(name));
             assert!(names.push(name, kind, Some(&meta(kind, *version))));
         }
-        Arc::new(FolderListing {
-            folder: Path::new("d").into(),
-            names: Arc::new(names),
-            seen: Instant::now(),
-        })
+        FolderListing::new(Path::new("d"), names, Instant::now())
     }
 
     fn enter_all(nodes: &mut Nodes, listing: &Arc<FolderListing>) -> Vec<u64> {

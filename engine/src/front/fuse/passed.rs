@@ -10,52 +10,43 @@
 
 use crate::source::WholeFile;
 use crate::sync::lock;
+use fuser::BackingId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The inodes with open handles, by inode number. `I` is the kernel's identifier of a backing file.
-pub struct PassedFiles<I> {
-    numbers: Mutex<HashMap<u64, OpenNumber<I>>>,
+/// The inodes with open handles, by inode number.
+#[derive(Default)]
+pub struct PassedFiles {
+    numbers: Mutex<HashMap<u64, OpenNumber>>,
     /// The kernel has refused passthrough: it does not support it, or this process lacks the permission.
     is_refused: AtomicBool,
 }
 
-struct OpenNumber<I> {
+#[derive(Default)]
+struct OpenNumber {
     handles: u64,
-    passed: Option<Arc<PassedFile<I>>>,
+    passed: Option<Arc<PassedFile>>,
 }
 
 /// A backing file that the kernel has accepted. The backing file stays open, and cannot be evicted from the disk cache, until the last
 /// handle of its inode is closed.
-pub struct PassedFile<I> {
-    pub id: I,
+pub struct PassedFile {
+    pub id: BackingId,
     _file: WholeFile,
 }
 
-impl<I> Default for PassedFiles<I> {
-    fn default() -> PassedFiles<I> {
-        PassedFiles {
-            numbers: Mutex::default(),
-            is_refused: AtomicBool::new(false),
-        }
-    }
-}
-
-impl<I> PassedFiles<I> {
+impl PassedFiles {
     /// Counts one more open handle of an inode. Returns the file that the kernel reads for this handle, or `None` if foreread serves the
     /// reads. `file` and `take` are used only for the first handle: `take` registers `file` with the kernel.
     pub fn open(
         &self,
         number: u64,
         file: Option<WholeFile>,
-        take: impl FnOnce(&WholeFile) -> std::io::Result<I>,
-    ) -> Option<Arc<PassedFile<I>>> {
+        take: impl FnOnce(&WholeFile) -> std::io::Result<BackingId>,
+    ) -> Option<Arc<PassedFile>> {
         let mut numbers = lock(&self.numbers);
-        let open = numbers.entry(number).or_insert(OpenNumber {
-            handles: 0,
-            passed: None,
-        });
+        let open = numbers.entry(number).or_default();
         open.handles += 1;
         if open.handles == 1
             && let Some(file) = file

@@ -420,10 +420,8 @@ impl View {
         let Some(handle) = handle else {
             return send(Err(Errno::BADF.raw_os_error()));
         };
-        let taken = self
-            .observer
-            .as_ref()
-            .map(|observer| (observer, Instant::now()));
+        let observer = self.observer.as_ref();
+        let taken = observer.map(|observer| (observer, Instant::now()));
         let wanted = handle.size.saturating_sub(offset).min(u64::from(len)) as usize;
         let mut lent = LentBytes::new(wanted);
         let behind = self.cut.behind(&handle.place, offset, wanted as u64);

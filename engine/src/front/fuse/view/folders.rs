@@ -160,11 +160,8 @@ impl View {
             }
             names => names,
         };
-        let names = Arc::new(FolderListing {
-            folder,
-            names: names.map_err(|e| self.refuse_source(&e))?,
-            seen,
-        });
+        let names = names.map_err(|e| self.refuse_source(&e))?;
+        let names = FolderListing::new(folder, names, seen);
         if self.lists_versions {
             self.said().list(&names);
         }
@@ -178,12 +175,8 @@ impl View {
 
     /// Logs that the names of a folder exceed the limit, and returns the error.
     pub(super) fn too_many(&self, errno: Errno, path: &Path) -> KernelErrno {
-        let what = format!(
-            "{}: {}: {}",
-            self.tree.describe(),
-            path.display(),
-            too_many_bytes()
-        );
+        let (tree, path) = (self.tree.describe(), path.display());
+        let what = format!("{tree}: {path}: {}", too_many_bytes());
         self.refuse_source(&SourceError::io(errno.raw_os_error(), what))
     }
 

@@ -284,11 +284,11 @@ impl SaidNames {
     }
 
     /// Keeps a page of a folder, and drops those that are too old.
-    fn keep_page(&mut self, folder: &Path, page: Option<FolderListing>) {
+    fn keep_page(&mut self, folder: &Path, page: Option<Arc<FolderListing>>) {
         for other in self.listed.values_mut() {
             other.page.take_if(|page| page.seen.elapsed() >= self.ttl);
         }
-        self.listed(folder).page = page.map(Arc::new);
+        self.listed(folder).page = page;
     }
 
     fn listed(&mut self, folder: &Path) -> &mut ListedFolder {
@@ -361,12 +361,7 @@ impl View {
         let known = said.listed(folder);
         known.listed = names.is_some().then_some(asked);
         known.is_large = names.is_none();
-        let (folder, names, seen) = (folder.into(), names?, asked);
-        let listing = Arc::new(FolderListing {
-            folder,
-            names,
-            seen,
-        });
+        let listing = FolderListing::new(folder, names?, asked);
         said.list(&listing);
         Some(listing)
     }
@@ -382,23 +377,18 @@ fn page(
     meta: &Meta,
     others: &[(PathBuf, Meta)],
     seen: Instant,
-) -> Option<FolderListing> {
-    let folder: Arc<Path> = path.parent()?.into();
+) -> Option<Arc<FolderListing>> {
+    let folder = path.parent()?;
     let mut names = FolderNames::default();
     let all =
         std::iter::once((path, meta)).chain(others.iter().map(|(path, meta)| (&**path, meta)));
-    for (path, meta) in all.filter(|(path, _)| path.parent() == Some(&*folder)) {
+    for (path, meta) in all.filter(|(path, _)| path.parent() == Some(folder)) {
         if !names.push(path.file_name()?, meta.kind, Some(meta)) {
             return None;
         }
     }
     names.sort(&mut |_| ());
-    let names = Arc::new(names);
-    (names.len() > 1).then_some(FolderListing {
-        folder,
-        names,
-        seen,
-    })
+    (names.len() > 1).then(|| FolderListing::new(folder, names, seen))
 }
 
 #[cfg(test)]
@@ -455,26 +445,15 @@ mod tests {
         said.listed(Path::new("d")).listed = Some(seen);
         let mut names = FolderNames::default();
         assert!(names.push("there".as_ref(), Kind::File, Some(&meta(1))));
-        let (folder, names) = (Path::new("d").into(), Arc::new(names));
-        said.list(&Arc::new(FolderListing {
-            folder,
-            names,
-            seen,
-        }));
+        said.list(&FolderListing::new(Path::new("d"), names, seen));
         let there = Path::new("d/there");
         assert_eq!(asks(&mut said, "there"), Question::None(meta(1), seen));
         assert_eq!(asks(&mut said, "a"), Question::Absent);
         assert_eq!(said.credit, 2, "two requests were saved");
         let own = Arc::clone(&said.folders[Path::new("d")]);
-        let listing = |names, seen| {
-            let folder = Arc::clone(&own.folder);
-            Arc::new(FolderListing {
-                folder,
-                names,
-                seen,
-            })
-        };
-        said.list(&listing(Arc::default(), seen + Duration::from_nanos(1)));
+        let listing = |names, seen| FolderListing::new(Path::new("d"), names, seen);
+        let later = seen + Duration::from_nanos(1);
+        said.list(&listing(Arc::<FolderNames>::default(), later));
         let other = asks(&mut said, "a");
         assert_eq!(other, Question::Folder, "a program has listed it");
         said.list(&own);
@@ -511,12 +490,7 @@ mod tests {
             let mut names = FolderNames::default();
             let name = path.file_name().expect("a name");
             assert!(names.push(name, Kind::File, Some(&meta(version))));
-            let (folder, names) = (Path::new("d").into(), Arc::new(names));
-            Arc::new(FolderListing {
-                folder,
-                names,
-                seen,
-            })
+            FolderListing::new(Path::new("d"), names, seen)
         };
         assert_eq!(said.says(path, &meta(1)), None);
         said.list(&listing(1, old));
@@ -559,11 +533,8 @@ mod tests {
         }
         said.ttl = Duration::ZERO;
         let listing = |n: usize| {
-            Arc::new(FolderListing {
-                folder: Path::new(&n.to_string()).into(),
-                names: Arc::default(),
-                seen: Instant::now(),
-            })
+            let (folder, names) = (n.to_string(), FolderNames::default());
+            FolderListing::new(Path::new(&folder), names, Instant::now())
         };
         let known = listing(0);
         said.list(&known);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Options;
-use crate::source::tree::Entry;
+use crate::source::tree::{Entry, Single};
 use crate::source::{Defaults, Source};
 
 fn meta(kind: Kind, size: u64) -> Meta {
@@ -180,33 +180,10 @@ impl Source for TornFile {
     }
 }
 
-impl Tree for TornFile {
-    fn list(&self, _: &Path, _: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
-        match path.as_os_str().is_empty() {
-            true => Ok(meta(Kind::Folder, 0)),
-            false => Ok(meta(Kind::File, TORN.0)),
-        }
-    }
-
-    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        Ok((Arc::new(TornFile), self.look(path)?))
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::MEMORY
-    }
-
-    fn describe(&self) -> String {
-        "torn".to_string()
-    }
-}
-
 fn torn(policy: &str) -> (View, u64) {
-    let view = view(TornFile, Options::default().policy(policy));
+    let open = || Ok(Arc::new(TornFile) as Arc<dyn Source>);
+    let tree = Single::new("file", "torn", open).expect("opened");
+    let view = view(tree, Options::default().policy(policy));
     let file = view.lookup(ROOT, OsStr::new("file")).expect("it is there");
     let (fh, _) = view.open(file.number).expect("opened");
     (view, fh)
