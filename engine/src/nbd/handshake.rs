@@ -132,6 +132,10 @@ impl Handshake {
             HandshakeState::Data { option, .. } => {
                 self.state = HandshakeState::Head;
                 self.option(option, bytes, out)
+                    .unwrap_or_else(|(kind, why)| {
+                        put_reply(out, option, kind, why.as_bytes());
+                        Then::More
+                    })
             }
         }
     }
@@ -151,111 +155,106 @@ impl Handshake {
 
     fn head(&mut self, magic: u64, option: u32, len: u32) -> Then {
         self.options += 1;
-        match () {
-            () if magic != wire::OPTION_MAGIC => {
-                Then::Close("the client sent an option without its magic number")
-            }
-            () if len > MAX_OPTION_BYTES => {
-                Then::Close("the client sent an option of more than 16384 bytes")
-            }
-            () if self.options > MAX_OPTIONS => Then::Close("more than 64 options"),
-            () => {
-                self.state = HandshakeState::Data { option, len };
-                Then::More
-            }
+        if magic != wire::OPTION_MAGIC {
+            return Then::Close("the client sent an option without its magic number");
         }
+        if len > MAX_OPTION_BYTES {
+            return Then::Close("the client sent an option of more than 16384 bytes");
+        }
+        if self.options > MAX_OPTIONS {
+            return Then::Close("more than 64 options");
+        }
+        self.state = HandshakeState::Data { option, len };
+        Then::More
     }
 
-    fn option(&mut self, number: u32, data: &[u8], out: &mut Vec<u8>) -> Then {
+    /// Answers an option. A refusal is the kind of the reply and its text.
+    fn option(
+        &mut self,
+        number: u32,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Then, (u32, &'static str)> {
         let mut answer = |kind: u32, data: &[u8]| put_reply(out, number, kind, data);
+        let invalid = |why| Err((reply::ERR_INVALID, why));
         let plain = self.tls == TlsOffer::Required && !self.encrypted;
         match number {
             // The server cannot refuse EXPORT_NAME with a reply.
             option::EXPORT_NAME if plain => {
-                return Then::Close("the client did not start TLS, which is required");
+                return Ok(Then::Close(
+                    "the client did not start TLS, which is required",
+                ));
             }
-            option::EXPORT_NAME => return self.export_name(data, out),
+            option::EXPORT_NAME => return Ok(self.export_name(data, out)),
             option::ABORT => {
                 answer(reply::ACK, &[]);
-                return Then::Close("");
+                return Ok(Then::Close(""));
             }
-            option::STARTTLS if !data.is_empty() => answer(reply::ERR_INVALID, b"it takes no data"),
-            option::STARTTLS if self.encrypted => answer(reply::ERR_INVALID, b"TLS is on already"),
+            option::STARTTLS if !data.is_empty() => return invalid("it takes no data"),
+            option::STARTTLS if self.encrypted => return invalid("TLS is on already"),
             option::STARTTLS if self.tls == TlsOffer::None => {
-                answer(
-                    reply::ERR_POLICY,
-                    b"this server has no TLS; use a tunnel, or a unix socket",
-                );
+                let why = "this server has no TLS; use a tunnel, or a unix socket";
+                return Err((reply::ERR_POLICY, why));
             }
             option::STARTTLS => {
                 answer(reply::ACK, &[]);
                 self.encrypted = true;
                 // An attacker may have changed the options that were agreed on in plain text.
                 self.agreed = NegotiatedOptions::default();
-                return Then::StartTls;
+                return Ok(Then::StartTls);
             }
-            _ if plain => answer(
-                reply::ERR_TLS_REQD,
-                b"this server requires TLS: connect by nbds:// or with --tls",
-            ),
-            option::LIST if !data.is_empty() => answer(reply::ERR_INVALID, b"a list takes no data"),
+            _ if plain => {
+                let why = "this server requires TLS: connect by nbds:// or with --tls";
+                return Err((reply::ERR_TLS_REQD, why));
+            }
+            option::LIST if !data.is_empty() => return invalid("a list takes no data"),
             option::LIST => {
                 let name = self.export.name.as_bytes();
-                answer(
-                    reply::SERVER,
-                    &[&(name.len() as u32).to_be_bytes()[..], name].concat(),
-                );
+                let len = (name.len() as u32).to_be_bytes();
+                answer(reply::SERVER, &[&len[..], name].concat());
                 answer(reply::ACK, &[]);
             }
             option::INFO | option::GO => return self.go(number, data, out),
-            option::STRUCTURED_REPLY if !data.is_empty() => {
-                answer(reply::ERR_INVALID, b"it takes no data")
-            }
+            option::STRUCTURED_REPLY if !data.is_empty() => return invalid("it takes no data"),
             option::STRUCTURED_REPLY => {
                 self.agreed.structured = true;
                 answer(reply::ACK, &[]);
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT if !self.agreed.structured => {
-                answer(reply::ERR_INVALID, b"request structured replies first");
+                return invalid("request structured replies first");
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
-                self.contexts(number, data, out)
+                return self.contexts(number, data, out);
             }
-            _ => answer(reply::ERR_UNSUP, b"unknown option"),
+            _ => return Err((reply::ERR_UNSUP, "unknown option")),
         }
-        Then::More
+        Ok(Then::More)
     }
 
     /// Reports the metadata contexts that the client asks for (there is at most one), and for `SET` agrees on them.
-    fn contexts(&mut self, number: u32, data: &[u8], out: &mut Vec<u8>) {
-        let Some((name, queries)) = name_and_queries(data) else {
-            return put_reply(
-                out,
-                number,
-                reply::ERR_INVALID,
-                b"the lengths in the option do not match its size",
-            );
-        };
+    fn contexts(
+        &mut self,
+        number: u32,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Then, (u32, &'static str)> {
+        let (name, queries) = name_and_queries(data).ok_or(MISFIT)?;
         let set = number == option::SET_META_CONTEXT;
         // The option revokes earlier agreements, whatever its result.
         self.agreed.holes &= !set;
-        if !self.is_ours(name) {
-            return put_reply(out, number, reply::ERR_UNKNOWN, b"no export of that name");
-        }
+        self.is_ours(name).then_some(()).ok_or(UNKNOWN_EXPORT)?;
         let asks =
             |query: &&[u8]| *query == allocation::NAME.as_bytes() || (!set && *query == b"base:");
         // A list without a query asks for all contexts.
         let asked = queries.iter().any(asks) || (!set && queries.is_empty());
         if self.export.knows_holes && asked {
-            let context = [
-                &allocation::ID.to_be_bytes()[..],
-                allocation::NAME.as_bytes(),
-            ]
-            .concat();
+            let (id, name) = (allocation::ID.to_be_bytes(), allocation::NAME.as_bytes());
+            let context = [&id[..], name].concat();
             put_reply(out, number, reply::META_CONTEXT, &context);
             self.agreed.holes |= set;
         }
         put_reply(out, number, reply::ACK, &[]);
+        Ok(Then::More)
     }
 
     /// `EXPORT_NAME`, the old way to select an export: the server can refuse it only by closing the connection.
@@ -271,60 +270,33 @@ impl Handshake {
         Then::Transmission
     }
 
-    fn go(&self, number: u32, data: &[u8], out: &mut Vec<u8>) -> Then {
-        let Some((name, wanted)) = name_and_wishes(data) else {
-            put_reply(
-                out,
-                number,
-                reply::ERR_INVALID,
-                b"the lengths in the option do not match its size",
-            );
-            return Then::More;
-        };
-        if !self.is_ours(name) {
-            put_reply(out, number, reply::ERR_UNKNOWN, b"no export of that name");
-            return Then::More;
-        }
+    fn go(&self, number: u32, data: &[u8], out: &mut Vec<u8>) -> Result<Then, (u32, &'static str)> {
+        let (name, wanted) = name_and_wishes(data).ok_or(MISFIT)?;
+        self.is_ours(name).then_some(()).ok_or(UNKNOWN_EXPORT)?;
         let mut tell = |kind: u16, data: &[&[u8]]| {
-            put_reply(
-                out,
-                number,
-                reply::INFO,
-                &[&kind.to_be_bytes()[..], &data.concat()].concat(),
-            );
+            let data = [&kind.to_be_bytes()[..], &data.concat()].concat();
+            put_reply(out, number, reply::INFO, &data);
         };
-        let Export {
-            name,
-            description,
-            size,
-            preferred,
-            ..
-        } = &self.export;
-        tell(
-            info::EXPORT,
-            &[&size.to_be_bytes(), &self.flags_now().to_be_bytes()],
-        );
+        let export = &self.export;
+        let (size, flags) = (export.size.to_be_bytes(), self.flags_now().to_be_bytes());
+        tell(info::EXPORT, &[&size, &flags]);
         for wish in wanted.chunks_exact(2).map(|w| wire::u16_at(w, 0)) {
             match wish {
-                info::NAME => tell(wish, &[name.as_bytes()]),
-                info::DESCRIPTION => tell(wish, &[description.as_bytes()]),
-                info::BLOCK_SIZE => tell(
-                    wish,
-                    &[
-                        &1_u32.to_be_bytes(),
-                        &preferred.to_be_bytes(),
-                        &MAX_LEN.to_be_bytes(),
-                    ],
-                ),
+                info::NAME => tell(wish, &[export.name.as_bytes()]),
+                info::DESCRIPTION => tell(wish, &[export.description.as_bytes()]),
+                info::BLOCK_SIZE => {
+                    let [least, preferred, most] =
+                        [1, export.preferred, MAX_LEN].map(u32::to_be_bytes);
+                    tell(wish, &[&least, &preferred, &most]);
+                }
                 _ => {}
             }
         }
         put_reply(out, number, reply::ACK, &[]);
-        if number == option::GO {
-            Then::Transmission
-        } else {
-            Then::More
-        }
+        Ok(match number {
+            option::GO => Then::Transmission,
+            _ => Then::More,
+        })
     }
 
     /// The empty name means the default export; there is only one export.
@@ -334,33 +306,33 @@ impl Handshake {
 
     /// DF is valid only with structured replies.
     fn flags_now(&self) -> u16 {
-        self.export.flags
-            | if self.agreed.structured {
-                transmission::SEND_DF
-            } else {
-                0
-            }
+        self.export.flags | u16::from(self.agreed.structured) * transmission::SEND_DF
     }
+}
+
+const MISFIT: (u32, &str) = (
+    reply::ERR_INVALID,
+    "the lengths in the option do not match its size",
+);
+const UNKNOWN_EXPORT: (u32, &str) = (reply::ERR_UNKNOWN, "no export of that name");
+
+/// A string that follows its length, and the bytes after it.
+fn text(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = data.split_at_checked(4)?;
+    rest.split_at_checked(wire::u32_at(len, 0) as usize)
 }
 
 /// Parses an `INFO` or `GO` option: the export name, and the items of information that the client requests, two bytes each.
 fn name_and_wishes(data: &[u8]) -> Option<(&[u8], &[u8])> {
-    let len = wire::u32_at(data.get(..4)?, 0) as usize;
-    let name = data.get(4..4_usize.checked_add(len)?)?;
-    let rest = &data[4 + len..];
-    let count = usize::from(wire::u16_at(rest.get(..2)?, 0));
-    let wishes = &rest[2..];
-    (len <= MAX_NAME_BYTES && wishes.len() == 2 * count).then_some((name, wishes))
+    let (name, rest) = text(data)?;
+    let (count, wishes) = rest.split_at_checked(2)?;
+    let fits = wishes.len() == 2 * usize::from(wire::u16_at(count, 0));
+    (name.len() <= MAX_NAME_BYTES && fits).then_some((name, wishes))
 }
 
 /// Parses a `SET_META_CONTEXT` or `LIST_META_CONTEXT` option: the export name and the queries. The length of the option limits
 /// the number of queries.
 fn name_and_queries(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
-    /// A string that follows its length, and the bytes after it.
-    fn text(data: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (len, rest) = data.split_at_checked(4)?;
-        rest.split_at_checked(wire::u32_at(len, 0) as usize)
-    }
     let (name, rest) = text(data)?;
     let (count, mut rest) = rest.split_at_checked(4)?;
     let mut queries = Vec::new();
