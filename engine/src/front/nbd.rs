@@ -80,15 +80,8 @@ pub fn make_room(clients: u32) -> u32 {
     let mut allowed = current.unwrap_or(u64::MAX);
     if allowed < wanted {
         let most = wanted.min(maximum.unwrap_or(u64::MAX));
-        if setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: Some(most),
-                maximum,
-            },
-        )
-        .is_ok()
-        {
+        let current = Some(most);
+        if setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok() {
             allowed = most;
         }
     }
@@ -198,34 +191,28 @@ impl Server {
             .iter()
             .map(Listener::bind)
             .collect::<Result<Vec<_>, _>>()?;
-        let (wake, stop) = UnixStream::pair().map_err(short_of_files)?;
+        let (wake, stop) = UnixStream::pair().map_err(no_pipe)?;
         // The pipe has no reader after the server has ended, and a signal handler must not block.
         let _ = stop.set_nonblocking(true);
         let most = settings.max_clients.saturating_add(settings.max_helpers);
-        let workers = Workers::new(most).map_err(short_of_files)?;
-        let (helpers, owed) = (
-            Permits::new(u64::from(settings.max_helpers)),
-            Arc::new(Permits::new(settings.max_owed_bytes)),
-        );
+        let workers = Workers::new(most).map_err(no_pipe)?;
         let watch = reader
             .watch()
             .filter(|watch| workers.watch(watch.descriptor.as_fd()).is_ok());
-        let (counters, conns) = (Counters::default(), Mutex::default());
         let (running, ended) = channel();
-        let running = Mutex::new(Some(running));
         let shared = Arc::new(ServerShared {
             reader,
-            settings,
-            counters,
-            conns,
+            counters: Counters::default(),
+            conns: Mutex::default(),
             workers,
-            helpers,
-            owed,
+            helpers: Permits::new(u64::from(settings.max_helpers)),
+            owed: Arc::new(Permits::new(settings.max_owed_bytes)),
+            settings,
             watch,
-            running,
+            running: Mutex::new(Some(running)),
             checked: Mutex::default(),
         });
-        shared.start().map_err(short_of_threads)?;
+        shared.start().map_err(no_thread)?;
         Ok((
             Server {
                 shared,
@@ -267,11 +254,8 @@ impl Server {
     pub fn run(self) -> std::io::Result<()> {
         loop {
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.wake, PollFlags::IN)];
-            fds.extend(
-                self.listeners
-                    .iter()
-                    .map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)),
-            );
+            let listeners = self.listeners.iter();
+            fds.extend(listeners.map(|l| PollFd::new(l, PollFlags::IN)));
             match poll(&mut fds, None) {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
@@ -281,12 +265,8 @@ impl Server {
             if ready[0] {
                 break;
             }
-            for (listener, _) in self
-                .listeners
-                .iter()
-                .zip(&ready[1..])
-                .filter(|(_, ready)| **ready)
-            {
+            let listeners = self.listeners.iter().zip(&ready[1..]);
+            for (listener, _) in listeners.filter(|(_, ready)| **ready) {
                 self.accept(listener);
             }
         }
@@ -349,9 +329,7 @@ impl ServerShared {
     fn greet(self: &Arc<ServerShared>, socket: Socket) {
         let number = self.counters.connections.fetch_add(1, Ordering::Relaxed);
         let mut conns = lock(&self.conns);
-        let turn_away = || {
-            add(&self.counters.turned_away, 1);
-        };
+        let turn_away = || add(&self.counters.turned_away, 1);
         if conns.len() >= self.settings.max_clients as usize {
             if let Some(times) = log::once_a_minute("too many NBD clients") {
                 tracing::warn!(
@@ -362,7 +340,7 @@ impl ServerShared {
             }
             return turn_away();
         }
-        tracing::info!(client = number, peer = %socket.peer(), "NBD client connected");
+        tracing::info!(client = number, peer = %socket.peer, "NBD client connected");
         let conn = Arc::new(Conn::new(
             Arc::clone(self),
             number,
@@ -457,15 +435,9 @@ impl ServerShared {
 
     /// The name of a client's source, for an observer.
     fn called(&self) -> &str {
-        let NbdSettings {
-            export,
-            description,
-            ..
-        } = &self.settings;
-        if export.is_empty() {
-            description
-        } else {
-            export
+        match &self.settings.export {
+            export if export.is_empty() => &self.settings.description,
+            export => export,
         }
     }
 
@@ -504,14 +476,10 @@ impl Drop for Server {
     }
 }
 
-fn short_of_threads(error: std::io::Error) -> FrontError {
-    FrontError::new(
-        FrontErrorKind::System,
-        format!("no thread can be started ({error})"),
-        "the server",
-        "allow more threads (ulimit -u, pids.max of the cgroup)",
-    )
-    .caused_by(error)
+fn no_thread(error: std::io::Error) -> FrontError {
+    let what = format!("no thread can be started ({error})");
+    let remedy = "allow more threads (ulimit -u, pids.max of the cgroup)";
+    FrontError::new(FrontErrorKind::System, what, "the server", remedy).caused_by(error)
 }
 
 /// The error for a source that cannot be written.
@@ -547,12 +515,8 @@ fn locked(reader: &Reader, error: WriteError) -> FrontError {
     FrontError::new(FrontErrorKind::Locked, what, reader.describe(), remedy).caused_by(error)
 }
 
-fn short_of_files(error: std::io::Error) -> FrontError {
-    FrontError::new(
-        FrontErrorKind::System,
-        format!("no pipe can be created ({error})"),
-        "the server",
-        "allow more open files (ulimit -n)",
-    )
-    .caused_by(error)
+fn no_pipe(error: std::io::Error) -> FrontError {
+    let what = format!("no pipe can be created ({error})");
+    let remedy = "allow more open files (ulimit -n)";
+    FrontError::new(FrontErrorKind::System, what, "the server", remedy).caused_by(error)
 }

@@ -33,7 +33,6 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Instant;
 
 /// Maximum number of concurrent turns of one client. All but one need a helper permit, and all clients share these permits.
 const MAX_TURNS: u32 = 16;
@@ -88,9 +87,7 @@ pub struct Conn {
 struct Disconnected;
 
 struct Task {
-    cookie: u64,
-    /// When it was read from the socket, if there is an observer.
-    taken: Option<Instant>,
+    open: Open,
     order: Result<Order, Refusal>,
     /// The result of a write that was too long to be kept until the next request could be read.
     written: Option<Result<(), WriteError>>,
@@ -99,6 +96,7 @@ struct Task {
 /// A turn in progress.
 struct RequestGuard<'a> {
     conn: &'a Conn,
+    agreement: &'a Agreement,
     /// Whether it had to wait.
     aside: Cell<bool>,
     /// Bytes of data sent.
@@ -186,11 +184,8 @@ impl Conn {
             observer.opened(self.number, self.shared.called(), agreement.export.size);
         }
         self.turns().armed = true;
-        match self
-            .shared
-            .workers
-            .add(self.stream.as_fd(), self.number, self.stream.holds_more())
-        {
+        let (socket, more) = (self.stream.socket.as_fd(), self.stream.holds_more());
+        match self.shared.workers.add(socket, self.number, more) {
             Ok(then) => self.shared.have_done(then),
             Err(_) => self.end(),
         }
@@ -203,6 +198,7 @@ impl Conn {
         let agreement = self.agreement.get()?;
         let turn = RequestGuard {
             conn: self,
+            agreement,
             aside: Cell::new(false),
             sent: Cell::new(0),
             counted: Cell::new(true),
@@ -210,7 +206,7 @@ impl Conn {
         };
         self.turns().armed = false;
         // A panic ends only this client.
-        if catch_unwind(AssertUnwindSafe(|| self.land(&turn, agreement))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| self.land(&turn))).is_err() {
             self.hang_up();
         }
         let mut turns = self.turns();
@@ -220,13 +216,13 @@ impl Conn {
         }
         turns.taking = true;
         drop(turns);
-        let served = catch_unwind(AssertUnwindSafe(|| self.serve(&turn, agreement, buffer)));
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(&turn, buffer)));
         let served = served.unwrap_or_else(|_| Err(self.give_up()));
         let mut turns = self.turns();
         turns.over |= served.is_err();
         self.leave(turns, u32::from(turn.counted.get()));
         // An answer that was sent meanwhile may have left others to this thread.
-        self.send_replies(&turn, agreement);
+        self.send_replies(&turn);
         lock(&self.flights).is_empty().then(|| turn.sent.get())
     }
 
@@ -263,15 +259,10 @@ impl Conn {
 
     /// Takes requests that have arrived, as long as they are reads that need no thread, and starts these together. Answers the first
     /// other request. A single read that no other follows is answered by this thread, which is faster.
-    fn serve(
-        &self,
-        turn: &RequestGuard<'_>,
-        agreement: &Agreement,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), Disconnected> {
+    fn serve(&self, turn: &RequestGuard<'_>, buffer: &mut Vec<u8>) -> Result<(), Disconnected> {
         let mut bytes = 0;
         let (nth, task) = loop {
-            let task = match self.next(turn, &agreement.export, buffer) {
+            let task = match self.next(turn, buffer) {
                 Ok(Some(task)) => task,
                 other => break (0, other),
             };
@@ -281,8 +272,7 @@ impl Conn {
                 Ok(Order::Read { offset, len })
                     if self.shared.watch.is_some() && len as usize <= FLIGHT_BYTES && !alone() =>
                 {
-                    let open = Open::new(task.cookie, &Order::Read { offset, len }, task.taken);
-                    let start = (open, offset, len as usize);
+                    let start = (task.open, offset, len as usize);
                     turn.starts.borrow_mut().push(start);
                     bytes += len as usize;
                 }
@@ -296,14 +286,14 @@ impl Conn {
         };
         self.turns().taking = false;
         if self.start(turn.starts.take()) {
-            self.send_replies(turn, agreement);
+            self.send_replies(turn);
         }
         let Some(task) = task? else { return Ok(()) };
         if (nth < LOOK_EVERY || nth.is_multiple_of(LOOK_EVERY)) && self.stream.has_more() {
             self.rearm(MAX_TURNS);
             self.shared.have_done(self.shared.workers.invite());
         }
-        self.answer(turn, agreement, task, buffer)
+        self.answer(turn, task, buffer)
     }
 
     /// Lets other threads take the client's next request.
@@ -318,12 +308,8 @@ impl Conn {
         let more = self.stream.holds_more();
         if (!turns.armed || more) && !turns.taking && !turns.over {
             turns.armed = true;
-            if self
-                .shared
-                .workers
-                .arm(self.stream.as_fd(), self.number, more)
-                .is_err()
-            {
+            let (workers, socket) = (&self.shared.workers, self.stream.socket.as_fd());
+            if workers.arm(socket, self.number, more).is_err() {
                 turns.over = true;
                 self.hang_up();
             }
@@ -357,7 +343,7 @@ impl Conn {
         let reader = self.shared.current().ok_or(Disconnected)?;
         let export = self.shared.export(self.reader.get_or_init(|| reader));
         let mut shake = Handshake::new(export.clone(), self.shared.settings.tls_offer());
-        self.send_all(&Handshake::greeting(), &mut deadline, || ())?;
+        self.send_all(&Handshake::greeting(), &mut deadline)?;
         let mut bytes = Vec::new();
         let mut answer = Vec::new();
         loop {
@@ -365,7 +351,7 @@ impl Conn {
             self.take(&mut bytes, &mut deadline, || ())?;
             answer.clear();
             let then = shake.take(&bytes, &mut answer);
-            self.send_all(&answer, &mut deadline, || ())?;
+            self.send_all(&answer, &mut deadline)?;
             match then {
                 handshake::Then::More => {}
                 handshake::Then::StartTls => self.encrypt(&mut deadline)?,
@@ -379,13 +365,8 @@ impl Conn {
             }
         }
         let NegotiatedOptions { structured, holes } = shake.agreed();
-        let agreement = Agreement {
-            export: Export {
-                knows_holes: holes,
-                ..export
-            },
-            structured,
-        };
+        let mut agreement = Agreement { export, structured };
+        agreement.export.knows_holes = holes;
         self.agreement.set(agreement).map_err(|_| Disconnected)
     }
 
@@ -416,21 +397,14 @@ impl Conn {
         Deadline::within(self.shared.settings.stall)
     }
 
-    /// Sends all bytes; `waits` is called before it has to wait for the client.
-    fn send_all(
-        &self,
-        mut bytes: &[u8],
-        deadline: &mut Deadline,
-        waits: impl Fn(),
-    ) -> Result<(), Disconnected> {
+    /// Sends all bytes.
+    fn send_all(&self, mut bytes: &[u8], deadline: &mut Deadline) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
             match self.stream.send_now(&[IoSlice::new(bytes)]) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    waits();
-                    self.stream
-                        .wait_to_send(deadline)
-                        .map_err(|_| self.give_up())?;
+                    let ready = self.stream.socket.wait_to_send(deadline);
+                    ready.map_err(|_| self.give_up())?;
                 }
                 Err(_) => return Err(self.give_up()),
             }
@@ -456,9 +430,8 @@ impl Conn {
                 Ok(got @ 1..) => bytes = &mut bytes[got..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     waits();
-                    self.stream
-                        .wait_to_receive(deadline)
-                        .map_err(|_| Disconnected)?;
+                    let ready = self.stream.socket.wait_to_receive(deadline);
+                    ready.map_err(|_| Disconnected)?;
                 }
                 _ => return Err(Disconnected),
             }
@@ -471,7 +444,6 @@ impl Conn {
     fn next(
         &self,
         turn: &RequestGuard<'_>,
-        export: &Export,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Task>, Disconnected> {
         if self.closing.load(Ordering::Relaxed) {
@@ -487,16 +459,10 @@ impl Conn {
             turn.step_aside_alone()
         })?;
         let request = Request::parse(&bytes).ok_or(Disconnected)?;
-        let order = validate(&request, export);
-        let taken = self
-            .shared
-            .settings
-            .observer
-            .as_ref()
-            .map(|_| Instant::now());
+        let order = validate(&request, &turn.agreement.export);
+        let is_observed = self.shared.settings.observer.is_some();
         let mut task = Task {
-            cookie: request.cookie,
-            taken,
+            open: Open::new(request.cookie, &order, is_observed),
             order,
             written: None,
         };

@@ -7,11 +7,13 @@ use crate::front::{FrontError, FrontErrorKind};
 use crate::nbd::wire::keep_alive;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg,
+};
 use std::io::{ErrorKind, IoSlice};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,23 +95,23 @@ impl Listener {
     }
 
     pub fn accept(&self) -> std::io::Result<Socket> {
-        let stream = match self {
+        let (fd, peer) = match self {
             Listener::Unix(unix) => {
                 let stream = unix.socket.accept()?.0;
                 // A whole piece fits, so that no thread waits for a client that reads its answers. TCP adjusts its buffers itself.
                 // The kernel counts twice the requested size, or twice the system's limit (208 KiB by default).
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, PIECE_BYTES);
-                Socket::Unix(stream)
+                (stream.into(), "unix".to_string())
             }
             Listener::Tcp(socket) => {
-                let stream = socket.accept()?.0;
+                let (stream, peer) = socket.accept()?;
                 // A small answer must not wait for a larger one.
                 stream.set_nodelay(true)?;
                 keep_alive(&stream)?;
-                Socket::Tcp(stream)
+                (stream.into(), peer.to_string())
             }
         };
-        Ok(stream)
+        Ok(Socket { fd, peer })
     }
 
     /// The address as a URI; `tls` selects the scheme for TLS.
@@ -152,39 +154,23 @@ fn inherited(socket: &OwnedFd) -> std::io::Result<Listener> {
 }
 
 /// A client's socket.
-pub enum Socket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
+pub struct Socket {
+    fd: OwnedFd,
+    /// The client's address, for the log.
+    pub peer: String,
 }
 
 impl Socket {
-    /// The client's address, for the log.
-    pub fn peer(&self) -> String {
-        match self {
-            Socket::Unix(_) => "unix".to_string(),
-            Socket::Tcp(s) => s
-                .peer_addr()
-                .map_or_else(|_| "tcp".to_string(), |address| address.to_string()),
-        }
-    }
-
     /// Closes one direction of the socket or both; threads that wait for the socket wake up.
     pub fn shutdown(&self, how: Shutdown) {
         // It fails only if it is already closed.
-        let _ = match self {
-            Socket::Unix(s) => s.shutdown(how),
-            Socket::Tcp(s) => s.shutdown(how),
-        };
+        let _ = rustix::net::shutdown(&self.fd, how);
     }
 
     /// Whether unread bytes have arrived.
     pub fn has_more(&self) -> bool {
-        recv(
-            self.as_fd(),
-            &mut [0_u8; 1][..],
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        )
-        .is_ok_and(|(got, _)| got > 0)
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(self.as_fd(), &mut [0_u8; 1][..], flags).is_ok_and(|(got, _)| got > 0)
     }
 
     /// Reads available bytes without waiting. Returns `WouldBlock` if there are none, and 0 at the end of the stream.
@@ -203,12 +189,8 @@ impl Socket {
     pub fn send_now(&self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            match sendmsg(
-                self.as_fd(),
-                parts,
-                &mut SendAncillaryBuffer::default(),
-                flags,
-            ) {
+            let mut none = SendAncillaryBuffer::default();
+            match sendmsg(self.as_fd(), parts, &mut none, flags) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Err(Errno::INTR) => {}
                 sent => return Ok(sent?),
@@ -237,10 +219,7 @@ impl Socket {
                 tv_sec: left.as_secs() as i64,
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
-            match poll(
-                &mut [PollFd::from_borrowed_fd(self.as_fd(), what)],
-                Some(&time),
-            ) {
+            match poll(&mut [PollFd::new(self, what)], Some(&time)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -251,10 +230,7 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Unix(s) => s.as_fd(),
-            Socket::Tcp(s) => s.as_fd(),
-        }
+        self.fd.as_fd()
     }
 }
 
@@ -262,6 +238,7 @@ impl AsFd for Socket {
 mod tests {
     use super::*;
     use rustix::net::sockopt::socket_keepalive;
+    use std::net::TcpStream;
 
     #[test]
     fn a_tcp_client_that_is_gone_is_noticed() {

@@ -6,14 +6,15 @@
 //!
 //! An encrypted connection never returns to plain text.
 
-use super::socket::{Deadline, Socket};
+#[cfg(feature = "tls")]
+use super::socket::Deadline;
+use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::{NbdTls, Session};
 use crate::sync::lock;
+use rustix::net::Shutdown;
 use std::io::IoSlice;
-use std::net::Shutdown;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 #[cfg(feature = "tls")]
 use std::sync::OnceLock;
@@ -38,7 +39,7 @@ impl Input {
 }
 
 pub struct ClientStream {
-    socket: Socket,
+    pub socket: Socket,
     input: Mutex<Input>,
     #[cfg(feature = "tls")]
     session: OnceLock<Session>,
@@ -127,21 +128,5 @@ impl ClientStream {
             return session.send_now(&self.socket, parts);
         }
         self.socket.send_now(parts)
-    }
-
-    /// Waits until the connection is readable or the client has disconnected.
-    pub fn wait_to_receive(&self, deadline: &mut Deadline) -> std::io::Result<()> {
-        self.socket.wait_to_receive(deadline)
-    }
-
-    /// Waits until the socket's buffer has room, or the client has disconnected.
-    pub fn wait_to_send(&self, deadline: &mut Deadline) -> std::io::Result<()> {
-        self.socket.wait_to_send(deadline)
-    }
-}
-
-impl AsFd for ClientStream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -88,10 +88,9 @@ impl NbdTls {
         let mut config = builder
             .with_single_cert(certs, key)
             .map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => FrontError::new(
-                    FrontErrorKind::Certificate,
-                    "the key does not belong to the certificate in server-cert.pem".to_string(),
-                    key_path.display().to_string(),
+                rustls::Error::InconsistentKeys(_) => wrong(
+                    "the key does not belong to the certificate in server-cert.pem",
+                    &key_path,
                     "use the key of this certificate, or create both again",
                 ),
                 error => unusable(&cert_path, &error),
@@ -149,10 +148,9 @@ fn verifier(
 }
 
 fn unlisted(path: &Path, error: &dyn fmt::Display) -> FrontError {
-    FrontError::new(
-        FrontErrorKind::Certificate,
+    wrong(
         format!("the certificate revocation list cannot be used ({error})"),
-        path.display().to_string(),
+        path,
         "let the authority issue it again (certtool --generate-crl), or remove it if no certificate is revoked",
     )
 }
@@ -192,12 +190,11 @@ fn check_dates(
         ),
         _ => return Ok(()),
     };
-    Err(FrontError::new(
-        FrontErrorKind::Certificate,
-        what.to_string(),
-        path.display().to_string(),
-        remedy,
-    ))
+    Err(wrong(what, path, remedy))
+}
+
+fn wrong(what: impl Into<String>, path: &Path, remedy: &str) -> FrontError {
+    FrontError::new(FrontErrorKind::Certificate, what, path.display(), remedy)
 }
 
 fn unreadable(path: &Path, error: &PemError) -> FrontError {
@@ -219,19 +216,13 @@ fn unreadable(path: &Path, error: &PemError) -> FrontError {
             "create it again",
         ),
     };
-    FrontError::new(
-        FrontErrorKind::Certificate,
-        what,
-        path.display().to_string(),
-        remedy,
-    )
+    wrong(what, path, remedy)
 }
 
 fn unusable(path: &Path, error: &dyn fmt::Display) -> FrontError {
-    FrontError::new(
-        FrontErrorKind::Certificate,
+    wrong(
         format!("TLS cannot use it ({error})"),
-        path.display().to_string(),
+        path,
         "create it again, for example with certtool or openssl and an RSA key of 2048 bits or an EC key",
     )
 }

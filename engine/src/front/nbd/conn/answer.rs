@@ -1,18 +1,20 @@
 //! Executes a request and answers the client.
 //!
-//! The bytes of two answers are never mixed on the wire, and all answers are of one version of the source.
+//! An answer with data is sent in pieces, each a [`Reply`]. The bytes of two answers are never mixed on the wire, and all answers are of one
+//! version of the source. While a client takes no bytes, the memory of its answers counts against a limit. Beyond the limit, the bytes are
+//! dropped, and read again before they are sent; they are nearly always cached.
 //!
 //! ```text
 //!   read:   fill a piece ── output lock ── send ── (next piece) ── unlock       an error after the first piece: disconnect
 //!   write:  source ── drop from cache ── FUA: flush ── output lock ── send ── unlock
 //! ```
 
-use super::{Agreement, Conn, Disconnected, RequestGuard, Task};
+use super::{Conn, Disconnected, RequestGuard, Task};
 use crate::front::nbd::add;
 use crate::front::nbd::permits::Permit;
 use crate::front::nbd::socket::PIECE_BYTES;
 use crate::front::observe::{PassedRequest, RequestKind};
-use crate::nbd::validate::Order;
+use crate::nbd::validate::{Order, Refusal};
 use crate::nbd::wire::{self, allocation, errno};
 use crate::sync::lock;
 use crate::{Advice, ReadError, WriteError};
@@ -25,37 +27,20 @@ use std::time::Instant;
 const MAX_EXTENTS: usize = 1024;
 
 /// An error number of the protocol, and its text.
-pub(super) type Failure = (u32, String);
-
-/// A part of an answer that is read and sent at once.
-#[derive(Clone, Copy)]
-struct AnswerPiece {
-    offset: u64,
-    len: usize,
-}
+type Failure = (u32, String);
 
 /// A request that is being answered.
 #[derive(Clone, Copy)]
 pub(super) struct Open {
-    pub(super) cookie: u64,
-    /// `None` without an observer.
-    seen: Option<SeenRequest>,
-}
-
-/// The observer's data about a request.
-#[derive(Clone, Copy)]
-struct SeenRequest {
-    asked: RequestKind,
-    offset: u64,
-    len: u64,
-    /// When it was read from the socket.
-    start: Instant,
+    cookie: u64,
+    /// What the observer gets. `None` without an observer, and for a refused request, which has no open description.
+    seen: Option<PassedRequest>,
 }
 
 impl Open {
-    pub(super) fn new(cookie: u64, order: &Order, taken: Option<Instant>) -> Open {
-        let seen = taken.and_then(|start| {
-            let (asked, offset, len) = match *order {
+    pub(super) fn new(cookie: u64, order: &Result<Order, Refusal>, is_observed: bool) -> Open {
+        let seen = || {
+            let (asked, offset, len) = match *order.as_ref().ok()? {
                 Order::Disconnect | Order::Status { .. } => return None,
                 Order::Read { offset, len } => (RequestKind::Read, offset, len),
                 Order::Cache { offset, len } => (RequestKind::WillNeed, offset, len),
@@ -64,14 +49,106 @@ impl Open {
                     (RequestKind::Write, offset, len)
                 }
             };
-            Some(SeenRequest {
+            let now = Instant::now();
+            Some(PassedRequest {
                 asked,
                 offset,
                 len: u64::from(len),
-                start,
+                returned: u64::from(len),
+                done: false,
+                start: now,
+                end: now,
             })
-        });
+        };
+        let seen = is_observed.then(seen).flatten();
         Open { cookie, seen }
+    }
+}
+
+/// What an answer, or a piece of one, contains.
+enum Content {
+    /// The first bytes of a read of this length.
+    Data(u32),
+    /// The next bytes of the read whose first bytes were sent before.
+    MoreData,
+    Done,
+    Extents(Vec<(u32, u32)>),
+    Failed(Failure),
+}
+
+/// An answer, or a piece of one.
+pub struct Reply {
+    open: Open,
+    content: Content,
+    /// The offset and length of its data. The length is 0 for an answer without data.
+    offset: u64,
+    len: usize,
+    /// Its data, and perhaps room for more. Empty if it was dropped.
+    bytes: Vec<u8>,
+    /// Whether the answer ends with it.
+    is_last: bool,
+    /// The bytes before its data, once it was begun.
+    head: Option<Vec<u8>>,
+    owed: Option<Permit>,
+}
+
+impl Reply {
+    fn new(open: Open, content: Content) -> Reply {
+        Reply {
+            open,
+            content,
+            offset: 0,
+            len: 0,
+            bytes: Vec::new(),
+            is_last: true,
+            head: None,
+            owed: None,
+        }
+    }
+
+    /// The whole data of a read, or its error.
+    pub(super) fn of_read(
+        open: Open,
+        offset: u64,
+        bytes: Vec<u8>,
+        read: Result<usize, ReadError>,
+    ) -> Reply {
+        let len = bytes.len();
+        match is_whole(read, len) {
+            Ok(()) => Reply {
+                offset,
+                len,
+                bytes,
+                ..Reply::new(open, Content::Data(len as u32))
+            },
+            Err(failure) => Reply::new(open, Content::Failed(failure)),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        (self.content, self.len, self.is_last) = (Content::Failed(failure), 0, true);
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.len > 0 && self.bytes.is_empty()
+    }
+
+    fn head_bytes(&self) -> usize {
+        self.head.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Its bytes on the wire, also of those that were dropped. TLS may have taken them before.
+    fn wire_bytes(&self) -> usize {
+        self.head_bytes() + self.len
+    }
+
+    /// Whether it is sent, if `out` bytes of it are.
+    fn is_sent(&self, out: usize) -> bool {
+        self.head.is_some() && out >= self.wire_bytes()
     }
 }
 
@@ -79,31 +156,27 @@ impl Conn {
     pub(super) fn answer(
         &self,
         turn: &RequestGuard<'_>,
-        agreement: &Agreement,
         task: Task,
         buffer: &mut Vec<u8>,
     ) -> Result<(), Disconnected> {
         let order = match task.order {
             Ok(order) => order,
-            Err(refusal) => {
-                // A refused request has no open description.
-                let open = Open {
-                    cookie: task.cookie,
-                    seen: None,
-                };
-                return self.fail(turn, agreement, open, refusal.error, refusal.message);
+            Err(Refusal { error, message, .. }) => {
+                let refused = Content::Failed((error, message.to_string()));
+                return self.send_one(turn, task.open, refused);
             }
         };
-        let open = Open::new(task.cookie, &order, task.taken);
         let done = match order {
             Order::Disconnect => return Err(Disconnected),
-            Order::Read { offset, len } => {
-                return self.read((turn, agreement), open, offset, len, buffer);
-            }
+            Order::Read { offset, len } => return self.read(turn, task.open, offset, len, buffer),
             Order::Status { offset, len, one } => {
                 let most = if one { 1 } else { MAX_EXTENTS };
-                let range = offset..offset + u64::from(len);
-                return self.status((turn, agreement), open, range, most);
+                turn.yield_slot();
+                let content = match self.extents(offset..offset + u64::from(len), most) {
+                    Ok(extents) => Content::Extents(extents),
+                    Err(failure) => Content::Failed(failure),
+                };
+                return self.send_one(turn, task.open, content);
             }
             Order::Cache { offset, len } => {
                 // A hint without effect is not an error.
@@ -132,29 +205,19 @@ impl Conn {
                     .and_then(|()| if safe { self.reader().flush() } else { Ok(()) })
             }
         };
-        match done.map_err(|error| refused(&error)) {
-            Ok(()) => self.succeed(turn, agreement, open),
-            Err((error, message)) => self.fail(turn, agreement, open, error, &message),
-        }
+        let content = match done {
+            Ok(()) => Content::Done,
+            Err(error) => Content::Failed(refused(&error)),
+        };
+        self.send_one(turn, task.open, content)
     }
 
     /// Reports an answer to the observer, if there is one, before it is sent.
-    pub(super) fn told(&self, open: Open, done: bool) {
-        let (Some(observer), Some(seen)) = (&self.shared.settings.observer, open.seen) else {
-            return;
-        };
-        observer.passed(
-            self.number,
-            &PassedRequest {
-                asked: seen.asked,
-                offset: seen.offset,
-                len: seen.len,
-                returned: seen.len,
-                done,
-                start: seen.start,
-                end: Instant::now(),
-            },
-        );
+    fn told(&self, open: Open, done: bool) {
+        if let (Some(observer), Some(seen)) = (&self.shared.settings.observer, open.seen) {
+            let end = Instant::now();
+            observer.passed(self.number, &PassedRequest { done, end, ..seen });
+        }
     }
 
     /// Locks the wire if no other answer is being sent.
@@ -166,87 +229,87 @@ impl Conn {
         }
     }
 
-    /// Locks the wire for an answer without data.
-    fn wire(&self, turn: &RequestGuard<'_>) -> MutexGuard<'_, ()> {
+    /// Locks the wire for an answer. The answer that is being sent may have to wait for the client.
+    fn wire(&self, turn: &RequestGuard<'_>, reply: &mut Reply) -> MutexGuard<'_, ()> {
         self.free_wire().unwrap_or_else(|| {
-            // The answer that is being sent may have to wait for the client.
             turn.step_aside_for_client();
+            self.keep(reply);
             lock(&self.output)
         })
     }
 
-    /// Locks the wire for an answer that starts with this piece, which is then in `buffer`.
-    fn wire_with(
-        &self,
-        turn: &RequestGuard<'_>,
-        piece: AnswerPiece,
-        buffer: &mut Vec<u8>,
-    ) -> Result<MutexGuard<'_, ()>, Failure> {
-        if let Some(wire) = self.free_wire() {
-            return Ok(wire);
+    /// Counts the memory of an answer against the limit for slow clients, or drops its bytes; they are then read again.
+    pub(super) fn keep(&self, reply: &mut Reply) {
+        if reply.len == 0 || reply.owed.is_some() || reply.is_dropped() {
+            return;
         }
-        turn.step_aside_for_client();
-        let owed = self.owe(piece, buffer);
-        let wire = lock(&self.output);
-        drop(owed);
-        self.recall(turn, piece, 0, buffer).map(|()| wire)
+        reply.owed = self.shared.owed.hold(reply.len as u64);
+        if reply.owed.is_some() {
+            reply.bytes.truncate(reply.len);
+            reply.bytes.shrink_to_fit();
+        } else {
+            add(&self.shared.counters.reread_bytes, reply.len as u64);
+            reply.bytes = Vec::new();
+        }
     }
 
-    /// Counts the memory of a piece against the limit for slow clients. If too many bytes are kept already, they are dropped, and the
-    /// unsent ones are read again later ([`Conn::recall`]); they are nearly always cached.
-    fn owe(&self, piece: AnswerPiece, buffer: &mut Vec<u8>) -> Option<Permit> {
-        let owed = self.shared.owed.hold(piece.len as u64);
-        match owed {
-            Some(_) => buffer.truncate(piece.len),
-            None => {
-                add(&self.shared.counters.reread_bytes, piece.len as u64);
-                buffer.clear();
-            }
-        }
-        buffer.shrink_to_fit();
-        owed
-    }
-
-    /// Reads the rest of a piece into `buffer` again, if it was dropped.
-    fn recall(
+    /// Sends an answer without data.
+    fn send_one(
         &self,
         turn: &RequestGuard<'_>,
-        piece: AnswerPiece,
-        sent: usize,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
-        if !buffer.is_empty() {
-            return Ok(());
-        }
-        buffer.resize(piece.len, 0);
-        self.fill(turn, &mut buffer[sent..], piece.offset + sent as u64)
-    }
-
-    /// Sends `head` and then a piece in `buffer`. The client must take it within the stall timeout.
-    fn send_piece(
-        &self,
-        turn: &RequestGuard<'_>,
-        head: &[u8],
-        piece: AnswerPiece,
-        buffer: &mut Vec<u8>,
+        open: Open,
+        content: Content,
     ) -> Result<(), Disconnected> {
-        turn.sent.update(|sent| sent + piece.len);
-        let mut deadline = self.stall();
-        let mut out = 0;
-        while out < head.len() + piece.len {
-            let (of_head, of_data) = (out.min(head.len()), out.saturating_sub(head.len()));
-            let parts = [&head[of_head..], &buffer[of_data..piece.len]];
-            match self.stream.send_now(&parts.map(IoSlice::new)) {
-                Ok(sent) => out += sent,
+        let mut reply = Reply::new(open, content);
+        let _wire = self.wire(turn, &mut reply);
+        self.send(turn, &mut [reply])
+    }
+
+    /// Sends answers with as few calls as possible. The caller has locked the wire. The client must take all within the stall timeout.
+    pub(super) fn send(
+        &self,
+        turn: &RequestGuard<'_>,
+        mut batch: &mut [Reply],
+    ) -> Result<(), Disconnected> {
+        let (mut deadline, mut out) = (self.stall(), 0);
+        while !batch.is_empty() {
+            let mut ready = 0;
+            while let Some(reply) = batch.get_mut(ready) {
+                if reply.is_dropped() {
+                    // One at a time.
+                    if ready > 0 {
+                        break;
+                    }
+                    self.recall(turn, reply, out)?;
+                }
+                if reply.head.is_none() {
+                    self.begin_reply(turn, reply);
+                }
+                ready += 1;
+            }
+            let parts = batch[..ready].iter().flat_map(|reply| {
+                let head = reply.head.as_deref().unwrap_or_default();
+                [head, &reply.bytes[..reply.len]]
+            });
+            let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
+            let mut parts = &mut parts[..];
+            IoSlice::advance_slices(&mut parts, out);
+            match self.stream.send_now(parts) {
+                Ok(sent) => {
+                    out += sent;
+                    while batch.first().is_some_and(|first| first.is_sent(out)) {
+                        out -= batch[0].wire_bytes();
+                        batch = &mut batch[1..];
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     turn.step_aside_for_client();
-                    let owed = self.owe(piece, buffer);
-                    self.stream
-                        .wait_to_send(&mut deadline)
-                        .map_err(|_| self.give_up())?;
-                    drop(owed);
-                    self.recall(turn, piece, of_data, buffer)
-                        .map_err(|_| self.give_up())?;
+                    let mut after = lock(&self.replies);
+                    let all = batch.iter_mut().chain(after.iter_mut());
+                    all.for_each(|reply| self.keep(reply));
+                    drop(after);
+                    let ready = self.stream.socket.wait_to_send(&mut deadline);
+                    ready.map_err(|_| self.give_up())?;
                 }
                 Err(_) => return Err(self.give_up()),
             }
@@ -254,67 +317,70 @@ impl Conn {
         Ok(())
     }
 
-    /// Sends an answer without data.
-    fn send(&self, turn: &RequestGuard<'_>, answer: &[u8]) -> Result<(), Disconnected> {
-        self.send_all(answer, &mut self.stall(), || turn.step_aside_for_client())
-    }
-
-    fn succeed(
+    /// Reads the bytes of an answer again that were dropped, as far as they are not sent: `out` bytes of it are.
+    fn recall(
         &self,
         turn: &RequestGuard<'_>,
-        agreement: &Agreement,
-        open: Open,
+        reply: &mut Reply,
+        out: usize,
     ) -> Result<(), Disconnected> {
-        add(&self.shared.counters.requests, 1);
-        let done = wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, open.cookie, 0);
-        self.finish(turn, agreement, (open, true), &done, 0)
+        let sent = out.saturating_sub(reply.head_bytes());
+        reply.bytes.resize(reply.len, 0);
+        if let Err(failure) = self.fill(turn, &mut reply.bytes[sent..], reply.offset + sent as u64)
+        {
+            if reply.head.is_some() {
+                // A part of it may be sent.
+                return Err(self.give_up());
+            }
+            reply.fail(failure);
+        }
+        Ok(())
     }
 
-    fn fail(
-        &self,
-        turn: &RequestGuard<'_>,
-        agreement: &Agreement,
-        open: Open,
-        error: u32,
-        message: &str,
-    ) -> Result<(), Disconnected> {
-        add(&self.shared.counters.failed_requests, 1);
-        let chunk = wire::error_chunk(open.cookie, error, message);
-        self.finish(turn, agreement, (open, false), &chunk, error)
-    }
-
-    /// Sends an answer without data: as a chunk, or as a simple reply with this error number.
-    fn finish(
-        &self,
-        turn: &RequestGuard<'_>,
-        agreement: &Agreement,
-        (open, done): (Open, bool),
-        chunk: &[u8],
-        error: u32,
-    ) -> Result<(), Disconnected> {
-        self.told(open, done);
-        let _wire = self.wire(turn);
-        match agreement.structured {
-            true => self.send(turn, chunk),
-            false => self.send(turn, &wire::simple(error, open.cookie)),
+    /// Writes the head of an answer, and counts the answer before it is sent, so that it is counted and observed by the time the client has
+    /// it.
+    fn begin_reply(&self, turn: &RequestGuard<'_>, reply: &mut Reply) {
+        let (cookie, structured) = (reply.open.cookie, turn.agreement.structured);
+        let head = match &reply.content {
+            Content::Data(len) if structured => {
+                wire::data_head(cookie, reply.offset, *len).to_vec()
+            }
+            Content::MoreData => Vec::new(),
+            Content::Done if structured => {
+                wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0).to_vec()
+            }
+            Content::Data(_) | Content::Done => wire::simple(0, cookie).to_vec(),
+            Content::Extents(extents) => wire::status_chunk(cookie, extents),
+            Content::Failed((error, message)) if structured => {
+                wire::error_chunk(cookie, *error, message)
+            }
+            Content::Failed((error, _)) => wire::simple(*error, cookie).to_vec(),
+        };
+        reply.head = Some(head);
+        turn.sent.update(|sent| sent + reply.len);
+        add(&self.shared.counters.bytes, reply.len as u64);
+        match reply.content {
+            Content::Failed(_) => self.failed(reply.open),
+            _ if reply.is_last => {
+                self.told(reply.open, true);
+                add(&self.shared.counters.requests, 1);
+            }
+            _ => {}
         }
     }
 
-    /// Reports the holes from the first byte on, at most [`MAX_EXTENTS`] extents.
-    fn status(
-        &self,
-        (turn, agreement): (&RequestGuard<'_>, &Agreement),
-        open: Open,
-        range: Range<u64>,
-        most: usize,
-    ) -> Result<(), Disconnected> {
-        turn.yield_slot();
+    fn failed(&self, open: Open) {
+        add(&self.shared.counters.failed_requests, 1);
+        self.told(open, false);
+    }
+
+    /// The extents of a range from its first byte on, with the flags of the protocol.
+    fn extents(&self, range: Range<u64>, most: usize) -> Result<Vec<(u32, u32)>, Failure> {
         let extents = self.reader().extents(range.start, range.end, most);
-        let extents = match extents.map_err(unread) {
-            Ok(extents) if !extents.is_empty() => extents,
-            Ok(_) => return self.fail(turn, agreement, open, errno::EIO, SHORTER),
-            Err((error, message)) => return self.fail(turn, agreement, open, error, &message),
-        };
+        let extents = extents.map_err(unread)?;
+        if extents.is_empty() {
+            return Err(shorter());
+        }
         let mut left = range.end - range.start;
         let told = extents.iter().map(|extent| {
             // Only the last extent may extend beyond the range, and not if a single extent was requested; here none does.
@@ -323,90 +389,62 @@ impl Conn {
             let hole = u32::from(extent.is_hole) * (allocation::HOLE | allocation::ZERO);
             (len as u32, hole)
         });
-        let answer = wire::status_chunk(open.cookie, &told.collect::<Vec<_>>());
-        add(&self.shared.counters.requests, 1);
-        self.told(open, true);
-        let _wire = self.wire(turn);
-        self.send(turn, &answer)
+        Ok(told.collect())
     }
 
     /// Reads and sends data. The first piece decides between data and error. A later error can only be reported in a structured
     /// reply, or by closing the connection.
     fn read(
         &self,
-        (turn, agreement): (&RequestGuard<'_>, &Agreement),
+        turn: &RequestGuard<'_>,
         open: Open,
         offset: u64,
         len: u32,
         buffer: &mut Vec<u8>,
     ) -> Result<(), Disconnected> {
-        let cookie = open.cookie;
         let end = offset + u64::from(len);
-        let piece = |from: u64| AnswerPiece {
-            offset: from,
-            len: PIECE_BYTES.min((end - from) as usize),
-        };
-        let first = piece(offset);
-        if buffer.len() < first.len {
-            buffer.resize(first.len, 0);
+        let mut reply = Reply::new(open, Content::Data(len));
+        (reply.offset, reply.bytes) = (offset, std::mem::take(buffer));
+        if let Err(failure) = self.fill_piece(turn, &mut reply, end) {
+            reply.fail(failure);
         }
-        if let Err((error, message)) = self.fill(turn, &mut buffer[..first.len], offset) {
-            return self.fail(turn, agreement, open, error, &message);
-        }
-        let (structured, simple);
-        let head = if agreement.structured {
-            structured = wire::data_head(cookie, offset, len);
-            &structured[..]
-        } else {
-            simple = wire::simple(0, cookie);
-            &simple[..]
-        };
-        let _wire = match self.wire_with(turn, first, buffer) {
-            Ok(wire) => wire,
-            Err((error, message)) => return self.fail(turn, agreement, open, error, &message),
-        };
-        let mut at = offset + first.len as u64;
-        self.count(open, at == end, first.len);
-        self.send_piece(turn, head, first, buffer)?;
-        while at < end {
+        let _wire = self.wire(turn, &mut reply);
+        self.send(turn, std::slice::from_mut(&mut reply))?;
+        while !reply.is_last {
             // This takes time at the source, and then at the client.
             turn.yield_slot();
-            let next = piece(at);
-            if self.fill(turn, &mut buffer[..next.len], at).is_err() {
-                add(&self.shared.counters.failed_requests, 1);
-                self.told(open, false);
-                self.hang_up();
-                return Err(Disconnected);
+            reply.offset += reply.len as u64;
+            (reply.content, reply.head, reply.owed) = (Content::MoreData, None, None);
+            if self.fill_piece(turn, &mut reply, end).is_err() {
+                self.failed(open);
+                return Err(self.give_up());
             }
-            at += next.len as u64;
-            self.count(open, at == end, next.len);
-            self.send_piece(turn, &[], next, buffer)?;
+            self.send(turn, std::slice::from_mut(&mut reply))?;
         }
+        *buffer = reply.bytes;
         Ok(())
     }
 
-    /// Counts data before it is sent, so that it is counted and observed by the time the client has its answer.
-    pub(super) fn count(&self, open: Open, last: bool, bytes: usize) {
-        if last {
-            self.told(open, true);
+    /// Reads the piece of an answer that begins at its offset, of a read that ends at `end`.
+    fn fill_piece(
+        &self,
+        turn: &RequestGuard<'_>,
+        reply: &mut Reply,
+        end: u64,
+    ) -> Result<(), Failure> {
+        let left = (end - reply.offset) as usize;
+        (reply.len, reply.is_last) = (left.min(PIECE_BYTES), left <= PIECE_BYTES);
+        if reply.bytes.len() < reply.len {
+            reply.bytes.resize(reply.len, 0);
         }
-        add(&self.shared.counters.requests, u64::from(last));
-        add(&self.shared.counters.bytes, bytes as u64);
+        self.fill(turn, &mut reply.bytes[..reply.len], reply.offset)
     }
 
     /// Fills all of `buf` with bytes of the version that was announced to the client.
-    pub(super) fn fill(
-        &self,
-        turn: &RequestGuard<'_>,
-        buf: &mut [u8],
-        offset: u64,
-    ) -> Result<(), Failure> {
+    fn fill(&self, turn: &RequestGuard<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
         let mut waits = || turn.yield_slot();
-        match self.reader().read_at_telling(buf, offset, &mut waits) {
-            Ok(got) if got == buf.len() => Ok(()),
-            Ok(_) => Err((errno::EIO, SHORTER.to_string())),
-            Err(error) => Err(unread(error)),
-        }
+        let read = self.reader().read_at_telling(buf, offset, &mut waits);
+        is_whole(read, buf.len())
     }
 
     /// Writes zeroes, piece by piece.
@@ -421,9 +459,20 @@ impl Conn {
     }
 }
 
-pub(super) const SHORTER: &str = "the source became shorter";
+/// Whether a read has returned all of its bytes.
+fn is_whole(read: Result<usize, ReadError>, len: usize) -> Result<(), Failure> {
+    match read {
+        Ok(got) if got == len => Ok(()),
+        Ok(_) => Err(shorter()),
+        Err(error) => Err(unread(error)),
+    }
+}
 
-pub(super) fn unread(error: ReadError) -> Failure {
+fn shorter() -> Failure {
+    (errno::EIO, "the source became shorter".to_string())
+}
+
+fn unread(error: ReadError) -> Failure {
     let number = match &error {
         ReadError::Changed { .. } => errno::ESHUTDOWN,
         error => wire::wire_errno(error.errno()),

@@ -13,15 +13,11 @@
 //!      └─ cached ──────────────────────────────────┘  └─ a slow client: kept within the limit, or dropped and read again
 //! ```
 
-use super::answer::{Failure, Open, SHORTER, unread};
-use super::{Agreement, Conn, Disconnected, PIECE_BYTES, RequestGuard, ServerShared};
-use crate::front::nbd::add;
-use crate::front::nbd::permits::Permit;
-use crate::nbd::wire::{self, errno};
+use super::answer::{Open, Reply};
+use super::{Conn, PIECE_BYTES, RequestGuard, ServerShared};
 use crate::reader::OwnedRead;
 use crate::sync::lock;
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
@@ -54,18 +50,6 @@ struct SlotWaker {
 
 /// Answers of ended reads that are not sent yet.
 pub type Replies = VecDeque<Reply>;
-
-pub struct Reply {
-    open: Open,
-    offset: u64,
-    len: usize,
-    failure: Option<Failure>,
-    /// Empty until its first byte is sent.
-    head: Vec<u8>,
-    /// Empty if the bytes were dropped.
-    bytes: Vec<u8>,
-    owed: Option<Permit>,
-}
 
 impl Woken {
     pub fn new(shared: &Arc<ServerShared>, number: u64) -> Woken {
@@ -110,22 +94,6 @@ impl Flights {
     }
 }
 
-impl Reply {
-    fn is_dropped(&self) -> bool {
-        self.failure.is_none() && self.bytes.len() < self.len
-    }
-
-    /// Its bytes on the wire, also of those that were dropped. TLS may have taken them before.
-    fn wire_bytes(&self) -> usize {
-        self.head.len() + if self.failure.is_none() { self.len } else { 0 }
-    }
-
-    /// Whether it is sent, if `out` bytes of it are.
-    fn is_sent(&self, out: usize) -> bool {
-        !self.head.is_empty() && out >= self.wire_bytes()
-    }
-}
-
 impl Conn {
     /// Starts reads. Returns false if there are none.
     pub(super) fn start(&self, starts: Vec<(Open, u64, usize)>) -> bool {
@@ -147,12 +115,12 @@ impl Conn {
     }
 
     /// Sends the answers of reads that have ended.
-    pub(super) fn land(&self, turn: &RequestGuard<'_>, agreement: &Agreement) {
+    pub(super) fn land(&self, turn: &RequestGuard<'_>) {
         let slots = std::mem::take(&mut *lock(&self.woken.slots));
         if !slots.is_empty() {
             self.poll_reads(&mut lock(&self.flights), slots);
         }
-        self.send_replies(turn, agreement);
+        self.send_replies(turn);
     }
 
     fn poll_reads(&self, flights: &mut Flights, slots: Vec<usize>) {
@@ -171,25 +139,12 @@ impl Conn {
             };
             flights.waiting -= 1;
             let (bytes, offset) = (std::mem::take(&mut flight.read.buf), flight.read.offset);
-            let failure = match result {
-                Ok(got) if got == bytes.len() => None,
-                Ok(_) => Some((errno::EIO, SHORTER.to_string())),
-                Err(error) => Some(unread(error)),
-            };
-            replies.push_back(Reply {
-                open: flight.open,
-                offset,
-                len: bytes.len(),
-                bytes: if failure.is_none() { bytes } else { Vec::new() },
-                failure,
-                head: Vec::new(),
-                owed: None,
-            });
+            replies.push_back(Reply::of_read(flight.open, offset, bytes, result));
         }
     }
 
     /// Sends the answers in the list, unless another thread sends.
-    pub(super) fn send_replies(&self, turn: &RequestGuard<'_>, agreement: &Agreement) {
+    pub(super) fn send_replies(&self, turn: &RequestGuard<'_>) {
         loop {
             let mut replies = lock(&self.replies);
             if replies.is_empty() {
@@ -202,115 +157,18 @@ impl Conn {
             };
             let mut bytes = 0;
             let fits = |reply: &&Reply| {
-                bytes += reply.len;
+                bytes += reply.len();
                 bytes <= PIECE_BYTES
             };
             let count = replies.iter().take_while(fits).count().max(1);
             let mut batch: Vec<Reply> = replies.drain(..count).collect();
             drop(replies);
-            let sent = catch_unwind(AssertUnwindSafe(|| {
-                self.send_batch(turn, agreement, &mut batch)
-            }));
+            let sent = catch_unwind(AssertUnwindSafe(|| self.send(turn, &mut batch)));
             let sent = sent.unwrap_or_else(|_| Err(self.give_up()));
             drop(wire);
             let mut turns = self.turns();
             turns.over |= sent.is_err();
             self.leave(turns, count as u32);
-        }
-    }
-
-    /// Counts the bytes of an answer against the limit for slow clients, or drops them; they are then read again.
-    fn keep(&self, reply: &mut Reply) {
-        if reply.owed.is_none() && !reply.is_dropped() {
-            reply.owed = self.shared.owed.hold(reply.bytes.len() as u64);
-            if reply.owed.is_none() {
-                add(&self.shared.counters.reread_bytes, reply.bytes.len() as u64);
-                reply.bytes = Vec::new();
-            }
-        }
-    }
-
-    /// Sends answers with as few calls as possible. The client must take all within the stall timeout.
-    fn send_batch(
-        &self,
-        turn: &RequestGuard<'_>,
-        agreement: &Agreement,
-        mut batch: &mut [Reply],
-    ) -> Result<(), Disconnected> {
-        let (mut deadline, mut out) = (self.stall(), 0);
-        while !batch.is_empty() {
-            let mut ready = 0;
-            while let Some(reply) = batch.get_mut(ready) {
-                if reply.is_dropped() {
-                    // One at a time.
-                    if ready > 0 {
-                        break;
-                    }
-                    self.recall_reply(turn, reply)?;
-                }
-                if reply.head.is_empty() {
-                    self.begin_reply(turn, agreement, reply);
-                }
-                ready += 1;
-            }
-            let parts = batch[..ready]
-                .iter()
-                .flat_map(|reply| [&reply.head, &reply.bytes]);
-            let mut parts: Vec<IoSlice<'_>> = parts.map(|part| IoSlice::new(part)).collect();
-            let mut parts = &mut parts[..];
-            IoSlice::advance_slices(&mut parts, out);
-            match self.stream.send_now(parts) {
-                Ok(sent) => {
-                    out += sent;
-                    while batch.first().is_some_and(|first| first.is_sent(out)) {
-                        out -= batch[0].wire_bytes();
-                        batch = &mut batch[1..];
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    turn.step_aside_for_client();
-                    let mut after = lock(&self.replies);
-                    let all = batch.iter_mut().chain(after.iter_mut());
-                    all.for_each(|reply| self.keep(reply));
-                    drop(after);
-                    self.stream
-                        .wait_to_send(&mut deadline)
-                        .map_err(|_| self.give_up())?;
-                }
-                Err(_) => return Err(self.give_up()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the bytes of an answer again that were dropped.
-    fn recall_reply(&self, turn: &RequestGuard<'_>, reply: &mut Reply) -> Result<(), Disconnected> {
-        reply.bytes.resize(reply.len, 0);
-        if let Err(failure) = self.fill(turn, &mut reply.bytes, reply.offset) {
-            if !reply.head.is_empty() {
-                // A part of it may be sent.
-                return Err(self.give_up());
-            }
-            (reply.bytes, reply.failure) = (Vec::new(), Some(failure));
-        }
-        Ok(())
-    }
-
-    /// Counts an answer before it is sent, and writes its head.
-    fn begin_reply(&self, turn: &RequestGuard<'_>, agreement: &Agreement, reply: &mut Reply) {
-        let cookie = reply.open.cookie;
-        reply.head = match (&reply.failure, agreement.structured) {
-            (None, true) => wire::data_head(cookie, reply.offset, reply.len as u32).to_vec(),
-            (None, false) => wire::simple(0, cookie).to_vec(),
-            (Some((error, message)), true) => wire::error_chunk(cookie, *error, message),
-            (Some((error, _)), false) => wire::simple(*error, cookie).to_vec(),
-        };
-        if reply.failure.is_none() {
-            turn.sent.update(|sent| sent + reply.len);
-            self.count(reply.open, true, reply.len);
-        } else {
-            add(&self.shared.counters.failed_requests, 1);
-            self.told(reply.open, false);
         }
     }
 }
