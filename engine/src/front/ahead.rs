@@ -38,13 +38,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Default number of objects kept open between reads.
+/// Number of objects kept open between reads. The least recently used one is closed first.
 const MAX_OPEN: usize = 64;
 /// Default time for which a version is trusted: the same as for a mount's attributes.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// Length of one read of the engine in bytes; a longer answer is a stream of such reads.
 const PIECE_BYTES: u64 = 4 << 20;
-/// Maximum number of reopens in one read of an object that is replaced repeatedly.
+/// How often one read opens an object that is replaced repeatedly.
 const MAX_OPENED: u32 = 4;
 
 /// An object store with readahead and a cache, for programs that read through [`ObjectStore`].
@@ -87,14 +87,13 @@ pub struct Ahead<S> {
 }
 
 /// The open objects.
-struct OpenObjects {
-    list: Mutex<OpenList>,
-}
+#[derive(Default)]
+struct OpenObjects(Mutex<OpenList>);
 
+#[derive(Default)]
 struct OpenList {
-    /// Open objects; the most recently read is the last.
+    /// Open objects, at most [`MAX_OPEN`]; the most recently read is the last.
     objects: Vec<Arc<OpenObject>>,
-    most: usize,
     /// The `head` requests in flight.
     heads: Vec<Head>,
     next_head: u64,
@@ -159,7 +158,7 @@ impl Drop for DeleteGuard {
 
 impl OpenObjects {
     fn lock(&self) -> MutexGuard<'_, OpenList> {
-        lock(&self.list)
+        lock(&self.0)
     }
 
     /// Invalidates an object, because it may have another version now.
@@ -283,7 +282,7 @@ impl OpenList {
     fn keep(&mut self, object: &Arc<OpenObject>) -> Vec<Arc<OpenObject>> {
         let mut left: Vec<_> = self.take(&object.meta.location).into_iter().collect();
         self.objects.push(Arc::clone(object));
-        let excess = self.objects.len().saturating_sub(self.most);
+        let excess = self.objects.len().saturating_sub(MAX_OPEN);
         left.extend(self.objects.drain(..excess));
         left
     }
@@ -321,18 +320,12 @@ impl<S: ObjectStore> Ahead<S> {
     /// # Errors
     /// Returns an error if a setting is invalid.
     pub fn new(inner: S, options: Options) -> std::result::Result<Ahead<S>, OpenError> {
-        let list = Mutex::new(OpenList {
-            objects: Vec::new(),
-            most: MAX_OPEN,
-            heads: Vec::new(),
-            next_head: 0,
-        });
         let inner = Arc::new(inner);
         Ok(Ahead {
             store: ForeignStore::new(inner.clone()),
             inner,
             engine: Engine::for_kind(options, Defaults::OBJECT)?,
-            objects: Arc::new(OpenObjects { list }),
+            objects: Arc::default(),
             check_after: CHECK_AFTER,
         })
     }
@@ -345,14 +338,6 @@ impl<S: ObjectStore> Ahead<S> {
             check_after,
             ..self
         }
-    }
-
-    /// Keeps at most `most` objects open between reads. If there are more, the least recently used object is closed and its pages are
-    /// dropped. Default 64.
-    #[must_use]
-    pub fn max_open(self, most: usize) -> Ahead<S> {
-        self.objects.lock().most = most;
-        self
     }
 
     /// The engine, with its counters and limits.
@@ -417,32 +402,37 @@ impl<S: ObjectStore> Ahead<S> {
         }
     }
 
-    /// Decides what to do after a failed read of an object that was opened `opened` times for this read.
-    fn after(&self, location: &Path, error: ReadError, opened: &mut u32) -> AfterFailure {
-        match error.kind() {
-            ErrorKind::Changed | ErrorKind::NotFound => self.objects.forget(location),
-            // An error of the engine, not of the store.
-            ErrorKind::Stopped | ErrorKind::TooManyReads => return AfterFailure::WithoutReadahead,
-            _ => {}
-        }
-        if error.kind() == ErrorKind::Changed {
-            // The object is replaced repeatedly, or the store's replies to HEAD and GET differ.
-            if *opened >= MAX_OPENED {
-                return AfterFailure::WithoutReadahead;
+    /// Reads an object. If it was replaced meanwhile, it is opened again, and the read begins anew. Returns `None` if it must be read without
+    /// readahead.
+    async fn read<T, F>(
+        &self,
+        location: &Path,
+        read: impl Fn(Arc<OpenObject>) -> F,
+    ) -> Result<Option<T>>
+    where
+        F: Future<Output = Result<std::result::Result<T, ReadError>>>,
+    {
+        for _ in 0..MAX_OPENED {
+            let Some(object) = self.open(location).await? else {
+                return Ok(None);
+            };
+            let error = match read(object).await? {
+                Ok(read) => return Ok(Some(read)),
+                Err(error) => error,
+            };
+            if let ErrorKind::Changed | ErrorKind::NotFound = error.kind() {
+                self.objects.forget(location);
             }
-            *opened += 1;
-            return AfterFailure::Again;
+            match error.kind() {
+                ErrorKind::Changed => {}
+                // An error of the engine, not of the store.
+                ErrorKind::Stopped | ErrorKind::TooManyReads => return Ok(None),
+                _ => return Err(refused(location, error)),
+            }
         }
-        AfterFailure::Refused(refused(location, error))
+        // The object is replaced repeatedly, or the store's replies to HEAD and GET differ.
+        Ok(None)
     }
-}
-
-/// What to do after a failed read.
-enum AfterFailure {
-    /// The object was replaced while it was read: open it again and restart the read.
-    Again,
-    WithoutReadahead,
-    Refused(Error),
 }
 
 impl OpenObject {
@@ -579,49 +569,34 @@ impl<S: ObjectStore> ObjectStore for Ahead<S> {
             }
             return done;
         }
-        let mut opened = 1;
-        loop {
-            let Some(object) = self.open(location).await? else {
-                return self.inner.get_opts(location, options).await;
-            };
-            let size = object.meta.size;
-            let range = options.range.as_ref();
-            let range = range.map_or(Ok(0..size), |wanted| object.range(wanted))?;
-            let error = match object.answer(range).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            match self.after(location, error, &mut opened) {
-                AfterFailure::Again => {}
-                AfterFailure::WithoutReadahead => {
-                    return self.inner.get_opts(location, options).await;
-                }
-                AfterFailure::Refused(error) => return Err(error),
-            }
+        let wanted = &options.range;
+        let read = |object: Arc<OpenObject>| async move {
+            let whole = 0..object.meta.size;
+            let range = wanted
+                .as_ref()
+                .map_or(Ok(whole), |wanted| object.range(wanted))?;
+            Ok(object.answer(range).await)
+        };
+        match self.read(location, read).await? {
+            Some(answer) => Ok(answer),
+            None => self.inner.get_opts(location, options).await,
         }
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let mut opened = 1;
-        while !self.engine.is_stopped() {
-            let Some(object) = self.open(location).await? else {
-                break;
-            };
+        let read = |object: Arc<OpenObject>| async move {
             let inside = object.ranges(ranges)?;
             // Like the store does: gaps up to this length are read together with their neighbours.
-            let read = |range| {
+            let part = |range| {
                 let object = Arc::clone(&object);
                 async move { object.bytes(range).await }
             };
-            let error = match coalesce_ranges(&inside, read, OBJECT_STORE_COALESCE_DEFAULT).await {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) => error,
-            };
-            match self.after(location, error, &mut opened) {
-                AfterFailure::Again => {}
-                AfterFailure::WithoutReadahead => break,
-                AfterFailure::Refused(error) => return Err(error),
-            }
+            Ok(coalesce_ranges(&inside, part, OBJECT_STORE_COALESCE_DEFAULT).await)
+        };
+        if !self.engine.is_stopped()
+            && let Some(bytes) = self.read(location, read).await?
+        {
+            return Ok(bytes);
         }
         self.inner.get_ranges(location, ranges).await
     }
