@@ -95,7 +95,7 @@ impl Memory {
         match self {
             Memory::Heap { bytes, from } => &bytes[*from..],
             Memory::Piece(piece) => piece.bytes(),
-            Memory::Mapped(mapped) => mapped.bytes(),
+            Memory::Mapped(mapped) => &mapped.0,
         }
     }
 
@@ -103,14 +103,13 @@ impl Memory {
         match self {
             Memory::Heap { bytes, from } => &mut bytes[*from..],
             Memory::Piece(piece) => piece.bytes_mut(),
-            Memory::Mapped(mapped) => mapped.bytes_mut(),
+            Memory::Mapped(mapped) => &mut mapped.0,
         }
     }
 }
 
 impl Pool {
     /// Creates a pool for pages of `page_bytes` that keeps at most `most_spare` bytes for reuse.
-    #[must_use]
     pub fn new(page_bytes: usize, align: usize, most_spare: u64) -> Arc<Pool> {
         let align = AtomicUsize::new(align.clamp(1, PAGE_BYTES).next_power_of_two());
         let spare = Mutex::new((0..MAX_PAGES).map(|_| Vec::new()).collect());
@@ -144,12 +143,10 @@ impl Pool {
     }
 
     /// The counters of this pool's memory.
-    #[must_use]
     pub fn meter(&self) -> &Arc<MemoryMeter> {
         &self.meter
     }
 
-    #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
@@ -161,7 +158,6 @@ impl Pool {
     }
 
     /// Takes a buffer for 1 to 64 pages, with unspecified content.
-    #[must_use]
     pub fn take(self: &Arc<Pool>, pages: usize) -> Chunk {
         let used = pages.clamp(1, MAX_PAGES);
         let pages = self.room(used);
@@ -279,7 +275,6 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.memory
             .as_ref()
@@ -287,7 +282,6 @@ impl Chunk {
     }
 
     /// The buffer's bytes, to be filled.
-    #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.len as usize;
         self.memory
@@ -296,13 +290,11 @@ impl Chunk {
     }
 
     /// The number of pages for which the buffer was taken.
-    #[must_use]
     pub fn pages(&self) -> usize {
         self.len as usize / self.pool.page_bytes
     }
 
     /// The number of pages that fit into the buffer's memory.
-    #[must_use]
     pub fn room_pages(&self) -> usize {
         self.room as usize / self.pool.page_bytes
     }

@@ -43,7 +43,6 @@ pub struct Store {
 
 impl Store {
     /// Creates an empty store that takes buffers from `pool` and publishes groups in `shown`.
-    #[must_use]
     pub fn new(pool: Arc<Pool>, shown: Arc<ShownGroups>) -> Store {
         Store {
             page_shift: pool.page_bytes().trailing_zeros(),

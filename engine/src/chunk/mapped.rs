@@ -30,7 +30,7 @@ const MOST: usize = 16_384;
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
-pub struct MappedBuffer(MmapMut);
+pub struct MappedBuffer(pub MmapMut);
 
 impl MappedBuffer {
     /// Creates a memory mapping of this length, filled with zeroes. Returns `None` if buffers of this length are not mapped, or if there
@@ -46,14 +46,6 @@ impl MappedBuffer {
         }
         COUNT.fetch_sub(1, Ordering::Relaxed);
         None
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
     }
 }
 
@@ -83,11 +75,8 @@ mod tests {
             (36 << 10) % page == 0
         );
         let mut map = MappedBuffer::take(64 << 10).expect("memory");
-        assert_eq!(
-            (map.bytes().len(), map.bytes().as_ptr() as usize % page),
-            (64 << 10, 0)
-        );
-        map.bytes_mut().fill(7);
+        assert_eq!((map.0.len(), map.0.as_ptr() as usize % page), (64 << 10, 0));
+        map.0.fill(7);
         if std::env::var_os("FOREREAD_EMULATED").is_some() {
             // This test counts pages of the real kernel.
             return println!("skipped: needs a kernel of this machine (FOREREAD_EMULATED is set)");

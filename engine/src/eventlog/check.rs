@@ -121,11 +121,12 @@ pub fn check_log_among(
     while let Some(text) = lines.next()? {
         let text = text.trim_end();
         let number = lines.number;
+        let bad = |error| ReplayError::Line {
+            line: number,
+            error,
+        };
         if text.starts_with('A') {
-            let logged = parse_action(text).map_err(|error| ReplayError::Line {
-                line: number,
-                error,
-            })?;
+            let logged = parse_action(text).map_err(bad)?;
             let ours = answers.pop_front();
             if ours != Some(logged) {
                 return Err(differs(number, Some(logged), ours));
@@ -133,10 +134,7 @@ pub fn check_log_among(
             done.actions += 1;
             continue;
         }
-        let TimedEvent { at, event } = parse_event(text).map_err(|error| ReplayError::Line {
-            line: number,
-            error,
-        })?;
+        let TimedEvent { at, event } = parse_event(text).map_err(bad)?;
         if let Some(ours) = answers.pop_front() {
             return Err(differs(number, None, Some(ours)));
         }
@@ -249,6 +247,11 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let line = self.number;
         let io = |error| ReplayError::Io { line, error };
+        let bad = |text: &[u8], want| {
+            let text = String::from_utf8_lossy(text).escape_debug().to_string();
+            let error = LineError::Field { text, want };
+            Err(ReplayError::Line { line, error })
+        };
         let read = (&mut self.log)
             .take(MAX_LINE_BYTES)
             .read_until(b'\n', &mut self.text)
@@ -263,23 +266,11 @@ impl<R: BufRead> Lines<R> {
             } else {
                 "a whole line"
             };
-            let text = String::from_utf8_lossy(&self.text[..read.min(40)])
-                .escape_debug()
-                .to_string();
-            return Err(ReplayError::Line {
-                line,
-                error: LineError::Field { text, want: what },
-            });
+            return bad(&self.text[..read.min(40)], what);
         }
-        let text = std::str::from_utf8(&self.text).map_err(|_| {
-            let text = String::from_utf8_lossy(&self.text)
-                .escape_debug()
-                .to_string();
-            ReplayError::Line {
-                line,
-                error: LineError::Field { text, want: "text" },
-            }
-        })?;
-        Ok(Some(text.to_string()))
+        match std::str::from_utf8(&self.text) {
+            Ok(text) => Ok(Some(text.to_string())),
+            Err(_) => bad(&self.text, "text"),
+        }
     }
 }
