@@ -3,27 +3,20 @@
 //! Changes that cannot be noticed are not tested (SEMANTICS.md lists them).
 
 use crate::common::{
-    LoopDisk, changed as source_changed, check_memory, in_threads, plain, quiet, read_and_check,
-    read_source, right, watch,
+    LoopDisk, changed as source_changed, check_memory, file_of, in_threads, plain, quiet,
+    read_and_check, read_source, right, watch,
 };
 use foreread::source::{self, Defaults, Mem, Source, SourceError};
 use foreread::{OpenError, Options, ReadError, Reader};
 use foreread_testing::{self as testing, needs, pattern, says};
 use std::fs::{File, Permissions, set_permissions};
-use std::io::{IoSliceMut, Write};
+use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use tempfile::{NamedTempFile, tempdir};
-
-fn file_of(bytes: &[u8]) -> NamedTempFile {
-    watch();
-    let mut file = NamedTempFile::new().expect("a scratch file");
-    file.write_all(bytes).expect("room");
-    file
-}
 
 fn open(path: &Path) -> Result<Reader, OpenError> {
     open_by(path, Options::default())
@@ -77,7 +70,7 @@ fn non_files_are_refused_in_one_line() {
 
 #[test]
 fn no_permission() {
-    let file = file_of(&[1; 100]);
+    let file = file_of(100, 0);
     set_permissions(file.path(), Permissions::from_mode(0o000)).expect("it is ours");
     if File::open(file.path()).is_ok() {
         return println!("skipped: needs a non-root user");
@@ -109,7 +102,7 @@ fn at_and_past_the_end() {
         0_u64, 1, 511, 512, 513, 4095, 4096, 4097, 10_000, 262_144, 262_145,
     ];
     for size in sizes {
-        let file = file_of(&pattern(0, size as usize, 0));
+        let file = file_of(size as usize, 0);
         for policy in ["none", "linux-6.18", "rbd-plain"] {
             let reader = open_by(file.path(), Options::default().policy(policy)).expect("opens");
             assert_eq!(reader.size(), size);
@@ -133,7 +126,7 @@ fn at_and_past_the_end() {
 
 #[test]
 fn appended_while_it_is_read() {
-    let file = file_of(&pattern(0, 10_000, 0));
+    let file = file_of(10_000, 0);
     let reader = open(file.path()).expect("opens");
     let mut buf = vec![0; 200_000];
     assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 10_000);
@@ -152,7 +145,7 @@ fn appended_while_it_is_read() {
 /// A writer appends all the time; no reader fails, and every byte is right.
 #[test]
 fn appended_by_another_thread() {
-    let file = file_of(&pattern(0, 1000, 0));
+    let file = file_of(1000, 0);
     let reader = open(file.path()).expect("opens");
     let end = 3_000_000;
     in_threads(7, |thread| {
@@ -179,7 +172,7 @@ fn appended_by_another_thread() {
 #[test]
 fn a_longer_file_copied_over_it_is_not_an_append() {
     for policy in ["none", "linux-6.18"] {
-        let file = file_of(&pattern(0, 300_000, 1));
+        let file = file_of(300_000, 1);
         let reader = open_by(file.path(), Options::default().policy(policy)).expect("opens");
         let other = reader.try_clone().expect("opens");
         let mut buf = vec![0; 8192];
@@ -240,7 +233,7 @@ fn never_mixed<'s>(
 /// The same while the copies go on, so that looks come at every moment of them.
 #[test]
 fn copied_over_again_and_again() {
-    let file = file_of(&pattern(0, 200_000, 0));
+    let file = file_of(200_000, 0);
     let options = Options::default().policy("linux-6.18:max=64K");
     let reader = open_by(file.path(), options.cache_bytes(128 << 10)).expect("opens");
     let done = Arc::new(AtomicBool::new(false));
@@ -280,7 +273,7 @@ fn replies_never_mix_versions() {
 #[test]
 fn growth_is_a_change_to_a_pinned_reader() {
     for appending in [false, true] {
-        let file = file_of(&pattern(0, 300_000, 0));
+        let file = file_of(300_000, 0);
         let options = Options::default().policy("none").appending(appending);
         let plain = open_by(file.path(), options).expect("opens");
         let pinned = plain.try_clone().expect("opens").pin_version();
@@ -307,7 +300,7 @@ fn growth_is_a_change_to_a_pinned_reader() {
 
 #[test]
 fn shrunk_while_it_is_read() {
-    let file = file_of(&pattern(0, 4 << 20, 0));
+    let file = file_of(4 << 20, 0);
     let reader = open(file.path()).expect("opens");
     let mut buf = vec![0; 64 << 10];
     read_and_check(&reader, &mut buf, 0, 0);
@@ -393,7 +386,7 @@ fn each_reader_gets_one_error() {
 /// A block device by its node in /dev, which is in a devtmpfs and is read past the page cache all the same.
 #[test]
 fn a_block_device_is_read_directly() {
-    let file = file_of(&pattern(0, 3 << 20, 0));
+    let file = file_of(3 << 20, 0);
     needs!(let device = LoopDisk::over(file.path(), &[]));
     let source = source::FileSource::open(Path::new(&device.node)).expect("opens");
     assert!(source.is_direct(), "{}", source.describe());
@@ -415,7 +408,7 @@ fn a_block_device_is_read_directly() {
 /// A device that became larger (a volume that was extended) is read on, and a reader that is pinned to its size gets an error.
 #[test]
 fn a_block_device_that_grew() {
-    let file = file_of(&pattern(0, 1 << 20, 0));
+    let file = file_of(1 << 20, 0);
     needs!(let device = LoopDisk::over(file.path(), &[]));
     let reader = plain(device.node.as_str());
     let pinned = reader.try_clone().expect("opens").pin_version();

@@ -10,6 +10,7 @@ use crate::common::{
 use foreread::source::{Mem, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Faulty, QueuedSource, needs};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::future::Future;
 use std::io::Write;
 use std::pin::{Pin, pin};
@@ -90,40 +91,9 @@ fn tasks<'a>(readers: impl IntoIterator<Item = &'a Reader>, many: u64) -> Vec<Ta
     readers.into_iter().zip(0..).map(task).collect()
 }
 
-/// Runs tasks by hand, all on this thread: polls those that were woken, sleeps when there are none.
+/// Runs tasks, all on this thread: polls those that were woken, sleeps when there are none.
 fn run_all<T>(tasks: Vec<Task<'_, T>>) -> Vec<T> {
-    struct Bell {
-        woken: std::sync::Mutex<Vec<usize>>,
-        rung: std::sync::Condvar,
-    }
-    struct One(Arc<Bell>, usize);
-    impl Wake for One {
-        fn wake(self: Arc<Self>) {
-            self.0.woken.lock().expect("no panic").push(self.1);
-            self.0.rung.notify_one();
-        }
-    }
-    let bell = Arc::new(Bell {
-        woken: (0..tasks.len()).collect::<Vec<_>>().into(),
-        rung: Default::default(),
-    });
-    let mut tasks: Vec<_> = tasks.into_iter().map(Some).collect();
-    let mut results: Vec<Option<T>> = tasks.iter().map(|_| None).collect();
-    while results.iter().any(Option::is_none) {
-        let woken = bell.woken.lock().expect("no panic");
-        let woken = bell.rung.wait_while(woken, |woken| woken.is_empty());
-        let woken: Vec<usize> = std::mem::take(&mut *woken.expect("no panic"));
-        for number in woken {
-            let waker = Waker::from(Arc::new(One(Arc::clone(&bell), number)));
-            let Some(task) = &mut tasks[number] else {
-                continue;
-            };
-            if let Poll::Ready(result) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
-                (results[number], tasks[number]) = (Some(result), None);
-            }
-        }
-    }
-    results.into_iter().flatten().collect()
+    pollster::block_on(FuturesUnordered::from_iter(tasks).collect())
 }
 
 #[test]
