@@ -44,12 +44,13 @@ impl KindLimits {
 }
 
 /// Where a run of sequential reads began: at the start of the file, right after cached bytes, or elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunKind {
     /// At the start of the file.
     Start,
     /// Right after cached bytes.
     Next,
     /// Anywhere else.
+    #[default]
     Elsewhere,
 }

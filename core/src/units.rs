@@ -188,7 +188,7 @@ impl PageSize {
 
 /// The number of a file, chosen by the caller of the state machine. File numbers should start at 0 and have few gaps, because they are used
 /// as indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
 /// An open file description: a reader handle, an NBD connection, or a descriptor in a trace. The numbers of descriptions should start at

@@ -56,7 +56,7 @@ use crate::units::{ByteRange, FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use blocks::Kinds;
-use candidates::{Candidates, Detection, DisplacedRun};
+use candidates::{Candidates, DisplacedRun};
 use credit::Credit;
 use distance::Readers;
 use effort::Effort;
@@ -94,13 +94,22 @@ struct Birth {
 }
 
 impl Birth {
-    /// The run of a file that was read from its start to here.
-    fn at_start(end: u64) -> Birth {
+    fn run(class: RunKind, pos: u64, run: u64) -> Birth {
+        let stride = None;
         Birth {
-            class: RunKind::Start,
-            stride: None,
-            pos: end,
-            run: end,
+            class,
+            stride,
+            pos,
+            run,
+        }
+    }
+
+    /// The stride whose latest read is from `start` to `end`.
+    fn stride(step: i64, (start, end): (u64, u64)) -> Birth {
+        let run = STRIDE_READS * (end - start);
+        Birth {
+            stride: Some(step),
+            ..Birth::run(RunKind::Elsewhere, start, run)
         }
     }
 }
@@ -121,6 +130,7 @@ struct LoneMiss {
 }
 
 /// The state of `auto` for one source.
+#[derive(Default)]
 struct Auto {
     files: BTreeMap<u32, Streams>,
     walks: Walks,
@@ -180,7 +190,7 @@ impl Policy for Auto {
     }
 
     fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {
-        let file = self.files.entry(ask.file.0).or_default();
+        let file = self.file(ask);
         match advice {
             Advice::Random => file.off = true,
             Advice::Normal | Advice::Sequential => file.off = false,
@@ -221,37 +231,25 @@ impl Policy for Auto {
     }
 
     fn on_file_closed(&mut self, file: FileId) {
-        let streams = self.files.remove(&file.0);
+        let closed = self.files.remove(&file.0).unwrap_or_default();
         // If the file had streams, they count how far it was read.
-        self.give_up(
-            file,
-            streams.as_ref().is_none_or(|file| file.all.is_empty()),
-        );
-        if let Some(Streams {
-            all, size, regions, ..
-        }) = streams
-        {
-            all.iter().for_each(|stream| self.ends(stream, size));
-            self.regions_end(regions);
-        }
+        self.give_up(file, closed.all.is_empty());
+        let streams = closed.all.iter();
+        streams.for_each(|stream| self.ends(stream, closed.size));
+        self.regions_end(closed.regions);
     }
 }
 
 impl Auto {
     fn new(max_overfetch: u64) -> Auto {
         Auto {
-            files: BTreeMap::new(),
-            walks: Walks::default(),
-            survival: Survival::new(),
             credit: Credit::new(max_overfetch),
-            effort: Effort::default(),
-            kinds: Kinds::default(),
-            clock: 0,
-            births: 0,
-            runs: 0,
-            last: None,
-            lone: [None; 2],
+            ..Auto::default()
         }
+    }
+
+    fn file(&mut self, ask: &Ask<'_>) -> &mut Streams {
+        self.files.entry(ask.file.0).or_default()
     }
 
     /// Records the use of readahead, by the reader of its stream or, after that stream has ended, by another reader.
@@ -259,10 +257,8 @@ impl Auto {
         if self.used_by_region(file.0, at, bytes) {
             return;
         }
-        let streams = self
-            .files
-            .get_mut(&file.0)
-            .map_or(&mut [][..], |file| &mut file.all[..]);
+        let streams = self.files.get_mut(&file.0);
+        let streams = streams.map_or(&mut [][..], |file| &mut file.all[..]);
         let held = streams.iter().position(|stream| stream.holds(at));
         let passed = || streams.iter().position(|stream| stream.is_behind(at));
         match held.or_else(passed) {
@@ -287,7 +283,7 @@ impl Auto {
 
     fn miss(&mut self, ask: &Ask<'_>, is_mapped: bool, answer: &mut Answer) {
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        let file = self.files.entry(ask.file.0).or_default();
+        let file = self.file(ask);
         file.size = ask.file_size;
         if ask.random || file.off {
             answer.why = Some(Why::HintRandom);
@@ -306,10 +302,7 @@ impl Auto {
         let most = end.min(start.saturating_add(ask.source.room));
         let missing = ask.probe.missing(ByteRange::between(start, most));
         self.credit.missed(missing.saturating_add(end - most));
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
-        if let Some(idle) = file.take_idle() {
+        if let Some(idle) = self.file(ask).take_idle() {
             self.ends(&idle, ask.file_size);
         }
         self.missed_in_region(ask.file.0, start, end);
@@ -317,10 +310,8 @@ impl Auto {
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;
         }
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
         let gap = distance::measured(&ask.source).max((end - start).saturating_mul(4));
+        let file = self.file(ask);
         if let Some(at) = file.find((start, end - start), gap)
             && !file.all[at].is_past(end)
         {
@@ -328,90 +319,41 @@ impl Auto {
         }
         // A read that ends before a stream's position does not change that stream, and may start another one.
         self.births += 1;
-        if self.begin_stepping(ask, (start, end), answer) {
+        if self.begin_stepping(ask, (start, end), answer)
+            || !is_mapped && self.read_region(ask, (start, end), is_mapped, answer)
+        {
             return;
-        }
-        if !is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
-            return;
-        }
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
-        if start == 0 {
-            file.misses += 1;
-            file.candidates.is_lone(start, end);
-            return self.begin(ask, Birth::at_start(end), answer);
         }
         let careful = self.are_runs_rarer(RARER);
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
-        if !careful && ask.probe.is_cached(start - 1) {
-            file.misses += 1;
-            file.candidates.went_on(start, end, is_mapped);
-            self.begin(
-                ask,
-                Birth {
-                    class: RunKind::Next,
-                    stride: None,
-                    pos: end,
-                    run: end - start,
-                },
-                answer,
-            );
-            return self.begin_in_turn(ask, end - start, answer);
-        }
+        let file = self.file(ask);
         file.misses += 1;
-        let found = file.candidates.look(start, end, careful);
-        self.begin_by_history(found, ask, (start, end), answer);
+        let birth = if start == 0 {
+            file.candidates.is_lone(start, end);
+            Some(Birth::run(RunKind::Start, end, end))
+        } else if !careful && ask.probe.is_cached(start - 1) {
+            file.candidates.went_on(start, end, is_mapped);
+            Some(Birth::run(RunKind::Next, end, end - start))
+        } else {
+            file.candidates.look(start, end, careful)
+        };
+        let Some(birth) = birth else {
+            answer.why = answer.why.or(Some(Why::NoHistory));
+            return self.missed_alone(ask.open);
+        };
+        let may_have_turns = birth.class != RunKind::Start && birth.stride.is_none();
+        self.begin(ask, birth, (0, 0), answer);
+        if may_have_turns {
+            self.begin_in_turn(ask, end - start, answer);
+        }
     }
 
-    /// Starts a stream if this read and earlier isolated reads reveal one.
-    fn begin_by_history(
-        &mut self,
-        found: Detection,
-        ask: &Ask<'_>,
-        (start, end): (u64, u64),
-        answer: &mut Answer,
-    ) {
-        match found {
-            Detection::Nothing => {
-                answer.why = answer.why.or(Some(Why::NoHistory));
-                if self.lone[0].is_some_and(|lone| lone.open != ask.open) {
-                    self.lone[1] = self.lone[0];
-                }
-                self.lone[0] = Some(LoneMiss {
-                    open: ask.open,
-                    clock: self.clock,
-                });
-            }
-            Detection::Run { high, run } => {
-                self.begin(
-                    ask,
-                    Birth {
-                        class: RunKind::Elsewhere,
-                        stride: None,
-                        pos: high,
-                        run,
-                    },
-                    answer,
-                );
-                self.begin_in_turn(ask, end - start, answer);
-            }
-            Detection::Stride(stride) => {
-                let run = STRIDE_READS * (end - start);
-                self.begin(
-                    ask,
-                    Birth {
-                        class: RunKind::Elsewhere,
-                        stride: Some(stride),
-                        pos: start,
-                        run,
-                    },
-                    answer,
-                );
-            }
+    /// Records a miss that continues nothing.
+    fn missed_alone(&mut self, open: OpenId) {
+        if self.lone[0].is_some_and(|lone| lone.open != open) {
+            self.lone[1] = self.lone[0];
         }
+        let clock = self.clock;
+        self.lone[0] = Some(LoneMiss { open, clock });
     }
 
     /// Starts a strided stream if reads within a stream's readahead reveal a stride. That stream ends then. Returns whether a strided
@@ -422,18 +364,15 @@ impl Auto {
         (start, end): (u64, u64),
         answer: &mut Answer,
     ) -> bool {
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return false;
-        };
         // Concurrent reads may come from threads that take pieces of the file in turns.
         let alone = ask.source.reads == 1;
-        let Some((at, stride)) = file.stepping(start).filter(|_| alone) else {
+        let file = self.file(ask);
+        let Some((at, step)) = file.stepping(start).filter(|_| alone) else {
             return false;
         };
         let over = file.all.swap_remove(at);
         self.ends(&over, ask.file_size);
-        let found = Detection::Stride(stride);
-        self.begin_by_history(found, ask, (start, end), answer);
+        self.begin(ask, Birth::stride(step, (start, end)), (0, 0), answer);
         true
     }
 
@@ -445,9 +384,7 @@ impl Auto {
         (start, end): (u64, u64),
         answer: &mut Answer,
     ) {
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
+        let file = self.file(ask);
         file.misses += 1;
         let stream = &mut file.all[at];
         let inside = match stream.stride {
@@ -459,8 +396,8 @@ impl Auto {
             // The readahead was evicted before use, or refused because there was no room.
             stream.end = end;
             let lost = core::mem::take(&mut stream.held);
-            self.credit.change(lost, 0);
             stream.advance(start, end);
+            self.credit.change(lost, 0);
             let readers = self.active();
             self.effort
                 .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
@@ -471,45 +408,25 @@ impl Auto {
         self.go_on(ask, at, Why::WindowEnd, answer);
     }
 
-    /// Starts a stream for a new run.
-    fn begin(&mut self, ask: &Ask<'_>, birth: Birth, answer: &mut Answer) {
-        self.begin_ahead(ask, birth, (0, 0), answer);
-    }
-
-    /// Like [`Auto::begin`], for a run of which `held` bytes up to the file offset `to` are already read ahead.
-    fn begin_ahead(
-        &mut self,
-        ask: &Ask<'_>,
-        birth: Birth,
-        (to, held): (u64, u64),
-        answer: &mut Answer,
-    ) {
+    /// Starts a stream for a new run, of which `held` bytes up to the file offset `to` are already read ahead.
+    fn begin(&mut self, ask: &Ask<'_>, birth: Birth, (to, held): (u64, u64), answer: &mut Answer) {
         let Birth {
             class,
             stride,
             pos,
             run,
         } = birth;
-        let len = ask
-            .request
-            .end()
-            .min(ask.file_size)
-            .saturating_sub(ask.request.start())
-            .max(1);
+        let end = ask.request.end().min(ask.file_size);
+        let len = end.saturating_sub(ask.request.start()).max(1);
         self.runs += u64::from(class == RunKind::Elsewhere);
         self.survival.grew(class, None, survival::octave(run));
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
         let mut stream = Stream::new(class, stride, pos, run, len);
         (stream.end, stream.held) = (stream.end.max(to), held);
+        let file = self.file(ask);
         if stride.is_none() {
             // If the run starts inside the readahead of another stream, it takes over the rest of that readahead.
-            for other in file
-                .all
-                .iter_mut()
-                .filter(|s| s.stride.is_none() && s.pos <= pos && pos < s.end)
-            {
+            let covers = |s: &&mut Stream| s.stride.is_none() && s.pos <= pos && pos < s.end;
+            for other in file.all.iter_mut().filter(covers) {
                 stream.end = stream.end.max(other.end);
                 other.end = pos;
                 other.touched = other.touched.min(other.ahead());
@@ -518,14 +435,10 @@ impl Auto {
                 other.held = held;
             }
         }
-        let taken = self.take_over(ask.file, pos);
-        if let Some((end, held)) = taken {
+        if let Some((end, held)) = self.take_over(ask.file, pos) {
             (stream.end, stream.held) = (stream.end.max(end), stream.held + held);
         }
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
-        let (at, gone) = file.add(stream);
+        let (at, gone) = self.file(ask).add(stream);
         if let Some(gone) = gone {
             self.ends(&gone, ask.file_size);
         }

@@ -76,9 +76,7 @@ impl Auto {
         let at = self.join(ask, at);
         let before = answer.windows.len();
         let (active, clock) = (self.active(), self.clock);
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
+        let file = self.file(ask);
         let mut stream = file.all[at].clone();
         (stream.seen, stream.clock) = (file.misses, clock);
         if stream.stride.is_none() && matches!(why, Why::WindowEnd | Why::Thrashed) {
@@ -136,9 +134,7 @@ impl Auto {
         } else {
             Why::NotYet
         });
-        if let Some(file) = self.files.get_mut(&ask.file.0) {
-            file.all[at] = stream;
-        }
+        self.file(ask).all[at] = stream;
     }
 
     /// Sets the distance of a stream. Returns how much of it the stream may be ahead now.

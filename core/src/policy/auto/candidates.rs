@@ -27,7 +27,7 @@
 //! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for tables that grow
 //! when displaced entries are needed again.
 
-use super::{Auto, RunKind, Stream, ahead, streams::near, survival};
+use super::{Auto, Birth, RunKind, Stream, ahead, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
@@ -66,16 +66,6 @@ pub struct DisplacedRun {
     pub pos: u64,
     pub end: u64,
     pub run: u64,
-}
-
-/// The result for a read that continues no stream: whether it starts one.
-pub enum Detection {
-    /// Nothing is known yet.
-    Nothing,
-    /// A candidate or displaced run has become a run of `run` bytes that ends at `high`.
-    Run { high: u64, run: u64 },
-    /// A stride: two equal distances.
-    Stride(i64),
 }
 
 /// The candidates of one file.
@@ -135,9 +125,9 @@ impl Candidates {
             || self.all.iter().any(|c| c.high == start)
     }
 
-    /// Classifies a read that missed the cache and continues no stream. If `careful` is true, one more read is needed before a run is
-    /// detected.
-    pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Detection {
+    /// Returns the run that starts with a read which missed the cache and continues no stream. If `careful` is true, a run needs one more
+    /// read.
+    pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Option<Birth> {
         if let Some(found) = self
             .join(start, end, careful)
             .or_else(|| self.come_back(start, end, careful))
@@ -147,7 +137,7 @@ impl Candidates {
         self.is_lone(start, end);
         if let Some(stride) = self.stride() {
             self.lone = Default::default();
-            return Detection::Stride(stride);
+            return Some(Birth::stride(stride, (start, end)));
         }
         self.push(Candidate {
             low: start,
@@ -156,7 +146,7 @@ impl Candidates {
             ups: 0,
             downs: 0,
         });
-        Detection::Nothing
+        None
     }
 
     /// Records a read that continues no stream and no candidate.
@@ -185,8 +175,8 @@ impl Candidates {
         }
     }
 
-    /// Detects a read that continues a displaced run.
-    fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
+    /// Detects a read that continues a displaced run. Returns `Some(None)` if that is not enough for a run.
+    fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Option<Birth>> {
         self.count(1);
         let gone = self.take_gone(start, end)?;
         let run = gone.run + end.saturating_sub(gone.pos);
@@ -198,9 +188,9 @@ impl Candidates {
                 ups: 1,
                 downs: 0,
             });
-            return Some(Detection::Nothing);
+            return Some(None);
         }
-        Some(Detection::Run { high: end, run })
+        Some(Some(Birth::run(RunKind::Elsewhere, end, run)))
     }
 
     /// Removes a candidate that has become a stream.
@@ -234,8 +224,8 @@ impl Candidates {
             .map(|c| (c.high, c.bytes.min(c.high - c.low)))
     }
 
-    /// Detects a read that continues a candidate, exactly or with small holes.
-    fn join(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
+    /// Detects a read that continues a candidate, exactly or with small holes. Returns `Some(None)` if that is not enough for a run.
+    fn join(&mut self, start: u64, end: u64, careful: bool) -> Option<Option<Birth>> {
         let len = end - start;
         let fits = |c: &Candidate| {
             let span = c.high.max(end) - c.low.min(start);
@@ -254,17 +244,16 @@ impl Candidates {
         let c = *c;
         if 4 * c.bytes >= 3 * (c.high - c.low) && c.ups > u32::from(careful) {
             self.promote(at);
-            return Some(Detection::Run {
-                high: c.high,
-                run: c.bytes.min(c.high - c.low),
-            });
+            let run = c.bytes.min(c.high - c.low);
+            return Some(Some(Birth::run(RunKind::Elsewhere, c.high, run)));
         }
         let has_no_hole = c.bytes == c.high - c.low && c.bytes == (1 + u64::from(c.downs)) * len;
         if (c.downs >= 3 || c.downs == 2 && has_no_hole) && c.ups == 0 && c.low == start {
             self.all.remove(at);
-            return i64::try_from(len).ok().map(|len| Detection::Stride(-len));
+            let len = i64::try_from(len).ok()?;
+            return Some(Some(Birth::stride(-len, (start, end))));
         }
-        Some(Detection::Nothing)
+        Some(None)
     }
 
     /// Detects two equal distances between reads of the same length.
@@ -283,10 +272,7 @@ impl Candidates {
 impl Auto {
     /// Streams that were found in turn continue in turn. For each of the next candidates, starts a stream and reads its next read ahead.
     pub(super) fn begin_in_turn(&mut self, ask: &Ask<'_>, len: u64, answer: &mut Answer) {
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return;
-        };
-        let next: Vec<(u64, u64)> = file.candidates.take_next().collect();
+        let next: Vec<(u64, u64)> = self.file(ask).candidates.take_next().collect();
         for (high, run) in next {
             let price = self.credit.price(&ask.source);
             let end = (high + len).min(ask.file_size);
@@ -300,9 +286,7 @@ impl Auto {
             self.credit.change(0, missing);
             self.survival
                 .grew(RunKind::Elsewhere, None, survival::octave(run));
-            let Some(file) = self.files.get_mut(&ask.file.0) else {
-                return;
-            };
+            let file = self.file(ask);
             stream.seen = file.misses;
             let (at, gone) = file.add(stream);
             answer.urgency = Some(Urgency {
@@ -329,13 +313,7 @@ mod tests {
                 .iter()
                 .map(|at| candidates.look(at << 10, (at << 10) + (64 << 10), false));
             found
-                .map(|found| {
-                    if let Detection::Stride(step) = found {
-                        step >> 10
-                    } else {
-                        0
-                    }
-                })
+                .map(|found| found.and_then(|birth| birth.stride).unwrap_or(0) >> 10)
                 .collect::<Vec<_>>()
         };
         assert_eq!(look(&[0, 512, 1024]), [0, 0, 512]);
@@ -369,10 +347,8 @@ mod tests {
         for turn in 0..6 {
             for reader in 0..100 {
                 let start = (reader << 30) + turn * 4096;
-                runs += usize::from(matches!(
-                    candidates.look(start, start + 4096, true),
-                    Detection::Run { .. }
-                ));
+                let found = candidates.look(start, start + 4096, true);
+                runs += usize::from(found.is_some_and(|birth| birth.stride.is_none()));
             }
         }
         assert!(

@@ -70,6 +70,7 @@ pub struct FileWaste {
 }
 
 /// The bytes that streams have read ahead and not yet used, and how many bytes may be wasted.
+#[derive(Default)]
 pub struct Credit {
     /// Bytes that active streams have read ahead and that were not used yet.
     held: u64,
@@ -89,12 +90,9 @@ impl Credit {
     /// may be fetched, in addition to the debt.
     pub fn new(max_overfetch: u64) -> Credit {
         Credit {
-            held: 0,
             debt: MIN_DEBT,
-            missed: 0,
-            asked: 0,
-            planned: 0,
             part: max_overfetch.saturating_sub(1000),
+            ..Credit::default()
         }
     }
 

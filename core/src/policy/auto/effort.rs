@@ -35,6 +35,7 @@ const TOLERATED: u64 = 11;
 /// How often the limit on the distance has been doubled, and the share of the cache that readahead may use. If some requests take much
 /// longer than the median, a distance of four times rate x latency does not keep a source busy. So when a reader at the limit has to wait,
 /// the limit doubles, for as long as the rate grows with it.
+#[derive(Default)]
 pub struct Effort {
     raised: u32,
     /// Raises in a row after which the rate was no higher.
@@ -43,8 +44,8 @@ pub struct Effort {
     before: Option<u64>,
     /// The limit does not change before this decision.
     until: u64,
-    /// The share of the room for readahead that is used, in parts of [`ALL`], and the decision at which it changed.
-    share: u64,
+    /// The share of the room for readahead that is not used, in parts of [`ALL`], and the decision at which it changed.
+    unshared: u64,
     changed: u64,
     /// Bytes that had been evicted unread, and bytes that had been used, when the share last shrank.
     unused: u64,
@@ -57,21 +58,6 @@ pub const ALL: u64 = 64;
 /// than the shorter readahead saved. With half of all, the compiler of the validation half took 1.2 times as long.
 const LEAST_SHARE: u64 = ALL * 3 / 8;
 
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort {
-            raised: 0,
-            failed: 0,
-            before: None,
-            until: 0,
-            share: ALL,
-            changed: 0,
-            unused: 0,
-            used: 0,
-        }
-    }
-}
-
 impl Effort {
     /// Returns how often the limit on the distance has been doubled.
     pub fn raised(&self) -> u32 {
@@ -80,7 +66,7 @@ impl Effort {
 
     /// The share of the cache space for readahead (half of the cache) that may be used, in 64ths.
     pub fn share(&self) -> u64 {
-        self.share
+        ALL - self.unshared
     }
 
     /// Records that a reader missed bytes which had been read ahead for it, and shrinks the share of the cache for all streams by an
@@ -93,15 +79,16 @@ impl Effort {
         );
         if clock > self.changed && (!are_many || unused > used / TOLERATED) {
             (self.unused, self.used) = (source.unused_bytes, source.used_bytes);
-            self.share = (self.share - self.share / 8 - 1).max(LEAST_SHARE);
+            let share = (self.share() - self.share() / 8 - 1).max(LEAST_SHARE);
+            self.unshared = ALL - share;
             self.changed = clock + SHRINKS_AFTER;
         }
     }
 
     /// Records a decision without evicted readahead. After 64 of these decisions, the share grows by 1/64.
     pub fn calm(&mut self, clock: u64) {
-        if clock > self.changed + GROWS_AFTER && self.share < ALL {
-            self.share += 1;
+        if clock > self.changed + GROWS_AFTER && self.unshared > 0 {
+            self.unshared -= 1;
             self.changed = clock;
         }
     }

@@ -48,8 +48,8 @@ impl Auto {
         let end = ask.request.end().min(ask.file_size);
         let is_part = |entry: &WalkFile| entry.planned < ask.file_size && end < ask.file_size;
         if self.walks.listed.get(&ask.file.0).is_some_and(is_part) {
-            self.files.entry(ask.file.0).or_default().size = ask.file_size;
-            self.begin(ask, Birth::at_start(end), answer);
+            self.file(ask).size = ask.file_size;
+            self.begin(ask, Birth::run(RunKind::Start, end, end), (0, 0), answer);
         }
     }
 
@@ -77,7 +77,7 @@ impl Auto {
     }
 
     fn top_up(&mut self, walk: &mut Walk, active: Readers, ask: &Ask<'_>, answer: &mut Answer) {
-        let source = &ask.source;
+        let (source, page) = (&ask.source, ask.probe.page_bytes());
         walk.len = ask.request.len().max(walk.len - walk.len / LEN_FORGOTTEN);
         let most = distance::most(source, (walk.len, 0), active, &self.effort);
         let others = source.unread_bytes.saturating_sub(walk.held);
@@ -106,7 +106,8 @@ impl Auto {
             } else {
                 len
             };
-            let bytes = walk.bytes + len.next_multiple_of(ask.probe.page_bytes());
+            let held = len.next_multiple_of(page);
+            let bytes = walk.bytes + held;
             let far = (len + self.survival.ahead(RunKind::Start, len, ONE / 2)).min(size);
             let more = if planned {
                 0
@@ -137,19 +138,15 @@ impl Auto {
             {
                 continue;
             }
-            self.list(
-                walk,
-                ask,
-                ListedHead {
-                    file,
-                    size,
-                    len,
-                    bytes,
-                    far,
-                    missing,
-                },
-                answer,
-            );
+            let entry = WalkFile {
+                walk: walk.number,
+                planned: len,
+                held,
+                far,
+                unread: missing,
+                opened: false,
+            };
+            self.list(walk, (file, size), entry, page, answer);
             waste += more;
         }
         if answer.max_fetch == 0 {
@@ -166,47 +163,27 @@ impl Auto {
     }
 
     /// Plans reading the first part of the next file of a walk, and records it.
-    fn list(&mut self, walk: &mut Walk, ask: &Ask<'_>, head: ListedHead, answer: &mut Answer) {
-        let ListedHead {
-            file,
-            size,
-            len,
-            bytes,
-            far,
-            missing,
-        } = head;
+    fn list(
+        &mut self,
+        walk: &mut Walk,
+        (file, size): (FileId, u64),
+        entry: WalkFile,
+        page: u64,
+        answer: &mut Answer,
+    ) {
+        let len = entry.planned;
         walk.unmarked += 1;
         let is_marked = walk.unmarked > walk.files / MARKS || len < size;
         walk.unmarked = if is_marked { 0 } else { walk.unmarked };
-        read_head(file, (len, size), is_marked, ask.probe.page_bytes(), answer);
-        let held = bytes - core::mem::replace(&mut walk.bytes, bytes);
-        walk.far += far;
+        read_head(file, (len, size), is_marked, page, answer);
+        walk.bytes += entry.held;
+        walk.far += entry.far;
         walk.files += 1;
-        walk.held += missing;
+        walk.held += entry.unread;
         walk.queue.push_back(file.0);
-        self.credit.change(0, missing);
-        let entry = WalkFile {
-            walk: walk.number,
-            planned: len,
-            held,
-            far,
-            unread: missing,
-            opened: false,
-        };
+        self.credit.change(0, entry.unread);
         self.walks.listed.insert(file.0, entry);
     }
-}
-
-/// The first part of a file of a walk, as planned.
-struct ListedHead {
-    file: FileId,
-    size: u64,
-    len: u64,
-    /// Bytes that the walk is ahead with this file, in whole pages.
-    bytes: u64,
-    /// Bytes that the reader is expected to read of the file.
-    far: u64,
-    missing: u64,
 }
 
 /// Plans to read the first `len` bytes of a file of `size` bytes. If these are only a part of the file, their second half gets a mark,

@@ -62,9 +62,7 @@ impl Stream {
 impl Auto {
     /// Absorbs the streams that belong to a stream that has continued. Returns the stream's index afterwards.
     pub(super) fn join(&mut self, ask: &Ask<'_>, mut at: usize) -> usize {
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return at;
-        };
+        let file = self.file(ask);
         let is_cached = |from, to| ask.probe.missing(ByteRange::between(from, to)) == 0;
         let mut other = 0;
         while other < file.all.len() {

@@ -30,7 +30,7 @@
 //! chosen by measuring on the same half.
 
 use super::{
-    Auto, Birth, Readers, RunKind, Streams, ahead,
+    Auto, Birth, Readers, RunKind, ahead,
     blocks::{Kind, PAGE, Purse, REGION, Region, Sum, Sums, around},
     credit::FileWaste,
     distance, survival,
@@ -223,12 +223,8 @@ impl Auto {
         (start, end): (u64, u64),
         answer: &mut Answer,
     ) -> bool {
-        let Some(region) = self.files.get_mut(&ask.file.0).and_then(|file| {
-            file.regions.run_before(
-                (start, end),
-                of_disk(distance::shown(&ask.source), &ask.source),
-            )
-        }) else {
+        let gap = of_disk(distance::shown(&ask.source), &ask.source);
+        let Some(region) = self.file(ask).regions.run_before((start, end), gap) else {
             return false;
         };
         let held = core::mem::take(&mut region.held);
@@ -239,13 +235,7 @@ impl Auto {
         } else {
             RunKind::Elsewhere
         };
-        let birth = Birth {
-            class,
-            stride: None,
-            pos: end,
-            run: end - first,
-        };
-        self.begin_ahead(ask, birth, ahead, answer);
+        self.begin(ask, Birth::run(class, end, end - first), ahead, answer);
         true
     }
 
@@ -283,9 +273,7 @@ impl Auto {
         if !is_mapped && is_crowd(self.active()) {
             return false;
         }
-        let Some(file) = self.files.get_mut(&ask.file.0) else {
-            return false;
-        };
+        let file = self.file(ask);
         if !is_mapped && file.candidates.has(start) {
             return false;
         }
@@ -307,9 +295,7 @@ impl Auto {
         let base = start / REGION * REGION;
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
-        let Some(Streams { regions: own, .. }) = self.files.get(&ask.file.0) else {
-            return false;
-        };
+        let own = &self.file(ask).regions;
         let waste = FileWaste {
             is_mapped: kind.is_mapped,
             demanded: own.missed + own.used,
@@ -321,11 +307,9 @@ impl Auto {
         if start > 0 {
             purse.room = purse.room.min(trial);
         }
-        let Some(Streams { regions: own, .. }) = self.files.get(&ask.file.0) else {
-            return false;
-        };
+        let own = self.files.get(&ask.file.0).map(|file| &file.regions);
         let block = around(pages, len, &purse, |level, is_after| {
-            let shown = own.shown(level, is_after);
+            let shown = own.map_or(Sum::default(), |own| own.shown(level, is_after));
             self.kinds.chance(kind, shown, level, is_after)
         });
         let (from, to) = (
@@ -339,19 +323,15 @@ impl Auto {
         if MIN_MISSING * missing < end - start {
             return false;
         }
-        let region = self.files.get_mut(&ask.file.0).and_then(|file| {
-            let mut active = file.regions.active.iter_mut();
-            active.find(|region| region.index == start / REGION)
-        });
-        let Some(region) = region else {
+        let own = &mut self.file(ask).regions;
+        let mut active = own.active.iter_mut();
+        let Some(region) = active.find(|region| region.index == start / REGION) else {
             return false;
         };
         region.held += missing;
         region.to = to;
+        own.planned += missing;
         self.credit.change(0, missing);
-        if let Some(file) = self.files.get_mut(&ask.file.0) {
-            file.regions.planned += missing;
-        }
         answer.max_fetch = REGION;
         // When half of the bytes after the read have been read, it may be the start of a run.
         let mark = (to > end + MIN_RUN * PAGE).then(|| end + (to - end) / 2 / PAGE * PAGE);

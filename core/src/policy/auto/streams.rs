@@ -91,7 +91,7 @@ impl Steps {
 }
 
 /// A sequential or strided run of reads for which the policy reads ahead.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Stream {
     pub class: RunKind,
     /// Bytes from one read to the next; `None` for a sequential stream.
@@ -157,25 +157,14 @@ impl Stream {
         Stream {
             class,
             stride,
-            id: 0,
             len,
             from: pos.saturating_sub(run),
             pos,
             end: pos,
             run,
-            used: 0,
-            touched: 0,
             steps: Steps::after(pos.saturating_sub(len), pos),
-            distance: 0,
-            hold: 0,
-            held: 0,
             octave: survival::octave(run),
-            late: false,
-            last_mark: 0,
-            pace: Pace::default(),
-            hit: false,
-            seen: 0,
-            clock: 0,
+            ..Stream::default()
         }
     }
 

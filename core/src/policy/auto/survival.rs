@@ -22,8 +22,8 @@
 use crate::storage::RunKind;
 use crate::units::mul_div;
 
-/// Number of octaves from 512 bytes up: more than any run reaches.
-const OCTAVES: usize = 64;
+/// Number of octaves from 512 bytes up; longer runs count in the last one.
+const OCTAVES: usize = 32;
 /// Counts are halved when they reach this number, so that old runs, regions and readers are forgotten.
 pub const HALVED_AT: u32 = 256;
 /// Octaves that one decision may read ahead: 31 times the length of a run from the start of its file, 7 times that of another run. With 31
@@ -49,6 +49,7 @@ struct Octave {
     ended: u32,
 }
 
+#[derive(Default)]
 pub struct Survival {
     /// Whether a run of each kind has ever grown: even random reads are adjacent now and then.
     grown: [bool; 3],
@@ -59,7 +60,8 @@ pub struct Survival {
 
 /// Returns the octave (power of two) of a run length of `bytes` bytes.
 pub fn octave(bytes: u64) -> u32 {
-    (bytes >> 9).checked_ilog2().unwrap_or(0)
+    let octave = (bytes >> 9).checked_ilog2().unwrap_or(0);
+    octave.min(OCTAVES as u32 - 1)
 }
 
 /// The least chance at which a byte is worth reading ahead, in 1/65536. `product` is rate x latency in bytes; `wasted` of the `allowed`
@@ -74,14 +76,6 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
 }
 
 impl Survival {
-    pub fn new() -> Survival {
-        Survival {
-            grown: [false; 3],
-            classes: [[Octave::default(); OCTAVES]; 3],
-            over: (0, 0),
-        }
-    }
-
     /// Records that a run has grown from the octave `from` into the octave `to`; `from` is `None` for a new run.
     pub fn grew(&mut self, class: RunKind, from: Option<u32>, to: u32) {
         self.grown[class as usize] |= from.is_some();
@@ -158,7 +152,7 @@ mod tests {
     /// The example of the header.
     #[test]
     fn octaves_that_are_worth_it() {
-        let mut table = Survival::new();
+        let mut table = Survival::default();
         let wanted = threshold(128 << 10, 3_840_000, 0, 4 << 20);
         assert_eq!(wanted, 65_536 * 131_072 / (131_072 + 3_840_000));
         assert_eq!(
@@ -188,7 +182,7 @@ mod tests {
     /// A fast source requires a chance of 1/2: the run's length is read ahead while nothing is known, and nothing once most runs end.
     #[test]
     fn without_latency_it_must_be_likely() {
-        let mut table = Survival::new();
+        let mut table = Survival::default();
         let wanted = threshold(128 << 10, 0, 0, 1);
         assert_eq!(wanted, ONE / 2);
         assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096);

@@ -41,6 +41,7 @@ pub struct WalkFile {
 }
 
 /// A reader that opens one file after the other in listing order.
+#[derive(Default)]
 pub struct Walk {
     pub number: u32,
     /// The file that it opened last, and the last file that was planned.
@@ -206,14 +207,8 @@ impl Auto {
             at: file,
             end: file,
             run,
-            queue: VecDeque::new(),
-            files: 0,
-            bytes: 0,
-            far: 0,
-            unmarked: 0,
-            len: 0,
-            held: 0,
             seen: opened,
+            ..Walk::default()
         });
         walks.all.len() - 1
     }
