@@ -15,8 +15,7 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `streams.rs` | which run a read continues |
-//! | `joins.rs` | which runs are parts of one run |
+//! | `streams.rs` | which run a read continues, and which runs are parts of one run |
 //! | `candidates.rs` | which reads start a run |
 //! | `survival.rs` | how far a run probably goes, from earlier runs |
 //! | `blocks.rs` | which blocks around a read are read, too |
@@ -26,7 +25,6 @@
 //! | `effort.rs` | when to raise that distance, and when to use less of the cache |
 //! | `ahead.rs` | the windows of a stream that continues |
 //! | `pace.rs` | how far ahead is enough for a slow reader |
-//! | `view.rs` | which figures reports show |
 //! | `files.rs` | which of the next files in listing order are read ahead |
 //! | `walks.rs` | which readers go from file to file |
 //!
@@ -39,17 +37,15 @@ mod credit;
 mod distance;
 mod effort;
 mod files;
-mod joins;
 mod pace;
 mod regions;
 mod streams;
 mod survival;
-mod view;
 mod walks;
 
 use crate::event::{Advice, Mapping};
 use crate::policy::{
-    Answer, Ask, Info, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
+    Answer, Ask, Info, Limit, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
 use crate::storage::RunKind;
 use crate::units::{ByteRange, FileId, Nanos, OpenId};
@@ -490,6 +486,36 @@ impl Auto {
         }
     }
 
+    /// The values that `auto` uses now, for reports: those of the active stream with the largest distance.
+    fn view(&self, source: &SourceView) -> Tuning {
+        let active = self.active();
+        let all = self.files.values().flat_map(|file| &file.all);
+        let farthest = all
+            .filter(|s| s.clock + ACTIVE > self.clock)
+            .max_by_key(|s| s.distance);
+        let credit_bytes = self.credit.available(source);
+        let (len, run) = farthest.map_or((1, 0), |s| (s.len, s.run));
+        let max_distance_bytes = distance::most(source, (len, run), active, &self.effort);
+        let distance_bytes = farthest.map_or(0, |s| s.distance);
+        let (runs, runs_went_on) = self.survival.over;
+        Tuning {
+            latency_ns: source.latency_ns,
+            rate: distance::known_rate(source),
+            distance_bytes,
+            max_distance_bytes,
+            request_bytes: distance::request(distance_bytes, active.link, source),
+            streams: active.link,
+            wasted_bytes: self.credit.wasted(source),
+            credit_bytes,
+            cache_share: self.effort.share(),
+            runs: runs.into(),
+            runs_went_on: runs_went_on.into(),
+            limit: farthest.map_or(Limit::Idle, |stream| {
+                limit(stream, source, max_distance_bytes, credit_bytes)
+            }),
+        }
+    }
+
     /// Accounts for a stream that is over. If it reached the end of its file, its run does not count as ended.
     fn ends(&mut self, stream: &Stream, file_size: u64) {
         if stream.end < file_size && stream.pos < file_size {
@@ -497,6 +523,25 @@ impl Auto {
         }
         self.survival.is_over(stream.hit);
         self.credit.change(stream.held, 0);
+    }
+}
+
+/// What limits the readahead of a stream, whose distance is at most `most`.
+fn limit(stream: &Stream, source: &SourceView, most: u64, credit_bytes: u64) -> Limit {
+    // Less than the distance is normal: the rest is read ahead at the next mark.
+    let falls_short = stream.ahead() < stream.distance / 4;
+    if credit_bytes == 0 && falls_short {
+        Limit::Credit
+    } else if stream.distance >= most {
+        if most < distance::product(source) {
+            Limit::Cache
+        } else {
+            Limit::Source
+        }
+    } else if falls_short {
+        Limit::Evidence
+    } else {
+        Limit::Reader
     }
 }
 
