@@ -24,7 +24,6 @@
 //! | `distance.rs` | the largest distance, and the request size |
 //! | `effort.rs` | when to raise that distance, and when to use less of the cache |
 //! | `ahead.rs` | the windows of a stream that continues |
-//! | `pace.rs` | how far ahead is enough for a slow reader |
 //! | `files.rs` | which of the next files in listing order are read ahead |
 //! | `walks.rs` | which readers go from file to file |
 //!
@@ -37,7 +36,6 @@ mod credit;
 mod distance;
 mod effort;
 mod files;
-mod pace;
 mod regions;
 mod streams;
 mod survival;
@@ -56,7 +54,6 @@ use candidates::{Candidates, DisplacedRun};
 use credit::Credit;
 use distance::Readers;
 use effort::Effort;
-use pace::Pace;
 use regions::Regions;
 use streams::{Stream, Streams};
 use survival::Survival;

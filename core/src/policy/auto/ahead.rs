@@ -25,9 +25,8 @@
 //! Example: a reader has read 256 KiB sequentially, the distance is 8 MiB, and nothing has been read ahead. Then the windows are 1 MiB, 4
 //! MiB and 3 MiB. The reader reaches the first mark before that window has arrived: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Pace, RARE, Readers, RunKind, Stream, distance, survival};
+use super::{Auto, RARE, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
-use crate::units::Nanos;
 
 /// For each byte of free credit, this number of bytes may be read ahead.
 const PAID: u64 = 4;
@@ -43,10 +42,6 @@ const CHEAP: u64 = 4;
 /// A stride is read ahead by this multiple of its run, up to this number of bytes.
 const FIRST_STRIDE: u64 = 3;
 const MAX_FIRST_STRIDE: u64 = 1 << 20;
-
-/// If more streams than this are active, the distance of a slow reader is not limited (`pace.rs`), because it may only seem slow while it
-/// waits in another stream. With the limit, 16 streams that were read alternately took 1.08 times as long.
-pub const FEW: u64 = 4;
 
 /// The other readers of the source, and what this stream holds.
 struct Others {
@@ -100,7 +95,7 @@ impl Auto {
             held: had,
             are_disturbed: self.disturbs(ask.open),
         };
-        let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
+        let reach = self.reach(&mut stream, &ask.source, &others);
         answer.max_fetch = distance::request(reach.ahead, active.link, &ask.source);
         if others.are_disturbed {
             answer.max_fetch = answer.max_fetch.min((reach.ahead / 2).max(stream.len));
@@ -138,12 +133,7 @@ impl Auto {
     }
 
     /// Sets the distance of a stream. Returns how much of it the stream may be ahead now.
-    fn reach(
-        &mut self,
-        stream: &mut Stream,
-        (source, now): (&SourceView, Nanos),
-        others: &Others,
-    ) -> Reach {
+    fn reach(&mut self, stream: &mut Stream, source: &SourceView, others: &Others) -> Reach {
         let price = self.credit.price(source);
         let mut most = distance::most(
             source,
@@ -168,9 +158,7 @@ impl Auto {
             );
         }
         let late = core::mem::take(&mut stream.late);
-        // A reader that waited because it was considered slow needs no larger distance.
-        let was_slow = stream.pace.is_slow();
-        if stream.is_past_hold() && late && !was_slow && stream.distance > 0 {
+        if stream.is_past_hold() && late && stream.distance > 0 {
             let is_alone = others.active.link <= 1;
             if stream.distance >= most {
                 self.effort.late(
@@ -189,7 +177,6 @@ impl Auto {
             _ => 0,
         };
         stream.distance = stream.distance.max(worth).max(floor).min(most);
-        let enough = enough(stream, others.active.link, (source, now), late);
         let room = self.room(source, others, price.free);
         let fits = room >= stream.len;
         let left = match stream.stride {
@@ -198,7 +185,7 @@ impl Auto {
         };
         let room =
             room.min((others.unread + left).max(self.credit.beyond(stream.run, stream.len, floor)));
-        let wanted = stream.distance.min(worth.max(floor)).min(enough);
+        let wanted = stream.distance.min(worth.max(floor));
         let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
         let is_cut = is_last && stream.ahead() >= wanted;
         let wanted = if is_cut {
@@ -226,7 +213,7 @@ impl Auto {
             short,
             ahead: ahead.min(paid),
             wanted: wanted.min(paid),
-            is_last: is_last && (is_cut || stream.pace.is_slow()),
+            is_last: is_cut,
         }
     }
 
@@ -245,31 +232,6 @@ impl Auto {
                 + (source.room / 2)
                     .saturating_sub(source.unread_bytes.min(others.active.held + idle))
         }
-    }
-}
-
-/// How far ahead is enough for the pace of the stream's reader. After the last mark nothing calls the policy again, so there the result is
-/// at least half more than what is ahead. A pace that does not count is forgotten, so that it neither limits the distance nor keeps it
-/// from growing when the reader waits.
-fn enough(
-    stream: &mut Stream,
-    readers: u64,
-    (source, now): (&SourceView, Nanos),
-    late: bool,
-) -> u64 {
-    if stream.stride.is_some() || readers > FEW {
-        stream.pace = Pace::default();
-        return u64::MAX;
-    }
-    let (run, distance) = (
-        (stream.run, now.0),
-        (stream.distance, distance::least(stream.len)),
-    );
-    let enough = stream.pace.at(run, late, distance, source);
-    if stream.has_mark_ahead() {
-        enough
-    } else {
-        enough.max(stream.ahead().saturating_add(enough / 2))
     }
 }
 
@@ -403,26 +365,7 @@ mod tests {
         };
         let run = 256 << 10;
         let mut stream = Stream::new(RunKind::Start, None, run, run, 4096);
-        let reach = auto.reach(&mut stream, (&source, Nanos(1)), &others);
+        let reach = auto.reach(&mut stream, &source, &others);
         assert_eq!(reach.ahead, run);
-    }
-
-    /// A single reader of 1 MB/s is slow after eight spans. It is no longer slow once more than four streams are active.
-    #[test]
-    fn one_of_many_streams_is_not_slow() {
-        let store = SourceView {
-            latency_ns: 30_000_000,
-            single_rate: 1,
-            ..SourceView::default()
-        };
-        let mut stream = Stream::new(RunKind::Start, None, 0, 0, 4096);
-        stream.distance = 24_000_000;
-        for n in 1..=9 {
-            stream.run = n * 60_000;
-            enough(&mut stream, 1, (&store, Nanos(n * 60_000_000)), false);
-        }
-        assert!(stream.pace.is_slow());
-        let many = enough(&mut stream, FEW + 1, (&store, Nanos(600_000_000)), false);
-        assert_eq!((many, stream.pace.is_slow()), (u64::MAX, false));
     }
 }

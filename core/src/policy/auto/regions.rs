@@ -30,7 +30,7 @@
 //! chosen by measuring on the same half.
 
 use super::{
-    Auto, Birth, Readers, RunKind, ahead,
+    Auto, Birth, Readers, RunKind,
     blocks::{Kind, PAGE, Purse, REGION, Region, Sum, Sums, around},
     credit::FileWaste,
     distance, survival,
@@ -39,6 +39,8 @@ use crate::policy::{Answer, Ask, SourceView, Why};
 use crate::units::{ByteRange, mul_div};
 use alloc::vec::Vec;
 
+/// Up to this number of streams, a source is not busy with many readers.
+const FEW: u64 = 4;
 /// The largest number of active regions of a file.
 const MAX_ACTIVE: usize = 64;
 /// An active region counts once this number of others have begun after it: most reads of a younger region are still to come.
@@ -269,7 +271,7 @@ impl Auto {
         let source = &ask.source;
         // With many readers, streams share the room by `distance.rs`, and a region for each would fill it. With a single slot, few readers
         // already use all slots.
-        let is_crowd = |active: Readers| active.link > ahead::FEW && active.are_many(source);
+        let is_crowd = |active: Readers| active.link > FEW && active.are_many(source);
         if !is_mapped && is_crowd(self.active()) {
             return false;
         }

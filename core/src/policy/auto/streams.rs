@@ -31,7 +31,7 @@
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; ZFS for displacing first the streams that never continued.
 
-use super::{Auto, Candidates, DisplacedRun, Pace, Regions, RunKind, survival};
+use super::{Auto, Candidates, DisplacedRun, Regions, RunKind, survival};
 use crate::policy::Ask;
 use crate::units::ByteRange;
 use alloc::vec::Vec;
@@ -139,8 +139,6 @@ pub struct Stream {
     pub late: bool,
     /// The offset of its last mark, where it reads ahead for the last time; only for sequential streams.
     pub last_mark: u64,
-    /// How fast its reader is.
-    pub pace: Pace,
     /// The stream continued at least once since it was created.
     pub hit: bool,
     /// Number of misses of the file when the stream last continued.
