@@ -4,8 +4,7 @@
 //! ```text
 //!   distance   doubles if a read waited for readahead; at least what is worth it (`survival.rs`); at most distance::most
 //!   floor      what a run may have read ahead without credit (`credit.rs`)
-//!   ahead      the distance, but at most what is worth it or the floor, at most half of the cache for all streams, and at most
-//!              floor + 4 x free credit; a run that did not begin at the start of its file: a quarter of that credit
+//!   ahead      the distance, but at most what is worth it or the floor, what the credit allows, and half of the cache for all streams
 //!   beside a reader at random   at most rate x latency, in two requests: each random read waits for at most one latency of readahead
 //! ```
 //! When the reader passes the last mark of a stream, the policy must read ahead something, because nothing else calls it again. Even if
@@ -28,13 +27,8 @@
 use super::{Auto, RARE, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 
-/// For each byte of free credit, this number of bytes may be read ahead.
-const PAID: u64 = 4;
 /// The first window of a short run is the missing bytes divided by this. Each next window may be longer by this factor.
 const FIRST_PART: u64 = 8;
-
-/// If a run did not begin at the start of its file, one readahead uses at most the free credit divided by this number.
-pub const PART: u64 = 4;
 
 /// Where runs are rare, rate x latency divided by this may be read ahead of any run: so many bytes cost little beside a round trip.
 const CHEAP: u64 = 4;
@@ -194,25 +188,19 @@ impl Auto {
             wanted
         };
         let ahead = wanted.min(room);
-        let part = if stream.class == RunKind::Start {
-            1
-        } else {
-            PART
-        };
-        let paid = floor.saturating_add((price.free / part).saturating_mul(PAID));
         let short = if wanted < stream.len {
             Why::RunsEnd
         } else if !fits {
             Why::NoRoom
-        } else if ahead.min(paid) < stream.len {
+        } else if ahead < stream.len {
             Why::NoCredit
         } else {
             Why::NotYet
         };
         Reach {
             short,
-            ahead: ahead.min(paid),
-            wanted: wanted.min(paid),
+            ahead,
+            wanted,
             is_last: is_cut,
         }
     }

@@ -27,7 +27,7 @@
 //! Sources: TaP (FAST 2008) for the table of candidates; Leap (ATC 2020) for strides; ZFS for holes; ARC (FAST 2003) for tables that grow
 //! when displaced entries are needed again.
 
-use super::{Auto, Birth, RunKind, Stream, ahead, streams::near, survival};
+use super::{Auto, Birth, RunKind, Stream, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
@@ -45,6 +45,8 @@ const WITHIN: u32 = 256;
 const NEW_STREAM: u32 = 64;
 /// The next candidates become streams early after this number of candidates became streams in turn.
 const MIN_IN_TURN: usize = 3;
+/// The next candidate is read ahead if half of its bytes are at most the free credit divided by this.
+const TURN_PART: u64 = 4;
 /// The largest stride: this multiple of the read's length or this number of bytes, whichever is more. Interleaved readers are farther
 /// apart.
 const MAX_STRIDE_READS: u64 = 32;
@@ -277,7 +279,7 @@ impl Auto {
             let price = self.credit.price(&ask.source);
             let end = (high + len).min(ask.file_size);
             let missing = ask.probe.missing(ByteRange::between(high.min(end), end));
-            if missing == 0 || missing > price.left || missing / 2 > price.free / ahead::PART {
+            if missing == 0 || missing > price.left || missing / 2 > price.free / TURN_PART {
                 continue;
             }
             let mut stream = Stream::new(RunKind::Elsewhere, None, high, run, len);
