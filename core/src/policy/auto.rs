@@ -107,21 +107,6 @@ impl Birth {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Miss {
-    file: FileId,
-    start: u64,
-    at: Nanos,
-}
-
-/// A miss that continues no stream.
-#[derive(Clone, Copy)]
-struct LoneMiss {
-    open: OpenId,
-    /// The source's decision counter at the time of the miss.
-    clock: u64,
-}
-
 /// The state of `auto` for one source.
 #[derive(Default)]
 struct Auto {
@@ -134,10 +119,10 @@ struct Auto {
     clock: u64,
     births: u64,
     runs: u64,
-    /// The latest miss. A read that misses in several places counts once.
-    last: Option<Miss>,
-    /// The two open descriptions that most recently missed outside all streams.
-    lone: [Option<LoneMiss>; 2],
+    /// The latest miss: file, start and time. A read that misses in several places counts once.
+    last: Option<(FileId, u64, Nanos)>,
+    /// The two open descriptions that most recently missed outside all streams, with the decision counter at that time.
+    lone: [Option<(OpenId, u64)>; 2],
 }
 
 impl Policy for Auto {
@@ -282,11 +267,7 @@ impl Auto {
             answer.why = Some(Why::HintRandom);
             return;
         }
-        let this = Miss {
-            file: ask.file,
-            start,
-            at: ask.now,
-        };
+        let this = (ask.file, start, ask.now);
         if start >= end || self.last.replace(this) == Some(this) {
             return;
         }
@@ -342,11 +323,10 @@ impl Auto {
 
     /// Records a miss that continues nothing.
     fn missed_alone(&mut self, open: OpenId) {
-        if self.lone[0].is_some_and(|lone| lone.open != open) {
+        if self.lone[0].is_some_and(|(other, _)| other != open) {
             self.lone[1] = self.lone[0];
         }
-        let clock = self.clock;
-        self.lone[0] = Some(LoneMiss { open, clock });
+        self.lone[0] = Some((open, self.clock));
     }
 
     /// Starts a strided stream if reads within a stream's readahead reveal a stride. That stream ends then. Returns whether a strided
@@ -450,10 +430,8 @@ impl Auto {
 
     /// Whether another reader reads at random: its reads wait behind readahead that is in flight.
     fn disturbs(&self, open: OpenId) -> bool {
-        self.lone
-            .iter()
-            .flatten()
-            .any(|lone| lone.open != open && lone.clock + ACTIVE > self.clock)
+        let mut lone = self.lone.iter().flatten();
+        lone.any(|(other, clock)| *other != open && clock + ACTIVE > self.clock)
     }
 
     /// Counts the streams that continued recently, or the walks from file to file: those that share the link, and those that share the

@@ -287,46 +287,28 @@ mod tests {
     /// After a loss elsewhere, a file whose readahead was used may still read ahead; one whose readahead was wasted may not.
     #[test]
     fn a_file_has_what_its_own_reads_have_earned() {
-        let mut credit = Credit::new(2000);
         let source = SourceView {
             room: 32 << 20,
             unused_bytes: 8 << 20,
             ..SourceView::default()
         };
-        credit.missed(8 << 20);
-        assert_eq!(credit.left(&source, 0), 0);
-        let floor = |demanded, lost| {
-            credit.floor_of_file(
-                &FileWaste {
-                    is_mapped: false,
-                    demanded,
-                    lost,
-                },
-                &source,
-            )
+        let floor = |missed, is_mapped, demanded, lost| {
+            let mut credit = Credit::new(2000);
+            credit.missed(missed);
+            assert_eq!(credit.left(&source, 0), 0);
+            let waste = FileWaste {
+                is_mapped,
+                demanded,
+                lost,
+            };
+            credit.floor_of_file(&waste, &source)
         };
-        assert_eq!(
-            (floor(1 << 20, 0), floor(64 << 10, 0)),
-            (FILE_FLOOR, 64 << 10)
-        );
-        assert_eq!(floor(1 << 20, 1 << 20), 0);
-        credit = Credit::new(2000);
-        credit.missed(4 << 20);
-        let floor = |is_mapped, lost| {
-            credit.floor_of_file(
-                &FileWaste {
-                    is_mapped,
-                    demanded: 1 << 20,
-                    lost,
-                },
-                &source,
-            )
-        };
-        assert_eq!(floor(false, 0), 0, "the bound is hard");
-        assert_eq!(
-            (floor(true, 4 << 20), floor(true, (4 << 20) + MAPPED_FIRST)),
-            (FILE_FLOOR, 0)
-        );
+        assert_eq!(floor(8 << 20, false, 1 << 20, 0), FILE_FLOOR);
+        assert_eq!(floor(8 << 20, false, 64 << 10, 0), 64 << 10);
+        assert_eq!(floor(8 << 20, false, 1 << 20, 1 << 20), 0);
+        assert_eq!(floor(4 << 20, false, 1 << 20, 0), 0, "the bound is hard");
+        assert_eq!(floor(4 << 20, true, 1 << 20, 4 << 20), FILE_FLOOR);
+        assert_eq!(floor(4 << 20, true, 1 << 20, (4 << 20) + MAPPED_FIRST), 0);
     }
 
     /// A hint that wasted 100 MB does not change the credit, and a run has its floor.

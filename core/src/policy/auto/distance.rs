@@ -222,6 +222,8 @@ mod tests {
     use super::*;
     use crate::policy::auto::effort::SHRINKS_AFTER;
 
+    const MS: u64 = 1_000_000;
+
     fn source(rate: u64, latency_ns: u64, busy: u32) -> SourceView {
         SourceView {
             latency_ns,
@@ -233,6 +235,15 @@ mod tests {
         }
     }
 
+    /// A store that delivers fetches in parts.
+    fn store(rate: u64, single_rate: u64, busy: u32) -> SourceView {
+        let single = source(rate, 15 * MS, busy);
+        SourceView {
+            single_rate,
+            ..single
+        }
+    }
+
     fn readers(n: u64) -> Readers {
         Readers {
             link: n,
@@ -241,87 +252,52 @@ mod tests {
         }
     }
 
+    fn limit(source: &SourceView, (len, run): (u64, u64), active: u64) -> u64 {
+        most(source, (len, run), readers(active), &Effort::default())
+    }
+
     /// The example of the header.
     #[test]
     fn the_limit_grows_with_the_rate() {
-        let effort = Effort::default();
-        let most =
-            |source: &SourceView, len, active| most(source, (len, 0), readers(active), &effort);
-        assert_eq!(
-            most(&source(8_000_000, 15_000_000, 0), 128 << 10, 1),
-            60_000_000,
-            "the prior rate"
-        );
-        assert_eq!(
-            most(&source(160_000_000, 15_000_000, 16), 128 << 10, 1),
-            9_600_000
-        );
-        assert_eq!(
-            most(&source(1_100_000_000, 15_000_000, 16), 128 << 10, 1),
-            66_000_000
-        );
-        assert_eq!(
-            most(&source(1_100_000_000, 15_000_000, 16), 128 << 10, 16),
-            8 << 20,
-            "a 16th of half of the cache"
-        );
-        assert_eq!(
-            most(&source(62_500_000, 690_000, 99), 4096, 1),
-            512 << 10,
-            "four times 43 KB"
-        );
-        let store = SourceView {
-            single_rate: 100_000_000,
-            ..source(1_100_000_000, 15_000_000, 16)
-        };
-        assert_eq!(
-            request(66_000_000, 1, &store),
-            4 << 20,
-            "an eighth, but no more than the largest fetch"
-        );
-        assert_eq!(
-            (request(8 << 20, 1, &store), request(1 << 20, 1, &store)),
-            (11 << 17, 4 << 17)
-        );
-        assert_eq!(request(0, 1, &store), 128 << 10);
+        let cases = [
+            (source(8_000_000, 15 * MS, 0), 1, 60_000_000),
+            (source(160_000_000, 15 * MS, 16), 1, 9_600_000),
+            (source(1_100_000_000, 15 * MS, 16), 1, 66_000_000),
+            // A 16th of half of the cache.
+            (source(1_100_000_000, 15 * MS, 16), 16, 8 << 20),
+            (source(62_500_000, 690_000, 99), 1, 512 << 10),
+        ];
+        for (source, active, expected) in cases {
+            assert_eq!(limit(&source, (128 << 10, 0), active), expected);
+        }
+        let store = store(1_100_000_000, 100_000_000, 16);
+        let requests = [66_000_000, 8 << 20, 1 << 20, 0].map(|most| request(most, 1, &store));
+        assert_eq!(requests, [4 << 20, 11 << 17, 4 << 17, 128 << 10]);
     }
 
-    /// If one fetch in 20 takes 160 ms, the limit is 64 MB instead of 24 MB, in longer requests.
+    /// If one fetch in 20 takes 160 ms, the limit is 64 MB instead of 24 MB, in longer requests. A disk's slow fetches are its seeks.
     #[test]
     fn a_long_tail_needs_more() {
-        let store = SourceView {
-            single_rate: 100_000_000,
-            ..source(400_000_000, 15_000_000, 128)
-        };
+        let store = store(400_000_000, 100_000_000, 128);
         let tail = SourceView {
-            tail_ns: 160_000_000,
+            tail_ns: 160 * MS,
             ..store
         };
-        let most = |source| most(source, (128 << 10, 0), readers(1), &Effort::default());
-        assert_eq!((most(&store), most(&tail)), (24_000_000, 64_000_000));
-        assert_eq!(
-            (
-                request(25_600_000, 1, &store),
-                request(25_600_000, 1, &tail)
-            ),
-            (24 << 17, 30 << 17)
-        );
         let disk = SourceView {
             single_rate: 0,
             ..tail
         };
-        assert_eq!(
-            most(&disk),
-            24_000_000,
-            "a disk's slow fetches are its seeks"
-        );
+        let limits = [store, tail, disk].map(|source| limit(&source, (128 << 10, 0), 1));
+        assert_eq!(limits, [24_000_000, 64_000_000, 24_000_000]);
+        let requests = [store, tail].map(|source| request(25_600_000, 1, &source));
+        assert_eq!(requests, [24 << 17, 30 << 17]);
     }
 
     /// The share shrinks by an eighth for each loss, and slowly recovers.
     #[test]
     fn what_is_evicted_unread_shrinks_the_share() {
         let mut effort = Effort::default();
-        let store = source(1_100_000_000, 15_000_000, 16);
+        let store = source(1_100_000_000, 15 * MS, 16);
         let most = |effort: &Effort| most(&store, (4096, 0), readers(16), effort);
         assert_eq!(most(&effort), 8 << 20);
         let lost = |unused_bytes, used_bytes| SourceView {
@@ -331,91 +307,53 @@ mod tests {
         };
         effort.thrashed(1, false, &lost(4096, 0));
         effort.thrashed(2, false, &lost(8192, 0));
-        assert_eq!(
-            most(&effort),
-            (8 << 20) * 55 / 64,
-            "one loss within eight decisions counts"
-        );
+        let once = (8 << 20) * 55 / 64;
+        assert_eq!(most(&effort), once, "one loss within eight decisions");
         (3..3 + 9 * 65 + SHRINKS_AFTER).for_each(|clock| effort.calm(clock));
         assert_eq!(most(&effort), 8 << 20);
+        // Many readers lose some readahead by chance; a 32nd of the bytes used does not shrink the share.
+        effort = Effort::default();
+        effort.thrashed(1, true, &lost(1 << 19, 16 << 20));
+        assert_eq!(most(&effort), 8 << 20);
+        effort.thrashed(1, true, &lost(3 << 20, 16 << 20));
+        assert_eq!(most(&effort), once);
     }
 
     /// A rate that was measured from few fetches may grow, but not for a short run, and not if fetches arrive whole.
     #[test]
     fn a_young_rate_may_grow() {
-        let most = |busy, run, single_rate| {
-            let source = SourceView {
-                single_rate,
-                ..source(200_000_000, 15_000_000, busy)
-            };
-            most(&source, (128 << 10, run), readers(1), &Effort::default())
-        };
+        let most =
+            |busy, run, single| limit(&store(200_000_000, single, busy), (128 << 10, run), 1);
         let known = 12_000_000;
-        assert_eq!(
-            (
-                most(16, 1 << 20, 100_000_000),
-                most(128, 1 << 30, 100_000_000)
-            ),
-            (known, known)
-        );
+        assert_eq!(most(16, 1 << 20, 100_000_000), known);
+        assert_eq!(most(128, 1 << 30, 100_000_000), known);
         assert_eq!(most(16, 1 << 30, 0), known);
-        assert_eq!(
-            (
-                most(16, 8 << 20, 100_000_000),
-                most(16, 1 << 30, 100_000_000)
-            ),
-            (16 << 20, 3 * known)
-        );
+        assert_eq!(most(16, 8 << 20, 100_000_000), 16 << 20);
+        assert_eq!(most(16, 1 << 30, 100_000_000), 3 * known);
     }
 
     /// The second example of the header: AMP's window and lead, which few readers do not get.
     #[test]
     fn many_readers_have_long_windows() {
-        let disk = SourceView {
-            ahead_slots: 16,
-            ..source(60_000_000, 8_000_000, 99)
+        let with = |ahead_slots| SourceView {
+            ahead_slots,
+            ..source(60_000_000, 8 * MS, 99)
         };
-        let streaming = SourceView {
+        let disk = with(16);
+        let store = SourceView {
             single_rate: 30_000_000,
             ..disk
         };
-        assert_eq!(
-            most(&streaming, (32 << 10, 0), readers(100), &Effort::default()),
-            512 << 10
-        );
-        let disks = most(&disk, (32 << 10, 0), readers(100), &Effort::default());
-        assert_eq!(disks, (128 << 20) / 100, "streams share no rate");
-        let mut raised = Effort::default();
-        raised.late(1, 0, 1, false);
-        raised.late(2, 4, 1, false);
-        let most = most(&disk, (32 << 10, 0), readers(100), &raised);
-        assert_eq!(most, (128 << 20) / 100);
-        assert_eq!(lead(most, 32 << 10, readers(100), &disk), Some(32 << 10));
-        assert_eq!(lead(most, 32 << 10, readers(15), &disk), None);
-        let one_at_a_time = SourceView {
-            ahead_slots: 1,
-            ..disk
-        };
-        assert_eq!(lead(most, 32 << 10, readers(1), &one_at_a_time), None);
+        assert_eq!(limit(&store, (32 << 10, 0), 100), 512 << 10);
+        let most = limit(&disk, (32 << 10, 0), 100);
+        assert_eq!(most, (128 << 20) / 100, "streams share no rate");
         let small = SourceView {
             room: 16 << 20,
             ..disk
         };
-        assert_eq!(
-            super::most(&small, (32 << 10, 0), readers(100), &Effort::default()),
-            128 << 10,
-            "four reads"
-        );
-        // Many readers lose some readahead by chance; a 32nd of the bytes used does not shrink the share.
-        let mut effort = Effort::default();
-        let lost = |unused_bytes| SourceView {
-            unused_bytes,
-            used_bytes: 16 << 20,
-            ..disk
-        };
-        effort.thrashed(1, true, &lost(1 << 19));
-        assert_eq!(room(&disk, &effort), 128 << 20);
-        effort.thrashed(1, true, &lost(3 << 20));
-        assert_eq!(room(&disk, &effort), (128 << 20) / 64 * 55);
+        assert_eq!(limit(&small, (32 << 10, 0), 100), 128 << 10, "four reads");
+        let lead = |readers_: u64, source| lead(512 << 10, 32 << 10, readers(readers_), source);
+        assert_eq!(lead(100, &disk), Some(32 << 10));
+        assert_eq!((lead(15, &disk), lead(1, &with(1))), (None, None));
     }
 }

@@ -385,20 +385,11 @@ mod tests {
     fn a_region_read_in_order_is_a_run() {
         let mut regions = Regions::default();
         _ = regions.begin((MIB, 4096), SIZE, SIZE);
-        assert!(
-            regions.run_before((MIB + 4096, MIB + 8192), 0).is_none(),
-            "short"
-        );
+        let is_run = |regions: &mut Regions, at| regions.run_before((at, at + 4096), 0).is_some();
+        assert!(!is_run(&mut regions, MIB + 4096), "short");
         _ = regions.demanded(MIB + 4096, 508 << 10);
-        assert!(
-            regions
-                .run_before((MIB + (512 << 10), MIB + (516 << 10)), 0)
-                .is_some()
-        );
-        assert!(
-            regions.run_before((2 * MIB, 2 * MIB + 4096), 0).is_none(),
-            "half of it was read"
-        );
+        assert!(is_run(&mut regions, MIB + (512 << 10)));
+        assert!(!is_run(&mut regions, 2 * MIB), "half of it was read");
     }
 
     /// A disk with 10 ms latency reads as much in four waits as four regions are long; NBD or RBD at 0.7 ms and 62 MB/s does not. On other

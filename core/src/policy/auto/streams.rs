@@ -18,16 +18,14 @@
 //! first, whose next read continues at the remembered position. After four such reads the table has room for 32 streams, and after twelve
 //! for 128.
 //!
-//! Streams that belong together are merged: several threads of one program each read a piece of a file, then the next free piece. If these
-//! streams stayed separate, they would share the distance of one reader, and each would end after its piece. Of two streams that are
-//! merged, the one with the longer run stays.
+//! Streams that belong together are merged: several threads of one program each read a piece of a file, then the next free piece.
 //!
 //! ```text
 //!   [=== A ===>[= B =>            A has reached the start of B: they become one stream, which ends where B does
 //!   [=== A ==[= B =>======>       B is behind A, and everything between them is cached: they become one stream
 //! ```
-//! Another example: eight threads take pieces of 1 MiB, and read each in reads of 128 KiB. After some reads, the streams of all pieces are
-//! one stream, whose readahead is as long as for a single reader: 24 MB.
+//! The stream with the longer run stays. Another example: eight threads take pieces of 1 MiB, and read each in reads of 128 KiB. After some
+//! reads, the streams of all pieces are one stream, whose readahead is as long as for a single reader: 24 MB.
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates; ZFS for displacing first the streams that never continued.
 
@@ -181,13 +179,10 @@ impl Stream {
 
     /// Returns whether the reader has passed `hold`: the end of the readahead at the time when the distance last grew.
     pub fn is_past_hold(&self) -> bool {
-        let forward = self.stride.is_none_or(|s| s > 0);
-        self.hold == 0
-            || if forward {
-                self.pos >= self.hold
-            } else {
-                self.pos <= self.hold
-            }
+        match self.stride {
+            Some(stride) if stride < 0 => self.hold == 0 || self.pos <= self.hold,
+            _ => self.pos >= self.hold,
+        }
     }
 
     /// Whether a sequential stream has a mark that its reader has not reached yet.
@@ -277,14 +272,12 @@ impl Streams {
     /// Returns the nearest stream that a read at `start` continues. The gap between the stream's position and `start` is at most
     /// `max_gap`, and at most a quarter of the run's length.
     pub fn find(&self, (start, len): (u64, u64), max_gap: u64) -> Option<usize> {
-        let taking = self
-            .all
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| s.takes(start, len, max_gap.min(s.run / 4)));
-        taking
-            .min_by_key(|(_, s)| s.pos.abs_diff(start))
-            .map(|(at, _)| at)
+        let takes = |&at: &usize| {
+            let s = &self.all[at];
+            s.takes(start, len, max_gap.min(s.run / 4))
+        };
+        let taking = (0..self.all.len()).filter(takes);
+        taking.min_by_key(|&at| self.all[at].pos.abs_diff(start))
     }
 
     /// The stream whose readahead holds the mark at `at`.
@@ -378,12 +371,9 @@ impl Auto {
         let mut other = 0;
         while other < file.all.len() {
             let (this, that) = (&file.all[at], &file.all[other]);
-            let (into, from) = if other == at {
-                other += 1;
-                continue;
-            } else if this.takes_in(that, is_cached) {
+            let (into, from) = if other != at && this.takes_in(that, is_cached) {
                 (at, other)
-            } else if that.takes_in(this, is_cached) {
+            } else if other != at && that.takes_in(this, is_cached) {
                 (other, at)
             } else {
                 other += 1;
