@@ -97,7 +97,10 @@ fn what_is_absent_is_found() {
     let Some((_kept, file)) = cold_and_counted(8 * MIB) else {
         return;
     };
-    assert_eq!(absent(&file, 0..8 * MIB), Vec::from_iter([0..8 * MIB]));
+    assert_eq!(
+        absent(&file, 0..8 * MIB),
+        Vec::from_iter(std::iter::once(0..8 * MIB))
+    );
     // readahead(2) reads exactly what it is asked for, a fault may read around it.
     readahead::start(&file, 2 * MIB..3 * MIB, MIB).expect("readahead");
     readahead::start(&file, 5 * MIB..5 * MIB + page_bytes(), MIB).expect("readahead");

@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn the_latency_of_requests_at_once_is_that_of_the_first() {
         let (mut gain, _) = gain();
-        let all = |n| Duration::from_micros(1000 + 200 * n);
+        let all = |n: u64| Duration::from_micros(1000 + 200 * n);
         (0..16).for_each(|n| ended(&mut gain, false, all(n), 4096));
         let latency = gain.latency();
         assert!(latency < Duration::from_millis(1), "{latency:?}");

@@ -306,7 +306,7 @@ impl Handshake {
 
     /// DF is valid only with structured replies.
     fn flags_now(&self) -> u16 {
-        self.export.flags | u16::from(self.agreed.structured) * transmission::SEND_DF
+        self.export.flags | (u16::from(self.agreed.structured) * transmission::SEND_DF)
     }
 }
 
