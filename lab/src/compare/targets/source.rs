@@ -61,7 +61,7 @@ pub(super) struct OnSource {
 impl OnSource {
     pub(super) fn new(name: SourceName, source: Arc<dyn Source>) -> OnSource {
         let notes = vec![format!(
-            "{} has its own caches, which stay warm from run to run; the policies run in turn, so that all benefit equally",
+            "{} has its own caches, which foreread cannot empty",
             source.describe()
         )];
         let [shown, about] = [name.to_string(), source.describe()];
