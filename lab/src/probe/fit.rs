@@ -90,11 +90,11 @@ impl Fit {
         errors.sort_by(f64::total_cmp);
         (fit.median_error, fit.worst_error) = (errors[errors.len() / 2], *errors.last()?);
         fit.figures = format!(
-            "latency {} ms; {} MB/s for each request, {} at once; {} MB/s in all",
+            "latency {} ms; {} at once; {} MB/s sustained in all; the bytes of one request arrive at {} MB/s",
             three(fit.latency_ns / 1e6),
-            rate(fit.ns_per_kib),
             plural(fit.lanes.into(), "request"),
-            rate(fit.link_ns_per_kib)
+            rate(fit.link_ns_per_kib),
+            rate(fit.ns_per_kib)
         );
         Some(fit)
     }
