@@ -31,7 +31,9 @@ pub fn render(report: &ExplainReport) -> String {
     blocks.extend(auto(report).map(Block::Text));
     blocks.extend([Block::Gap, Block::Table(files(report))]);
     blocks.extend([Block::Text(LEGEND.to_string()), Block::Gap]);
-    blocks.extend([Block::Table(rules(report)), Block::Gap]);
+    if !report.rules.is_empty() {
+        blocks.extend([Block::Table(rules(report)), Block::Gap]);
+    }
     let read = report.files.iter();
     let read = read.filter(|file| file.counts.demand_reads > 0);
     let worst = read.take(WORST_FILES);
