@@ -41,7 +41,7 @@ pub fn words(tuning: &Tuning) -> String {
         let part = crate::number::percent(tuning.cache_share as f64 / 64.0);
         let _ = write!(
             line,
-            "; uses {part} % of its room in the cache, because readahead was evicted unread"
+            "; uses {part} % of its room in the cache, because reads missed inside its readahead"
         );
     }
     line
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(
             words(&now),
             "has no sequential readahead now, because no reads follow each other; 1.20 MB wasted, 8.00 MB more allowed; uses \
-             50 % of its room in the cache, because readahead was evicted unread"
+             50 % of its room in the cache, because reads missed inside its readahead"
         );
     }
 }

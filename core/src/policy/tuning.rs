@@ -83,7 +83,7 @@ pub struct Tuning {
     pub wasted_bytes: u64,
     /// Readahead that may be wasted from now on.
     pub credit_bytes: u64,
-    /// The used part of the cache's room for readahead, in 64ths. It shrinks after readahead was evicted unread.
+    /// The used part of the cache's room for readahead, in 64ths. It shrinks after reads missed inside its readahead.
     pub cache_share: u64,
     /// Runs of reads that are over; older runs are gradually forgotten.
     pub runs: u64,

@@ -29,7 +29,7 @@ pub enum Why {
     FoundMark,
     /// The read is outside the windows of its open description, so a new and smaller window begins (Linux of 2003).
     Elsewhere,
-    /// The read missed pages of its own window: they were evicted before use, and the window is halved.
+    /// The read missed pages of its own window: they were evicted before use, or never fetched.
     Thrashed,
     /// Enough sequential or strided reads were seen, and this is the first readahead request.
     Triggered,
@@ -161,7 +161,7 @@ impl Why {
             Why::WindowEnd => "a miss at the end of its window",
             Why::FoundMark => "a mark of an earlier window (a lost stream goes on)",
             Why::Elsewhere => "a read outside its windows (a new and smaller window)",
-            Why::Thrashed => "a miss in its own window (its pages were evicted)",
+            Why::Thrashed => "a miss in its own window (pages evicted or never fetched)",
             Why::Triggered => "enough reads in order (trigger)",
             Why::Around => "a page fault (read-around)",
             Why::Code => "a page fault in code",

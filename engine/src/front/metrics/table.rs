@@ -321,7 +321,7 @@ fn tuned(table: &mut Vec<Metric>, tuning: &Tuning) {
         auto_runs_went_on = tuning.runs_went_on, "Finished sequential runs that continued after they were detected";
         auto_latency [Seconds] = tuning.latency_ns as f64 / 1e9, "Latency of the source when it is idle";
         auto_cache_share [Ratios] = tuning.cache_share as f64 / 64.0,
-            "Share of the cache's space for readahead that the policy uses; below 1 after unread pages were evicted";
+            "Share of the cache's space for readahead that the policy uses; below 1 after reads missed inside its readahead";
     }
     let help = "1 for the current limit of the distance, 0 for the others";
     let limits = family(table, MetricKind::Gauge, "auto_limit", None, help);
