@@ -21,6 +21,7 @@ mod scans;
 use foreread_core::event::Advice;
 use foreread_os::failure::Failure;
 use foreread_os::threads::Task;
+use foreread_report::number::{amount, plural};
 use foreread_sim::workload::{Job, Link, Request, Workload};
 use foreread_trace::After;
 pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, load};
@@ -360,7 +361,7 @@ const GRAIN: u64 = 1 << 20;
 
 /// The error if the target file is too small for the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the trace needs {needs} bytes for its {files} file{}", if *files == 1 { "" } else { "s" })]
+#[error("the trace needs {} for {}", amount(*needs), plural(*files as u64, "file"))]
 pub struct LayoutError {
     /// Bytes of all files of the trace.
     pub needs: u64,
@@ -518,11 +519,8 @@ mod tests {
             )
         );
         let error = laid_out(&workload, size - 1).expect_err("too small");
-        assert_eq!(
-            error.to_string(),
-            "the trace needs 3145743 bytes for its 3 files"
-        );
+        assert_eq!(error.to_string(), "the trace needs 3.15 MB for 3 files");
         let one = LayoutError { needs: 1, files: 1 };
-        assert_eq!(one.to_string(), "the trace needs 1 bytes for its 1 file");
+        assert_eq!(one.to_string(), "the trace needs 1 B for 1 file");
     }
 }

@@ -233,8 +233,8 @@ fn a_comparison_on_a_file() {
         let error = compare::run(plan, &mut Silent).expect_err("refused");
         error.to_string()
     };
-    let needs = "the trace needs 4194304 bytes for its 2 files, and file:";
-    let words = [needs, " has 9000; ", "--only NAME"];
+    let needs = "the trace needs 4.19 MB for 2 files, and file:";
+    let words = [needs, " has 9.00 kB; ", "--only NAME"];
     says(&refused(&plan(&small)), &words);
     let faults = trace(vec![Record {
         op: Op::Fault,

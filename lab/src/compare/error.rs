@@ -3,7 +3,7 @@
 use crate::live;
 use foreread_core::policy::SpecError;
 use foreread_os::failure::{Failure, FailureKind};
-use foreread_report::names;
+use foreread_report::{names, number::amount};
 use foreread_sim::device::custom::FindError;
 
 /// The error of a comparison: one line that says what failed, where, and what to do.
@@ -52,7 +52,8 @@ pub enum CompareError {
     Log(String),
     /// A trace that is larger than the file.
     #[error(
-        "{what}, and {place} has {size}; select one file of the trace with --only NAME, or use --on model:NAME"
+        "{what}, and {place} has {}; select one file of the trace with --only NAME, or use --on model:NAME",
+        amount(*size)
     )]
     TooLarge {
         what: crate::replay::LayoutError,
