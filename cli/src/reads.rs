@@ -9,6 +9,7 @@
 
 use crate::fail::{Fail, one_line};
 use crate::traces;
+use foreread::source::SourceName;
 use foreread_history::workloads;
 use foreread_lab::replay::{self, LoadedTrace, Mode, Replay};
 use foreread_report::names;
@@ -142,10 +143,89 @@ fn called(path: &Path) -> String {
     )
 }
 
+/// The command line of this process without the options `dropped` and their values, and without secrets in the name of the source.
+pub fn again(on: Option<&SourceName>, dropped: &[&str]) -> Vec<String> {
+    let given = std::env::args_os().skip(1);
+    let given = given.map(|word| word.to_string_lossy().into_owned());
+    without(given, on, dropped)
+}
+
+fn without(
+    given: impl Iterator<Item = String>,
+    on: Option<&SourceName>,
+    dropped: &[&str],
+) -> Vec<String> {
+    let mut words = vec!["foreread".to_string()];
+    let mut is_value = false;
+    for word in given {
+        // The value of --json may be missing.
+        if std::mem::take(&mut is_value) && !word.starts_with("--") {
+            continue;
+        }
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+            _ => (word.as_str(), None),
+        };
+        match (option, on) {
+            _ if dropped.contains(&option) => is_value = value.is_none(),
+            ("--on", Some(on)) => {
+                words.extend(["--on".to_string(), on.to_string()]);
+                is_value = value.is_none();
+            }
+            _ => words.push(word),
+        }
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_lab::verdict::in_shell;
     use std::ffi::OsString;
+
+    #[test]
+    fn the_next_command_measures_the_same_and_has_no_secret() {
+        let name = "https://user:secret@host/object?token=secret";
+        for (given, on, dropped, next) in [
+            (
+                "compare random --on model:rbd --runs 1 --memory 1M --time=3s --policy auto"
+                    .to_string(),
+                "model:rbd",
+                ["--runs", "--time"],
+                "foreread compare random --on model:rbd --memory 1M --policy auto",
+            ),
+            (
+                "explain a/b.frt --json --only x --on model:rbd --json - --policy none".to_string(),
+                "model:rbd",
+                ["--policy", "--json"],
+                "foreread explain a/b.frt --only x --on model:rbd",
+            ),
+            (
+                format!("compare random --on {name}"),
+                name,
+                ["--runs", "--time"],
+                "",
+            ),
+            (
+                format!("compare random --on={name}"),
+                name,
+                ["--runs", "--time"],
+                "",
+            ),
+        ] {
+            let on = SourceName::from(on.to_string());
+            let got = in_shell(without(
+                given.split(' ').map(String::from),
+                Some(&on),
+                &dropped,
+            ));
+            assert!(
+                !got.contains("secret") && (next.is_empty() || got == next),
+                "{got}"
+            );
+        }
+    }
 
     fn error(text: &OsString) -> String {
         crate::fail::input_line(parse(Some(text)))

@@ -18,7 +18,7 @@ pub use table::render;
 pub(crate) use watcher::Watcher;
 
 use crate::compare::{self, ComparePlan};
-use crate::verdict::{Means, Step, in_shell};
+use crate::verdict::{Means, Step};
 use foreread_core::policy::PolicyDraft;
 use foreread_core::stats::Stats;
 use foreread_os::failure::Failure;
@@ -94,11 +94,12 @@ fn counters<S: Serializer>(counts: &Stats, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Executes the trace or workload of the plan under `policy`, and counts its reads and decisions. The policies that the plan lists are
-/// ignored.
+/// ignored. `next` is the command line that compares other policies.
 /// Returns an error if the plan cannot be carried out, or if the counts of the files do not add up to the counters of the run.
 pub fn explain(
     plan: &ComparePlan,
     policy: PolicyDraft,
+    next: String,
     progress: &mut dyn Progress,
 ) -> Result<ExplainReport, Failure> {
     progress.stage(&format!("replaying under {policy}"));
@@ -147,16 +148,11 @@ pub fn explain(
         ))
     });
     let policy = run.policy.to_string();
-    let line = format!(
-        "foreread compare {} --on {}",
-        in_shell([&trace]),
-        in_shell([&run.source])
-    );
     Ok(ExplainReport {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
         summary: summary(&policy, &total),
-        next: Step::new(Means::Measure, "other policies for the same reads:", line),
+        next: Step::new(Means::Measure, "other policies for the same reads:", next),
         trace,
         source: run.source,
         source_about: run.source_about,

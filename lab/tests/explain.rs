@@ -13,6 +13,7 @@ use foreread_trace::{FileInfo, Header, Item, Level, Op, Record};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
+const NEXT: &str = "foreread compare dir/small.trace --on model:rbd";
 
 fn plan(files: &[(&str, u64)], records: Vec<Record>) -> ComparePlan {
     let infos = files.iter().map(|(name, size)| {
@@ -40,7 +41,7 @@ fn pages(pages: impl IntoIterator<Item = u64>) -> ComparePlan {
 }
 
 fn under(plan: &ComparePlan, policy: &str) -> ExplainReport {
-    explain(plan, draft(policy), &mut Silent).expect("it can be explained")
+    explain(plan, draft(policy), NEXT.to_string(), &mut Silent).expect("it can be explained")
 }
 
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
@@ -181,8 +182,7 @@ fn the_text_fits_and_hides_nothing_from_the_sums() {
     let mut report = under(&mixed(), "linux-6.18");
     let all = render(&report);
     assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
-    let next = "    foreread compare small.trace --on model:rbd\n";
-    says(&all, &["hint-random", "/a/seq (", next]);
+    says(&all, &["hint-random", "/a/seq (", &format!("    {NEXT}\n")]);
     let reads = |text: &str| {
         let line = text.lines().find(|line| line.starts_with("all "));
         line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())

@@ -309,7 +309,7 @@ fn a_live_run_is_explained_file_by_file() {
             runs: Some(1),
             ..ComparePlan::default()
         };
-        let told = explain::explain(&plan, draft(policy), &mut Silent);
+        let told = explain::explain(&plan, draft(policy), String::new(), &mut Silent);
         let told = told.unwrap_or_else(|error| panic!("{policy}: {error}"));
         assert_eq!(told.source, format!("file:{}", path.display()));
         says(&told.notes.join("\n"), &["event log"]);

@@ -214,40 +214,11 @@ fn print(
     )
 }
 
-/// The command that repeats the measurement with more runs: the original arguments without the number of runs and the
-/// time limit (which excludes it), and with secrets removed from the name of the source.
+/// The command that repeats the measurement with more runs. A time limit excludes a number of runs.
 fn again(on: Option<&SourceName>, runs: u32) -> String {
-    let given = std::env::args_os().skip(1);
-    let given = given.map(|word| word.to_string_lossy().into_owned());
-    in_shell(with_runs(given, on, runs))
-}
-
-fn with_runs(
-    given: impl Iterator<Item = String>,
-    on: Option<&SourceName>,
-    runs: u32,
-) -> Vec<String> {
-    let mut words = vec!["foreread".to_string()];
-    let mut is_value = false;
-    for word in given {
-        if std::mem::take(&mut is_value) {
-            continue;
-        }
-        let (option, value) = match word.split_once('=') {
-            Some((option, value)) if option.starts_with("--") => (option, Some(value)),
-            _ => (word.as_str(), None),
-        };
-        match (option, on) {
-            ("--runs" | "--time", _) => is_value = value.is_none(),
-            ("--on", Some(on)) => {
-                words.extend(["--on".to_string(), on.to_string()]);
-                is_value = value.is_none();
-            }
-            _ => words.push(word),
-        }
-    }
+    let mut words = reads::again(on, &["--runs", "--time"]);
     words.extend(["--runs".to_string(), runs.to_string()]);
-    words
+    in_shell(words)
 }
 
 /// Checks the arguments as far as possible without measuring. The lab chooses values that are not given.
@@ -306,36 +277,4 @@ fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
         ));
     }
     reads::ready(path, &args.replay)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_next_command_measures_the_same() {
-        let rbd = SourceName::from("model:rbd".to_string());
-        let given = "compare random --on model:rbd --runs 1 --memory 1M --time=3s --policy auto";
-        let next = with_runs(given.split(' ').map(String::from), Some(&rbd), 5);
-        assert_eq!(
-            in_shell(next),
-            "foreread compare random --on model:rbd --memory 1M --policy auto --runs 5"
-        );
-    }
-
-    #[test]
-    fn the_next_command_has_no_secret() {
-        let name = "https://user:secret@host/object?token=secret";
-        let source = SourceName::from(name.to_string());
-        for on in [format!("--on {name}"), format!("--on={name}")] {
-            let given = format!("compare random {on} --time 3s");
-            let next = in_shell(with_runs(
-                given.split(' ').map(String::from),
-                Some(&source),
-                5,
-            ));
-            assert!(!next.contains("secret"), "{next}");
-            assert!(next.ends_with("--runs 5"), "{next}");
-        }
-    }
 }

@@ -13,6 +13,7 @@ use foreread::source::SourceName;
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::ComparePlan;
 use foreread_lab::explain;
+use foreread_lab::verdict::in_shell;
 use foreread_report::json;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -69,12 +70,24 @@ pub struct ExplainArgs {
 pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let (plan, policy) = check(args)?;
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
-    let explained = explain::explain(&plan, policy, &mut Bar::new())?;
+    let explained = explain::explain(&plan, policy, next(args), &mut Bar::new())?;
     outputs.emit(
         || explain::render(&explained),
         || json::pretty(&explained),
         &[],
     )
+}
+
+/// The `compare` of the same reads: the arguments of this command without those that `compare` has no use for.
+fn next(args: &ExplainArgs) -> String {
+    let mut words = reads::again(Some(&args.on), &["--policy", "--json"]);
+    if let Some(command) = words.iter_mut().find(|word| *word == "explain") {
+        *command = "compare".to_string();
+    }
+    if !words.iter().any(|word| word == "--on") {
+        words.extend(["--on".to_string(), args.on.to_string()]);
+    }
+    in_shell(words)
 }
 
 fn check(args: &ExplainArgs) -> Result<(ComparePlan, PolicyDraft), Fail> {
