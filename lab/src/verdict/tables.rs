@@ -14,7 +14,7 @@ use self::words::{faster, in_walk};
 use super::{Confidence, Means, Standing, Step, Verdict, in_shell};
 use crate::report::row::{Relation, Report, Row, more_runs};
 use crate::report::tests_of_pairs::WORTH_SAYING;
-use foreread_core::policy::DEFAULT;
+use foreread_core::policy::{DEFAULT, PolicyDraft};
 use foreread_sim::stats::EQUIVALENCE_MARGIN;
 
 /// A mean below this part of the time of none, in which no test finds a gain, has had too few runs to say "off".
@@ -263,9 +263,9 @@ impl<'a> Tables<'a> {
         open.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
     }
 
-    /// The best policy that is in every table; the leaner one of two that are as fast.
+    /// The best policy that is in every table and can serve reads; the leaner one of two that are as fast.
     fn choose(&self) -> Option<Choice<'a>> {
-        let candidates = self.reports[0].rows.iter().filter(|r| r.kind.is_choice());
+        let candidates = self.reports[0].rows.iter().filter(|row| serves(row));
         let mut choices: Vec<Choice> = candidates.filter_map(|r| self.choice(&r.policy)).collect();
         let least = choices.iter().map(|c| c.score).min_by(f64::total_cmp)?;
         choices.retain(|c| c.score < least + WORTH_SAYING);
@@ -363,12 +363,17 @@ fn best(report: &Report) -> Option<&Row> {
         report
             .rows
             .iter()
-            .filter(|row| row.kind.is_choice() && change(row) < 1.0)
+            .filter(|row| serves(row) && change(row) < 1.0)
     };
     let best = gains().min_by(|a, b| change(a).total_cmp(&change(b)))?;
     let overfetch = |row: &Row| row.overfetch.unwrap_or(1.0);
     let fit = gains().filter(|row| as_good(report, best, row));
     fit.min_by(|a, b| overfetch(a).total_cmp(&overfetch(b)))
+}
+
+/// Whether `serve` and `mount` accept the policy; the others are only for comparisons.
+fn serves(row: &Row) -> bool {
+    row.kind.is_choice() && PolicyDraft::parse(&row.policy).is_ok()
 }
 
 fn as_good(report: &Report, best: &Row, row: &Row) -> bool {
@@ -486,6 +491,34 @@ mod tests {
             4_096_000,
         );
         assert!(said(&[equal]).starts_with("Use linux-6.18 on model:rbd"));
+    }
+
+    #[test]
+    fn a_policy_that_cannot_serve_reads_is_not_advised() {
+        let amp = ("amp", FAST_S.map(|s| s / 2.0));
+        let of =
+            |rows: &[(&str, [f64; 3])]| verdict(&[measured("rbd:p/i", rows)]).expect("a table");
+        let text = of(&[NONE, amp, (WIDE, FAST_S)]);
+        assert_eq!(
+            text.why,
+            "Use linux-6.18:max=4M on rbd:p/i: it makes w 9.52 times as fast (0.105 s instead of 1.000 s). Faster, but only for \
+             comparisons, because it cannot serve reads: amp for w (x0.50 of the time of linux-6.18:max=4M). No policy took \
+             significantly longer than without readahead or read more than 1.1 times the requested bytes."
+        );
+        assert!(text.steps[0].text.ends_with(" --policy linux-6.18:max=4M"));
+        let alone = of(&[NONE, amp]);
+        assert!(
+            alone
+                .why
+                .starts_with("No advice for rbd:p/i: no policy that can serve")
+        );
+        assert!(
+            alone
+                .why
+                .ends_with(" amp for w (x0.05 of the time of none)."),
+            "{}",
+            alone.why
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Writes the conclusion from the tables of a comparison as sentences.
 
-use super::{Choice, Conclusion, OpenPair, Tables, apart, as_good, beside_today, best, change};
+use super::{
+    Choice, Conclusion, OpenPair, Tables, apart, as_good, beside_today, best, change, serves,
+};
 use crate::report::SpanCut;
 use crate::report::row::{Report, Row, more_runs};
 use crate::report::tests_of_pairs::WORTH_SAYING;
@@ -23,7 +25,7 @@ impl<'a> Tables<'a> {
         let mut said = match concluded {
             Conclusion::Open(open) => self.undecided(open.as_ref()),
             Conclusion::NoRow => format!(
-                "No advice for {source}: no policy except none was measured on every workload. Add policies with --policy, or --policy all."
+                "No advice for {source}: no policy that can serve reads, except none, was measured on every workload. Add policies with --policy, or --policy all."
             ),
             Conclusion::Off(_) if self.has_change() => {
                 format!(
@@ -43,6 +45,30 @@ impl<'a> Tables<'a> {
             Conclusion::Each(choice, best) => self.each(choice, best),
             Conclusion::Take(choice, is_default) => self.take(choice, *is_default),
         };
+        let advised = concluded.choice().map(|choice| choice.policy);
+        let compared = self.reports.iter().filter_map(|report| {
+            let base = advised.or(report.none().map(|row| row.policy.as_str()))?;
+            let rows = report
+                .rows
+                .iter()
+                .filter(|row| row.kind.is_choice() && !serves(row));
+            let ratios = rows.filter_map(|row| Some((row, apart(report, base, &row.policy)?)));
+            let (row, ratio) = ratios.min_by(|a, b| a.1.total_cmp(&b.1))?;
+            let ratio = Some(ratio)
+                .filter(|ratio| *ratio < 1.0)
+                .map(number::times)?;
+            Some(format!(
+                "{} for {} ({ratio} of the time of {base})",
+                row.policy, report.workload
+            ))
+        });
+        let compared: Vec<String> = compared.collect();
+        if !compared.is_empty() {
+            said.push_str(&format!(
+                " Faster, but only for comparisons, because it cannot serve reads: {}.",
+                list(compared)
+            ));
+        }
         if let Some(choice) = concluded.choice() {
             said.push_str(&format!(" {}", self.warning(choice)));
         }
