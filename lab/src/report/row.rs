@@ -62,8 +62,8 @@ pub struct Report {
     /// The run in which a policy beats the oracle by the largest factor. Null without an oracle, and if no policy beats it by
     /// a thousandth.
     pub oracle_beaten: Option<OracleBeaten>,
-    /// The policies that may be the fastest: one, or several without a significant difference (or within half a per
-    /// cent). Empty if no test was possible, as with a single run.
+    /// The policies that may be the fastest: one, or several without a significant difference, or equal within 5 %
+    /// (`equivalent`). Empty if no test was possible, as with a single run.
     pub best: Vec<String>,
     /// Set if the workload covers less than usual because the source is slow. Omitted otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
