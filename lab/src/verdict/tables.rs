@@ -685,8 +685,14 @@ mod tests {
         );
         for run in &mut cut.policies[1].runs {
             run.stats.source_bytes = 9 * 4_096_000;
+            run.stats.ra_bytes = 9 * 4_096_000;
             run.stats.unresolved_bytes = 8 * 4_096_000;
         }
+        let whole = said(&[cut.clone()]);
+        assert!(
+            whole.ends_with(" asks for (89 % of what it read ahead was never read)."),
+            "{whole}"
+        );
         cut.shortened = SHORT;
         let text = said(&[cut]);
         assert!(

@@ -225,7 +225,7 @@ impl<'a> Tables<'a> {
 
     /// The worst slow-down of the policies that `of` picks, in words.
     fn slower(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
-        let (workload, row, ratio) = self.worst(of, |row| Some(change(row)))?;
+        let (report, row, ratio) = self.worst(of, |row| Some(change(row)))?;
         let how = match ratio {
             ratio if ratio >= TIMES_FROM => {
                 format!(
@@ -238,22 +238,32 @@ impl<'a> Tables<'a> {
                 (ratio - 1.0) * 100.0
             ),
         };
-        (ratio > 1.0).then(|| format!("{} {how} on {workload}", row.policy))
+        (ratio > 1.0).then(|| format!("{} {how} on {}", row.policy, report.workload))
     }
 
     /// The worst overfetch of the policies that `of` picks, in words.
     fn over_reads(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
-        let (workload, row, overfetch) = self.worst(of, |row| row.overfetch)?;
+        let (report, row, overfetch) = self.worst(of, |row| row.overfetch)?;
         let is_open = in_vain(row).is_some_and(|ratio| ratio <= OVERFETCH_WARNING);
-        let open = if is_open {
-            ", and the run was too short to show whether it uses them"
-        } else {
-            ""
+        let never_read = row
+            .unused_bytes
+            .zip(row.unresolved_bytes)
+            .map(|(a, b)| a + b);
+        let unused = match (is_open, report.shortened) {
+            (true, Some(_)) => {
+                ", and the run was too short to show whether it uses them".to_string()
+            }
+            (true, None) => format!(
+                " ({} % of what it read ahead was never read)",
+                number::share(never_read, row.ra_bytes)
+            ),
+            (false, _) => String::new(),
         };
         let said = format!(
-            "{} reads {} times the bytes that {workload} asks for{open}",
+            "{} reads {} times the bytes that {} asks for{unused}",
             row.policy,
-            number::three(overfetch)
+            number::three(overfetch),
+            report.workload
         );
         (overfetch > OVERFETCH_WARNING).then_some(said)
     }
@@ -262,13 +272,13 @@ impl<'a> Tables<'a> {
         &self,
         of: impl Fn(&Row) -> bool,
         measure: impl Fn(&Row) -> Option<f64>,
-    ) -> Option<(&'a str, &'a Row, f64)> {
-        let rows = self.reports.iter().flat_map(|report| {
-            let workload = report.workload.as_str();
-            report.rows.iter().map(move |row| (workload, row))
-        });
+    ) -> Option<(&'a Report, &'a Row, f64)> {
+        let rows = self
+            .reports
+            .iter()
+            .flat_map(|report| report.rows.iter().map(move |row| (*report, row)));
         let ours = rows.filter(|(_, row)| row.kind.is_choice() && of(row));
-        let measured = ours.filter_map(|(workload, row)| Some((workload, row, measure(row)?)));
+        let measured = ours.filter_map(|(report, row)| Some((report, row, measure(row)?)));
         measured.max_by(|a, b| a.2.total_cmp(&b.2))
     }
 }
