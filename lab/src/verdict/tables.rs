@@ -146,13 +146,15 @@ enum Conclusion<'a> {
 }
 
 impl<'a> Conclusion<'a> {
-    fn choice(&self) -> Option<&Choice<'a>> {
+    /// The policy that the sentences are about.
+    fn policy(&self) -> Option<&'a str> {
         match self {
-            Conclusion::Open(_) | Conclusion::NoRow => None,
+            Conclusion::Open(open) => open.as_ref().map(|open| open.policy),
+            Conclusion::NoRow => None,
             Conclusion::Off(choice)
             | Conclusion::Kernel(choice)
             | Conclusion::Each(choice, _)
-            | Conclusion::Take(choice, _) => Some(choice),
+            | Conclusion::Take(choice, _) => Some(choice.policy),
         }
     }
 
@@ -333,7 +335,7 @@ impl<'a> Tables<'a> {
     }
 
     /// What a policy gains, a workload each in words, and the others with their times beside today's.
-    fn gains(&self, policy: &str) -> (Vec<String>, Vec<(String, f64)>) {
+    fn gains(&self, policy: &str) -> (Vec<String>, Vec<(&'a Report, f64)>) {
         let (mut gains, mut others) = (Vec::new(), Vec::new());
         for report in self.reports {
             let Some(row) = report.row(policy) else {
@@ -345,7 +347,7 @@ impl<'a> Tables<'a> {
                     report.workload,
                     faster(ratio, report, row)
                 )),
-                ratio => others.push((report.workload.clone(), ratio)),
+                ratio => others.push((*report, ratio)),
             }
         }
         (gains, others)
@@ -541,6 +543,20 @@ mod tests {
         ]);
         let start = "Not decided on s3://b/k: 3 runs do not tell auto and the kernel's own readahead apart for w";
         assert!(text.starts_with(start), "{text}");
+        // What another workload has decided is said.
+        let rows = [
+            ("none", [8.0, 8.1, 7.9]),
+            ("auto", [0.248, 0.250, 0.246]),
+            ("kernel", [0.2, 1.6, 0.4]),
+        ];
+        let decided = [NONE, ("auto", FAST_S), ("kernel", FAST_S.map(|s| s / 2.0))];
+        let text = said(&[measured("s", &rows), measured("s", &decided)]);
+        assert!(
+            text.contains(
+                " Beware: the kernel's own page cache reads w 2.00 times as fast as auto"
+            ),
+            "{text}"
+        );
         let text = open(&[("none", [1.0, 3.0, 2.0]), ("auto", [0.1, 2.9, 0.4])]);
         assert!(
             text.contains("do not tell auto and no readahead apart for w (auto took x0.5"),
@@ -599,7 +615,7 @@ mod tests {
         assert_eq!(
             said(&[table("random", "model:rbd", rows)]),
             "Leave readahead off (none) for random on model:rbd: no policy gained more than it lost. Beware: linux-6.18 \
-             takes 2.00 times as long as without readahead on random; linux-6.18 reads 3.00 times the bytes that random asks for."
+             reads 3.00 times the bytes that random asks for; linux-6.18 takes 2.00 times as long as without readahead on random."
         );
         // Equal runs have no spread: the ratio decides.
         let of = |auto: f64| {
@@ -663,7 +679,14 @@ mod tests {
         let fast = with(boot(), "auto", &[11.3, 11.5, 11.4, 11.3, 11.6], 4_096_000);
         let text = said(&[fast.clone(), random(1.001)]);
         assert!(
-            text.contains("instead of 46.20 s), and no difference for random. "),
+            text.contains("instead of 46.20 s); it makes no difference for random. "),
+            "{text}"
+        );
+        let noisy = [("none", [1.0, 3.0, 2.0]), ("auto", [1.1, 2.7, 2.4])];
+        let noisy = noisy.map(|(name, times)| runs(name, &times, 0, 0, 4_096_000));
+        let text = said(&[fast.clone(), table("noisy", "model:rbd", noisy.to_vec())]);
+        assert!(
+            text.contains("); it is not told apart from no readahead for noisy. "),
             "{text}"
         );
         let text = said(&[fast, random(1.2)]);

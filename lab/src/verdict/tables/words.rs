@@ -4,7 +4,7 @@ use super::{
     Choice, Conclusion, OpenPair, Tables, apart, as_good, beside_today, best, change, serves,
 };
 use crate::report::SpanCut;
-use crate::report::row::{Report, Row, more_runs};
+use crate::report::row::{Relation, Report, Row, more_runs};
 use crate::report::tests_of_pairs::WORTH_SAYING;
 use foreread_core::policy::DEFAULT;
 use foreread_report::number;
@@ -15,7 +15,7 @@ const OVERFETCH_WARNING: f64 = 1.1;
 /// From this ratio on, "1.5 times as long" reads better than "50 % longer".
 const TIMES_FROM: f64 = 1.5;
 /// Warnings in one sentence; more is not read.
-const WARNINGS: usize = 2;
+const WARNINGS: usize = 3;
 
 impl<'a> Tables<'a> {
     /// All of it in sentences.
@@ -45,7 +45,7 @@ impl<'a> Tables<'a> {
             Conclusion::Each(choice, best) => self.each(choice, best),
             Conclusion::Take(choice, is_default) => self.take(choice, *is_default),
         };
-        let advised = concluded.choice().map(|choice| choice.policy);
+        let advised = concluded.policy();
         let compared = self.reports.iter().filter_map(|report| {
             let base = advised.or(report.none().map(|row| row.policy.as_str()))?;
             let rows = report
@@ -69,8 +69,8 @@ impl<'a> Tables<'a> {
                 list(compared)
             ));
         }
-        if let Some(choice) = concluded.choice() {
-            said.push_str(&format!(" {}", self.warning(choice)));
+        if let Some(policy) = advised {
+            said.push_str(&format!(" {}", self.warning(policy)));
         }
         let shortened = self.reports.iter().filter_map(|report| {
             let SpanCut {
@@ -123,17 +123,30 @@ impl<'a> Tables<'a> {
     fn take(&self, choice: &Choice<'_>, is_default: bool) -> String {
         let (source, (gains, others)) = (self.source(), self.gains(choice.policy));
         let has_kernel = self.reports.iter().any(|report| report.kernel().is_some());
-        let level = others.into_iter().filter(|(_, ratio)| *ratio == 1.0);
-        let level: Vec<String> = level.map(|(workload, _)| workload).collect();
-        let gain = match (gains.is_empty(), level.is_empty()) {
-            (true, _) => format!("it makes no difference for {}", list(level)),
-            (false, true) => format!("it makes {}", list(gains.clone())),
-            (false, false) => format!(
-                "it makes {}, and no difference for {}",
-                list(gains.clone()),
-                list(level)
-            ),
+        let untold = match has_kernel {
+            true => "is not told apart from the kernel's readahead for",
+            false => "is not told apart from no readahead for",
         };
+        let of = |wanted: Relation| {
+            let others = others.iter().filter(|(report, _)| {
+                let today = report.kernel().or(report.none());
+                today.and_then(|row| report.relation(&row.policy, choice.policy)) == Some(wanted)
+            });
+            list(others.map(|(report, _)| report.workload.clone()).collect())
+        };
+        let gain = [
+            ("makes", list(gains.clone())),
+            ("makes no difference for", of(Relation::Equivalent)),
+            (untold, of(Relation::NotToldApart)),
+            ("is slower for", of(Relation::Different)),
+        ];
+        let gain = gain
+            .into_iter()
+            .filter(|(_, workloads)| !workloads.is_empty());
+        let gain: Vec<String> = gain
+            .map(|(does, what)| format!("it {does} {what}"))
+            .collect();
+        let gain = gain.join("; ");
         let what = match has_kernel && !gains.is_empty() {
             _ if !is_default => return format!("Use {} on {source}: {gain}.", choice.policy),
             true => format!("Read {source} through foreread, and set nothing"),
@@ -192,25 +205,25 @@ impl<'a> Tables<'a> {
         format!("On {} use {}; {all}.", self.source(), gains.join("; "))
     }
 
-    /// Where the choice, the other policies or foreread itself disappoint.
-    fn warning(&self, choice: &Choice<'_>) -> String {
+    /// Where the policy, the other policies or foreread itself disappoint: the largest factors.
+    fn warning(&self, policy: &str) -> String {
         let kernel = self.reports.iter().filter_map(|report| {
-            let ratio = apart(report, choice.policy, &report.kernel()?.policy)
+            let ratio = apart(report, policy, &report.kernel()?.policy)
                 .filter(|ratio| *ratio < 1.0)?;
-            let how = match ratio.recip() {
-                times if times >= TIMES_FROM => {
-                    format!("{} times as fast as", number::three(times))
-                }
-                _ => format!("in {:.0} % less time than", (1.0 - ratio) * 100.0),
+            let times = ratio.recip();
+            let how = match times >= TIMES_FROM {
+                true => format!("{} times as fast as", number::three(times)),
+                false => format!("in {:.0} % less time than", (1.0 - ratio) * 100.0),
             };
-            Some(format!(
-                "the kernel's own page cache reads {} {how} {}, so no policy beats the kernel on this workload",
-                report.workload, choice.policy
-            ))
+            let said = format!(
+                "the kernel's own page cache reads {} {how} {policy}, so no policy beats the kernel on this workload",
+                report.workload
+            );
+            Some((times, said))
         });
-        let mut found: Vec<String> = kernel.collect();
-        for is_choice in [true, false] {
-            let of = |row: &Row| (row.policy == choice.policy) == is_choice;
+        let mut found: Vec<(f64, String)> = kernel.collect();
+        for is_advised in [true, false] {
+            let of = |row: &Row| (row.policy == policy) == is_advised;
             found.extend(self.slower(of));
             found.extend(self.over_reads(of));
         }
@@ -219,12 +232,13 @@ impl<'a> Tables<'a> {
                 "No policy took significantly longer than without readahead or read more than {OVERFETCH_WARNING} times the requested bytes."
             );
         }
-        found.truncate(WARNINGS);
-        format!("Beware: {}.", found.join("; "))
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let found = found.into_iter().take(WARNINGS).map(|(_, said)| said);
+        format!("Beware: {}.", found.collect::<Vec<_>>().join("; "))
     }
 
     /// The worst slow-down of the policies that `of` picks, in words.
-    fn slower(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
+    fn slower(&self, of: impl Fn(&Row) -> bool) -> Option<(f64, String)> {
         let (report, row, ratio) = self.worst(of, |row| Some(change(row)))?;
         let how = match ratio {
             ratio if ratio >= TIMES_FROM => {
@@ -238,11 +252,16 @@ impl<'a> Tables<'a> {
                 (ratio - 1.0) * 100.0
             ),
         };
-        (ratio > 1.0).then(|| format!("{} {how} on {}", row.policy, report.workload))
+        (ratio > 1.0).then(|| {
+            (
+                ratio,
+                format!("{} {how} on {}", row.policy, report.workload),
+            )
+        })
     }
 
     /// The worst overfetch of the policies that `of` picks, in words.
-    fn over_reads(&self, of: impl Fn(&Row) -> bool) -> Option<String> {
+    fn over_reads(&self, of: impl Fn(&Row) -> bool) -> Option<(f64, String)> {
         let (report, row, overfetch) = self.worst(of, |row| row.overfetch)?;
         let is_open = in_vain(row).is_some_and(|ratio| ratio <= OVERFETCH_WARNING);
         let never_read = row
@@ -265,7 +284,7 @@ impl<'a> Tables<'a> {
             number::three(overfetch),
             report.workload
         );
-        (overfetch > OVERFETCH_WARNING).then_some(said)
+        (overfetch > OVERFETCH_WARNING).then_some((overfetch, said))
     }
 
     fn worst(
