@@ -236,7 +236,7 @@ fn legend(reports: &[&Report], details: bool) -> String {
     marks.extend([
         format!("{what}: mean ± half its 95 % interval"),
         format!("speed: times as fast as none (no readahead){kernel}"),
-        "read ampl.: read amplification, bytes read from the source for each byte asked for"
+        "read ampl.: read amplification, bytes read from the source for each distinct byte asked for"
             .to_string(),
         "MB: 10^6 bytes".to_string(),
     ]);
@@ -368,7 +368,8 @@ boot-ide on model:rbd (0.690 ms a read, 62.5 MB/s): 5 runs, cache 64M, page 4K, 
 * rbd-plain  11.42 ±0.16   4.05 0.36       64 4.20  1.03   990us
 
 * fastest. time: mean ± half its 95 % interval. speed: times as fast as none (no readahead). read
-  ampl.: read amplification, bytes read from the source for each byte asked for. MB: 10^6 bytes.
+  ampl.: read amplification, bytes read from the source for each distinct byte asked for. MB: 10^6
+  bytes.
 ";
         let got = plain(&samples::boot());
         assert_eq!(got, want, "\n{got}");
