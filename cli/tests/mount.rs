@@ -196,6 +196,11 @@ fn reads_through_a_mount_are_recorded() {
     let whole = [("file".to_string(), vec![(0, 3_000_000)])];
     let all = ranges(steps(&path, None));
     assert_eq!(all, whole.into(), "every byte was asked for");
+    let plan = folder.path().join("m.plan");
+    let made = foreread(["plan", text(&path), "-o", text(&plan)]);
+    let mount = "foreread mount SOURCE DIR --plan ";
+    says(made.is_done(), &["next: ", mount]);
+    foreread(["replay", text(&plan), "--", "true"]).refuses(mount);
 }
 
 /// A folder that is mounted in the background.

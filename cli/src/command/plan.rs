@@ -156,7 +156,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
 }
 
 /// The command that uses the plan. Objects are not in the page cache, so they need a mount, which reads them into its own cache.
-fn next(plan: &Plan, path: &Path) -> String {
+pub fn next(plan: &Plan, path: &Path) -> String {
     match objects(plan) {
         None => format!(
             "foreread replay {} -- CMD",
@@ -174,10 +174,18 @@ fn next(plan: &Plan, path: &Path) -> String {
 const BUCKET_PARTS: usize = 2;
 
 /// Returns the source to mount for a replay of a plan of objects: their common folder or, if they are in several buckets, the
-/// bucket of the first object. Returns `None` if the plan contains files.
+/// bucket of the first object. For names within a mount, whose source the plan does not have, the word SOURCE. Returns `None` if the
+/// plan contains files.
 pub fn objects(plan: &Plan) -> Option<String> {
     let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
     let (first, others) = plan.files.split_first()?;
+    if plan
+        .files
+        .iter()
+        .all(|file| !is_object(file) && file.path.is_relative())
+    {
+        return Some("SOURCE".to_string());
+    }
     if !plan.files.iter().all(is_object) {
         return None;
     }
@@ -305,6 +313,8 @@ mod tests {
             (&["s3://b/d/a", "s3://z/e/c"], Some("s3://b/d/")),
             (&["s3://b/d/a", "hf://u/r/c"], Some("s3://b/d/")),
             (&["s3://b/d/a", "/tmp/c"], None),
+            (&["pkg/a", "b"], Some("SOURCE")),
+            (&["pkg/a", "/tmp/c"], None),
             (&[], None),
         ] {
             let file = |name: &&str| PlanFile {

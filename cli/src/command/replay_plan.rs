@@ -7,7 +7,7 @@
 //! When it ends, `foreread replay` waits at most 1.5 s for storage that does not answer. If foreread is killed, CMD continues. Because CMD
 //! may use stdout, foreread prints nothing to stdout, except the JSON if `--json -` was given.
 
-use super::plan::{left_out_json, name, objects};
+use super::plan::{left_out_json, name, next, objects};
 use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, note, say};
@@ -97,14 +97,11 @@ fn opened(path: &Path) -> Result<Plan, Fail> {
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
     let plan = opened(&args.plan)?;
-    if let Some(source) = objects(&plan) {
-        let remedy = format!(
-            "use the plan with 'foreread mount {source} DIR --plan {}'",
-            args.plan.display()
-        );
+    if objects(&plan).is_some() {
+        let remedy = format!("use '{}'", next(&plan, &args.plan));
         return Err(Fail::input(
-            "objects cannot be read into the page cache",
-            source,
+            "the plan is of objects or of a mount, whose files are not in the page cache",
+            args.plan.display(),
             remedy,
         ));
     }
@@ -161,7 +158,7 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let judged = program.judge(&filled);
     // With a command, the exit code is the command's.
     let fails = filled.has_nothing() && code.is_none();
-    if args.report || code.is_none() && !fails {
+    if args.report || !fails && (code.is_none() || filled.has_nothing()) {
         say(in_words(&filled, judged.as_ref()));
     }
     ends::waits_for("the output");
