@@ -154,7 +154,7 @@ fn folders_are_warmed_within_the_limit() {
         return println!("skipped: needs a file system whose pages can be dropped");
     }
     assert_eq!(fetched, 1 << 20, "{}", limited.out);
-    let full = "the memory is full: 2.10 MB were not read";
+    let full = "--max 1M is reached: 2.10 MB were not read";
     says(limited.assert_code(1), &[full]);
     let both = brought_in(&warm("--json").json());
     // A machine that is short of memory may drop a page that no program has used: then it is read once more.

@@ -13,7 +13,7 @@ use crate::traces::size_of;
 #[cfg(not(feature = "object"))]
 use foreread::source::{SourceName, is_remote};
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
-use foreread_report::{json, progress::Progress};
+use foreread_report::{json, number::exact_size, progress::Progress};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,8 +79,10 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     refuse_sources(&args.paths)?;
     let (plan, mut left_out) = whole_files(&args.paths);
     let signalled = crate::signals::first()?;
+    let budget = Budget::now(args.max);
+    let limit = args.max.filter(|max| *max == budget.whole());
     let settings = FillSettings {
-        budget: Budget::now(args.max),
+        budget,
         follows_program: false,
         keeps_times: false,
     };
@@ -140,8 +142,17 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     }
     if filled.out_of_room {
         let what = format!("{} were not read", size_of(rest));
-        let remedy = "name fewer files, or allow more memory or --max";
-        return Err(Fail::check("the memory is full", what, remedy));
+        let (why, remedy) = match limit {
+            Some(max) => (
+                format!("--max {} is reached", exact_size(max)),
+                "name fewer files, or a larger --max",
+            ),
+            None => (
+                "the memory is full".to_string(),
+                "name fewer files, or allow more memory",
+            ),
+        };
+        return Err(Fail::check(why, what, remedy));
     }
     if left_out.is_empty() {
         Ok(())
