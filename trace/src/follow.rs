@@ -138,7 +138,7 @@ pub(super) const FAILED: &str = "calls that failed";
 const NO_FILE: &str =
     "calls on descriptors without a page cache file (pipes, sockets, terminals, /proc, tmpfs)";
 const UNKNOWN: &str = "reads from an unknown position";
-const UNREAD: &str = "writes to files that are never read";
+const UNREAD: &str = "writes to pipes, devices, or files that are never read";
 const UNFINISHED: &str = "calls that did not return";
 const UNMAPPED: &str = "hints about anonymous memory, or about mappings made before the recording";
 const NO_HINT: &str = "hints of files that are never read, and hints that do not affect readahead";
