@@ -120,12 +120,26 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         }
         None => record(args, out, !outputs.has_text())?,
     };
-    let replay = Arc::new(reads::ready(&trace, &args.replay)?);
-    let (storage, chosen, replay) = match on {
-        Some(storage) => (storage, None, replay),
+    let passed = || {
+        exit_code
+            .filter(|code| *code != 0)
+            .map_or(Ok(()), |code| Err(Fail::Passed(code)))
+    };
+    let replay = reads::ready(&trace, &args.replay).map(Arc::new);
+    let found = replay.and_then(|replay| match on {
+        Some(storage) => Ok((storage, None, replay)),
         None => {
             let (found, replay) = found(&trace, &args.replay, replay)?;
-            (compare::file(found.path), Some(found.chosen), replay)
+            Ok((compare::file(found.path), Some(found.chosen), replay))
+        }
+    });
+    let (storage, chosen, replay) = match found {
+        Ok(found) => found,
+        Err(fail) if exit_code.is_none() => return Err(fail),
+        // There is no advice, but the command has run.
+        Err(fail) => {
+            fail.report();
+            return passed();
         }
     };
     let measured = storage.path().and_then(|path| look(path).ok());
@@ -164,9 +178,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         details: args.why,
     };
     outputs.emit(|| tune::render(&tuned, style), || json::pretty(&tuned), &[])?;
-    exit_code
-        .filter(|code| *code != 0)
-        .map_or(Ok(()), |code| Err(Fail::Passed(code)))
+    passed()
 }
 
 /// The trace given by an argument.

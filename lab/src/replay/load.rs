@@ -235,7 +235,9 @@ impl Loading {
                 cut,
                 ..
             } = self.counts;
+            let is_sampled = header.sampled_ns.is_some() && !cut;
             let what = match writes + ahead + empty + elsewhere {
+                0 if is_sampled => "no read waited".to_string(),
                 0 if !cut => "nothing was read".to_string(),
                 _ => format!(
                     "no read can be replayed ({writes} writes, {ahead} readahead reads, {empty} empty reads)"
@@ -245,6 +247,8 @@ impl Loading {
                 "give --only a part of a file name in the trace ('foreread trace export --to csv' lists the names)"
             } else if cut {
                 "replay more of the trace with a larger --records"
+            } else if is_sampled {
+                "the files were in the page cache: record with a cold cache, or as root"
             } else {
                 "name a trace with demand reads"
             };

@@ -236,6 +236,14 @@ fn a_trace_without_reads_and_one_of_years_are_refused() {
         &["; replay more of the trace with a larger --records"],
     );
     assert!(error(Vec::new()).starts_with("nothing was read: t; name a"));
+    let mut sampled = import(Vec::new(), Level::Program);
+    sampled.header.sampled_ns = Some(1);
+    let cached = load_at_most(1, "t", sampled, &Part::default()).expect_err("refused");
+    assert!(
+        cached
+            .to_string()
+            .starts_with("no read waited: t; the files were in the page cache")
+    );
     let at = |ns| {
         Item::Record(Record {
             start_ns: Some(ns),
