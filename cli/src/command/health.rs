@@ -93,11 +93,7 @@ pub fn run(args: &HealthArgs) -> Result<(), Fail> {
     }
     if is_none {
         let remedy = "name a mount point, or nbd://HOST:PORT";
-        return Err(Fail::check(
-            "no foreread mount or server found",
-            "here",
-            remedy,
-        ));
+        return Err(Fail::check("no foreread mount or server found", "", remedy));
     }
     if is_well {
         Ok(())
