@@ -43,7 +43,8 @@ pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
         }),
         (_, may) => {
             let what = format!("it could be {}", names(may, " or "));
-            let remedy = "name one with --format, because their units differ";
+            let first = may.first().map_or("", |format| format.name);
+            let remedy = format!("name its format, such as --format {first}: units differ");
             Err(TraceError::whole(path, what, remedy))
         }
     }
