@@ -95,7 +95,13 @@ impl CacheFolder {
     /// Returns an error if the folder cannot be created or opened, or if other users may write to it.
     pub fn open(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
         let dir = &settings.dir;
-        make(dir).map_err(|errno| FolderError::of("it cannot be made", errno))?;
+        make(dir).map_err(|errno| match errno {
+            Errno::EXIST => FolderError {
+                why: "it is a file".to_string(),
+                ..FolderError::of("", errno)
+            },
+            _ => FolderError::of("it cannot be made", errno),
+        })?;
         let outer = rustix::fs::open(dir, DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| FolderError::of("it cannot be opened", errno))?;
         let outer_mode = trusted(&outer, settings.others_trusted)?;
