@@ -84,9 +84,10 @@ impl Listener {
                 }
                 ErrorKind::NotFound => "create the folder",
                 ErrorKind::AlreadyExists => "it is not a socket; use another path",
-                ErrorKind::PermissionDenied => {
-                    "use a path that you may write to (ports below 1024 need root)"
-                }
+                ErrorKind::PermissionDenied => match listen {
+                    Listen::Unix(_) => "use a path that you may write to",
+                    _ => "use a port from 1024 on, or run as root",
+                },
                 _ => "use another address",
             };
             let what = format!("cannot listen ({error})");
