@@ -227,13 +227,24 @@ fn in_one_line(
     program: &str,
     arguments: &[OsString],
 ) -> String {
-    let text = error.render().to_string();
+    let mut text = error.render().to_string();
+    // The texts of std::num::ParseIntError.
+    for (of_std, plain) in [
+        ("invalid digit found in string", "it is not a whole number"),
+        ("cannot parse integer from empty string", "it is not a whole number"),
+        ("number too large to fit in target type", "it is too large"),
+    ] {
+        text = text.replace(of_std, plain);
+    }
+    // A dash before a digit begins a wrong value, which no '--' makes right.
+    let is_negative = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word))
+        if word.trim_start_matches('-').starts_with(|letter: char| letter.is_ascii_digit()));
     let mut parts = Vec::new();
     for paragraph in text.split("\n\n") {
         let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some(what) = line.strip_prefix("error: ") {
             parts.push(what.to_string());
-        } else if let Some(tip) = line.strip_prefix("tip: ") {
+        } else if let Some(tip) = line.strip_prefix("tip: ").filter(|_| !is_negative) {
             parts.push(tip.to_string());
         }
     }
