@@ -149,7 +149,8 @@ pub fn global() -> GlobalArgs {
 pub struct JsonArgs {
     /// Write JSON to a file, or to stdout
     ///
-    /// The key 'schema' names the format. With '-', the JSON replaces the text.
+    /// The key 'schema' names the format. With '-', the JSON replaces the text. Write a name without a
+    /// dot as ./NAME.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
@@ -231,7 +232,10 @@ fn in_one_line(
     // The texts of std::num::ParseIntError.
     for (of_std, plain) in [
         ("invalid digit found in string", "it is not a whole number"),
-        ("cannot parse integer from empty string", "it is not a whole number"),
+        (
+            "cannot parse integer from empty string",
+            "it is not a whole number",
+        ),
         ("number too large to fit in target type", "it is too large"),
     ] {
         text = text.replace(of_std, plain);

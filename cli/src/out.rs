@@ -9,6 +9,7 @@ use foreread_os::output;
 use foreread_report::width;
 use std::ffi::OsStr;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Prints a complete result to stdout.
@@ -67,6 +68,16 @@ impl Outputs {
         for (option, text) in options {
             match text {
                 Some(text) if *option == "json" && *text == "-" => outputs.json_to_stdout = true,
+                // The word may be the next argument: a disk, a workload, a folder.
+                Some(text) if *option == "json" && is_word(text) => {
+                    let remedy = format!("write --json ./{0}, or put --json last", text.display());
+                    let what = "an argument may be mistaken for a file";
+                    return Err(Fail::input(
+                        what,
+                        format!("--json {}", text.display()),
+                        remedy,
+                    ));
+                }
                 Some(text) => outputs.and(option, writable(option, text)?)?,
                 None => {}
             }
@@ -139,6 +150,11 @@ pub fn resumable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     } else {
         writable(option, text)
     }
+}
+
+/// Whether a name has neither a dot nor a slash.
+fn is_word(text: &OsStr) -> bool {
+    !text.is_empty() && !text.as_bytes().iter().any(|byte| b"./".contains(byte))
 }
 
 fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {

@@ -126,7 +126,8 @@ pub struct CompareArgs {
     pub html: Option<OsString>,
     /// Write JSON to a file, or to stdout
     ///
-    /// Schema foreread.compare/1; an array if there are several tables. With '-' the JSON replaces the tables.
+    /// Schema foreread.compare/1; an array if there are several tables. With '-' the JSON replaces the tables. Write a name without a
+    /// dot as ./NAME.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }

@@ -62,7 +62,8 @@ pub struct ExplainArgs {
     /// Write JSON to a file, or to stdout
     ///
     /// Schema foreread.explain/1. The JSON contains every file; the text has the 12 with the longest stalls. With '-',
-    /// the JSON replaces the text.
+    /// the JSON replaces the text. Write a name without a
+    /// dot as ./NAME.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }

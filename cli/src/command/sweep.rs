@@ -85,7 +85,8 @@ pub struct SweepArgs {
     pub dry_run: bool,
     /// Write JSON to a file, or to stdout
     ///
-    /// Writes one line for each cell, including the cells from the file of --resume.
+    /// Writes one line for each cell, including the cells from the file of --resume. Write a name without a
+    /// dot as ./NAME.
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<OsString>,
 }
