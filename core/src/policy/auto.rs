@@ -532,7 +532,7 @@ const MAX_OVERFETCH: Param = Param {
 /// `auto`: readahead that sets its own parameters from what it measures.
 pub static INFO: Info = Info {
     name: "auto",
-    summary: "sets itself: measures latency, rate, runs and waste, and reads ahead as far as that is worth",
+    summary: "measures the source and its readers, and adjusts how far it reads ahead; limits wasted bytes",
     origin: "foreread, 2026: PostgreSQL 19, ZFS, BBR, STEP and others combined; see docs/policies.md",
     scope: Scope::Source,
     page_bytes: None,
