@@ -20,7 +20,7 @@ use foreread_lab::verdict::{Means, Step, Verdict, in_shell};
 use foreread_observe::record::Target;
 use foreread_os::ends;
 use foreread_report::json;
-use foreread_report::number::plural;
+use foreread_report::number::{amount, plural};
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -81,8 +81,6 @@ pub fn watch_by() -> impl TypedValueParser<Value = WatchBy> {
 fn policy(text: &str) -> Result<PolicySpec, String> {
     PolicySpec::parse(text).map_err(|error| OpenError::Policy(error).to_string())
 }
-
-const MIB: f64 = (1 << 20) as f64;
 
 pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.output.json.as_deref())])?;
@@ -151,13 +149,12 @@ fn advice(verdict: &Verdict) -> String {
 }
 
 fn in_words(report: &RunReport) -> String {
-    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / MIB);
     let mut lines = Vec::new();
     lines.extend(report.finding().map(|finding| one_line(&finding)));
     if report.ahead_bytes > 0 {
         let guessed = match report.guessed_bytes {
             0 => String::new(),
-            bytes => format!(", {} probably", mib(bytes)),
+            bytes => format!(", {} probably", amount(bytes)),
         };
         let unused = match report.by {
             WatchBy::Sample => "apparently unused",
@@ -165,10 +162,10 @@ fn in_words(report: &RunReport) -> String {
         };
         lines.push(format!(
             "{} read ahead: {} used{guessed}, {} of it late; {} {unused}",
-            mib(report.ahead_bytes),
-            mib(report.used_bytes),
-            mib(report.late_bytes),
-            mib(report.unused_bytes)
+            amount(report.ahead_bytes),
+            amount(report.used_bytes),
+            amount(report.late_bytes),
+            amount(report.unused_bytes)
         ));
     }
     let waits = match report.waits {
