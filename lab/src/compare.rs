@@ -232,10 +232,10 @@ impl<'a> Case<'a> {
         let mut notes = left_out.to_vec();
         notes.extend(plan.site.notes.clone());
         notes.extend(workload.notes(place));
-        if let Some(asked) = plan.size_bytes.filter(|asked| *asked > size) {
-            let [asked, size] = [asked, size].map(number::size_b);
+        if plan.size_bytes.is_some_and(|asked| asked > size) {
+            let size = number::size_b(size);
             notes.push(format!(
-                "{} has only {size}: --size {asked} is reduced to that",
+                "{} has only {size}: --size is reduced to that",
                 place.name
             ));
         }

@@ -77,10 +77,10 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
     let too_much = asked
         .size_bytes
         .filter(|asked| *asked > about.capacity_bytes);
-    let reduced = too_much.map(|asked| {
-        let [asked, there] = [asked, about.capacity_bytes].map(number::size_b);
+    let reduced = too_much.map(|_| {
+        let there = number::size_b(about.capacity_bytes);
         format!(
-            "{} has only {there}: --size {asked} is reduced to that",
+            "{} has only {there}: --size is reduced to that",
             about.source
         )
     });
