@@ -3,6 +3,7 @@
 //! An error message never quotes a whole record, which may contain megabytes of user data.
 
 use foreread_os::failure::Failure;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A position in a trace.
@@ -74,11 +75,20 @@ impl TraceError {
         TraceError::new(path, TracePosition::Whole, what, remedy)
     }
 
-    /// Creates the error for a file that cannot be read.
+    /// Creates the error for a file that cannot be read, or cannot be unpacked: then the error has no number of the system.
     #[must_use]
     pub fn io(path: &Path, place: TracePosition, error: &std::io::Error) -> TraceError {
-        let what = format!("cannot be read ({error})");
-        TraceError::new(path, place, what, "check the file and its permissions")
+        let (what, remedy) = match error.raw_os_error() {
+            None if error.kind() != ErrorKind::Unsupported => (
+                format!("cannot be unpacked ({error})"),
+                "the compressed data is damaged: copy the file again",
+            ),
+            _ => (
+                format!("cannot be read ({error})"),
+                "check the file and its permissions",
+            ),
+        };
+        TraceError::new(path, place, what, remedy)
     }
 
     /// Creates the error for a file that cannot be written.
