@@ -19,6 +19,8 @@ use std::sync::Arc;
 const REMEDY: &str = "name a file, a block device, model:NAME ('foreread list models' lists them), or a source of another \
      kind ('foreread compare --help' names them)";
 
+const NO_PERMISSION: &str = "no permission to read it";
+
 pub fn file(path: impl Into<PathBuf>) -> CompareOn {
     Arc::new(FileName(path.into()))
 }
@@ -50,7 +52,11 @@ pub(super) fn parse(name: &SourceName) -> Result<CompareOn, Failure> {
                 }
                 _ => what,
             };
-            Err(Failure::input(what, name, REMEDY))
+            let remedy = match what == NO_PERMISSION {
+                true => "run as root, or as a user that may read it",
+                false => REMEDY,
+            };
+            Err(Failure::input(what, name, remedy))
         }
     }
 }
@@ -76,7 +82,7 @@ fn look_at(path: &Path) -> Result<(), String> {
 fn said(error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "no such file".to_string(),
-        ErrorKind::PermissionDenied => "no permission to read it".to_string(),
+        ErrorKind::PermissionDenied => NO_PERMISSION.to_string(),
         _ => error.to_string(),
     }
 }
