@@ -40,7 +40,7 @@ pub struct DoctorArgs {
     /// /etc/udev/rules.d/61-foreread-readahead.rules, then the values. If another file
     /// sets the value of a device, or may set it, that device is changed only with --force. If the machine is too busy to measure
     /// a device, nothing is set, except with --to. Needs root.
-    #[arg(long, conflicts_with_all = REPORT)]
+    #[arg(long, group = "change", conflicts_with_all = REPORT)]
     pub fix: bool,
     /// With --fix: set all suspicious disks
     #[arg(long, requires = "fix", conflicts_with = "devices")]
@@ -51,10 +51,10 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "SIZE", requires = "fix", value_parser = readahead)]
     pub to: Option<u64>,
     /// Restore the values from before --fix
-    #[arg(long, conflicts_with = "fix", conflicts_with_all = REPORT)]
+    #[arg(long, group = "change", conflicts_with_all = REPORT)]
     pub undo: bool,
     /// With --fix or --undo: print what would be done
-    #[arg(long)]
+    #[arg(long, requires = "change")]
     pub dry_run: bool,
     /// Show what sets each value, and what it costs
     #[arg(long)]
