@@ -88,10 +88,10 @@ pub struct TuneArgs {
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     pub seed: u64,
-    /// Print how differences were tested
+    /// Show every step, and the table of all settings
     ///
-    /// Adds a line below the table: the statistical test, the correction for multiple tests, the number of pairs of
-    /// rows, and the significance level.
+    /// Below the table are the statistical test, the correction for multiple tests, the number of pairs of rows, and the
+    /// significance level.
     #[arg(long)]
     pub why: bool,
     #[command(flatten)]
