@@ -30,6 +30,7 @@ use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, Trace
 use names::Finder;
 pub use processes::{Followed, Target, follow_family};
 use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +39,20 @@ pub const FORMAT: &str = "record";
 
 /// The error for other refusals of the system.
 fn refused(error: impl Into<std::io::Error>) -> Failure {
-    Failure::of(FailureKind::Input, error.into()).within("cannot record")
+    let error = error.into();
+    let is_full = matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    );
+    let refused = Failure::of(FailureKind::Input, error).within("cannot record");
+    match is_full {
+        true => Failure {
+            place: "the folder of the trace".to_string(),
+            remedy: "free some space, or write the trace elsewhere (--out)".to_string(),
+            ..refused
+        },
+        false => refused,
+    }
 }
 
 /// The alternatives to recording by tracepoints.
