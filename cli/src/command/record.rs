@@ -22,7 +22,7 @@ use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
 use foreread_os::ends;
 use foreread_report::json;
-use foreread_report::number::count;
+use foreread_report::number::{count, plural};
 use foreread_trace::own;
 use serde_json::json;
 use std::ffi::OsString;
@@ -246,15 +246,15 @@ impl RecordOutcome {
             ));
         }
         text.push_str(&format!(
-            "{} ({}) has {} reads of {} files ({}), {} faults, {} hints, {} writes in {:.3} s\n",
+            "{} ({}) has {} of {} ({}), {}, {}, {} in {:.3} s\n",
             args.out.display(),
             size_of(bytes),
-            count(c.reads),
-            count(self.trace.files),
+            plural(c.reads, "read"),
+            plural(self.trace.files, "file"),
             size_of(c.read_bytes),
-            count(c.faults),
-            count(c.hints),
-            count(c.writes),
+            plural(c.faults, "fault"),
+            plural(c.hints, "hint"),
+            plural(c.writes, "write"),
             self.seconds
         ));
         let notes = self.trace.header.notes.iter();

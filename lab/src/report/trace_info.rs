@@ -4,7 +4,7 @@
 //! Control characters in names from the trace are never printed.
 
 use foreread_report::block::{self, Block, Table};
-use foreread_report::number::{count, latency_us, percent, printable, size, three, wrap};
+use foreread_report::number::{count, latency_us, percent, plural, printable, size, three, wrap};
 use foreread_report::width;
 use foreread_trace::info::{Count, Info};
 
@@ -24,8 +24,8 @@ pub fn render(info: &Info) -> String {
         ("records", counts(info)),
     ];
     let known =
-        |n: Option<u64>, what| n.map_or(String::new(), |n| format!(", {} {what}", count(n)));
-    let (opens, threads) = (known(info.opens, "opens"), known(info.threads, "threads"));
+        |n: Option<u64>, what| n.map_or(String::new(), |n| format!(", {}", plural(n, what)));
+    let (opens, threads) = (known(info.opens, "open"), known(info.threads, "thread"));
     facts.push(("files", count(info.files) + &opens + &threads));
     reads(info, &mut facts);
     if let Some(ns) = info.span_ns {
