@@ -216,9 +216,13 @@ fn beside(path: &Path) -> &Path {
 }
 
 fn refused(option: &str, path: &OsStr, why: impl std::fmt::Display) -> Fail {
+    let option = match option {
+        "" => String::new(),
+        _ => format!("--{option} "),
+    };
     Fail::input(
         "cannot write",
-        format!("--{option} {}: {why}", path.display()),
+        format!("{option}{}: {why}", path.display()),
         "name another file",
     )
 }

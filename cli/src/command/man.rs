@@ -50,7 +50,7 @@ fn write(command: &clap::Command, dir: &Path) -> Result<(), Fail> {
         .render(&mut page)
         .map_err(|error| refused(Path::new(&name), &error))?;
     let text = String::from_utf8_lossy(&page);
-    out::write("DIR", &dir.join(format!("{name}.1")), &text)?;
+    out::write("", &dir.join(format!("{name}.1")), &text)?;
     let shown = command
         .get_subcommands()
         .filter(|command| command.get_name() != "help" && !command.is_hide_set());
