@@ -51,7 +51,7 @@ pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
 /// model.
 pub const MIN_GAIN: f64 = 0.10;
 /// A change is recommended only if it saves at least this many seconds, because users do not notice a smaller gain.
-pub const MIN_SAVED_S: f64 = 0.01;
+pub const MIN_SAVED_S: f64 = 0.1;
 
 #[derive(Clone, Debug)]
 pub struct TuneOptions {

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!((kernel, any.map(|g| g.max_bytes)), (None, Some(None)));
     }
 
-    /// A command that reads for 3 ms is no reason to change a disk.
+    /// A command that reads for 40 ms is no reason to change a disk.
     #[test]
     fn a_gain_that_is_not_noticed_is_none() {
         let of = |seconds: f64| {
@@ -368,7 +368,7 @@ mod tests {
             ]);
             chosen(&all).map(|gain| gain.is_some())
         };
-        assert_eq!((of(0.001), of(0.01)), ([false; 2], [true; 2]));
+        assert_eq!((of(0.01), of(0.1)), ([false; 2], [true; 2]));
     }
 
     #[test]
