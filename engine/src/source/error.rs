@@ -55,13 +55,20 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Creates the error of a failed call; `what` is the call and the source.
+    /// Creates the error of a failed call; `what` is the call and the source. The text of the error number is added.
+    ///
+    /// ```
+    /// let twice = foreread::source::SourceError::io(111, "nbd://host: Connection refused");
+    /// assert_eq!(twice.to_string(), "nbd://host: Connection refused");
+    /// ```
     #[must_use]
     pub fn io(errno: i32, what: impl Into<String>) -> SourceError {
-        SourceError::Io {
-            errno,
-            what: what.into(),
+        let mut what = what.into();
+        let reason = format!(": {}", errno_text(errno));
+        if what.ends_with(&reason) {
+            what.truncate(what.len() - reason.len());
         }
+        SourceError::Io { errno, what }
     }
 
     /// The kind of the error, for callers that match on it.
