@@ -114,7 +114,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         source/object/store/hub/signed.rs source/disk_cache/ source/disk_cache.rs";
     let table = format!(
         "engine {engine}
-        lab live lab/src/glance.rs lab/src/verdict/kept.rs
+        lab live lab/src/glance.rs lab/src/probe/measure.rs lab/src/verdict/kept.rs
         attach attach/src/warm attach/src/run/ attach/src/watch.rs attach/src/doctor.rs attach/src/doctor/measure.rs
         observe observe/src/record/active.rs observe/src/recorder.rs
         check conform bench/rates.rs check/src/store.rs

@@ -15,7 +15,6 @@ mod table;
 mod watcher;
 
 pub use table::render;
-pub(crate) use watcher::Watcher;
 
 use crate::compare::{self, ComparePlan};
 use crate::verdict::{Means, Step};
@@ -103,7 +102,7 @@ pub fn explain(
     progress: &mut dyn Progress,
 ) -> Result<ExplainReport, Failure> {
     progress.stage(&format!("replaying under {policy}"));
-    let (run, mut watcher) = compare::watched::run(plan, policy)?;
+    let (run, mut watcher) = compare::watched::run(plan, policy, watcher::Watcher::new)?;
     watcher.finish();
     let replay = plan.replay.as_ref();
     let trace = match replay {

@@ -352,7 +352,11 @@ mod tests {
             ("compile", 161 * MIB, "for code, library and 1100 files"),
             ("list-of-archive:record=2M", MIB, "is less than"),
             ("small-files-random:record=2M", MIB, "is less than"),
-            ("mapped-libraries:libraries=4000", 64 * MIB, "is less than"),
+            (
+                "mapped-libraries:libraries=4000",
+                64 * MIB,
+                "only 2 pages for each",
+            ),
             ("new-files:record=2M", MIB, "is less than"),
         ] {
             let refused = refused(text, size, 1);

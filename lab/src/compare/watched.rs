@@ -2,17 +2,17 @@
 //! limits and random numbers as the first run of `compare`, so the explanation matches the row that `compare` shows.
 //!
 //! ```text
-//!   model   simulator::run_watched ──────────────────────────────────────────────────► Watcher
-//!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watcher     the log has no name
+//!   model   simulator::run_watched ──────────────────────────────────────────────────► Watch
+//!   file    live::engine ──event log──► a fresh machine, which decides the same ──► Watch     the log has no name
 //! ```
 //! The observer never slows down a run on real storage, because it reads the run's event log only after the run.
 
 use super::{Case, CompareError, ComparePlan, possible, reads, targets};
-use crate::explain::Watcher;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_report::progress::Silent;
-use foreread_sim::simulator::RunResult;
+use foreread_sim::simulator::{RunResult, Watch};
+use foreread_sim::workload::Workload;
 
 /// The result of an observed run, and the settings of the run.
 #[derive(Clone, Debug)]
@@ -33,10 +33,15 @@ pub struct WatchedRun {
 const BY_ITS_LOG: &str = "This was one run of the engine, explained from its event log: a replay of the logged events made \
     the same decisions; the times are those of the run";
 
-/// Executes the reads of the plan once, under `policy` and on the first target of the plan. Returns the run and its observer.
+/// Executes the reads of the plan once, under `policy` and on the first target of the plan. `watch` makes the observer for
+/// the reads, the page of the cache, and where each file begins in the one file that is read (empty if each file is read separately).
 /// Returns an error in the same cases as [`super::run`]. A run on real storage also fails if its event log cannot be written, or if a
 /// replay of the log makes other decisions than the run made.
-pub fn run(plan: &ComparePlan, policy: PolicyDraft) -> Result<(WatchedRun, Watcher), CompareError> {
+pub fn run<W: Watch>(
+    plan: &ComparePlan,
+    policy: PolicyDraft,
+    watch: impl FnOnce(&Workload, PageSize, Vec<u64>) -> W,
+) -> Result<(WatchedRun, W), CompareError> {
     let plan = &ComparePlan {
         policies: vec![policy.clone()],
         runs: Some(1),
@@ -65,8 +70,8 @@ pub fn run(plan: &ComparePlan, policy: PolicyDraft) -> Result<(WatchedRun, Watch
         notes.push(BY_ITS_LOG.to_string());
         bases = crate::replay::bases(&apart.files).0;
     }
-    let mut watcher = Watcher::new(apart, policy.page, bases);
-    let result = target.watch(policy, &case.nth_run(&workload, 0), &mut watcher)?;
+    let mut watch = watch(apart, policy.page, bases);
+    let result = target.watch(policy, &case.nth_run(&workload, 0), &mut watch)?;
     let watched = WatchedRun {
         result,
         policy: policy.policy.clone(),
@@ -76,5 +81,5 @@ pub fn run(plan: &ComparePlan, policy: PolicyDraft) -> Result<(WatchedRun, Watch
         page: policy.page,
         notes,
     };
-    Ok((watched, watcher))
+    Ok((watched, watch))
 }
