@@ -65,6 +65,11 @@ fn a_file_is_probed() {
         "compare random --on model:{toml} --runs 2 --json -"
     ));
     assert_eq!(compared["notes"], serde_json::json!([]));
+    let checked = json(&format!("probe {file} --verify {toml} --time 2s --json -"));
+    assert_eq!(checked["schema"], "foreread.verify/1");
+    let rows = checked["rows"].as_array().expect("rows");
+    let is_ratio = |row: &serde_json::Value| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0);
+    assert!(rows.len() == 6 && rows.iter().all(is_ratio), "{rows:?}");
 }
 
 /// README's own example: a block device by its node in /dev.

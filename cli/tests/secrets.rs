@@ -131,6 +131,7 @@ compare sequential --size 1M --runs 1 --on NAME
 explain sequential --on NAME
 tune t.csv --on NAME
 probe NAME --seconds 1
+probe NAME --verify model:nvme
 serve NAME --tcp 0.0.0.0:0
 serve /dev/null --tcp NAME
 mount NAME mnt

@@ -14,6 +14,7 @@
 mod fit;
 mod measure;
 mod run;
+pub mod verify;
 
 pub use fit::Fit;
 pub use run::{ProbeOptions, ProbeOutcome, probe};

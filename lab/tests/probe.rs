@@ -1,7 +1,7 @@
 //! Tests that a probe of a model in virtual time returns the parameters of the model, and a model file.
 
 use foreread_lab::compare::{self, CompareOn};
-use foreread_lab::probe::{Pattern, ProbeOptions, ProbeOutcome, probe};
+use foreread_lab::probe::{Pattern, ProbeOptions, ProbeOutcome, probe, verify};
 use foreread_report::progress::Silent;
 use foreread_sim::device::custom;
 use foreread_sim::device::lanes::LanesModel;
@@ -94,4 +94,18 @@ fn points_are_there_for_every_size_and_depth() {
     assert!(probe.points.is_sorted_by_key(order));
     assert!(probe.points.iter().all(|p| p.rounds == 9));
     assert!(probe.date.is_none(), "a model knows no day");
+}
+
+/// The reads on both sides are the same, also where a size was asked for: a model beside itself takes its own time.
+#[test]
+fn a_model_beside_itself_has_a_ratio_of_one() {
+    let on = compare::model("nvme").expect("a model");
+    let size = Some(16 << 20);
+    let report = verify::verify(&on, "nvme", 1.0, size, &mut Silent).expect("both are read");
+    assert_eq!(report.rows.len(), 6);
+    for row in &report.rows {
+        assert!((row.ratio - 1.0).abs() < 1e-9, "{row:?}");
+    }
+    let line = "model:nvme compared with model:nvme: simulated / measured is 1.00 to 1.00.";
+    says(&report.render(), &[line]);
 }

@@ -47,7 +47,8 @@ use std::time::Duration;
 /// exit code is that of the command.
 ///
 /// The baseline of every comparison is the present state: the kernel's readahead with the disk's current read_ahead_kb.
-/// All times are simulated and start with an empty cache.
+/// All times are simulated and start with an empty cache; 'foreread probe --verify' shows how they compare with
+/// measured times.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
