@@ -29,7 +29,7 @@ pub enum Why {
     FoundMark,
     /// The read is outside the windows of its open description, so a new and smaller window begins (Linux of 2003).
     Elsewhere,
-    /// The read missed pages of its own window: they were evicted before use, or never fetched.
+    /// The read missed pages that its own window should have brought. They were evicted before use, or were never fetched.
     Thrashed,
     /// Enough sequential or strided reads were seen, and this is the first readahead request.
     Triggered,

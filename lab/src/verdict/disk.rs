@@ -333,8 +333,9 @@ impl DiskLook {
         let rate = checked.find(|rate| rate.readahead_bytes == size.readahead_bytes);
         let [one, four, sixteen] = size.in_order_mb_per_s;
         let random = self.costs.mb_per_s;
-        let mut smallest = self.checked.iter().take(1);
-        let most = match self.costs.turns || smallest.any(|rate| rate.with_copy() > random) {
+        let smallest = self.checked.first();
+        let is_above = smallest.is_some_and(|rate| rate.with_copy() > random);
+        let most = match self.costs.turns || is_above {
             true => f64::INFINITY,
             false => random,
         };
