@@ -1,7 +1,8 @@
 //! Measures one point (request size and queue depth) on a real source, with threads that read for a while.
 //!
 //! Reads go through the engine's [`Source`], as the engine's own reads do, and each read in flight has its own thread. The buffers are
-//! aligned, so that no read is split or copied, and their memory is faulted in before the measurement. Nothing is written to the source.
+//! in huge pages, as the engine's are, and their memory is faulted in before the measurement: a virtual disk read 2 MiB at 550 MB/s into
+//! scattered pages of 4 KiB, and at 3000 MB/s into a huge page. Nothing is written to the source.
 
 use super::grid::{Offsets, Task};
 use super::{About, Slice, Spread, Station, cached, too_small};
@@ -13,7 +14,8 @@ use foreread_os::open::regular;
 use foreread_os::threads::spawn_scoped;
 use foreread_os::threads::waited_for_processor;
 use foreread_sim::stats::{latency_histogram, record_latency};
-use rustix::fs::{Advice, fadvise};
+use memmap2::{Advice, MmapMut};
+use rustix::fs::fadvise;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -28,15 +30,15 @@ const HIT_SPAN: u64 = 8 << 20;
 const HIT_BYTES: u64 = 128 << 10;
 const HIT_ROUNDS: usize = 7;
 
-/// Buffers are aligned to this many bytes: no direct I/O needs more.
-const ALIGN: usize = 4096;
+/// The first buffer begins at a multiple of this, which is the size of a huge page.
+const ALIGN: usize = 2 << 20;
 
 /// A real source, opened.
 pub(crate) struct Live {
     path: PathBuf,
     pub(crate) source: Arc<FileSource>,
     span: u64,
-    arena: Vec<u8>,
+    arena: MmapMut,
 }
 
 /// When the threads of a measurement stop; each does at least one read.
@@ -69,7 +71,7 @@ impl Live {
             path: path.to_path_buf(),
             source: Arc::new(source),
             span,
-            arena: Vec::new(),
+            arena: buffers_of(0)?,
         })
     }
 
@@ -82,8 +84,7 @@ impl Live {
     ) -> Result<Vec<Lane>, Failure> {
         let size = task.bytes as usize * task.depth as usize + ALIGN;
         if self.arena.len() < size {
-            // The buffer is written to first: otherwise a page fault would interrupt a read.
-            self.arena = vec![1; size];
+            self.arena = buffers_of(size)?;
         }
         let skip = self.arena.as_ptr().align_offset(ALIGN).min(ALIGN);
         let buffers = self.arena[skip..]
@@ -128,6 +129,15 @@ impl Live {
             threads.into_iter().filter_map(join).collect()
         })
     }
+}
+
+/// Maps memory in huge pages where the kernel has them, and writes to it: otherwise a page fault would interrupt a read.
+fn buffers_of(bytes: usize) -> Result<MmapMut, Failure> {
+    let refused = |error| Failure::of(FailureKind::Input, error);
+    let mut memory = MmapMut::map_anon(bytes.max(1)).map_err(refused)?;
+    let _ = memory.advise(Advice::HugePage);
+    memory.fill(1);
+    Ok(memory)
 }
 
 impl Station for Live {
@@ -330,7 +340,7 @@ fn read_whole(name: &str, buffer: &mut [u8]) -> Option<()> {
     if size == 0 || size > MAX_BYTES {
         return None;
     }
-    fadvise(&file, 0, None, Advice::DontNeed).ok()?;
+    fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).ok()?;
     file.read_exact_at(&mut buffer[..size as usize], 0).ok()
 }
 
