@@ -18,7 +18,7 @@ use super::settings::DiskCacheSettings;
 use crate::source::descriptor::write_all;
 use crate::source::errno_text;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -313,18 +313,27 @@ impl CacheFolder {
 
     // ---- room ----
 
-    /// Returns the bytes that are free for this user on the file system, and the file system's size.
+    /// Returns the bytes that are free for this user on the file system, and the size of the file system.
     pub fn free_bytes(&self) -> Result<(u64, u64), Errno> {
-        let stat = rustix::fs::fstatvfs(&self.root)?;
-        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-        let (mut free, total) = (bytes(stat.f_bavail), bytes(stat.f_blocks));
-        // Few free inodes limit the room, too: each file needs one.
-        if stat.f_files > 0 {
-            let part = u128::from(stat.f_favail) * u128::from(total) / u128::from(stat.f_files);
-            free = free.min(u64::try_from(part).unwrap_or(u64::MAX));
-        }
-        Ok((free, total))
+        Ok(room(&rustix::fs::fstatvfs(&self.root)?))
     }
+}
+
+/// Returns the free bytes and the size as `df` counts them: blocks that are reserved for others are in neither. Of a disk of 100 GB with
+/// 40 GB reserved and 30 GB used, 30 GB of 60 GB are free.
+fn room(stat: &StatVfs) -> (u64, u64) {
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    let used = stat.f_blocks.saturating_sub(stat.f_bfree);
+    let (mut free, total) = (
+        bytes(stat.f_bavail),
+        bytes(used.saturating_add(stat.f_bavail)),
+    );
+    // Few free inodes limit the room, too: each file needs one.
+    if stat.f_files > 0 {
+        let part = u128::from(stat.f_favail) * u128::from(total) / u128::from(stat.f_files);
+        free = free.min(u64::try_from(part).unwrap_or(u64::MAX));
+    }
+    (free, total)
 }
 
 /// Gives a created file or folder this mode, whatever the umask is.
@@ -420,4 +429,20 @@ pub fn now_ns() -> i128 {
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_blocks_are_no_room() {
+        let mut stat = rustix::fs::statvfs(".").expect("read");
+        (stat.f_frsize, stat.f_files) = (1, 0);
+        (stat.f_blocks, stat.f_bfree, stat.f_bavail) = (100, 70, 30);
+        assert_eq!(room(&stat), (30, 60));
+        // A tenth of the inodes are free.
+        (stat.f_files, stat.f_favail) = (50, 5);
+        assert_eq!(room(&stat), (6, 60));
+    }
 }
