@@ -768,6 +768,24 @@ mod of_a_bucket {
         }
     }
 
+    /// `cp -r` opens the files of a folder in the order of their inode numbers.
+    #[test]
+    fn the_files_of_a_folder_are_read_ahead_in_the_order_of_their_numbers() {
+        needs!(can_mount());
+        let server = slow(10);
+        files(&server, 300);
+        let (here, copy) = (mount_auto(&server), tempfile::tempdir().expect("a folder"));
+        let before = server.requests();
+        let target = copy.path().display();
+        run(&here, &format!("cp -r -t {target}"));
+        let (now, ahead) = (server.requests(), ahead(&here));
+        assert!((230..=300).contains(&ahead), "{ahead} ahead");
+        assert!(now.gets - before.gets <= 303, "{now:?} after {before:?}");
+        let name = here.dir.path().file_name().expect("a name").display();
+        run(&here, &format!("diff -r {target}/{name}"));
+        here.end();
+    }
+
     /// A file that was read ahead is read through foreread, also if the disk cache has it as a whole: otherwise `auto` would count it as unused, and
     /// stop.
     #[cfg(feature = "disk-cache")]

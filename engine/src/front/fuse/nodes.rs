@@ -11,6 +11,10 @@
 //!   queried, opened, next in order ──► a position becomes a node
 //!   forget ──► counted down to zero ──► removed, with the reader that was kept for it
 //! ```
+//! `cp -r` opens the files of a folder in the order of their numbers, which differs from that of the listing. If three files in a row were
+//! opened with ascending numbers, the listing's files are sorted by number. If the next one is the next of these, [`Nodes::next`] gives
+//! this order, until files are opened in the order of the listing again.
+//!
 //! Example: `ls` of a folder with 1,000,000 names creates 1,000,000 positions in one listing, but no node. If a program then opens one of
 //! the files, nodes are created for this file and for the next files that are announced to the engine (`view/order.rs`).
 
@@ -125,6 +129,60 @@ fn number_of(path: &Path, meta: &Meta) -> u64 {
     (u64::from_le_bytes(number) >> 1).max(ROOT + 1)
 }
 
+/// How often a file must follow the one before, in an order, until that order counts.
+const SURE: u32 = 2;
+/// Listings with more names are not sorted by number. The most sorted listings that are kept, with 16 bytes for each file.
+pub const MAX_SORTED: usize = 1 << 16;
+const MAX_ORDERS: usize = 4;
+
+/// The files of a listing, sorted by number.
+struct NumberOrder {
+    listing: Weak<FolderListing>,
+    /// Number and position in the listing.
+    files: Vec<(u64, u32)>,
+    /// Whether files are opened in this order.
+    is_followed: bool,
+}
+
+impl NumberOrder {
+    fn is_of(&self, listing: &Arc<FolderListing>) -> bool {
+        std::ptr::eq(self.listing.as_ptr(), Arc::as_ptr(listing))
+    }
+
+    /// The file after a number.
+    fn after(&self, number: u64) -> Option<(u64, u32)> {
+        let at = self
+            .files
+            .binary_search_by_key(&number, |file| file.0)
+            .ok()?;
+        self.files.get(at + 1).copied()
+    }
+}
+
+/// Returns the files of a listing, sorted by number.
+pub fn by_number(listing: &FolderListing) -> Vec<(u64, u32)> {
+    let file = |place| {
+        let (path, meta) = listing.entry(place)?;
+        (meta.kind == Kind::File).then(|| (number_of(&path, &meta), place))
+    };
+    let names = u32::try_from(listing.names.len()).unwrap_or(u32::MAX);
+    let mut files: Vec<(u64, u32)> = (0..names).filter_map(file).collect();
+    files.sort_unstable();
+    files
+}
+
+/// The file of a listing that was opened last, and in which order it and those before it were opened.
+#[derive(Default)]
+struct LastOpened {
+    listing: Weak<FolderListing>,
+    number: u64,
+    place: u32,
+    /// Files in a row with a higher number than the one before.
+    ascending: u32,
+    /// Files in a row that follow the one before in the listing.
+    in_listing: u32,
+}
+
 pub struct Nodes {
     /// A B-tree, because a hash table is up to half empty, and exists twice while it grows.
     told: BTreeMap<u64, Told>,
@@ -137,6 +195,9 @@ pub struct Nodes {
     listed: VecDeque<u64>,
     /// Numbers that were planned, oldest first; some were opened since.
     planned: VecDeque<u64>,
+    last_opened: LastOpened,
+    /// The listings that were sorted by number, oldest first.
+    orders: VecDeque<NumberOrder>,
     /// Readers and listings that are no longer used, until the lock is released: dropping one may take long.
     unused: Vec<Arc<dyn Send + Sync>>,
 }
@@ -152,6 +213,8 @@ impl Nodes {
             most_idle,
             listed: VecDeque::new(),
             planned: VecDeque::new(),
+            last_opened: LastOpened::default(),
+            orders: VecDeque::new(),
             unused: Vec::new(),
         }
     }
@@ -336,6 +399,58 @@ impl Nodes {
         }
     }
 
+    /// Records that a file was opened. Returns its listing if the files of the listing have to be sorted by number ([`Nodes::sorted`]).
+    pub fn follow(&mut self, number: u64) -> Option<Arc<FolderListing>> {
+        let (listing, place) = self.node(number)?.place.clone()?;
+        let last = &mut self.last_opened;
+        let is_same = std::ptr::eq(last.listing.as_ptr(), Arc::as_ptr(&listing));
+        if is_same && last.number == number {
+            return None;
+        }
+        let count = |count: u32, goes_on: bool| if goes_on { count + 1 } else { 0 };
+        let before = last.number;
+        let follows = is_same && listing.file_after(last.place) == Some(place);
+        *last = LastOpened {
+            listing: Arc::downgrade(&listing),
+            number,
+            place,
+            ascending: count(last.ascending, is_same && number > before),
+            in_listing: count(last.in_listing, follows),
+        };
+        let (by_number, in_listing) = (last.ascending >= SURE, last.in_listing >= SURE);
+        match self.orders.iter_mut().find(|order| order.is_of(&listing)) {
+            Some(order) => {
+                let is_next = order.after(before).is_some_and(|next| next.0 == number);
+                let is_followed = match order.is_followed {
+                    true => !in_listing,
+                    false => by_number && is_next && !in_listing,
+                };
+                // What was announced in the other order is announced anew.
+                if std::mem::replace(&mut order.is_followed, is_followed) != is_followed {
+                    self.drop_listed(0);
+                }
+                None
+            }
+            None => {
+                (by_number && !in_listing && listing.names.len() <= MAX_SORTED).then_some(listing)
+            }
+        }
+    }
+
+    /// Takes the files of a listing, sorted by number.
+    pub fn sorted(&mut self, listing: &Arc<FolderListing>, files: Vec<(u64, u32)>) {
+        self.orders
+            .retain(|order| order.listing.strong_count() > 0 && !order.is_of(listing));
+        if self.orders.len() == MAX_ORDERS {
+            self.orders.pop_front();
+        }
+        self.orders.push_back(NumberOrder {
+            listing: Arc::downgrade(listing),
+            files,
+            is_followed: false,
+        });
+    }
+
     /// The file that follows a file in the caller's list or in a listing of its folder. A file of a listing that the kernel does not know
     /// yet is held until it is opened, or until too many are held ([`Nodes::list`]).
     pub fn next(&mut self, number: u64) -> Option<(u64, &Node)> {
@@ -345,7 +460,11 @@ impl Nodes {
             Some(next) => next,
             None => {
                 let (listing, place) = place?;
-                let place = listing.file_after(place)?;
+                let mut orders = self.orders.iter();
+                let place = match orders.find(|order| order.is_followed && order.is_of(&listing)) {
+                    Some(order) => order.after(number)?.1,
+                    None => listing.file_after(place)?,
+                };
                 let (path, meta) = listing.entry(place)?;
                 let next = self.slot(&path, &meta);
                 if !self.told.contains_key(&next) {
@@ -650,6 +769,48 @@ mod tests {
         assert!(!has(&mut nodes, c) && nodes.bytes.bytes() == 0);
         nodes.take_unused();
         assert_eq!(Arc::strong_count(&own), 1);
+    }
+
+    /// `cp -r` opens files in the order of their numbers, and a shell those of a pattern in the order of the listing.
+    #[test]
+    fn files_that_are_opened_by_number_follow_each_other() {
+        let mut nodes = Nodes::new(meta(Kind::Folder, 0), 0);
+        let names: Vec<String> = (10..40).map(|n| n.to_string()).collect();
+        let own = listing(&Vec::from_iter(names.iter().map(|name| (name.as_str(), 1))));
+        let in_listing = enter_all(&mut nodes, &own);
+        let mut by_number = in_listing.clone();
+        by_number.sort_unstable();
+        let mut open = |number| {
+            nodes.known(number).expect("known");
+            if let Some(listing) = nodes.follow(number) {
+                nodes.sorted(&listing, super::by_number(&listing));
+            }
+            nodes.next(number).map(|(next, _)| next)
+        };
+        let mut each = |order: &[u64], from: usize| {
+            let next = order.windows(2).map(|pair| open(pair[0]) == Some(pair[1]));
+            Vec::from_iter(next.skip(from))
+                .iter()
+                .all(|is_next| *is_next)
+        };
+        assert!(each(&in_listing, 0));
+        assert!(
+            each(&by_number, 4),
+            "sorted by the third, believed by the fourth"
+        );
+        assert!(each(&in_listing, 2));
+        assert_eq!(nodes.orders.len(), 1);
+        drop((
+            own,
+            nodes.told.split_off(&(ROOT + 1)),
+            std::mem::take(&mut nodes.listed),
+        ));
+        nodes.sorted(&listing(&[("a", 1)]), Vec::new());
+        assert_eq!(
+            nodes.orders.len(),
+            1,
+            "that of a listing which is gone is dropped"
+        );
     }
 
     /// Planned files stay known until they are opened, or until too many are planned.

@@ -1,6 +1,6 @@
 //! Announces to the engine which files follow an opened file, so that a policy can read them ahead.
 //!
-//! The order is that of the folder's listing, or a list from the caller. If a program does not list the folder, but looks up names in their
+//! The order is that of the folder's listing, that of the inode numbers (`cp -r`; `nodes.rs`), or a list from the caller. If a program does not list the folder, but looks up names in their
 //! order, it is that of the listing or page that these look-ups requested (`names.rs`). A file is announced only if this needs no further
 //! request: the listings of the tree contain versions, and the file's listing is still trusted. If a file cannot be announced, this is no
 //! error; it is opened like any other file.
@@ -15,7 +15,7 @@
 //! in that order, and `auto` reads ahead the files after the open one.
 
 use super::{KernelErrno, View};
-use crate::front::fuse::nodes::Node;
+use crate::front::fuse::nodes::{Node, by_number};
 use crate::source::tree::Kind;
 use crate::source::tree::Meta;
 use crate::{FilePosition, Listing, Reader};
@@ -43,6 +43,11 @@ impl View {
     pub(super) fn list_behind(&self, number: u64, opened: &Reader) {
         if !self.lists_versions || !self.engine.follows_order() {
             return;
+        }
+        // Sorting takes up to 50 ms, so it is done without the lock.
+        if let Some(listing) = self.change(|nodes| nodes.follow(number)) {
+            let files = by_number(&listing);
+            self.change(|nodes| nodes.sorted(&listing, files));
         }
         let (behind, unlisted) = self.unlisted_behind(number);
         let Some(mut after) = behind.or_else(|| opened.position()) else {
