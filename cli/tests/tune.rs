@@ -99,7 +99,7 @@ fn a_command_is_recorded_and_gets_advice() {
     assert!(got.out.starts_with("Set the kernel's readahead to "));
     let run = "this program, unmodified: foreread run -- dd if=data ";
     let part = "Only part of the trace was used (--only, --records).";
-    says(&flat(&got.out), &[run, part]);
+    says(&flat(&got.out), &[": the reads ", run, part]);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
     let kept = bench.data.path().join("foreread-dd.frt");
     let again = format!("tune {} --on model:object-near", text(&kept));

@@ -120,13 +120,13 @@ impl TuneReport {
         time_of(&self.report, &self.today)
     }
 
-    /// Whose times the figures are: a replay without pauses has those of the reads only.
+    /// What the figures time. The time before the first read and after the last one is known only of a sampled program.
     fn subject(&self) -> &'static str {
-        let has_pauses = self.recorded_s.is_some() || self.report.mode.as_deref() != Some("afap");
-        if has_pauses {
-            "the program takes"
-        } else {
-            "the reads take"
+        let has_pauses = self.report.mode.as_deref() != Some("afap");
+        match self.recorded_s {
+            _ if has_pauses => "the reads and the pauses between them take",
+            Some(_) => "the program takes",
+            None => "the reads take",
         }
     }
 

@@ -121,6 +121,7 @@ fn a_sampled_program_keeps_the_time_besides_its_reads() {
         tuned_of("object-near", replay, Some(chosen))
     };
     let slow = of_seconds(20);
+    says(&slow.verdict.why, &[": the program takes "]);
     let gain = slow.verdict.gain(Means::Setting).expect("a gain");
     let reads_s = slow
         .recorded_s

@@ -1,7 +1,7 @@
 //! The text that `tune` prints, at most 100 columns wide: the verdict, the commands to paste and the measured storage;
 //! if details are requested, also the table and the notes.
 //!
-//! Example: "Set the kernel's readahead to 8 MiB: the program takes 1.7 s instead of 26.3 s (15 times faster)."
+//! Example: "Set the kernel's readahead to 8 MiB: the reads take 1.7 s instead of 26.3 s (15 times faster)."
 //!
 //! All figures come from [`TuneReport`].
 
