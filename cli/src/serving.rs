@@ -118,6 +118,8 @@ pub struct Front {
     pub failed: u64,
     /// Bytes sent.
     pub bytes: u64,
+    /// Bytes written by clients.
+    pub written: u64,
 }
 
 #[cfg(feature = "metrics")]
@@ -130,6 +132,7 @@ impl Front {
             requests,
             failed,
             bytes,
+            written,
             ..
         } = self;
         FrontView {
@@ -139,6 +142,7 @@ impl Front {
             requests,
             failed_requests: failed,
             bytes,
+            written_bytes: written,
         }
     }
 }
@@ -408,13 +412,17 @@ fn line(stats: &Stats, front: &Front, disk_bytes: u64) -> String {
         0 => String::new(),
         passed => format!(", {passed} read by the kernel"),
     };
+    let written = match front.written {
+        0 => String::new(),
+        bytes => format!(", written {}", amount(bytes)),
+    };
     let source = amount(stats.source_bytes.saturating_sub(disk_bytes));
     let disk = match disk_bytes {
         0 => String::new(),
         bytes => format!(" and {} from the disk cache", amount(bytes)),
     };
     format!(
-        "{} {} now, {} in all{passed}; reads {}, hit {}, late {}, sent {}, from the source {source}{disk}, readahead {}, unused {}, failed {}",
+        "{} {} now, {} in all{passed}; reads {}, hit {}, late {}, sent {}{written}, from the source {source}{disk}, readahead {}, unused {}, failed {}",
         front.what,
         front.open,
         front.opened,
@@ -445,9 +453,12 @@ mod tests {
             requests: 1,
             failed: 0,
             bytes: 750,
+            written: 4096,
         };
         let shown = line(&stats, &front, 0);
-        assert!(shown.contains("unused 0 %") && shown.contains("from the source 5.00 kB,"));
+        assert!(shown.contains("unused 0 %"), "{shown}");
+        let parts = "sent 750 B, written 4.10 kB, from the source 5.00 kB,";
+        assert!(shown.contains(parts), "{shown}");
         add_unread(&mut stats);
         let shown = line(&stats, &front, 4000);
         assert!(shown.contains("unused 25 %"), "{shown}");

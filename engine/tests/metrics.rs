@@ -110,6 +110,7 @@ fn they_say_what_the_counters_say() {
         requests: 4,
         failed_requests: 5,
         bytes: 6,
+        written_bytes: 7,
     };
     let got = parse(&text(&engine, front));
     let stats = engine.stats();
@@ -126,6 +127,7 @@ fn they_say_what_the_counters_say() {
         ("held_bytes", engine.meter().held_bytes()),
         ("front_open", 2),
         ("front_sent_bytes_total", 6),
+        ("front_written_bytes_total", 7),
     ];
     says_all(&got, wanted);
     assert!(stats.ra_bytes > 0 && stats.hits > 0);

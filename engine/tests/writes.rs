@@ -189,6 +189,7 @@ fn our_own_writes_are_no_change_and_those_of_others_are() {
     assert_eq!(changed, errno::ESHUTDOWN);
     // Nor does it write into another version.
     assert_eq!(write(&mut client, 0, &[1]), errno::ESHUTDOWN);
+    assert_eq!((served.counts)().written_bytes, 300 * 65_536);
 }
 
 /// Another program rewrites the file, and we write before we look: the write notices, and does not take the new time for its own.

@@ -342,5 +342,6 @@ fn front(counts: &MountCounts) -> Front {
         requests: counts.reads,
         failed: counts.failed,
         bytes: counts.bytes,
+        written: 0,
     }
 }

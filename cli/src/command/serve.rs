@@ -293,5 +293,6 @@ fn front(counts: &ServerCounts) -> Front {
         requests: counts.requests,
         failed: counts.failed_requests,
         bytes: counts.bytes,
+        written: counts.written_bytes,
     }
 }

@@ -106,6 +106,8 @@ pub struct ServerCounts {
     pub failed_requests: u64,
     /// Bytes of data sent, counted before they are sent.
     pub bytes: u64,
+    /// Bytes that clients have written or zeroed.
+    pub written_bytes: u64,
     /// Threads that now serve clients or run handshakes: at most one per client, plus the helpers.
     pub threads: u64,
     /// Bytes of answers now kept for clients that have not taken them.
@@ -123,6 +125,7 @@ struct Counters {
     requests: AtomicU64,
     failed_requests: AtomicU64,
     bytes: AtomicU64,
+    written_bytes: AtomicU64,
 }
 
 fn add(counter: &AtomicU64, n: u64) {
@@ -314,6 +317,7 @@ impl ServerShared {
             requests: get(&c.requests),
             failed_requests: get(&c.failed_requests),
             bytes: get(&c.bytes),
+            written_bytes: get(&c.written_bytes),
             threads: get(&c.greeting) + u64::from(self.workers.threads()),
             owed_bytes: self.owed.used(),
             reread_bytes: get(&c.reread_bytes),

@@ -33,6 +33,8 @@ pub struct FrontView {
     pub failed_requests: u64,
     /// Bytes of data sent.
     pub bytes: u64,
+    /// Bytes that clients have written.
+    pub written_bytes: u64,
 }
 
 /// The Prometheus type of a metric.
@@ -397,5 +399,6 @@ fn clients(table: &mut Vec<Metric>, front: &FrontView) {
         front_requests = front.requests, "Requests answered";
         front_failed_requests = front.failed_requests, "Requests refused or failed";
         front_sent [Bytes] = front.bytes, "Bytes of data sent";
+        front_written [Bytes] = front.written_bytes, "Bytes that clients have written";
     }
 }

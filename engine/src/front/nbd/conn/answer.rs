@@ -197,12 +197,12 @@ impl Conn {
                     let bytes = buffer.get(..len as usize).unwrap_or_default();
                     self.reader().write_at(bytes, offset)
                 });
-                written.and_then(|()| if safe { self.reader().flush() } else { Ok(()) })
+                self.wrote(written, len, safe)
             }
             Order::Zero { offset, len, safe } => {
                 turn.yield_slot();
-                self.zero(offset, len, buffer)
-                    .and_then(|()| if safe { self.reader().flush() } else { Ok(()) })
+                let zeroed = self.zero(offset, len, buffer);
+                self.wrote(zeroed, len, safe)
             }
         };
         let content = match done {
@@ -210,6 +210,18 @@ impl Conn {
             Err(error) => Content::Failed(refused(&error)),
         };
         self.send_one(turn, task.open, content)
+    }
+
+    /// Counts the bytes of a write, and flushes them if the client asked for it.
+    fn wrote(
+        &self,
+        written: Result<(), WriteError>,
+        len: u32,
+        safe: bool,
+    ) -> Result<(), WriteError> {
+        written?;
+        add(&self.shared.counters.written_bytes, u64::from(len));
+        if safe { self.reader().flush() } else { Ok(()) }
     }
 
     /// Reports an answer to the observer, if there is one, before it is sent.
