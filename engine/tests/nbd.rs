@@ -10,7 +10,7 @@ use crate::common::{
 use foreread::front::FrontErrorKind;
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, errno};
-use foreread::source::{Extent, Mem, Nbd, Source};
+use foreread::source::{Extent, Mem, Nbd, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Call, FaultAction, Faulty, needs, says};
 use served::{Client, MIB, Peer, Running, Served, by_python, has, hello, option_reply, read, run};
@@ -125,6 +125,34 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
         }
         assert_eq!(reader.size(), size as u64);
     }
+}
+
+/// The server restarts before the change is accepted: the next read connects, and reports no second change.
+#[test]
+fn a_server_that_restarts_after_a_change_is_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("s");
+    let memory = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 1)));
+    let serve = || {
+        let (place, reader) = (Listen::Unix(path.clone()), plain(Arc::clone(&memory)));
+        Running::at(place, reader, NbdSettings::default()).expect("a place")
+    };
+    let server = serve();
+    let uri = format!("nbd+unix:///?socket={}", path.display());
+    let source = Nbd::open(&uri).expect("connected");
+    let mut buf = vec![0; 4096];
+    let mut read = |at| source.read_at(&mut [IoSliceMut::new(&mut buf)], at);
+    assert_eq!(read(0), Ok(4096));
+    memory.replace(testing::pattern(0, 1 << 20, 2));
+    for _ in 0..2 {
+        let error = read(MIB / 2).expect_err("it has changed");
+        assert!(matches!(error, SourceError::Changed { .. }), "{error}");
+    }
+    drop(server);
+    assert_eq!(source.accept(), MIB);
+    let _server = serve();
+    assert_eq!(read(MIB / 2), Ok(4096));
+    right(&buf, MIB / 2, 2);
 }
 
 /// A server that ends before its client.

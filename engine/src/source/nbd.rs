@@ -46,8 +46,6 @@ pub struct Nbd {
     links: Vec<Mutex<Option<Arc<NbdLink>>>>,
     /// The size that was accepted last.
     size: AtomicU64,
-    /// What has changed, until the engine accepts the change.
-    changed: Mutex<Option<String>>,
     redial: Mutex<Redial>,
     silence: Duration,
 }
@@ -80,36 +78,39 @@ impl Nbd {
         let mut all: Vec<Mutex<Option<Arc<NbdLink>>>> =
             (1..links).map(|_| Mutex::default()).collect();
         all.push(Mutex::new(Some(Arc::new(link))));
-        let (changed, redial) = (Mutex::default(), Mutex::default());
         Ok(Nbd {
             address,
             name,
             links: all,
             size,
-            changed,
-            redial,
+            redial: Mutex::default(),
             silence,
         })
     }
 
-    /// The connection to use: an idle one, else a new one, else the one with the fewest requests.
+    /// The connection to use: an idle one, else a new one, else the one with the fewest requests. None is used once one has ended with a
+    /// change, until the engine accepts the change.
     fn link(&self) -> Result<Arc<NbdLink>, LinkError> {
-        let place = |i: usize| lock(&self.links[i]);
-        let busy = |i: usize| {
-            place(i)
-                .as_ref()
-                .filter(|l| l.is_up())
-                .map(|l| l.requests())
-        };
-        let load: Vec<Option<u32>> = (0..self.links.len()).map(busy).collect();
+        let mut load = Vec::new();
+        for place in &self.links {
+            let place = lock(place);
+            if let Some(change) = place.as_ref().and_then(|link| link.change()) {
+                return Err(change);
+            }
+            load.push(place.as_ref().filter(|l| l.is_up()).map(|l| l.requests()));
+        }
         let best = (0..load.len()).min_by_key(|&i| match load[i] {
             Some(0) => (0, 0),
             None => (1, 0),
             Some(n) => (2, n),
         });
-        let mut place = place(best.unwrap_or(0));
+        let mut place = lock(&self.links[best.unwrap_or(0)]);
         if let Some(link) = place.as_ref().filter(|l| l.is_up()) {
             return Ok(Arc::clone(link));
+        }
+        // It may have ended meanwhile.
+        if let Some(change) = place.as_ref().and_then(|link| link.change()) {
+            return Err(change);
         }
         let link = Arc::new(self.connect()?);
         *place = Some(Arc::clone(&link));
@@ -141,24 +142,15 @@ impl Nbd {
     }
 
     fn read_once(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, LinkError> {
-        let changed = || lock(&self.changed);
-        if let Some(what) = &*changed() {
-            return Err(LinkError::Changed(what.clone()));
-        }
         let link = self.link()?;
         let known = self.size.load(Ordering::Relaxed);
-        let read = if link.size() == known {
-            link.read(bufs, offset)
-        } else {
-            Err(LinkError::Changed(format!(
-                "the export now has {} bytes, but had {known} before",
-                link.size()
-            )))
-        };
-        if let Err(LinkError::Changed(what)) = &read {
-            *changed() = Some(what.clone());
+        if link.size() == known {
+            return link.read(bufs, offset);
         }
-        read
+        Err(link.down(LinkError::Changed(format!(
+            "the export now has {} bytes, but had {known} before",
+            link.size()
+        ))))
     }
 
     /// Logs why reads fail or wait, once a minute.
@@ -215,14 +207,13 @@ impl Source for Nbd {
     }
 
     /// Reconnects, because a server may go on serving the old version on its existing connections. If the server cannot be
-    /// reached, the old version stays, and the next read reports the change again.
+    /// reached, as while it restarts, the next read connects, and reports another size as a change.
     fn accept(&self) -> u64 {
         for place in &self.links {
             drop(lock(place).take());
         }
         if let Ok(link) = self.link() {
             self.size.store(link.size(), Ordering::Relaxed);
-            *lock(&self.changed) = None;
         }
         self.size()
     }
@@ -236,14 +227,12 @@ mod tests {
     fn alone(text: &str) -> Nbd {
         let name = SourceName::from(text);
         let address = uri::parse(&name).expect("an address");
-        let (size, changed, redial) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
         Nbd {
             address,
             name,
             links: Vec::new(),
-            size,
-            changed,
-            redial,
+            size: AtomicU64::new(0),
+            redial: Mutex::default(),
             silence: SILENCE,
         }
     }

@@ -97,6 +97,14 @@ impl NbdLink {
         !matches!(self.replies().owner, ReplyOwner::Down(_))
     }
 
+    /// The change of the export that has ended the connection, if one has.
+    pub fn change(&self) -> Option<LinkError> {
+        match &self.replies().owner {
+            ReplyOwner::Down(why @ LinkError::Changed(_)) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
     /// Returns the number of reads in flight.
     pub fn requests(&self) -> u32 {
         self.replies().waiting.len() as u32
@@ -271,7 +279,7 @@ impl NbdLink {
     }
 
     /// Marks the connection as broken. Returns the error for all readers: the first reason.
-    fn down(&self, why: LinkError) -> LinkError {
+    pub fn down(&self, why: LinkError) -> LinkError {
         let mut replies = self.replies();
         if let ReplyOwner::Down(first) = &replies.owner {
             return first.clone();
