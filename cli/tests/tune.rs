@@ -175,6 +175,7 @@ fn after_ctrl_c_the_advice_follows() {
             &got.out,
             &["Set the kernel's ", "\nthis program, unmodified"],
         );
+        says(&got.err, &["foreread: interrupted; the trace is kept, "]);
         got.code
     };
     let all_read = "dd if=data of=/dev/null bs=32k status=none; : > ready; exec sleep 100";

@@ -245,12 +245,18 @@ fn record(
         // The recorder has printed the reason on stderr.
         return Err(Fail::Passed(signals::exit_code(status)));
     };
-    if let Some(signal) = ended_by {
-        eprintln!(
-            "foreread: stopped by a signal; the trace is kept, continue with 'foreread tune {}'",
-            path.display()
-        );
-        return Err(Fail::Passed(128 + signal));
+    match ended_by {
+        0 => {}
+        SIGTERM | SIGHUP => {
+            eprintln!(
+                "foreread: stopped by a signal; the trace is kept, continue with 'foreread tune {}'",
+                path.display()
+            );
+            return Err(Fail::Passed(128 + ended_by as u8));
+        }
+        _ => eprintln!(
+            "foreread: interrupted; the trace is kept, and the advice follows: Ctrl-C again ends tune without it"
+        ),
     }
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap_or_default();
     Ok((
@@ -308,22 +314,19 @@ fn free_name(args: &TuneArgs) -> Result<PathBuf, Fail> {
     })
 }
 
-/// Runs the recorder until it ends, and passes signals on to it. Also returns the signal that ends this process: after
+/// Runs the recorder until it ends, and passes signals on to it. Also returns the signal that has ended it, or 0: after
 /// Ctrl-C the advice still follows, after SIGTERM or SIGHUP it does not.
-fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
+fn watched(command: &mut Command) -> Result<(ExitStatus, i32), Fail> {
     let ended_by = Arc::new(AtomicI32::new(0));
     let by = Arc::clone(&ended_by);
     let signals = CommandSignals::begin(&ENDING_COMMAND, move |signal, _| {
-        if matches!(signal, SIGTERM | SIGHUP) {
+        if matches!(signal, SIGTERM | SIGHUP) || by.load(Ordering::Acquire) == 0 {
             by.store(signal, Ordering::Release);
         }
     })?;
     let mut child = command.spawn().map_err(cannot)?;
     let status = signals.until_end(Some(child.id()), || child.wait());
-    let ended_by = u8::try_from(ended_by.load(Ordering::Acquire))
-        .ok()
-        .filter(|signal| *signal != 0);
-    Ok((status.map_err(cannot)?, ended_by))
+    Ok((status.map_err(cannot)?, ended_by.load(Ordering::Acquire)))
 }
 
 /// Parses `--on`.
