@@ -11,15 +11,12 @@ mod store;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use foreread_cli::CommandLine;
-use foreread_cli::args::GlobalArgs;
+use foreread_cli::args::{GlobalArgs, with_exit_codes};
 use foreread_cli::command::completions::{self, CompletionsArgs};
 use foreread_cli::command::man::{self, ManArgs};
 use foreread_cli::fail::Fail;
 
 /// Verify foreread: published tables, decisions of the kernel and librbd, benchmarks
-///
-/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug
-/// of foreread.
 #[derive(Debug, Parser)]
 #[command(
     name = "foreread-check",
@@ -70,7 +67,7 @@ impl CommandLine for Args {
             Command::Completions(asked) => {
                 completions::run(asked, &mut Args::command(), "foreread-check")
             }
-            Command::Man(asked) => man::run(asked, Args::command()),
+            Command::Man(asked) => man::run(asked, with_exit_codes(Args::command())),
         }
     }
 }

@@ -155,12 +155,39 @@ pub struct JsonArgs {
     pub json: Option<OsString>,
 }
 
+/// Appended to the long help and the manual page of every command.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, \
+    70 a bug of foreread.";
+/// Appended for commands that run a program.
+const EXIT_CODES_OF_CMD: &str = " With a program to run (CMD), the exit code is that of the program: 127 if it is not found, \
+    126 if it cannot be run, 128 plus the signal that ended it, such as 130 after Ctrl-C.";
+
+/// Adds the exit codes to the long help of a command and of those below it.
+pub fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let about = command.get_long_about().or(command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    let runs = runs_a_program(&command) || command.get_subcommands().any(runs_a_program);
+    let of_cmd = if runs { EXIT_CODES_OF_CMD } else { "" };
+    command
+        .long_about(format!("{about}\n\n{EXIT_CODES}{of_cmd}"))
+        .mut_subcommands(with_exit_codes)
+}
+
+/// Whether a command runs a program, whose words it accepts only after '--'.
+fn runs_a_program(command: &clap::Command) -> bool {
+    command.get_positionals().any(clap::Arg::is_last_set)
+}
+
 /// Parses the command line. If help was requested, prints the help and returns `None`.
 pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> {
     let arguments = &A::given(arguments);
     let _ = GIVEN.set(arguments.clone());
     let arguments = &A::expanded(arguments)?;
-    match A::try_parse_from(arguments) {
+    let mut command = with_exit_codes(A::command());
+    let parsed = command
+        .try_get_matches_from_mut(arguments)
+        .and_then(|mut matches| A::from_arg_matches_mut(&mut matches));
+    match parsed.map_err(|error| error.format(&mut command)) {
         Ok(args) => Ok(Some(args)),
         Err(error) => refuse::<A>(&error, arguments).map(|()| None),
     }
@@ -262,11 +289,13 @@ fn in_one_line(
     parts.join("; ")
 }
 
-/// Whether the unknown argument looks like the name of a program, and `asked` runs programs, which it accepts only after '--'.
+/// Whether the unknown argument looks like the name of a program, and `asked` runs programs.
 fn is_a_commands_word(error: &clap::Error, command: &clap::Command, asked: &str) -> bool {
     let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-    let runs = |command: &clap::Command| command.get_positionals().any(clap::Arg::is_last_set);
-    is_word && command.find_subcommand(asked).is_some_and(runs)
+    is_word
+        && command
+            .find_subcommand(asked)
+            .is_some_and(runs_a_program)
 }
 
 /// The subcommand of a command line, such as ` compare` or ` trace import`. The parser's error does not always include it.

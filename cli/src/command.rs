@@ -110,10 +110,6 @@ commands! {
 /// Readahead fetches data before a program asks for it. 'foreread compare' runs a workload under several published
 /// readahead policies, on a file, a block device or a storage model. It shows what each policy gains, how much unused data each reads,
 /// and whether a difference is more than noise. 'serve' and 'mount' use the same policies.
-///
-/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not possible on this machine, 70 a bug of
-/// foreread. 'run', 'record', 'replay' and 'tune' exit with the code of their command: 127 if it is not found, 126 if
-/// it cannot be run, 128 plus the signal that ended it, such as 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(
     name = "foreread",
@@ -138,7 +134,7 @@ fn complete(args: &completions::CompletionsArgs) -> Result<(), Fail> {
 }
 
 fn describe(args: &man::ManArgs) -> Result<(), Fail> {
-    man::run(args, Args::command())
+    man::run(args, args::with_exit_codes(Args::command()))
 }
 
 impl CommandLine for Args {

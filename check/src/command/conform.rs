@@ -39,7 +39,7 @@ pub enum ConformWhat {
 /// creates small images on an existing one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit codes: 1 decisions differ; 3 they differ only under memory pressure, which proves nothing.
+If decisions differ only under memory pressure, which proves nothing, the exit code is 3.
 
 Examples:
   foreread check conform linux

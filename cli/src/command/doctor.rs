@@ -23,8 +23,6 @@ use std::time::Duration;
 /// a udev rule, profile or unit that sets it. Rates the value by the cost of a page fault in a mapping, the speed of sequential
 /// readers, and the memory that sixteen sequential readers need. Since Linux 6.17, virtual disks that claim to be
 /// rotational, or that report a wrong optimal I/O size, get a readahead of up to 64 MiB. Inspecting needs no root.
-///
-/// Exit codes: 0 done; 1 with --exit-code, if a device is suspicious; 2 bad input; 3 not possible on this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

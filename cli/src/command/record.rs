@@ -43,9 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// faults that block. For reads served from the page cache it counts the bytes and guesses the offsets; the trace and
 /// the summary state how many reads were guessed.
 ///
-/// The command runs in the foreground of the terminal. The exit code is that of the command, or 128 plus the signal that
-/// ended it. If the command was not started: 2 bad input, 3 not possible on this machine. If the recording failed: 1
-/// with --exit-code if events were lost or another program stopped the recording, 2 if the trace cannot be written.
+/// The command runs in the foreground of the terminal.
 ///
 /// To get every read without root: 'strace -f -ttt -T -y -o FILE CMD', then 'foreread trace import FILE'; or import
 /// text that root recorded with ftrace or perf.

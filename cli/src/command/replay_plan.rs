@@ -37,9 +37,8 @@ use std::time::Duration;
 /// Read a plan into the page cache while a command runs
 ///
 /// The ranges are read in the plan's order, with as many concurrent requests as the storage can serve at once; cached
-/// ranges are skipped. CMD starts at once and runs in the foreground of the terminal. When CMD ends, reading stops, and
-/// its exit code is returned (126 or 127 if it cannot be started). Without CMD, foreread returns when the ranges of the
-/// plan are cached.
+/// ranges are skipped. CMD starts at once and runs in the foreground of the terminal. When CMD ends, reading stops.
+/// Without CMD, foreread returns when the ranges of the plan are cached.
 ///
 /// Filling stops when seven eighths of the memory of the control group or the machine are used; with CMD, it continues
 /// once CMD has read what was cached. Files that have changed since the plan was made are skipped and reported.

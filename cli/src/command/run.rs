@@ -36,9 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// root, foreread uses the kernel's tracepoints. Without root, foreread samples what the command's threads are waiting for, and sees the
 /// reads that block. If there is nothing to gain, it stops watching, and says so at the end.
 ///
-/// The command runs in the foreground of the terminal. foreread exits with the command's exit code, or with 128 plus the signal that ended
-/// it; with 127 if the command is not found, 126 if it cannot be run. If the command was not started: 2 bad input, 3 not
-/// possible on this machine.
+/// The command runs in the foreground of the terminal.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

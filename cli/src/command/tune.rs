@@ -43,8 +43,7 @@ use std::time::Duration;
 ///
 /// The advice follows the command's own output on stdout. If that output goes to a file, record first: foreread record -- CMD > FILE.
 ///
-/// The recorded trace is kept. Ctrl-C ends the command (or, with --pid, only the recording); the advice is still printed. The
-/// exit code is that of the command.
+/// The recorded trace is kept. Ctrl-C ends the command (or, with --pid, only the recording); the advice is still printed.
 ///
 /// The baseline of every comparison is the present state: the kernel's readahead with the disk's current read_ahead_kb.
 /// All times are simulated and start with an empty cache; 'foreread probe --verify' shows how they compare with

@@ -18,8 +18,6 @@ use std::time::{Duration, SystemTime};
 /// and the verdict of 'foreread doctor'. Also prints how many bytes of files were read again soon after they had been
 /// dropped from the page cache, which is a sign that memory is short. Changes and records nothing. Only root sees the
 /// names of other users' programs.
-///
-/// Exit codes: 0 done; 2 bad input; 3 no disk found, as in some containers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
