@@ -6,7 +6,7 @@ use foreread_check::evaluation::Design;
 use foreread_report::progress::{Progress, Silent};
 use serde_json::Value;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Three cells of the fractional design, `judged` in each.
 fn options(judged: &str) -> BenchOptions {
@@ -24,7 +24,7 @@ fn options(judged: &str) -> BenchOptions {
 }
 
 fn run(options: &BenchOptions) -> Results {
-    policies::run(options, &AtomicBool::new(false), &mut Silent).expect("valid")
+    policies::run(options, &AtomicUsize::new(0), &mut Silent).expect("valid")
 }
 
 fn json(results: &Results) -> Value {
@@ -93,7 +93,7 @@ fn the_text_begins_with_lost_cells() {
 struct StopAfter<'a> {
     steps: u64,
     seen: Vec<u64>,
-    stop: &'a AtomicBool,
+    stop: &'a AtomicUsize,
 }
 
 impl Progress for StopAfter<'_> {
@@ -101,7 +101,8 @@ impl Progress for StopAfter<'_> {
 
     fn step(&mut self, done: u64, _total: u64) {
         self.seen.push(done);
-        self.stop.fetch_or(done >= self.steps, Ordering::Relaxed);
+        self.stop
+            .fetch_or(usize::from(done >= self.steps), Ordering::Relaxed);
     }
 }
 
@@ -117,7 +118,7 @@ fn a_stopped_bench_continues_to_the_same_result() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let options = with_file("auto", &dir.path().join("runs.jsonl"));
     let run_until = |steps| {
-        let stop = AtomicBool::new(false);
+        let stop = AtomicUsize::new(0);
         let mut progress = StopAfter {
             steps,
             seen: Vec::new(),
@@ -145,7 +146,7 @@ fn files_and_names_that_do_not_fit_are_refused() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("runs.jsonl");
     let said = |options: &BenchOptions| {
-        let refused = policies::run(options, &AtomicBool::new(false), &mut Silent);
+        let refused = policies::run(options, &AtomicUsize::new(0), &mut Silent);
         refused.expect_err("refused").to_string()
     };
     let mut small = with_file("none", &path);

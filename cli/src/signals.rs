@@ -4,6 +4,7 @@
 //! ```text
 //!   run, record, replay, tune   a signal goes to CMD ──► CMD has ended ──► the next signal ends us at once
 //!   warm, replay without CMD    the first signal stops the reading     ──► the second one ends us at once
+//!   compare, sweep              the first signal stops the measurement ──► the second one ends us at once
 //!   serve, mount, watch, bench  the first signal starts the shutdown   ──► the second one ends us at once
 //! ```
 //! While a command shuts down, it may block on a file system that does not answer. The user must be able to end a
@@ -13,11 +14,15 @@
 //! the default action, so SIGHUP would end CMD, but ignored signals stay ignored.
 
 use crate::fail::Fail;
+#[cfg(feature = "lab")]
+use crate::fail::note;
 use foreread_os::threads;
 use foreread_pagecache::program::send;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::os::unix::process::ExitStatusExt;
+#[cfg(feature = "lab")]
+use std::path::Path;
 use std::process::ExitStatus;
 #[cfg(any(feature = "lab", feature = "object"))]
 use std::sync::atomic::AtomicUsize;
@@ -172,6 +177,17 @@ pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
             .map_err(no_handler)?;
     }
     Ok(signalled)
+}
+
+/// Says how a grid of measurements continues that a signal has stopped. `done`: "3 of 12 cells". Returns the exit code.
+#[cfg(feature = "lab")]
+pub fn stopped(signal: &AtomicUsize, done: &str, file: Option<&Path>) -> Fail {
+    let next = match file {
+        Some(path) => format!("the same command continues from {}", path.display()),
+        None => "use --resume FILE to keep them".to_string(),
+    };
+    note(format!("stopped after {done}; {next}"));
+    Fail::Passed(128 + signal.load(Ordering::Relaxed) as u8)
 }
 
 /// Creates the error for the case that the exit status of the user's command is not available.

@@ -1,7 +1,7 @@
 //! Tests of `compare` and `sweep`: the output after Ctrl-C, and cells of a sweep, which agree with `compare`. The lab's tests cover
 //! the replay modes.
 
-use crate::common::{has, interruptible, needs, run, says, signal};
+use crate::common::{Got, has, interruptible, needs, run, says, signal, wait_until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -26,6 +26,27 @@ fn ctrl_c_prints_what_was_measured_and_what_was_not() {
     says(&out, &["\nsequential on model:rbd (", "time: mean ± half"]);
     says(&err, &["foreread: interrupted; not measured: "]);
     assert!(err.ends_with("boot-ide on model:rbd\n"), "{err}");
+}
+
+/// The cells that were measured are in the file, and the same command measures the others.
+#[test]
+fn ctrl_c_keeps_the_cells_of_a_sweep() {
+    needs!(has(&["env", "--default-signal=INT", "true"]));
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let file = dir.path().join("cells.jsonl");
+    let line = "sweep random --on model:rbd --policy all --runs 20 --jobs 1 --resume";
+    let mut command = interruptible();
+    command.args(line.split(' ')).arg(&file);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = piped.spawn().expect("it starts");
+    let kept = || std::fs::read_to_string(&file).unwrap_or_default();
+    wait_until("a cell is measured", || !kept().is_empty());
+    signal(child.id(), "-INT");
+    let got = Got::from(&child.wait_with_output().expect("it ends"));
+    let said = format!("foreread: stopped after {} of ", kept().lines().count());
+    let next = "the same command continues from ";
+    says(got.assert_code(130), &[&said, next, "cells.jsonl\n"]);
+    assert_eq!(got.out, "");
 }
 
 const TRACES: &str = "../lab/traces/grep-ide.frt boot-virtio ../lab/traces/grep-virtio.frt";

@@ -29,7 +29,7 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Name and version of the format of a line in the file of cells.
 pub const SCHEMA: &str = "foreread.cell/1";
@@ -212,8 +212,8 @@ pub fn threads(asked: Option<u32>) -> usize {
     asked.map_or_else(processors, |asked| asked as usize)
 }
 
-/// Measures the cells that are not in the file, and returns the results of all cells in the order of `keys`. When
-/// `stop` is set, cells that are being measured are finished and no other cells are started; cells that were not
+/// Measures the cells that are not in the file, and returns the results of all cells in the order of `keys`. Once
+/// `stop` is not 0 (it is the number of a signal), cells that are being measured are finished and no other cells are started; cells that were not
 /// measured have no result.
 /// Returns the first error that occurred in a cell. The cells that were measured before the error are in the file.
 pub fn run<R, E>(
@@ -221,7 +221,7 @@ pub fn run<R, E>(
     mut file: Option<&mut CellFile<R>>,
     threads: usize,
     measure: &(dyn Fn(usize) -> Result<R, E> + Sync),
-    stop: &AtomicBool,
+    stop: &AtomicUsize,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Vec<Option<R>>, E>
 where
@@ -234,7 +234,7 @@ where
     let (mut done, all) = ((keys.len() - missing.len()) as u64, keys.len() as u64);
     progress.stage("cells");
     progress.step(done, all);
-    if stop.load(Ordering::Relaxed) {
+    if stop.load(Ordering::Relaxed) != 0 {
         return Ok(results);
     }
     let mut failed = None;
@@ -246,7 +246,7 @@ where
         results[*n] = Some(cell.result);
         done += 1;
         progress.step(done, all);
-        match failed.is_some() || stop.load(Ordering::Relaxed) {
+        match failed.is_some() || stop.load(Ordering::Relaxed) != 0 {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -292,19 +292,19 @@ mod tests {
                 measured.lock().expect("no panic").push(n);
                 Ok::<_, CellFileError>(value(n))
             };
-            let stop = AtomicBool::new(stop);
+            let stop = AtomicUsize::new(stop);
             let results = run(keys, Some(&mut file), threads, &measure, &stop, &mut Silent);
             let mut measured = measured.into_inner().expect("no panic");
             measured.sort_unstable();
             (results.expect("measured"), measured)
         };
-        assert_eq!(run(&keys[..2], 1, true), (vec![None, None], vec![]));
-        assert_eq!(run(&keys[..1], 1, false).1, [0]);
+        assert_eq!(run(&keys[..2], 1, 15), (vec![None, None], vec![]));
+        assert_eq!(run(&keys[..1], 1, 0).1, [0]);
         let whole = std::fs::read(&path).expect("readable");
         std::fs::write(&path, [&whole[..], b"{\"schema\":\"fo"].concat()).expect("written");
         let all: Vec<_> = (0..4).map(|n| Some(value(n))).collect();
-        assert_eq!(run(&keys, 3, false), (all.clone(), vec![1, 2, 3]));
-        assert_eq!(run(&keys, 2, false), (all, vec![]));
+        assert_eq!(run(&keys, 3, 0), (all.clone(), vec![1, 2, 3]));
+        assert_eq!(run(&keys, 2, 0), (all, vec![]));
         let lines = std::fs::read_to_string(&path).expect("readable");
         assert_eq!(lines.lines().count(), 4, "{lines}");
     }
@@ -316,7 +316,7 @@ mod tests {
             2 => Err(CellFileError::new(Path::new("x"), "odd")),
             n => Ok(n as u64),
         };
-        let go = AtomicBool::new(false);
+        let go = AtomicUsize::new(0);
         let error = run(&keys, None, 2, &measure, &go, &mut Silent).expect_err("the third");
         assert!(
             error

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicUsize;
 
 /// Any policy can be built for a device of this size, because the existence of a policy does not depend on the device.
 const ANY_CAPACITY: u64 = 1 << 40;
@@ -215,7 +215,7 @@ impl Results {
 /// error, all finished runs are in the file.
 pub fn run(
     options: &BenchOptions,
-    stop: &AtomicBool,
+    stop: &AtomicUsize,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Results, BenchError> {
     for policy in &options.judged {

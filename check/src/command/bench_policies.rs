@@ -7,7 +7,7 @@
 
 use crate::bench::policies::{self, BenchOptions, CellFilter};
 use crate::evaluation::{Design, verdict};
-use foreread_cli::fail::{Fail, note};
+use foreread_cli::fail::Fail;
 use foreread_cli::out::{self, Outputs};
 use foreread_cli::progress::Bar;
 use foreread_cli::reads::{self, ReplayArgs, RequestedReads};
@@ -21,7 +21,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Maximum size of the list of recordings; a line has about 100 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
@@ -114,10 +113,10 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
         file: resume,
         build: build(),
     };
-    let (stop, signal) = stopped_by_a_signal()?;
+    let signal = signals::first()?;
     let results = {
         let mut bar = Bar::with_time_left();
-        policies::run(&options, &stop, &mut bar)?
+        policies::run(&options, &signal, &mut bar)?
     };
     outputs.emit(
         || results.to_text(width::columns()),
@@ -130,18 +129,8 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
             .broken_credit()
             .map_or(Ok(()), |why| Err(Fail::check(why, "", "")));
     }
-    note(match &options.file {
-        Some(path) => format!(
-            "stopped after {done} of {all} runs; the same command continues from {}",
-            path.display()
-        ),
-        None => {
-            format!("stopped after {done} of {all} runs; use --resume FILE to keep them")
-        }
-    });
-    Err(Fail::Passed(
-        128 + u8::try_from(signal.load(Ordering::Relaxed)).unwrap_or(0),
-    ))
+    let done = format!("{done} of {all} runs");
+    Err(signals::stopped(&signal, &done, options.file.as_deref()))
 }
 
 /// The requested recorded workloads, and the number of recordings in the validation.
@@ -223,22 +212,6 @@ fn build() -> String {
         |_| "unknown".to_string(),
         |m| format!("{} {}.{:09}", m.len(), m.mtime(), m.mtime_nsec()),
     )
-}
-
-/// A flag that the first signal sets, and the number of that signal.
-fn stopped_by_a_signal() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>), Fail> {
-    let (stop, number) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicUsize::new(0)),
-    );
-    signals::end_at_second_signal()?;
-    for signal in signals::ending() {
-        let value = usize::try_from(signal).unwrap_or(0);
-        signal_hook::flag::register_usize(signal, Arc::clone(&number), value)
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(signals::no_handler)?;
-    }
-    Ok((stop, number))
 }
 
 #[cfg(test)]

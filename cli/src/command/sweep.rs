@@ -10,6 +10,7 @@ use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, ReplayArgs, RequestedReads};
+use crate::signals;
 use crate::source;
 use foreread::source::SourceName;
 use foreread::{Options, Reader};
@@ -26,7 +27,6 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tempfile::NamedTempFile;
@@ -37,7 +37,7 @@ use tempfile::NamedTempFile;
 /// that policy. --resume appends each finished cell to a file, as a line of JSON (schema foreread.cell/1). With --resume
 /// an interrupted sweep continues where it stopped, and a sweep with more traces or policies measures only the missing
 /// cells. A trace whose size has changed is measured again. A trace may be an object (s3://BUCKET/KEY), which is copied
-/// to a temporary file during its measurement.
+/// to a temporary file during its measurement. Ctrl-C finishes the cells that are being measured.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -132,7 +132,8 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     if args.dry_run {
         return out::print(json::pretty(&missing));
     }
-    let (measured, begun) = (missing.len(), Instant::now());
+    let (old, begun) = (cells.keys.len() - missing.len(), Instant::now());
+    let signal = signals::first()?;
     let measure = |n: usize| {
         let (input, plan) = &cells.plans[n];
         let mut input = cells.inputs[*input]
@@ -147,17 +148,18 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
         Ok::<_, Fail>(ComparedCell::measure(&plan)?)
     };
     let results = {
-        let (stop, threads) = (AtomicBool::new(false), grid::threads(args.jobs));
+        let threads = grid::threads(args.jobs);
         let mut bar = Bar::with_time_left();
         grid::run(
             &cells.keys,
             file.as_mut(),
             threads,
             &measure,
-            &stop,
+            &signal,
             &mut bar,
         )?
     };
+    let all = cells.keys.len();
     let results = cells.keys.into_iter().zip(results);
     let mut results: Vec<CellResult<ComparedCell>> = results
         .filter_map(|(key, result)| Some(CellResult::new(key, result?)))
@@ -166,11 +168,24 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
         let (key, cache) = (cell.key.clone(), cell.result.cache_bytes);
         (key.trace, key.device, cache, key.policy)
     });
-    outputs.emit(
-        || in_words(&results, measured, begun.elapsed().as_secs_f64()),
-        || results.iter().map(CellResult::line).collect(),
-        &[],
-    )
+    let done = results.len();
+    // The same command must be able to write its output files when it continues.
+    if done == all || file.is_none() {
+        outputs.emit(
+            || in_words(&results, done - old, begun.elapsed().as_secs_f64()),
+            || results.iter().map(CellResult::line).collect(),
+            &[],
+        )?;
+    }
+    if done == all {
+        return Ok(());
+    }
+    let done = format!("{done} of {all} cells");
+    Err(signals::stopped(
+        &signal,
+        &done,
+        file.as_ref().map(CellFile::path),
+    ))
 }
 
 /// All requested cells. Large traces come first, so that threads, or workers of `--dry-run`, wait only for a short cell
