@@ -132,7 +132,14 @@ pub fn interval([low, high]: [f64; 2]) -> String {
 /// Formats a size in units of 1024: exactly if the result is short, such as `128K` and `1536`, otherwise with three
 /// digits, such as `1.35T`.
 pub fn size(bytes: u64) -> String {
-    const UNITS: [(u32, &str); 4] = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    const UNITS: [(u32, &str); 6] = [
+        (60, "E"),
+        (50, "P"),
+        (40, "T"),
+        (30, "G"),
+        (20, "M"),
+        (10, "K"),
+    ];
     let text = exact_size(bytes);
     let unit = UNITS.iter().find(|(shift, _)| bytes >> shift > 0);
     match unit {
@@ -300,6 +307,7 @@ mod tests {
             (1_414_732 << 20, "1.35T"),
             (4_194_300, "4.00M"),
             (1_000_204_886_016, "932G"),
+            (1 << 62, "4.00E"),
         ] {
             assert_eq!(size(bytes), text);
         }
