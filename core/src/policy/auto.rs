@@ -526,13 +526,13 @@ const MAX_OVERFETCH: Param = Param {
     unit: Unit::Ratio,
     default: "2",
     range: (1000, 100_000),
-    help: "bytes fetched for a byte demanded, at most, beside a debt",
+    help: "maximum bytes fetched for each byte demanded; 1 is off",
 };
 
 /// `auto`: readahead that sets its own parameters from what it measures.
 pub static INFO: Info = Info {
     name: "auto",
-    summary: "measures the source and its readers, and adjusts how far it reads ahead; limits wasted bytes",
+    summary: "measures the source and its readers, and adjusts how far it reads ahead; limits unused bytes",
     origin: "foreread, 2026: PostgreSQL 19, ZFS, BBR, STEP and others combined; see docs/policies.md",
     scope: Scope::Source,
     page_bytes: None,
