@@ -250,9 +250,9 @@ fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
     };
     if args.tls == TlsMode::On && args.tls_verify_peer {
         return Err(Fail::input(
-            "--tls on",
-            "--tls-verify-peer",
-            "a client without TLS has no certificate; remove --tls or --tls-verify-peer",
+            "a client without TLS has no certificate",
+            "--tls on and --tls-verify-peer",
+            "remove one of them",
         ));
     }
     let tls = NbdTls::load(dir, args.tls_verify_peer)?;

@@ -198,7 +198,10 @@ impl Axis {
             }
         }
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let list = "foreread list workloads";
+        let list = match self.key.starts_with(OF_POLICIES) {
+            true => "foreread list policies",
+            false => "foreread list workloads",
+        };
         Err(names::unknown(
             "parameter in --vary",
             &self.key,
