@@ -136,14 +136,6 @@ impl Write for Stdout {
     }
 }
 
-pub fn size_of(bytes: u64) -> String {
-    if bytes < 10_000 {
-        format!("{bytes} bytes")
-    } else {
-        format!("{:.2} MB", bytes as f64 / 1e6)
-    }
-}
-
 /// Describes the records that were left out, such as `left out: 3 trims`; the text is empty if none were left out.
 pub fn passed_over(left_out: BTreeMap<String, u64>) -> String {
     if left_out.is_empty() {

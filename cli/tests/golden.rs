@@ -88,9 +88,9 @@ fn read(golden: &Path) {
     let dir = scratch.path().join("g");
     copy(golden, &dir);
     let done = |words: &str| done_in(&dir, words);
-    says(&done("trace info trace.frt"), &["3: 3 reads (0.27 MB)"]);
+    says(&done("trace info trace.frt"), &["3: 3 reads (266 kB)"]);
     let plan = done("trace info m.plan");
-    says(&plan, &["plan: 1 range of 1 file (1067 bytes), of headers"]);
+    says(&plan, &["plan: 1 range of 1 file (1.07 kB), from headers"]);
     let more = "--on model:model.toml --size 1M --runs 1 --policy none --json -";
     let compared = done(&format!("compare random:count=16 {more}"));
     says(&compared, &["foreread.compare/1"]);

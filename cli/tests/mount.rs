@@ -160,7 +160,7 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     let out = command.envs(variables.clone()).output();
     let got = Got::from(&out.expect("it ended"));
     let next = format!("next: foreread mount {name} DIR --plan {plan}");
-    let parts = ["2 ranges of 1 file (3.15 MB), of headers", &next];
+    let parts = ["2 ranges of 1 file (3.15 MB), from headers", &next];
     says(got.is_done(), &parts);
     let bytes = hub.content_seen().len();
     assert!(bytes <= 4, "{bytes} requests for a header");

@@ -46,7 +46,10 @@ fn a_plan_of_headers_is_brought_in_once() {
     let (model, plan) = (model(at.path()), at.path().join("m.plan"));
     let words = "plan --format safetensors --tensors b -o";
     let got = run(format!("{words} {} {}", text(&plan), text(&model)));
-    says(got.is_done(), &["2 ranges of 1 file (3.15 MB), of headers"]);
+    says(
+        got.is_done(),
+        &["2 ranges of 1 file (3.15 MB), from headers"],
+    );
     forget(&model);
     let first = replay(&plan).json();
     let planned = number(&first, "planned_bytes");
@@ -160,7 +163,7 @@ fn folders_are_warmed_within_the_limit() {
     // A machine that is short of memory may drop a page that no program has used: then it is read once more.
     assert!(both[0] >= 2 << 20, "{both:?}");
     assert_eq!(both[0] + both[1], 3 << 20);
-    let cached = "0 bytes read in 0.000 s, 3.15 MB were cached\n";
+    let cached = "0 B read in 0.000 s, 3.15 MB were cached\n";
     let is_cached = (0..5).any(|_| warm("").is_done() == cached);
     assert!(is_cached, "what is there is not read again");
     let got = run(format!("warm {}/none", text(at.path())));

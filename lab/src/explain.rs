@@ -21,7 +21,7 @@ use crate::verdict::{Means, Step};
 use foreread_core::policy::PolicyDraft;
 use foreread_core::stats::Stats;
 use foreread_os::failure::Failure;
-use foreread_report::number::percent;
+use foreread_report::number::{self, percent};
 use foreread_report::{progress::Progress, tuning};
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
@@ -176,7 +176,7 @@ fn summary(policy: &str, total: &Stats) -> String {
     let part = |bytes: u64| percent(bytes as f64 / total.ra_bytes as f64);
     format!(
         "{policy} read {} ahead: {} % of it was used, {} % never read",
-        table::amount(total.ra_bytes),
+        number::amount(total.ra_bytes),
         part(total.used_bytes),
         part(watcher::never_read_bytes(total))
     )

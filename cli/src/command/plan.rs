@@ -5,7 +5,6 @@ use crate::args::JsonArgs;
 use crate::args::values::size;
 use crate::fail::{Fail, note, one_line};
 use crate::out::{self, Outputs};
-use crate::traces::size_of;
 use foreread::source::{SourceName, is_remote};
 use foreread_attach::planning::{PlanReport, of_headers, of_traces};
 use foreread_attach::warm::LeftOut;
@@ -15,7 +14,7 @@ use foreread_plan::layout::Names;
 use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, PlanFile};
 use foreread_report::json;
-use foreread_report::number::{count, plural};
+use foreread_report::number::{amount, count, plural};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -209,9 +208,9 @@ pub fn in_short(plan: &Plan) -> String {
     let from = if plan.runs > 0 {
         format!("recorded runs: {}", plan.runs)
     } else {
-        "of headers".to_string()
+        "from headers".to_string()
     };
-    format!("{ranges} of {files} ({}), {from}", size_of(plan.bytes()))
+    format!("{ranges} of {files} ({}), {from}", amount(plan.bytes()))
 }
 
 /// Prints on stderr which files were left out of the plan.
@@ -258,7 +257,7 @@ pub fn info(plan: &Plan) -> (String, String) {
         (n + 1, sum.saturating_add(range.len))
     });
     if own_ranges > 0 {
-        let (ranges, bytes) = (count(own_ranges), size_of(own_bytes));
+        let (ranges, bytes) = (count(own_ranges), amount(own_bytes));
         text.push_str(&format!(
             "{ranges} of the ranges ({bytes}) are metadata of the file system: inodes and folders\n"
         ));
@@ -271,7 +270,7 @@ pub fn info(plan: &Plan) -> (String, String) {
     order.sort_by_key(|number| std::cmp::Reverse(sizes[*number]));
     for number in order.iter().take(MAX_NAMED) {
         let path = one_line(&plan.files[*number].path.display().to_string());
-        text.push_str(&format!("  {:>12}  {path}\n", size_of(sizes[*number])));
+        text.push_str(&format!("  {:>12}  {path}\n", amount(sizes[*number])));
     }
     if order.len() > MAX_NAMED {
         text.push_str(&format!("  and {} files more\n", order.len() - MAX_NAMED));

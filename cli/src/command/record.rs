@@ -13,7 +13,7 @@ use crate::args::values::size;
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, exit_code};
-use crate::traces::{passed_over, size_of, written};
+use crate::traces::{passed_over, written};
 use foreread_attach::run::WatchBy;
 use foreread_lab::verdict::in_shell;
 use foreread_observe::record::Target;
@@ -22,7 +22,7 @@ use foreread_observe::record::sampled::{self, SampledRecording};
 use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
 use foreread_os::ends;
 use foreread_report::json;
-use foreread_report::number::{count, plural};
+use foreread_report::number::{amount, count, plural, size_b};
 use foreread_trace::own;
 use serde_json::json;
 use std::ffi::OsString;
@@ -238,7 +238,7 @@ impl RecordOutcome {
         let c = &self.trace.counts;
         let mut text = String::new();
         if self.lost > 0 {
-            let buffer = size_of(args.memory);
+            let buffer = size_b(args.memory);
             text.push_str(&format!(
                 "events were lost, so the trace has gaps: use a --memory larger than {buffer}\n"
             ));
@@ -246,10 +246,10 @@ impl RecordOutcome {
         text.push_str(&format!(
             "{} ({}) has {} of {} ({}), {}, {}, {} in {:.3} s\n",
             args.out.display(),
-            size_of(bytes),
+            amount(bytes),
             plural(c.reads, "read"),
             plural(self.trace.files, "file"),
-            size_of(c.read_bytes),
+            amount(c.read_bytes),
             plural(c.faults, "fault"),
             plural(c.hints, "hint"),
             plural(c.writes, "write"),
@@ -257,7 +257,7 @@ impl RecordOutcome {
         ));
         let notes = self.trace.header.notes.iter();
         notes.for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
-        let (events, size) = (count(self.trace.events), size_of(self.trace.event_bytes));
+        let (events, size) = (count(self.trace.events), amount(self.trace.event_bytes));
         let ms = self.drain_cpu_seconds * 1e3;
         text.push_str(&match self.by {
             WatchBy::Sample => format!(

@@ -14,7 +14,7 @@ use crate::fail::{Fail, note, say};
 use crate::out::Outputs;
 use crate::signals::exit_code;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
-use crate::traces::{self, size_of};
+use crate::traces;
 use foreread_attach::planning::of_traces;
 use foreread_attach::warm::{Budget, FetchUse, FillReport, FillSettings, Filler, judge};
 use foreread_observe::record::Target;
@@ -24,7 +24,7 @@ use foreread_pagecache::program;
 use foreread_plan::runs::Selection;
 use foreread_plan::{Plan, text};
 use foreread_report::json;
-use foreread_report::number::three;
+use foreread_report::number::{amount, three};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
@@ -261,14 +261,14 @@ const MIN_RATED_BYTES: u64 = 16 << 20;
 
 fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
     let counts = filled.counts;
-    let mut text = format!("foreread: of {} planned: ", size_of(counts.planned_bytes));
+    let mut text = format!("foreread: of {} planned: ", amount(counts.planned_bytes));
     if filled.has_nothing() {
         text.push_str("every file was left out; make the plan again with 'foreread plan'");
         return text;
     }
     text.push_str(&format!(
         "{} fetched in {:.3} s",
-        size_of(counts.fetched_bytes),
+        amount(counts.fetched_bytes),
         filled.seconds
     ));
     if counts.fetched_bytes >= MIN_RATED_BYTES {
@@ -277,18 +277,18 @@ fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
             " (at most {rate} MB/s, a read takes {latency} ms)"
         ));
     }
-    text.push_str(&format!(", {} were cached", size_of(counts.cached_bytes)));
+    text.push_str(&format!(", {} were cached", amount(counts.cached_bytes)));
     if let Some(judged) = judged.filter(|_| counts.fetched_bytes > 0) {
         let (used, late, unused) = (
-            size_of(judged.used_bytes),
-            size_of(judged.late_bytes),
-            size_of(judged.unused_bytes),
+            amount(judged.used_bytes),
+            amount(judged.late_bytes),
+            amount(judged.unused_bytes),
         );
         text.push_str(&format!(
             "; of the fetched bytes: {used} used, {late} of it late, {unused} unused"
         ));
         if judged.metadata_bytes > 0 {
-            let metadata = size_of(judged.metadata_bytes);
+            let metadata = amount(judged.metadata_bytes);
             text.push_str(&format!(
                 ", {metadata} of file system metadata (use unknown)"
             ));

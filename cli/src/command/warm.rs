@@ -9,11 +9,12 @@ use crate::args::values::size;
 use crate::fail::{Fail, note};
 use crate::out::Outputs;
 use crate::progress::Bar;
-use crate::traces::size_of;
 #[cfg(not(feature = "object"))]
 use foreread::source::{SourceName, is_remote};
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
-use foreread_report::{json, number::exact_size, progress::Progress};
+use foreread_report::json;
+use foreread_report::number::{amount, exact_size};
+use foreread_report::progress::Progress;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -128,7 +129,7 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
             "left_out": left_out_json(&left_out),
         }))
     };
-    let (fetched, cached) = (size_of(counts.fetched_bytes), size_of(counts.cached_bytes));
+    let (fetched, cached) = (amount(counts.fetched_bytes), amount(counts.cached_bytes));
     let seconds = filled.seconds;
     let text = || format!("{fetched} read in {seconds:.3} s, {cached} were cached\n");
     outputs.emit(text, whole, &[])?;
@@ -136,12 +137,12 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     if signal > 0 {
         note(format!(
             "stopped with {} left to read; run the same command again to continue",
-            size_of(rest)
+            amount(rest)
         ));
         return Err(Fail::Passed(128 + signal as u8));
     }
     if filled.out_of_room {
-        let what = format!("{} were not read", size_of(rest));
+        let what = format!("{} were not read", amount(rest));
         let (why, remedy) = match limit {
             Some(max) => (
                 format!("--max {} is reached", exact_size(max)),

@@ -4,7 +4,9 @@
 //! Control characters in names from the trace are never printed.
 
 use foreread_report::block::{self, Block, Table};
-use foreread_report::number::{count, latency_us, percent, plural, printable, size, three, wrap};
+use foreread_report::number::{
+    amount, count, latency_us, percent, plural, printable, size, three, wrap,
+};
 use foreread_report::width;
 use foreread_trace::info::{Count, Info};
 
@@ -33,7 +35,7 @@ pub fn render(info: &Info) -> String {
         let rate = || format!(", {} reads/s", three(reads / (ns as f64 / 1e9)));
         facts.push(("time", time(ns) + &when(ns > 0, rate)));
     }
-    let reach = format!("{} over all files", megabytes(info.span_bytes));
+    let reach = format!("{} over all files", amount(info.span_bytes));
     facts.push(("reach", reach));
     if let Some(s) = &info.read_latency_ns {
         let [p50, p95, p99, max] = [s.p50, s.p95, s.p99, s.max].map(time);
@@ -76,8 +78,7 @@ fn when(said: bool, text: impl FnOnce() -> String) -> String {
 
 fn counts(info: &Info) -> String {
     let total: u64 = info.by_op.values().map(|c| c.records).sum();
-    let one =
-        |(op, c): (&&str, &Count)| format!("{} {op}s ({})", count(c.records), megabytes(c.bytes));
+    let one = |(op, c): (&&str, &Count)| format!("{} ({})", plural(c.records, op), amount(c.bytes));
     let each: Vec<String> = info.by_op.iter().map(one).collect();
     let mut text = format!("{}: {}", count(total), each.join(", "));
     if info.by_op.is_empty() {
@@ -88,11 +89,11 @@ fn counts(info: &Info) -> String {
         text += &format!("; {ahead} of the reads are readahead of the recorded system");
     }
     if info.metadata.records > 0 {
-        let (records, bytes) = (count(info.metadata.records), megabytes(info.metadata.bytes));
+        let (records, bytes) = (count(info.metadata.records), amount(info.metadata.bytes));
         text +=
             &format!("; {records} of the reads ({bytes}) are reads of the file system's metadata");
     }
-    let waiting = || format!("; {} wait for others", count(info.dependent));
+    let waiting = || format!("; waiting for others: {}", count(info.dependent));
     text + &when(info.dependent > 0, waiting)
 }
 
@@ -108,7 +109,7 @@ fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
         facts.push(("sequential", text));
     }
     let streams = info.streams.bytes.as_ref().map(|s| {
-        let [each, most] = [s.p50, s.max].map(megabytes);
+        let [each, most] = [s.p50, s.max].map(amount);
         let [number, longest] = [s.number, info.streams.longest_reads].map(count);
         format!(
             "{number} with two or more reads; {each} each at the median, {most} and {longest} reads at most"
@@ -120,14 +121,6 @@ fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
         "streams",
         streams + &when(info.streams.forgotten > 0, forgotten),
     ));
-}
-
-fn megabytes(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} B"),
-        10_000..1_000_000_000 => format!("{} MB", three(bytes as f64 / 1e6)),
-        _ => format!("{} GB", three(bytes as f64 / 1e9)),
-    }
 }
 
 fn time(ns: u64) -> String {
@@ -219,7 +212,7 @@ mod tests {
         };
         let text = render(&of(Header::default(), vec![own, Record::read(0, 0, 512)]));
         assert!(
-            text.contains("2 reads (8704 B); 1 of the reads (8192 B)"),
+            text.contains("2 reads (8.70 kB); 1 of the reads (8.19 kB)"),
             "{text}"
         );
     }

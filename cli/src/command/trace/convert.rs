@@ -4,7 +4,8 @@
 
 use crate::fail::{Fail, one_line};
 use crate::out;
-use crate::traces::{open, passed_over, size_of, written};
+use crate::traces::{open, passed_over, written};
+use foreread_report::number::amount;
 use foreread_trace::catalog;
 use foreread_trace::format::Fit;
 use foreread_trace::input::Input;
@@ -83,7 +84,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
         "{}: {}, {}",
         out.display(),
         records(done.records),
-        size_of(bytes)
+        amount(bytes)
     );
     text.push_str(&format!(", from {}\n", one_line(&header.format)));
     text.push_str(&passed_over(left_out.in_all()));
