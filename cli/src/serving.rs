@@ -34,9 +34,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Options of `serve` and `mount`.
 #[derive(Debug, clap::Args)]
 pub struct ServerArgs {
-    /// NAME[:key=value,...] [default: auto]
+    /// Readahead policy, e.g. none [default: auto]
     ///
-    /// If not given, foreread uses FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml,
+    /// NAME[:key=value,...]; 'foreread list policies' lists the names and keys. If not given, foreread uses FOREREAD_POLICY, then the key 'policy' of $XDG_CONFIG_HOME/foreread/config.toml,
     /// then that of /etc/foreread.toml. docs/policies.md lists all keys of these files.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,

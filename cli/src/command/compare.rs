@@ -50,7 +50,7 @@ pub struct CompareArgs {
     /// is treated as a trace file; trace:FILE always is.
     #[arg(value_name = "WORKLOAD|TRACE")]
     pub workload: Option<OsString>,
-    /// PATH, model:NAME, or nbd://, s3://...
+    /// Storage: PATH, model:NAME, or nbd://, s3://...
     ///
     /// Nothing is written to a file or block device. PATH can also be given as file:PATH. 'foreread list models' lists
     /// the models. Sources such as nbd://HOST/EXPORT,
@@ -58,7 +58,7 @@ pub struct CompareArgs {
     /// --features tls; s3://, gs://, az://, hf:// and http(s):// need --features object. The default is a scratch file.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
-    /// 'all', or a,b:key=value [default: see --help]
+    /// Policies: a,b:key=value or 'all' [default: see --help]
     ///
     /// 'foreread list policies' lists them. The default is none, auto, linux-6.18 and rbd-plain; on a model or over a network, also
     /// linux-6.18 with max=4M and max=64M. 'none' is added if it is missing, because the others are compared with it. On a model,

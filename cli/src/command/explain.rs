@@ -36,7 +36,7 @@ pub struct ExplainArgs {
     /// A trace in any known format, or a workload by its name
     #[arg(value_name = "TRACE|WORKLOAD")]
     pub trace: OsString,
-    /// PATH, model:NAME, or nbd://, s3://...
+    /// Storage: PATH, model:NAME, or nbd://, s3://...
     ///
     /// Takes the same values as --on of 'foreread compare'. A file or block device is only read, bypassing the page
     /// cache. The files of the trace are mapped one after the other onto the file or device, which must be as large as

@@ -63,7 +63,8 @@ pub struct RecordArgs {
     pub pid: Option<u32>,
     /// How to observe reads [default: trace if permitted]
     ///
-    /// trace: uses the kernel's tracepoints; needs root. sample: samples /proc, as the command's user.
+    /// trace: uses the kernel's tracepoints; needs root. sample: samples what the command's threads are waiting for; it
+    /// needs no root, works in containers, and sees the reads that block.
     #[arg(long, value_name = "HOW", value_parser = watch_by())]
     pub by: Option<WatchBy>,
     /// Total memory for event buffers of all CPUs

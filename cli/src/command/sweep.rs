@@ -58,7 +58,7 @@ pub struct SweepArgs {
     /// Policies: a,b:key=value, or 'all' [default: none,auto,linux-6.18]
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Cache size
+    /// Memory for cached data, such as 512M
     #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
     /// Repeat for each of several values of a parameter
