@@ -11,7 +11,7 @@ mod store;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use foreread_cli::CommandLine;
-use foreread_cli::args::{GlobalArgs, with_exit_codes};
+use foreread_cli::args::{GlobalArgs, with_help};
 use foreread_cli::command::completions::{self, CompletionsArgs};
 use foreread_cli::command::man::{self, ManArgs};
 use foreread_cli::fail::Fail;
@@ -67,7 +67,7 @@ impl CommandLine for Args {
             Command::Completions(asked) => {
                 completions::run(asked, &mut Args::command(), "foreread-check")
             }
-            Command::Man(asked) => man::run(asked, with_exit_codes(Args::command())),
+            Command::Man(asked) => man::run(asked, with_help(Args::command())),
         }
     }
 }

@@ -162,15 +162,41 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check failed, 2 bad usage or b
 const EXIT_CODES_OF_CMD: &str = " With a program to run (CMD), the exit code is that of the program: 127 if it is not found, \
     126 if it cannot be run, 128 plus the signal that ended it, such as 130 after Ctrl-C.";
 
-/// Adds the exit codes to the long help of a command and of those below it.
-pub fn with_exit_codes(command: clap::Command) -> clap::Command {
+/// Commands that read no object store: they accept the options for stores, as all commands do, but do not show them.
+#[cfg(feature = "object")]
+const WITHOUT_STORES: [&str; 14] = [
+    "run",
+    "replay",
+    "doctor",
+    "tune",
+    "probe",
+    "record",
+    "watch",
+    "trace",
+    "list",
+    "cache",
+    "umount",
+    "health",
+    "completions",
+    "man",
+];
+
+/// Completes the help of a command and of those below it: adds the exit codes, and hides options that are of no use.
+pub fn with_help(command: clap::Command) -> clap::Command {
+    #[cfg(feature = "object")]
+    let command = if WITHOUT_STORES.contains(&command.get_name()) {
+        let stores = <StoreArgs as clap::Args>::augment_args(clap::Command::new(""));
+        command.args(stores.get_arguments().map(|arg| arg.clone().hide(true)))
+    } else {
+        command
+    };
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
     let runs = runs_a_program(&command) || command.get_subcommands().any(runs_a_program);
     let of_cmd = if runs { EXIT_CODES_OF_CMD } else { "" };
     command
         .long_about(format!("{about}\n\n{EXIT_CODES}{of_cmd}"))
-        .mut_subcommands(with_exit_codes)
+        .mut_subcommands(with_help)
 }
 
 /// Whether a command runs a program, whose words it accepts only after '--'.
@@ -183,7 +209,7 @@ pub fn parse<A: CommandLine>(arguments: &[OsString]) -> Result<Option<A>, Fail> 
     let arguments = &A::given(arguments);
     let _ = GIVEN.set(arguments.clone());
     let arguments = &A::expanded(arguments)?;
-    let mut command = with_exit_codes(A::command());
+    let mut command = with_help(A::command());
     let parsed = command
         .try_get_matches_from_mut(arguments)
         .and_then(|mut matches| A::from_arg_matches_mut(&mut matches));
@@ -292,10 +318,7 @@ fn in_one_line(
 /// Whether the unknown argument looks like the name of a program, and `asked` runs programs.
 fn is_a_commands_word(error: &clap::Error, command: &clap::Command, asked: &str) -> bool {
     let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-    is_word
-        && command
-            .find_subcommand(asked)
-            .is_some_and(runs_a_program)
+    is_word && command.find_subcommand(asked).is_some_and(runs_a_program)
 }
 
 /// The subcommand of a command line, such as ` compare` or ` trace import`. The parser's error does not always include it.

@@ -134,7 +134,7 @@ fn complete(args: &completions::CompletionsArgs) -> Result<(), Fail> {
 }
 
 fn describe(args: &man::ManArgs) -> Result<(), Fail> {
-    man::run(args, args::with_exit_codes(Args::command()))
+    man::run(args, args::with_help(Args::command()))
 }
 
 impl CommandLine for Args {
