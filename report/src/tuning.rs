@@ -4,7 +4,7 @@
 //! x 190 MB/s x 30.0ms); 12 of the last 14 runs of reads continued; 1.20 MB wasted, 8.00 MB more allowed`. In the product, the first factor
 //! is the ratio of the readahead distance (22.8 MB) to rate x latency.
 
-use crate::number::{MB, amount, latency_us, size_b, three};
+use crate::number::{MB, amount, latency_us, plural, size_b, three};
 use foreread_core::policy::{Limit, Tuning};
 use std::fmt::Write;
 
@@ -31,8 +31,9 @@ pub fn words(tuning: &Tuning) -> String {
     if tuning.runs > 0 {
         let _ = write!(
             line,
-            "; {} of the last {} runs of reads continued",
-            tuning.runs_went_on, tuning.runs
+            "; {} of the last {} of reads continued",
+            tuning.runs_went_on,
+            plural(tuning.runs, "run")
         );
     }
     let (wasted, credit) = (amount(tuning.wasted_bytes), amount(tuning.credit_bytes));

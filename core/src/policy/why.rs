@@ -165,8 +165,8 @@ impl Why {
             Why::Triggered => "enough reads in order (trigger)",
             Why::Around => "a page fault (read-around)",
             Why::Code => "a page fault in code",
-            Why::NextFile => "a file opened behind the one before it in its listing",
-            Why::Region => "a read near which such files are read",
+            Why::NextFile => "a file opened after its predecessor in the listing",
+            Why::Region => "a read in a part of the file that is mostly read whole",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => {
                 "a read that follows no read and too few cached pages (taken for random)"
