@@ -375,9 +375,8 @@ impl Config {
         format!("default for kind {kind}")
     }
 
-    /// Returns a text that says where the settings come from, for the line that a server prints: `policy: default; max: /etc/foreread.toml
-    /// line 2`.
-    pub fn origins(&self, policy: &Set<String>, hint: Option<&Set<Advice>>) -> String {
+    /// Returns where the settings besides the policy come from, for the line that a server prints: `max: /etc/foreread.toml line 2`.
+    pub fn origins(&self, hint: Option<&Set<Advice>>) -> Vec<String> {
         let name = |hint| {
             HINTS
                 .iter()
@@ -385,11 +384,7 @@ impl Config {
                 .map_or("", |(name, _)| name)
         };
         let hint = hint.map(|set| format!("hint {}: {}", name(set.value), set.from));
-        let all = [format!("policy: {}", policy.from)]
-            .into_iter()
-            .chain(self.readahead_from.clone())
-            .chain(hint);
-        all.collect::<Vec<_>>().join("; ")
+        self.readahead_from.iter().cloned().chain(hint).collect()
     }
 }
 
@@ -623,7 +618,7 @@ mod tests {
             config.hint(Some(Advice::Normal)).map(|set| set.from),
             Some("--hint".to_string())
         );
-        let said = config.origins(&config.policy(None), hint.as_ref());
+        let said = config.origins(hint.as_ref()).join("; ");
         let said: String = said
             .split_whitespace()
             .map(|w| w.rsplit('/').next().unwrap_or(w))
@@ -631,8 +626,8 @@ mod tests {
             .join(" ");
         assert_eq!(
             said,
-            "policy: default; max: config.toml line 1; max: system.toml line 1; min: system.toml line 2; up to 2G: \
-             system.toml line 4; hint random: config.toml line 2"
+            "max: config.toml line 1; max: system.toml line 1; min: system.toml line 2; up to 2G: system.toml line 4; \
+             hint random: config.toml line 2"
         );
         assert_eq!(config.site(false).notes.len(), 1);
     }

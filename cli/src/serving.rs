@@ -364,8 +364,12 @@ impl ServerSettings {
         let Defaults { kind, requests, .. } = defaults;
         let policy = engine.policy().readable();
         let from = self.config.requests_origin(kind);
-        let origins = self.config.origins(&self.policy, self.hint.as_ref());
-        format!("policy {policy}; at most {requests} requests at once ({from}); {origins}")
+        let mut parts = vec![
+            format!("policy {policy} ({})", self.policy.from),
+            format!("at most {requests} requests at once ({from})"),
+        ];
+        parts.extend(self.config.origins(self.hint.as_ref()));
+        parts.join("; ")
     }
 }
 

@@ -103,13 +103,13 @@ fn serve_reports_the_origin_of_its_settings() {
     says(&said, &["policy rbd-plain:trigger=10,min=64K,max=1M,"]);
     let said = serves(&user, &["--policy", "linux-6.18"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
-    says(&said, &["policy linux-6.18:max=4K,", "policy: --policy; "]);
+    says(&said, &["policy linux-6.18:max=4K,", " (--policy); "]);
     let origins = ["min: ", "config.toml line 1; ", "hint random: "];
     says(&said, &origins);
     says(&said, &["config.toml line 3"]);
     let user = User::new("max = \"256K\"\n");
     let [plain, hinted] = [&[][..], &["--hint", "random"]].map(|more| serves(&user, more, 8));
-    says(&plain, &["policy: default; max: "]);
+    says(&plain, &[" (default); at most ", "; max: "]);
     says(&hinted, &["hint random: --hint"]);
     // The hint switches readahead off.
     let last = |said: &str| said.lines().last().map(str::to_string).expect("a line");

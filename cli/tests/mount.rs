@@ -128,7 +128,7 @@ fn odd_keys_are_named_once() {
     }
     assert_eq!(fs::read(dir.join("a")).expect("read"), b"bytes");
     let err = mounted.server.ended_by("-TERM");
-    says(&err, &["policy auto:max-overfetch=2;", limit]);
+    says(&err, &["policy auto:max-overfetch=2 (default);", limit]);
     let hidden = "left out 1 objects hidden by a folder of the same name";
     for once in ["left out 4 keys", hidden] {
         assert_eq!(err.matches(once).count(), 1, "{err}");
@@ -328,7 +328,7 @@ fn fstab_mounts_by_the_script() {
     let got = of_source("noatime,chache=1G");
     says(got.assert_code(32), &["nearest: cache"]);
     let got = of_source(&format!("ro,_netdev,env={}", file.display()));
-    says(got.assert_code(0), &["policy none;"]);
+    says(got.assert_code(0), &["policy none (FOREREAD_POLICY);"]);
     let is_there = || is_mounted(dir.0.path());
     assert!(is_there());
     // 'mount -a' mounts it once, and another source not at all.
