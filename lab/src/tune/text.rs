@@ -149,7 +149,7 @@ fn short_time(tuned: &TuneReport) -> Option<String> {
         format!(
             " and {at_least} s ({} {} s)",
             tuned.subject(),
-            number::span_s(time_s, None)
+            number::span_s(tuned.program_s(time_s), None)
         )
     })
 }
