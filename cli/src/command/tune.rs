@@ -72,7 +72,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// Time to measure the storage
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = measuring)]
+    #[arg(long, value_name = "TIME", default_value = "14s", value_parser = measuring)]
     pub time: Duration,
     /// Runs of each policy on the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
