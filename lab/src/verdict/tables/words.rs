@@ -87,7 +87,7 @@ impl<'a> Tables<'a> {
         if !shortened.is_empty() {
             said.push_str(&format!(
                 " To keep the run short, {}; --size changes this.",
-                list(shortened)
+                shortened.join("; ")
             ));
         }
         if let Some(walk) = self.reports.iter().find(|report| report.is_walk) {
